@@ -26,8 +26,8 @@ import xxhash
 import fastpipe
 from bench.cpu_seconds import Seconds, process_seconds, thread_seconds
 from fastpipe.format.description import fingerprint, with_self_checksum
-from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.format.packed_index import PackedIndex
 
 ROOT = Path(__file__).parents[1]
 LINKS = [(100e6, 0.030), (1e9, 0.005)]
@@ -40,7 +40,7 @@ def repeated(photos: Path, folder: Path, least_bytes: int) -> Path:
     if (many / "dataset.json").exists():
         return many
     fastpipe.pack(photos, packed, overwrite=True)
-    index = Index(packed)
+    index = PackedIndex(packed)
     one = int(index.shard_sizes.sum())
     times = -(-least_bytes // one)
     shutil.rmtree(many, ignore_errors=True)
@@ -144,9 +144,9 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote")
     chosen = parser.parse_args()
     data = repeated(chosen.photos, chosen.work, 1_300_000_000)
-    size = int(Index(data).shard_sizes.sum())
+    size = int(PackedIndex(data).shard_sizes.sum())
     count = chosen.threads
-    print(f"{len(Index(data)):,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, {count} threads")  # noqa: T201
+    print(f"{len(PackedIndex(data)):,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, {count} threads")  # noqa: T201
     measure(data, chosen.seconds, count)
     local = measure(data, chosen.seconds, count).images_per_s
     print(f"local folder: {local:,.0f} images/s")  # noqa: T201

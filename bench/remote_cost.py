@@ -24,7 +24,7 @@ import xxhash
 import fastpipe
 from bench.cpu_seconds import Seconds, machine_seconds, process_seconds, thread_seconds
 from bench.remote import BATCH, repeated, served
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 _PIECE = 8 << 20
 
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote")
     chosen = parser.parse_args()
     data = repeated(chosen.photos, chosen.work, 1_300_000_000)
-    shard = Index(data).shards[0]
+    shard = PackedIndex(data).shards[0]
     server, url = served(data, 1e9, 0.005)
     try:
         if "floors" not in chosen.skip:

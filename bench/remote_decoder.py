@@ -25,7 +25,7 @@ from typing import NamedTuple
 from bench.cpu_seconds import machine_seconds, process_seconds
 from bench.remote import BATCH, measure, repeated, served
 from bench.remote_cost import show
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 CASES = ("local folder", "cache_limit=0", "cache_limit=200GB")
 DATA_BYTES = 4_000_000_000
@@ -89,7 +89,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote-decoder")
     chosen = parser.parse_args()
     data = repeated(chosen.photos, chosen.work, DATA_BYTES)
-    show(f"{len(Index(data)):,} samples, batches of {BATCH}, {os.cpu_count()} cores; medians of {chosen.rounds} rounds")
+    samples = len(PackedIndex(data))
+    show(f"{samples:,} samples, batches of {BATCH}, {os.cpu_count()} cores; medians of {chosen.rounds} rounds")
     measure(data, 10 * chosen.seconds, 1)  # from now on it is in memory
     for threads in map(int, chosen.threads.split(",")):
         rounds = [

@@ -41,6 +41,7 @@ from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
 from fastpipe.errors import ConfigError
 from fastpipe.format.description import is_dataset
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading.classes import other_classes
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
@@ -180,7 +181,7 @@ def _with_timms_classes(data: Dataset) -> Dataset:
         return data  # there are no classes, or they are called after their numbers
     in_order = sorted(counts, key=lambda name: (_natural(name), name))
     timms = [name for name in in_order if counts[name]]  # timm sees no empty folder
-    if not index.packed:
+    if not isinstance(index, PackedIndex):
         return data.with_classes(timms)
     moved = [name for number, name in enumerate(timms) if data.class_to_idx[name] != number]
     if not moved or "classes_from" in index.info["packs"][0]["options"]["source"]:

@@ -1,24 +1,34 @@
-"""Some datasets -> one index: their samples and shards one dataset behind the other, their labels in one numbering."""
+"""Several datasets -> one index: their samples and shards one behind the other, and one numbering
+of their labels.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.format.columns import JoinedColumn, located, of_parts, renumbered, starts_of
-from fastpipe.format.folder import Url
+from fastpipe.format.fields import Field
+from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index, ReadableShard
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL
+from fastpipe.format.parts import (
+    JoinedColumn,
+    gather_from_parts,
+    part_and_number,
+    renumbered,
+    split_by_part,
+    starts_of,
+)
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.shard_list import Shards
 
@@ -26,176 +36,271 @@ ANY_TIME = -1  # the engine's word for a file of which no time is recorded
 
 
 class MixedIndex(Index):
-    """Some datasets as one, or one with other labels: of each (classes + 1,) new labels, the last that of NO_LABEL."""
+    """Several datasets as one; or one dataset with other labels.
 
-    least_label = NO_LABEL
-    why_not: dict[str, str]
+    Args:
+        parts: the datasets.
+        labels: of each part the new labels of its classes, and at the end that of NO_LABEL.
+        classes: the names of the new labels.
+    """
 
-    def __init__(self, parts: Sequence[Index], labels: Sequence[NDArray[np.int64]], classes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Index],
+        labels: Sequence[NDArray[np.int64]],
+        classes: Sequence[str],
+    ) -> None:
         self.parts = tuple(parts)
+        self._new_labels = list(labels)
         self.starts = starts_of([len(part) for part in parts])
-        kind = Url if any(isinstance(part.path, Url) for part in parts) else Path  # a Path would damage URLs
-        self.path = parts[0].path if len(parts) == 1 else kind(" + ".join(str(part.path) for part in parts))
+        self._first_shards = starts_of([len(part.shards) for part in parts])
+
+        self.folder = parts[0].folder
+        self.path = _join_paths([part.path for part in parts])
         self.version = parts[0].version if len(parts) == 1 else 0
         self.packed = all(part.packed for part in parts)
-        self.may_be_large = any(part.may_be_large for part in parts)
+        self.fingerprint = _join_names([part.fingerprint for part in parts])
+        self.content = _join_names([part.content for part in parts])
+
+        self.classes = list(classes)
+        self.class_counts = self._count_classes()
+        joined_fields = join_fields(parts)
+        self.fields = joined_fields.fields
+        self.unjoined_fields = joined_fields.reasons
+        self._field_labels = joined_fields.new_labels
+
         self.shards = Shards.joined([part.shards for part in parts])
-        self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
-        self._first_shards = starts_of([len(part.shards) for part in parts])
-        self.form_counts = sum((part.form_counts for part in parts), Counter[PixelForm]())
+        self.shard_sizes = self.shards.sizes
+        self.shard_starts = self.shards.starts
+        self.storage = " and ".join(sorted({part.storage for part in parts}))
         self.jpeg_bytes = sum(part.jpeg_bytes for part in parts)
         self.stored_bytes = sum(part.stored_bytes for part in parts)
-        self.storage = " and ".join(sorted({part.storage for part in parts}))
-        self.classes, self._labels = list(classes), list(labels)
-        counts = np.zeros(len(self.classes) + 1, dtype=np.int64)  # the last one is that of NO_LABEL
-        for part, new in zip(parts, self._labels, strict=True):
-            np.add.at(counts, new[:-1], part.class_counts)
-        self.class_counts = counts[:-1].tolist()
-        names = "rejected", "converted"  # only an unpacked source has the second
-        self.counts = {name: sum(int(part.counts.get(name, 0)) for part in parts) for name in names}
-        self.fields, self.why_not = {}, {}
-        self._field_labels: dict[str, list[NDArray[np.int64]]] = {}  # where the parts' names of classes differ
-        for name in dict.fromkeys(name for part in parts for name in part.fields):
-            self._take_field(name)
-        self.fingerprint = _mixed([part.fingerprint for part in parts])
-        self.content = _mixed([part.content for part in parts])
-        self.mtimes_ns = _together([(part.mtimes_ns, len(part.shards)) for part in parts], ANY_TIME)
-        self.odd = _together([(part.odd, len(part)) for part in parts], False)
+        self.form_counts = Counter[PixelForm]()
+        for part in parts:
+            self.form_counts += part.form_counts
+        self.counts = {}
+        for name in ("rejected", "converted"):  # a packed dataset has no "converted"
+            self.counts[name] = sum(int(part.counts.get(name, 0)) for part in parts)
+        self.may_be_large = any(part.may_be_large for part in parts)
 
-    def _take_field(self, name: str) -> None:
-        """Finds what the datasets have of a field in common."""
-        without = [str(part.path) for part in self.parts if name not in part.fields]
-        fields = [part.fields[name] for part in self.parts if name in part.fields]
-        first, named = fields[0], [field.names for field in fields]
-        if without:
-            self.why_not[name] = f"{without[0]} has no field {name!r}"
-        elif len({(field.kind, field.width, field.points, field.labelled) for field in fields}) > 1:
-            self.why_not[name] = f"{name!r} is not of one kind and shape in all of the datasets"
-        elif len(set(named)) == 1 and len({field.classes for field in fields}) == 1:
-            pairs = first.flip_pairs if len({field.flip_pairs for field in fields}) == 1 else ()
-            self.fields[name] = replace(first, files={}, flip_pairs=pairs)
-        elif not all(named) or first.kind not in ("classes", "boxes"):
-            self.why_not[name] = f"the classes of {name!r} have other names, or none, in some of the datasets"
-        else:
-            names, self._field_labels[name] = union(named)
-            classes = len(names) if first.classes else 0
-            self.fields[name] = replace(first, names=tuple(names), classes=classes, files={})
+        times = [part.mtimes_ns for part in parts]
+        self.mtimes_ns = _concatenate(times, [len(part.shards) for part in parts], ANY_TIME)
+        odd = [part.odd for part in parts]
+        self.odd = _concatenate(odd, [len(part) for part in parts], False)
+        if any(part.convert is not None for part in parts):
+            self.convert = _Conversion(self.parts, self.starts)
+
+    def _count_classes(self) -> list[int]:
+        counts = np.zeros(len(self.classes) + 1, dtype=np.int64)  # the last one is that of NO_LABEL
+        for part, new_labels in zip(self.parts, self._new_labels, strict=True):
+            np.add.at(counts, new_labels[:-1], part.class_counts)
+        class_counts: list[int] = counts[:-1].tolist()
+        return class_counts
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @cached_property
+    def records(self) -> NDArray[np.void]:
+        return self.records_of(np.arange(len(self), dtype=np.int64))
+
+    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        records = gather_from_parts(
+            self.starts,
+            samples.ravel(),
+            lambda part, numbers: self._renumber(part, self.parts[part].records_of(numbers)),
+        )
+        return records.reshape(samples.shape)
+
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        return gather_from_parts(
+            self.starts,
+            samples,
+            lambda part, numbers: self._renumber(part, self.parts[part].read(numbers)),
+        )
+
+    def _renumber(self, part: int, records: NDArray[np.void]) -> NDArray[np.void]:
+        """Records of a part with the labels and shards of the whole."""
+        records = records.copy()  # an index that is in memory returns its own
+        records["label"] = renumbered(records["label"], self._new_labels[part])
+        records["shard"] += np.uint32(self._first_shards[part])
+        return records
+
+    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+        """See Index; the message counts the pictures of one part."""
+        for group in split_by_part(self.starts, samples):
+            self.parts[group.part].check_pixels(group.numbers, records[group.positions])
+
+    def check_same(self) -> None:
+        for part in self.parts:
+            part.check_same()
+
+    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+        for part in self.parts:
+            yield from part.hashed_files(fields)
 
     def column(self, name: str) -> JoinedColumn:
         columns = [part.column(name) for part in self.parts]
         return JoinedColumn(self.starts, columns, self._field_labels.get(name))
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        stored = np.array([part.storage == COEFFICIENTS_STORAGE for part in self.parts])
-        return stored[np.searchsorted(self._first_shards, shards, side="right") - 1]
+        is_stored_so = np.array([part.storage == COEFFICIENTS_STORAGE for part in self.parts])
+        return is_stored_so[np.searchsorted(self._first_shards, shards, side="right") - 1]
 
     def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.searchsorted(self.starts, samples, side="right") - 1
 
-    def __len__(self) -> int:
-        return int(self.starts[-1])
-
-    @cached_property
-    def records(self) -> Any:  # type: ignore[override]
-        return self.records_of(np.arange(len(self), dtype=np.int64))
-
-    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
-        return (each for part in self.parts for each in part.hashed_files(fields))
-
-    def check_same(self) -> None:
-        for part in self.parts:
-            part.check_same()
-
-    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
-        """See Index; the message counts those of one dataset."""
-        for part, positions, numbers in located(self.starts, samples):
-            self.parts[part].check_pixels(numbers, records[positions])
-
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        return self._records([part.read for part in self.parts], samples)
-
-    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        return self._records([part.records_of for part in self.parts], samples.ravel()).reshape(samples.shape)
-
-    def _records(self, reads: Sequence[Callable[..., Any]], samples: NDArray[np.int64]) -> NDArray[np.void]:
-        def take(part: int, numbers: NDArray[np.int64]) -> Any:
-            records = reads[part](numbers).copy()
-            records["label"] = renumbered(records["label"], self._labels[part])
-            records["shard"] += np.uint32(self._first_shards[part])
-            return records
-
-        return np.asarray(of_parts(self.starts, samples, take))
-
-    def samples_at(self, places: NDArray[np.int64]) -> Any:
-        return of_parts(self.starts, places, lambda part, at: self.parts[part].samples_at(at) + self.starts[part])
-
     @property
-    def scattered(self) -> bool:  # type: ignore[override]
+    def scattered(self) -> bool:
         return any(part.scattered for part in self.parts)
 
-    def paths_of(self, samples: NDArray[np.int64]) -> Any:
-        return of_parts(self.starts, samples, lambda part, numbers: self.parts[part].paths_of(numbers))
+    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return gather_from_parts(
+            self.starts,
+            places,
+            lambda part, numbers: self.parts[part].samples_at(numbers) + self.starts[part],
+        )
 
-    def hashes(self, samples: NDArray[np.int64], name: str) -> Any:
-        return of_parts(self.starts, samples, lambda part, numbers: self.parts[part].hashes(numbers, name))
+    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
+        return gather_from_parts(
+            self.starts, samples, lambda part, numbers: self.parts[part].paths_of(numbers)
+        )
+
+    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+        return gather_from_parts(
+            self.starts, samples, lambda part, numbers: self.parts[part].hashes(numbers, name)
+        )
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        part, number = _place(self._first_shards, shard)
-        found = self.parts[part].sample_at(number, offset)
-        return None if found is None else found + int(self.starts[part])
+        part, number = part_and_number(self._first_shards, shard)
+        sample = self.parts[part].sample_at(number, offset)
+        return None if sample is None else sample + int(self.starts[part])
 
     def open_shard(self, number: int) -> ReadableShard:
-        part, inside = _place(self._first_shards, number)
-        return self.parts[part].open_shard(inside)
+        part, shard = part_and_number(self._first_shards, number)
+        return self.parts[part].open_shard(shard)
 
     def where(self, sample: int) -> tuple[str, str, int]:
-        part, number = self._part(sample)
-        return part.where(number)
+        part, number = part_and_number(self.starts, sample)
+        return self.parts[part].where(number)
 
     def sample_error(
         self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
     ) -> SampleError:
         """See Index; it names the sample's number in its own dataset."""
-        part, number = self._part(sample)
-        return part.sample_error(number, reason, more, replace=replace)
-
-    def _part(self, sample: int) -> tuple[Index, int]:
-        part, number = _place(self.starts, sample)
-        return self.parts[part], number
+        part, number = part_and_number(self.starts, sample)
+        return self.parts[part].sample_error(number, reason, more, replace=replace)
 
     def reader(self, of: Index | None = None) -> object | None:
-        return next((part.reader(self) for part in self.parts if isinstance(part.path, Url)), None)
+        for part in self.parts:
+            if isinstance(part.path, Url):
+                return part.reader(self)
+        return None
 
-    @property
-    def convert(self) -> Callable[[int], bytes] | None:  # type: ignore[override]
-        return None if all(part.convert is None for part in self.parts) else self._convert
 
-    def _convert(self, sample: int) -> bytes:
-        part, number = self._part(sample)
+@dataclass(frozen=True)
+class _Conversion:
+    """Index.convert of several datasets.
+
+    It has no reference to the MixedIndex, which would keep itself alive by it.
+    """
+
+    parts: Sequence[Index]
+    starts: NDArray[np.int64]
+
+    def __call__(self, sample: int) -> bytes:
+        part_index, number = part_and_number(self.starts, sample)
+        part = self.parts[part_index]
         if part.convert is None:
-            raise DatasetError(f"sample {number} of {part.path} is no image that can be decoded; pack it again")
+            raise DatasetError(
+                f"sample {number} of {part.path} is not an image that can be decoded; pack it again"
+            )
         return part.convert(number)
 
 
-def _place(starts: NDArray[np.int64], number: int) -> tuple[int, int]:
-    """In which part a shard or sample is, and its number there, by where the parts begin."""
-    part = int(np.searchsorted(starts, number, side="right")) - 1
-    return part, number - int(starts[part])
+class JoinedFields(NamedTuple):
+    """The fields of several datasets."""
+
+    fields: dict[str, Field]  # that all of them have
+    reasons: dict[str, str]  # in words, why the others cannot be joined
+    # Of those whose names of classes differ, for each dataset the new labels, as JoinedColumn has
+    # them.
+    new_labels: dict[str, list[NDArray[np.int64]]]
 
 
-def _together(parts: Sequence[tuple[NDArray[Any] | None, int]], missing: object) -> NDArray[Any] | None:
-    """The values of (values, how many) one behind the other, where some have none `missing`; None: all have none."""
-    if all(values is None for values, _ in parts):
-        return None
-    return np.concatenate([np.full(count, missing) if values is None else values for values, count in parts])
-
-
-def _mixed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps(names).encode())}"
+def join_fields(parts: Sequence[Index]) -> JoinedFields:
+    """Which fields several datasets have in common."""
+    joined: dict[str, Field] = {}
+    reasons: dict[str, str] = {}
+    new_labels: dict[str, list[NDArray[np.int64]]] = {}
+    names = dict.fromkeys(name for part in parts for name in part.fields)
+    for name in names:
+        without = [part.path for part in parts if name not in part.fields]
+        if without:
+            reasons[name] = f"{without[0]} has no field {name!r}"
+            continue
+        fields = [part.fields[name] for part in parts]
+        first = fields[0]
+        class_names = [field.names for field in fields]
+        # A batch has one array for a field, so its values must have one shape in all datasets.
+        shapes = {(field.kind, field.width, field.points, field.labelled) for field in fields}
+        has_same_classes = len({(field.names, field.classes) for field in fields}) == 1
+        if len(shapes) > 1:
+            reasons[name] = f"{name!r} is not of one kind and shape in all of the datasets"
+        elif has_same_classes:
+            # Where the datasets differ about mirrored points, the user has to say which change.
+            has_same_pairs = len({field.flip_pairs for field in fields}) == 1
+            flip_pairs = first.flip_pairs if has_same_pairs else ()
+            joined[name] = replace(first, files={}, flip_pairs=flip_pairs)
+        elif not all(class_names) or first.kind not in ("classes", "boxes"):
+            reasons[name] = (
+                f"the classes of {name!r} have other names, or none, in some of the datasets"
+            )
+        else:
+            # Classes are joined by name, as the classes of images are.
+            all_names, new_labels[name] = union(class_names)
+            class_count = len(all_names) if first.classes else 0
+            joined[name] = replace(first, names=tuple(all_names), classes=class_count, files={})
+    return JoinedFields(joined, reasons, new_labels)
 
 
 def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.int64]]]:
-    """Lists of names -> each name once; and of each list the places of its names there, and behind them NO_LABEL."""
-    places: dict[str, int] = {}
-    found = [np.array([*(places.setdefault(name, len(places)) for name in each), NO_LABEL]) for each in names]
-    return list(places), found
+    """Joins lists of class names.
+
+    Returns:
+        Each name once; and for each list the new labels of its names, and at the end NO_LABEL.
+    """
+    numbers: dict[str, int] = {}
+    new_labels = []
+    for part_names in names:
+        labels = [numbers.setdefault(name, len(numbers)) for name in part_names]
+        new_labels.append(np.array([*labels, NO_LABEL]))
+    return list(numbers), new_labels
+
+
+def _join_paths(paths: Sequence[Place]) -> Place:
+    if len(paths) == 1:
+        return paths[0]
+    text = " + ".join(str(path) for path in paths)
+    if any(isinstance(path, Url) for path in paths):
+        return Url(text)  # a Path would turn the two slashes of a URL into one
+    return Path(text)
+
+
+def _join_names(names: list[str]) -> str:
+    """One fingerprint for several."""
+    if len(names) == 1:
+        return names[0]
+    return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps(names).encode())}"
+
+
+def _concatenate(
+    arrays: Sequence[NDArray[Any] | None], lengths: Sequence[int], missing: object
+) -> NDArray[Any] | None:
+    """Arrays one behind the other; `missing` stands for those that are None. None if all are."""
+    if all(array is None for array in arrays):
+        return None
+    filled = []
+    for array, length in zip(arrays, lengths, strict=True):
+        filled.append(np.full(length, missing) if array is None else array)
+    return np.concatenate(filled)

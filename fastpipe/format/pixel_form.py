@@ -1,4 +1,4 @@
-"""The index's records -> which forms of pixels they have: channels and bits, which dataset.json sums up."""
+"""Index records -> their forms of pixels: channels and bits, which dataset.json sums up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastpipe.format.shard_list import count
 
 
 class PixelForm(NamedTuple):
-    """What a pixel of a picture holds."""
+    """The channels of a picture's pixels, and their bits."""
 
     channels: int = 3  # 1: gray, 3: RGB, 4: RGB and alpha; gray with alpha counts as 4
     bits: int = 8  # of a channel: 8 or 16
@@ -28,17 +28,26 @@ class PixelForm(NamedTuple):
 
 
 FORMS = tuple(PixelForm(channels, bits) for channels in (1, 3, 4) for bits in (8, 16))
-_POSSIBLE = np.zeros((256, 256), dtype=np.bool_)
-_POSSIBLE[tuple(zip(*FORMS, strict=True))] = True
+
+# (256, 256) by channels and bits, as records have them: whether the form exists.
+_IS_POSSIBLE = np.zeros((256, 256), dtype=np.bool_)
+for _form in FORMS:
+    _IS_POSSIBLE[_form.channels, _form.bits] = True
 
 
 def possible_forms(records: NDArray[np.void]) -> NDArray[np.bool_]:
-    return np.asarray(_POSSIBLE[records["channels"], records["bits"]])
+    """Whether records have one of FORMS, in their shape."""
+    return np.asarray(_IS_POSSIBLE[records["channels"], records["bits"]])
 
 
 def count_forms(records: NDArray[np.void]) -> Counter[PixelForm]:
-    counts = np.bincount(records["channels"].astype(np.int64) << 8 | records["bits"])
-    return Counter({PixelForm(each >> 8, each & 255): int(counts[each]) for each in np.flatnonzero(counts).tolist()})
+    """How many records have each form."""
+    codes = records["channels"].astype(np.int64) << 8 | records["bits"]
+    counts = np.bincount(codes)
+    forms = Counter[PixelForm]()
+    for code in np.flatnonzero(counts).tolist():
+        forms[PixelForm(code >> 8, code & 255)] = int(counts[code])
+    return forms
 
 
 def describe_forms(counts: Counter[PixelForm]) -> list[dict[str, int]]:
@@ -46,11 +55,17 @@ def describe_forms(counts: Counter[PixelForm]) -> list[dict[str, int]]:
     return [{**form._asdict(), "samples": samples} for form, samples in sorted(counts.items())]
 
 
-def read_forms(described: Iterable[Any]) -> Counter[PixelForm]:
-    """What `describe_forms` has described. KeyError, TypeError, ValueError: it is something else."""
-    found = Counter(
-        {PixelForm(*(count(each[name]) for name in PixelForm._fields)): count(each["samples"]) for each in described}
-    )
-    if not found.keys() <= set(FORMS):
-        raise ValueError(f"expected forms of {', '.join(map(str, FORMS))}; got {', '.join(map(str, found))}")
-    return found
+def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
+    """Reads the entry that `describe_forms` makes.
+
+    Raises:
+        KeyError, TypeError, ValueError: an entry is missing or impossible.
+    """
+    forms = Counter[PixelForm]()
+    for entry in entries:
+        form = PixelForm(count(entry["channels"]), count(entry["bits"]))
+        forms[form] = count(entry["samples"])
+    if not forms.keys() <= set(FORMS):
+        expected = ", ".join(map(str, FORMS))
+        raise ValueError(f"expected forms of {expected}; got {', '.join(map(str, forms))}")
+    return forms

@@ -1,4 +1,4 @@
-"""The list of shards in dataset.json -> columns; an entry is created when it is needed."""
+"""The list of shards in dataset.json -> columns; the entry of a shard is made when it is needed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Many short texts in one piece of memory: as objects they take megabytes, in each worker of a DataLoader."""
+    """Many short texts in one piece of memory.
 
-    data: bytes  # of the file system
-    bounds: NDArray[np.int64]  # (n + 1,) where each begins, and the end of all
+    As objects they would take megabytes, in each worker of a DataLoader.
+    """
+
+    data: bytes  # in the encoding of the file system
+    bounds: NDArray[np.int64]  # (n + 1,) where each text begins, and the end of all
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Texts:
         encoded = [os.fsencode(text) for text in texts]
-        return cls(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
+        lengths = [len(text) for text in encoded]
+        return cls(b"".join(encoded), np.cumsum([0, *lengths], dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -37,35 +41,41 @@ class Texts:
 
     def __iter__(self) -> Iterator[str]:
         """Much quicker than one by one."""
-        return (os.fsdecode(self.data[start:stop]) for start, stop in pairwise(self.bounds.tolist()))
+        for start, stop in pairwise(self.bounds.tolist()):
+            yield os.fsdecode(self.data[start:stop])
 
 
 class Shard(NamedTuple):
-    """One shard of a dataset: a tar file in the dataset's folder, of which the path is absolute; a photo as it lies."""
+    """One shard of a dataset: a tar file, or a photo that is not packed."""
 
-    folder: Path
-    name: str
+    folder: Path  # absolute
+    name: str  # relative to the folder
     samples: int
     size_bytes: int
 
     @property
     def path(self) -> Path:
-        """The tar file. Made when it is asked for: paths of a hundred thousand shards take a second."""
+        """The file. Made when it is asked for: paths of a hundred thousand shards take a second."""
         return self.folder / self.name
 
 
 class ShardColumns:
-    """Gathers the shards while dataset.json is parsed: a large dataset has thousands."""
+    """Collects the shards while dataset.json is parsed: a large dataset has thousands."""
 
     def __init__(self) -> None:
-        self._names, self._sizes = bytearray(), array("Q")
-        self._name_bounds, self._bounds = array("q", [0]), array("q", [0])  # as of Texts and Shards
+        self._names = bytearray()
+        self._name_bounds = array("q", [0])  # as of Texts
+        self._sample_bounds = array("q", [0])  # as of Shards
+        self._sizes = array("Q")
 
     def take(self, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """For json's object_hook: None for an entry that describes a shard, which is taken; others come back."""
+        """json's object_hook: adds an entry that describes a shard, and puts None in its place.
+
+        Other entries are returned as they are.
+        """
         try:
-            name, samples, size_bytes = _checked(entry)
-            self._bounds.append(self._bounds[-1] + samples)
+            name, samples, size_bytes = _parse_entry(entry)
+            self._sample_bounds.append(self._sample_bounds[-1] + samples)
         except (KeyError, TypeError, ValueError, OverflowError):
             return entry
         self._names += name
@@ -74,31 +84,56 @@ class ShardColumns:
         return None
 
     def of(self, folder: Path, entries: Any) -> Shards:
-        """The shards; `entries` are what `take` has left. KeyError, TypeError, ValueError: an entry cannot be there."""
+        """The shards.
+
+        Args:
+            folder: that they are in.
+            entries: the list of shards in dataset.json, as `take` has left it.
+
+        Raises:
+            KeyError, TypeError, ValueError: an entry is impossible.
+        """
+        # `take` has put None in the place of each shard, in the list of shards or elsewhere.
         for entry in a_list(entries):
             if entry is not None:
-                _checked(entry)
+                _parse_entry(entry)  # raises for the entry that `take` refused
                 raise ValueError("the number of samples in all shards together is too large")
         if len(entries) != len(self._sizes):
             raise ValueError("a shard is described outside the list 'shards'")
         names = Texts(bytes(self._names), np.array(self._name_bounds, dtype=np.int64))
-        bounds, sizes = np.array(self._bounds, dtype=np.int64), np.array(self._sizes, dtype=np.uint64)
-        return Shards([(folder, names)], bounds, sizes)
+        bounds = np.array(self._sample_bounds, dtype=np.int64)
+        return Shards([(folder, names)], bounds, np.array(self._sizes, dtype=np.uint64))
 
 
 class Shards:
-    """Shards by number: files' names in each folder, (n + 1,) first samples and the end of all, (n,) sizes in bytes."""
+    """The shards of a dataset, by number.
+
+    Args:
+        names: folders, and the names of the shards in each; shards are numbered in this order.
+        bounds: (n + 1,) the first sample of each shard, and the number of all samples.
+        sizes: (n,) in bytes.
+    """
 
     def __init__(
-        self, names: Sequence[tuple[Path, Texts]], bounds: NDArray[np.int64], sizes: NDArray[np.uint64]
+        self,
+        names: Sequence[tuple[Path, Texts]],
+        bounds: NDArray[np.int64],
+        sizes: NDArray[np.uint64],
     ) -> None:
-        self._names, self._bounds = names, bounds
-        self._groups = np.cumsum([0, *(len(group) for _, group in names)])
-        self.samples, self.sizes, self.starts = int(bounds[-1]), sizes, bounds[:-1]
+        self.samples = int(bounds[-1])
+        self.starts = bounds[:-1]
+        self.sizes = sizes
+        self._names = names
+        self._bounds = bounds
+        # (folders + 1,) the first shard of each folder, and the number of all shards.
+        self._folder_bounds = np.cumsum([0, *(len(group) for _, group in names)])
 
     @classmethod
     def joined(cls, parts: Sequence[Shards]) -> Shards:
-        names = [each for part in parts for each in part._names]
+        """The shards of several datasets, one behind the other."""
+        names: list[tuple[Path, Texts]] = []
+        for part in parts:
+            names += part._names
         counts = np.concatenate([np.diff(part._bounds) for part in parts])
         sizes = np.concatenate([part.sizes for part in parts])
         return cls(names, np.concatenate([[0], np.cumsum(counts)]), sizes)
@@ -107,21 +142,25 @@ class Shards:
         return len(self.sizes)
 
     def __getitem__(self, number: int) -> Shard:
-        place = range(len(self))[number]
-        group = int(np.searchsorted(self._groups, place, side="right")) - 1
+        shard = range(len(self))[number]  # also negative numbers; IndexError beyond the end
+        group = int(np.searchsorted(self._folder_bounds, shard, side="right")) - 1
         folder, names = self._names[group]
-        first, end = self._bounds[place : place + 2].tolist()
-        return Shard(folder, names[place - int(self._groups[group])], end - first, int(self.sizes[place]))
+        name = names[shard - int(self._folder_bounds[group])]
+        first, end = self._bounds[shard : shard + 2].tolist()
+        return Shard(folder, name, end - first, int(self.sizes[shard]))
 
     def __iter__(self) -> Iterator[Shard]:
         """Much quicker than one by one."""
-        names = ((folder, name) for folder, group in self._names for name in group)
-        counts = np.diff(self._bounds).tolist()
-        for (folder, name), samples, size_bytes in zip(names, counts, self.sizes.tolist(), strict=True):
-            yield Shard(folder, name, samples, size_bytes)
+        counts = iter(np.diff(self._bounds).tolist())
+        sizes = iter(self.sizes.tolist())
+        for folder, group in self._names:
+            for name in group:
+                yield Shard(folder, name, next(counts), next(sizes))
 
 
-# Checks of what stands in dataset.json: a number of things, a text, a list, a word. They give the value.
+# Checks of values in dataset.json. They return the value.
+
+
 def count(value: object) -> int:
     if not isinstance(value, int) or not 0 <= value < 2**63:
         raise ValueError(f"expected a whole number of 0 or more, got {value!r}")
@@ -146,11 +185,16 @@ def one_of(value: object, choices: Collection[str]) -> str:
     return text(value)
 
 
-def _checked(entry: dict[str, Any]) -> tuple[bytes, int, int]:
-    """A name in the dataset's own folder: a dataset never makes anyone read a file elsewhere."""
+def _parse_entry(entry: dict[str, Any]) -> tuple[bytes, int, int]:
+    """Name, samples and size of a shard.
+
+    The name is that of a file in the dataset's own folder: a dataset must never make anyone read a
+    file elsewhere.
+    """
     name = text(entry["name"])
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise ValueError(
-            f"expected a file name without a folder, because shards are in the dataset's own folder, got {name!r}"
+            "expected a file name without a folder, because shards are in the dataset's own "
+            f"folder, got {name!r}"
         )
     return os.fsencode(name), count(entry["samples"]), count(entry["size_bytes"])

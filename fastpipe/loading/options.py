@@ -173,7 +173,7 @@ def make_field_reader(
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
             _check_augment(augment, kinds, view.size or recipe.size, form.channels)
-    return FieldReader(data, recipe, chosen, form)
+    return FieldReader(data, chosen, [view.crop for view in recipe.views], form)
 
 
 def _mirroring_option(recipe: Recipe, augments: Sequence[Augment | None]) -> str:

@@ -16,8 +16,8 @@ from fastpipe.engine.pictures import jpeg_of
 from fastpipe.errors import ConfigError, DatasetError, PackError, choice
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
-from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import (
     BEFORE_BYTES,
     FPC_MAGIC,
@@ -58,7 +58,7 @@ class UnpackedSample(NamedTuple):
     stored_bytes: int
 
 
-def _write_folders(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
+def _write_folders(index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]) -> None:
     """Writes CLASS/KEY.jpg or .png; images without a class lie beside the folders."""
     folders: dict[int, Path] = {NO_LABEL: destination}
     # A class without images gets a folder, too, so that the others keep their labels when they are
@@ -83,7 +83,7 @@ def _write_folders(index: Index, destination: Path, samples: Iterable[UnpackedSa
             file.write(sample.picture)
 
 
-def _write_tars(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
+def _write_tars(index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]) -> None:
     """Writes shards with the names of the dataset's. Each appears when it is whole."""
     for shard, shard_samples in itertools.groupby(samples, lambda sample: sample.shard):
         with Folder(destination, destination).whole(index.shards[shard].name) as file:
@@ -147,7 +147,7 @@ def unpack(
             f"DST {destination}: expected a folder of this machine; unpack into one, then upload it"
         )
     index = open_data(data)
-    if not index.packed:
+    if not isinstance(index, PackedIndex):
         raise DatasetError(
             f"{data} is not packed: its images are files, or members of tars, already"
         )
@@ -185,7 +185,7 @@ def unpack(
     return Unpacked(num_images, image_bytes, list(index.fields) if form == "folder" else [])
 
 
-def _runs_of(index: Index) -> Iterator[range]:
+def _runs_of(index: PackedIndex) -> Iterator[range]:
     """All samples in order, cut into runs for threads. A run lies in one shard."""
     average_bytes = max(1, index.stored_bytes // max(len(index), 1))
     run_length = max(1, _RUN_BYTES // average_bytes)
@@ -195,7 +195,7 @@ def _runs_of(index: Index) -> Iterator[range]:
             yield range(start, min(start + run_length, end))
 
 
-def _read_run(index: Index, run: range) -> list[UnpackedSample]:
+def _read_run(index: PackedIndex, run: range) -> list[UnpackedSample]:
     """The samples of a run, read at once."""
     records = index.read(np.arange(run.start, run.stop, dtype=np.int64))
     shard_index = int(records[0]["shard"])
@@ -218,7 +218,7 @@ def _read_run(index: Index, run: range) -> list[UnpackedSample]:
     return samples
 
 
-def _read_bytes(index: Index, shard_index: int, start: int, stop: int) -> bytes:
+def _read_bytes(index: PackedIndex, shard_index: int, start: int, stop: int) -> bytes:
     """A range of a shard."""
     shard = index.shards[shard_index]
     try:
@@ -233,7 +233,7 @@ def _read_bytes(index: Index, shard_index: int, start: int, stop: int) -> bytes:
 
 
 def _unpack_sample(
-    index: Index, row: int, record: np.void, offset: int, data: bytes
+    index: PackedIndex, row: int, record: np.void, offset: int, data: bytes
 ) -> UnpackedSample:
     """A sample with these bytes, which begin at `offset` in its shard."""
     shard_index = int(record["shard"])

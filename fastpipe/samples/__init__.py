@@ -1,1 +1,1 @@
-"""A packed dataset -> single samples, for torch's DataLoader."""
+"""A dataset as a value, and its single samples for torch's DataLoader."""

@@ -1,4 +1,7 @@
-"""Where the values of a dataset's samples come from -> the values at some of its places; nothing else is in memory."""
+"""The values of a dataset's samples, by their ids: read when they are needed, and only those.
+
+A column has `take`, which gets (n,) ids of samples and returns their values (plan.content.ById).
+"""
 
 from __future__ import annotations
 
@@ -20,102 +23,137 @@ from fastpipe.plan.draws import Int64s
 _AT_ONCE = 1 << 20  # rows
 
 
-class Values:
-    """A value for each sample, from an array in memory, or from an .npy file of this machine, of which the rows that
-    are asked for are read. What is pickled of a file is its path, its size and its time.
+class UserColumn:
+    """A value for each sample that a user gave: an array in memory, or an .npy file.
+
+    Of a file only the rows that are asked for are read. Its pickle has the path, the size and the
+    time of the file, and not its values.
     """
 
-    def __init__(self, given: NDArray[Any] | Path) -> None:
-        self._given = given
-        self._state: tuple[int, int] | None = None  # of the file, when its rows were first asked for
+    def __init__(self, source: NDArray[Any] | Path) -> None:
+        self._source = source
+        # Size and time of the file when its rows were first asked for.
+        self._state: tuple[int, int] | None = None
 
     @cached_property
     def _file(self) -> OpenFile:
-        assert isinstance(self._given, Path)
-        return OpenFile(self._given)
+        assert isinstance(self._source, Path)
+        return OpenFile(self._source)
 
     @cached_property
     def rows(self) -> NDArray[Any]:
-        """(n, ...) all values; of a file, a map of it. ConfigError: it holds none; DatasetError: it has changed."""
-        if not isinstance(self._given, Path):
-            return self._given
-        now = os.fstat(self._file.descriptor)
-        state = now.st_size, now.st_mtime_ns
+        """(n, ...) all values; of a file, a map of it.
+
+        Raises:
+            ConfigError: it is not an .npy file of rows.
+            DatasetError: it has changed.
+        """
+        if not isinstance(self._source, Path):
+            return self._source
+        status = os.fstat(self._file.descriptor)
+        state = (status.st_size, status.st_mtime_ns)
         if self._state not in (None, state):
             raise DatasetError(
-                f"{self._given} has changed since it became a column of a dataset: expected the same file; pass it to "
-                "with_column or with_labels again"
+                f"{self._source} has changed since it became a column of a dataset: expected the "
+                "same file; pass it to with_column or with_labels again"
             )
         self._state = state
         try:
-            found: NDArray[Any] = np.load(self._given, mmap_mode="r", allow_pickle=False)
-            if not found.flags.c_contiguous:
+            rows: NDArray[Any] = np.load(self._source, mmap_mode="r", allow_pickle=False)
+            if not rows.flags.c_contiguous:
                 raise ValueError("its rows are not in C order; save np.ascontiguousarray(values)")
         except (OSError, ValueError) as problem:
             raise ConfigError(
-                f"{self._given}: expected an .npy file with a row for each sample: {problem}"
+                f"{self._source}: expected an .npy file with a row for each sample: {problem}"
             ) from problem
-        return found
+        return rows
 
     @cached_property
-    def _read(self) -> Callable[[Int64s], NDArray[Any]]:
+    def _read_rows(self) -> Callable[[Int64s], NDArray[Any]]:
+        """Reads rows by their numbers: from the array, or from the file."""
         rows = self.rows
-        if not isinstance(rows, np.memmap) or not rows[:1].nbytes:
+        has_bytes = bool(rows[:1].nbytes)
+        if not isinstance(rows, np.memmap) or not has_bytes:
             return rows.__getitem__
-        return Rows(self._file, rows.offset, np.dtype((rows.dtype, rows.shape[1:]))).take
+        row_dtype = np.dtype((rows.dtype, rows.shape[1:]))
+        return Rows(self._file, rows.offset, row_dtype).take
 
     def take(self, ids: Int64s) -> Any:
-        """(n, ...), or a list of n texts."""
-        found = self._read(ids).astype(self.rows.dtype.newbyteorder("="))
-        return found.tolist() if found.dtype.kind == "U" else found
+        """(n, ...) numbers, or a list of n texts."""
+        values = self._read_rows(ids).astype(self.rows.dtype.newbyteorder("="))
+        return values.tolist() if values.dtype.kind == "U" else values
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_given": self._given, "_state": self._state}
+        return {"_source": self._source, "_state": self._state}
 
 
-class Derived:
-    """The values of another column, of all or some of its ids; as they are, or what a function makes of them."""
+class DerivedColumn:
+    """Another column, of all or some of its ids, and changed by a function.
 
-    def __init__(self, column: ById, function: Callable[[Any], Any] | None = None, ids: Int64s | None = None) -> None:
-        self._column, self._function, self._ids = column, function, ids
+    Args:
+        column: the other column.
+        function: gets its values; None: they stay as they are.
+        ids: (n,) of the other column; None: all of them, in their order.
+    """
+
+    def __init__(
+        self,
+        column: ById,
+        function: Callable[[Any], Any] | None = None,
+        ids: Int64s | None = None,
+    ) -> None:
+        self._column = column
+        self._function = function
+        self._ids = ids
 
     def take(self, ids: Int64s) -> Any:
-        """As the column or the function gives them."""
-        found = self._column.take(ids if self._ids is None else self._ids[ids])
-        return found if self._function is None else self._function(found)
+        """The values, in the form in which the column or the function returns them."""
+        if self._ids is not None:
+            ids = self._ids[ids]
+        values = self._column.take(ids)
+        return values if self._function is None else self._function(values)
 
 
 class Column(np.lib.mixins.NDArrayOperatorsMixin):
     """The values of one field of all samples of a dataset: `data["label"]`.
 
-    `column[17]`, `column[3:9]` and `column[numbers]` read these values only, from the disk. `np.asarray(column)`, and
-    any calculation or comparison with it, reads all of them. Numbers come as numpy arrays; texts as arrays of objects.
+    `column[17]`, `column[3:9]` and `column[numbers]` read these values only, from the disk.
+    `np.asarray(column)`, and any calculation or comparison with it, reads all of them. Numbers
+    come as numpy arrays; texts as arrays of objects.
     """
 
     def __init__(self, column: ById, count: int, name: str) -> None:
-        self._column, self._count, self._name = column, count, name
+        self._column = column
+        self._count = count
+        self._name = name
 
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, which: Any) -> Any:
-        first, *more = which if isinstance(which, tuple) and which else (which,)
-        ids = _ids(first, self._count)
-        found = as_array(self._column.take(np.atleast_1d(ids)))[:, *more]
-        return found if np.ndim(ids) else found[0]
+    def __getitem__(self, key: Any) -> Any:
+        # As in numpy, the first index is that of samples, and further ones are of their values.
+        more: tuple[Any, ...] = ()
+        if isinstance(key, tuple) and key:
+            key, *rest = key
+            more = tuple(rest)
+        ids = _parse_ids(key, self._count)
+        values = as_array(self._column.take(np.atleast_1d(ids)))[:, *more]
+        return values if np.ndim(ids) else values[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError(
-                f"the column {self._name!r} is read from the disk, so an array of it is always a copy: use "
-                "np.asarray(column), or copy=None"
+                f"the column {self._name!r} is read from the disk, so an array of it is always a "
+                "copy: use np.asarray(column), or copy=None"
             )
         parts = [self[ids] for ids in spans(self._count)]
-        found = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return found if dtype is None else found.astype(dtype)
+        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return values if dtype is None else values.astype(dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        arrays = [np.asarray(each) if isinstance(each, Column) else each for each in inputs]
+        arrays = []
+        for value in inputs:
+            arrays.append(np.asarray(value) if isinstance(value, Column) else value)
         return getattr(ufunc, method)(*arrays, **kwargs)
 
     @property
@@ -129,38 +167,51 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         return self._count, *self[:0].shape[1:]
 
     def __iter__(self) -> Iterator[Any]:
-        return (value for ids in spans(self._count) for value in self[ids])
+        for ids in spans(self._count):
+            yield from self[ids]
 
     def __getattr__(self, name: str) -> Any:
-        """What numpy's arrays have: mean(), max(), tolist(), ..."""
+        """The methods and attributes of numpy's arrays: mean(), max(), tolist(), ..."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
     def __repr__(self) -> str:
-        few = ", ".join(" ".join(str(value).split()) for value in self[:5])
-        return f"<column {self._name!r} of {self._count:,} samples: {few}{', ...' * (self._count > 5)}>"
+        texts = [" ".join(str(value).split()) for value in self[:5]]
+        if self._count > len(texts):
+            texts.append("...")
+        return f"<column {self._name!r} of {self._count:,} samples: {', '.join(texts)}>"
 
 
-def _ids(which: Any, count: int) -> Int64s:
-    """What a user asks for of a column, as numpy takes it -> ids."""
-    if isinstance(which, slice):
-        return np.arange(*which.indices(count), dtype=np.int64)
-    given = np.asarray(which)
-    if given.dtype == np.bool_ and given.shape == (count,):
-        return np.flatnonzero(given)
-    ids = given.astype(np.int64) if given.dtype.kind in "iu" else np.empty(0, dtype=np.int64)
-    if given.ndim > 1 or ids.size != given.size or bool(((ids < -count) | (ids >= count)).any()):
-        raise IndexError(f"expected numbers of samples below {count}, or a mask of {count}, got {which!r:.60}")
+def _parse_ids(key: Any, count: int) -> Int64s:
+    """An index of a user, as numpy takes it -> ids, or a single id. IndexError: out of range."""
+    if isinstance(key, slice):
+        return np.arange(*key.indices(count), dtype=np.int64)
+    array = np.asarray(key)
+    if array.dtype == np.bool_ and array.shape == (count,):
+        return np.flatnonzero(array)
+    is_integer = array.dtype.kind in "iu"
+    if array.ndim > 1 or (array.size and not is_integer):
+        raise _index_error(key, count)
+    ids = array.astype(np.int64)
+    if bool(((ids < -count) | (ids >= count)).any()):
+        raise _index_error(key, count)
     return np.where(ids < 0, ids + count, ids)
 
 
+def _index_error(key: Any, count: int) -> IndexError:
+    return IndexError(
+        f"expected numbers of samples below {count}, or a mask of {count}, got {key!r:.60}"
+    )
+
+
 def as_array(values: Any) -> NDArray[Any]:
-    """Values as numpy has them: those that are no numbers as an array of objects, such as the boxes of samples."""
+    """Values of a column as an array: of objects, if they are not numbers."""
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, Ragged):
-        values = np.split(values.values, values.offsets[1:-1]) if len(values.offsets) > 1 else []
+        has_samples = len(values.offsets) > 1
+        values = np.split(values.values, values.offsets[1:-1]) if has_samples else []
     return np.fromiter(values, dtype=object, count=len(values))
 
 

@@ -1,1 +1,1 @@
-"""A packed dataset -> figures and images of it for people to look at."""
+"""A dataset or a loader -> figures and pictures for people."""

@@ -18,83 +18,122 @@ _GAP = 6
 _CAPTION_HEIGHT = 18
 _BACKGROUND = 250
 _INK = (60, 60, 60)
-_FIRST_BOX, _OTHER_BOX, _OUTLINE = (255, 210, 0), (255, 255, 255), (20, 20, 20)
+_FIRST_BOX = (255, 210, 0)
+_OTHER_BOX = (255, 255, 255)
+_OUTLINE = (20, 20, 20)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.4
-_ENCODING = "utf-8" if int(cv2.__version__.partition(".")[0]) >= 5 else "ascii"  # of what its font has
+# The font of OpenCV 4 has ASCII alone.
+_ENCODING = "utf-8" if int(cv2.__version__.partition(".")[0]) >= 5 else "ascii"
 
 
 def contact_sheet(
-    images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 8, notes: Sequence[Sequence[str]] = ()
+    images: NDArray[np.uint8],
+    captions: Sequence[str],
+    *,
+    columns: int = 8,
+    notes: Sequence[Sequence[str]] = (),
 ) -> NDArray[np.uint8]:
-    """Lays pictures (n, h, w, 3) uint8 RGB out in rows, each with its caption below, cut to its width. Below each row
-    stand its notes: the same number of lines for each, cut to the row's width.
+    """Lays pictures out in rows, each with its caption below.
+
+    Args:
+        images: (n, h, w, 3) uint8 RGB.
+        captions: (n,) cut to the width of a picture.
+        columns: pictures in a row.
+        notes: for each row the lines below it, as many for each row, cut to the row's width.
+
+    Returns:
+        (height, width, 3) uint8 RGB.
     """
     count, height, width, _ = images.shape
     columns = min(columns, count)
     rows = -(-count // columns)
-    lines = len(notes[0]) if notes else 0
-    cell_h, cell_w = height + (1 + lines) * _CAPTION_HEIGHT + _GAP, width + _GAP
-    sheet = np.full((rows * cell_h + _GAP, columns * cell_w + _GAP, 3), _BACKGROUND, dtype=np.uint8)
+    note_lines = len(notes[0]) if notes else 0
+    cell_height = height + (1 + note_lines) * _CAPTION_HEIGHT + _GAP
+    cell_width = width + _GAP
+    sheet_shape = (rows * cell_height + _GAP, columns * cell_width + _GAP, 3)
+    sheet = np.full(sheet_shape, _BACKGROUND, dtype=np.uint8)
+
     for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
-        top, left = _GAP + number // columns * cell_h, _GAP + number % columns * cell_w
+        row, column = divmod(number, columns)
+        top = _GAP + row * cell_height
+        left = _GAP + column * cell_width
         sheet[top : top + height, left : left + width] = image
         _write(sheet, caption, left, top + height, width)
     for row, texts in enumerate(notes):
-        top = _GAP + row * cell_h + height + _CAPTION_HEIGHT
-        for number, text in enumerate(texts):
-            _write(sheet, text, _GAP, top + number * _CAPTION_HEIGHT, columns * cell_w - _GAP)
+        top = _GAP + row * cell_height + height + _CAPTION_HEIGHT
+        for text in texts:
+            _write(sheet, text, _GAP, top, columns * cell_width - _GAP)
+            top += _CAPTION_HEIGHT
     return sheet
 
 
 def fitted(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """A picture (h, w, 3) no larger than side x side, put into the middle of a cell of that size."""
+    """A picture (h, w, 3) no larger than side x side, in the middle of a cell of that size."""
     cell = np.full((side, side, 3), _BACKGROUND, dtype=np.uint8)
     height, width, _ = image.shape
-    top, left = (side - height) // 2, (side - width) // 2
+    top = (side - height) // 2
+    left = (side - width) // 2
     cell[top : top + height, left : left + width] = image
     return cell
 
 
 def with_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """A copy of a picture (h, w, 3) with boxes (n, 4), x, y, width, height, drawn into it: the first one thick."""
+    """A copy of a picture (h, w, 3) with boxes drawn into it.
+
+    Args:
+        image: the picture.
+        boxes: (n, 4) x, y, width, height. The first one is drawn thick, and above the others.
+    """
     drawn = image.copy()
-    bottom_right = np.array([image.shape[1] - 1, image.shape[0] - 1])
-    for number in range(len(boxes) - 1, -1, -1):
-        first = np.clip(np.rint(boxes[number, :2]).astype(int), 0, bottom_right)
-        last = np.clip(np.rint(boxes[number, :2] + boxes[number, 2:]).astype(int) - 1, 0, bottom_right)
-        corners = tuple(map(int, first)), tuple(map(int, last))
+    height, width, _ = image.shape
+    last_pixel = np.array([width - 1, height - 1])
+    # From the last to the first, which then lies above.
+    for number in reversed(range(len(boxes))):
+        top_left = boxes[number, :2]
+        bottom_right = top_left + boxes[number, 2:]
+        corner = _clipped(np.rint(top_left).astype(int), last_pixel)
+        opposite = _clipped(np.rint(bottom_right).astype(int) - 1, last_pixel)
         if number == 0:
-            cv2.rectangle(drawn, *corners, _OUTLINE, 4)
-        cv2.rectangle(drawn, *corners, _FIRST_BOX if number == 0 else _OTHER_BOX, 2 if number == 0 else 1)
+            cv2.rectangle(drawn, corner, opposite, _OUTLINE, 4)
+            cv2.rectangle(drawn, corner, opposite, _FIRST_BOX, 2)
+        else:
+            cv2.rectangle(drawn, corner, opposite, _OTHER_BOX, 1)
     return drawn
+
+
+def _clipped(point: NDArray[np.int64], last_pixel: NDArray[np.int64]) -> tuple[int, int]:
+    x, y = np.clip(point, 0, last_pixel).tolist()
+    return x, y
 
 
 def write_png(path: Path, image: NDArray[np.uint8]) -> None:
     """Writes (height, width, 3) uint8 RGB as a PNG, whole or not at all."""
     _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    # A program that is killed must not leave half a picture under the name that it shows.
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_bytes(data.tobytes())
         os.replace(partial, path)
     except OSError as problem:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the folder may be gone; the first error counts
             partial.unlink(missing_ok=True)
         raise FastpipeError(f"cannot write {path}: {problem.strerror}") from problem
 
 
 def _write(sheet: NDArray[np.uint8], text: str, left: int, top: int, width: int) -> None:
     """A line of text, cut to a width in pixels."""
-    place = (left, top + _CAPTION_HEIGHT - 5)
-    cv2.putText(sheet, _fitting(text, width), place, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
+    baseline = (left, top + _CAPTION_HEIGHT - 5)
+    shown = _cut_to_width(text, width)
+    cv2.putText(sheet, shown, baseline, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
 
 
-def _fitting(caption: str, width: int) -> str:
+def _cut_to_width(caption: str, width: int) -> str:
     """As much of a text as a width in pixels has room for."""
-    drawable = "".join(letter if letter.isprintable() else "?" for letter in caption)
-    text = drawable.encode(_ENCODING, "replace").decode(_ENCODING)
+    printable = "".join(letter if letter.isprintable() else "?" for letter in caption)
+    text = printable.encode(_ENCODING, "replace").decode(_ENCODING)
 
-    def length(letters: int) -> int:
+    def width_of(letters: int) -> int:
         return cv2.getTextSize(text[:letters], _FONT, _FONT_SCALE, 1)[0][0]
 
-    return text[: bisect_right(range(1, len(text) + 1), width, key=length)]
+    return text[: bisect_right(range(1, len(text) + 1), width, key=width_of)]

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import read_self_checksum
 from fastpipe.format.folder import Url
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import Ours, read_ours
 from fastpipe.sources.class_folders import like_a_split, numbers_as_texts
 from fastpipe.sources.doubtful_classes import parts_as_classes
@@ -435,7 +435,7 @@ def _has_labels(root: SourcePath, tars: Sequence[str]) -> bool:
 def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listing:
     """Lists the samples of a packed dataset, from its shards. DatasetError, PackError: it is not as packed."""
     if isinstance(root, Path):
-        index = Index(root)
+        index = PackedIndex(root)
     else:
         from fastpipe.store.remote.dataset import RemoteIndex  # most sources are on this machine
 
@@ -458,7 +458,7 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     return replace(listing, coordinates=STORED)  # fields were moved with the pictures
 
 
-def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) -> None:
+def _take_origins(sources: list[Source], index: PackedIndex, known: NDArray[np.void]) -> None:
     """Leaves out samples that a dataset no longer has; gives the others, in the shards' order, their sources' sizes."""
     numbers = {shard.name: number for number, shard in enumerate(index.shards)}
     columns = (index.records["shard"], index.records["offset"], known["bytes"])

@@ -1,1 +1,1 @@
-"""A packed dataset -> all damage in it, down to the sample; and the dataset, repaired from its source."""
+"""A packed dataset -> what is wrong with it; and the same dataset, repaired."""

@@ -1,4 +1,4 @@
-"""The result of a check of a dataset: one Damage for each problem, and a Report of all."""
+"""The result of a check of a dataset: a Damage for each problem, and a Report of all."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ class Damage:
 
     file: str  # at fault; its name in the dataset's folder
     problem: str
-    expected: str = ""  # in words, and so is `got`; "" where the problem says it all
+    expected: str = ""  # in words, like `got`; "" where the problem says it all
     got: str = ""
-    sample: int | None = None  # the first one that is lost or cannot be trusted; None: none is concerned by itself
+    # The first sample that is lost or cannot be trusted; None: the damage is of no single sample.
+    sample: int | None = None
     samples: int = 0  # how many are, from that one on
-    offset: int | None = None  # of the first byte concerned in the file, where it is known
+    offset: int | None = None  # of the first damaged byte in the file, where it is known
     key: str | None = None  # WebDataset key of the first sample, where it is known
 
     def __str__(self) -> str:
-        """One line: file, sample, place, what is wrong."""
+        """One line: file, byte, sample, problem."""
         where = self.file
         if self.offset is not None:
             where += f", byte {self.offset}"
         if self.sample is not None and self.samples > 1:
             where += f", samples {self.sample} to {self.sample + self.samples - 1}"
         elif self.sample is not None:
-            where += f", sample {self.sample}" + (f" (key {self.key})" if self.key else "")
-        values = f": expected {self.expected}, got {self.got}" if self.expected or self.got else ""
+            where += f", sample {self.sample}"
+            if self.key:
+                where += f" (key {self.key})"
+        values = ""
+        if self.expected or self.got:
+            values = f": expected {self.expected}, got {self.got}"
         return f"{where}: {self.problem}{values}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a check came to."""
+    """The findings of a check, and what it has covered."""
 
     path: str  # the dataset's folder or URL
     quick: bool  # no shard was read
@@ -49,14 +54,19 @@ class Report:
         return not self.findings
 
     def bad_samples(self) -> list[tuple[int, int]]:
-        """The samples concerned as runs (first, last), in order, none twice."""
+        """The damaged samples as runs (first, last), in order; none is in two runs."""
+        ranges = []
+        for damage in self.findings:
+            if damage.sample is not None:
+                ranges.append((damage.sample, damage.sample + damage.samples - 1))
         runs: list[tuple[int, int]] = []
-        for start, count in sorted((each.sample, each.samples) for each in self.findings if each.sample is not None):
-            first, last = start, start + count - 1
-            if runs and start <= runs[-1][1] + 1:
-                first, last = runs[-1][0], max(runs.pop()[1], last)
-            runs.append((first, last))
+        for first, last in sorted(ranges):
+            if runs and first <= runs[-1][1] + 1:
+                runs[-1] = (runs[-1][0], max(runs[-1][1], last))
+            else:
+                runs.append((first, last))
         return runs
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "sound": self.sound, "bad_samples": [list(run) for run in self.bad_samples()]}
+        bad_samples = [list(run) for run in self.bad_samples()]
+        return {**asdict(self), "sound": self.sound, "bad_samples": bad_samples}

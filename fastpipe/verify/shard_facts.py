@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.description import SELF_CHECKSUM, fingerprint, read_info, read_self_checksum
+from fastpipe.format.description import (
+    SELF_CHECKSUM,
+    fingerprint,
+    read_info,
+    read_self_checksum,
+)
 from fastpipe.format.fields import JPEG, PNG, Field, member, read_fields
-from fastpipe.format.index import Index, NoRecordsError
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, shard_number
+from fastpipe.format.packed_index import NoRecordsError, PackedIndex
 from fastpipe.format.sample_layout import sample_key
 from fastpipe.store.remote.objects import Objects
 from fastpipe.verify.damage import Damage
@@ -19,7 +24,7 @@ from fastpipe.verify.damage import Damage
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """What dataset.json says of a shard."""
+    """A shard as dataset.json describes it."""
 
     number: int
     name: str
@@ -28,10 +33,10 @@ class ShardFacts:
     samples: int
     size_bytes: int
     xxh3_64: str  # of the file, in hex
-    members: tuple[tuple[str, ...], ...]  # the endings that the member of each field may have, in order
+    members: tuple[tuple[str, ...], ...]  # the endings that each field's member may have, in order
     pictures: tuple[str, ...]  # the endings that the images' members may have
     removed: int  # further samples in it, which this version of the dataset does not have
-    direct: Objects | None = None  # the files behind the URL where it is; None: it is a file of this machine
+    direct: Objects | None = None  # the files behind its URL; None: it is a file of this machine
 
     def key(self, start: int) -> str:
         """The WebDataset key of the sample that begins at a byte of the shard."""
@@ -40,79 +45,113 @@ class ShardFacts:
 
 @dataclass
 class Description:
-    """What dataset.json says, and what is wrong with it."""
+    """The content of dataset.json, and what is wrong with it."""
 
     info: dict[str, Any] | None = None  # None: it is of no use
     shards: list[ShardFacts] = field(default_factory=list)  # in order
-    index: Index | None = None  # None: index.npy cannot be opened
-    findings: list[Damage] = field(default_factory=list)  # about dataset.json, and an index.npy that cannot be opened
+    index: PackedIndex | None = None  # None: index.npy cannot be opened
+    # About dataset.json, and an index.npy that cannot be opened.
+    findings: list[Damage] = field(default_factory=list)
 
     def blame(self, problem: str, expected: str = "", got: str = "") -> None:
+        """Adds a finding about dataset.json."""
         self.findings.append(Damage(DATASET_FILE, problem, expected, got))
 
 
 def describe(path: Path) -> Description:
     """Reads and checks dataset.json. DatasetError: there is no dataset, or it is unfinished."""
-    found = Description()
+    description = Description()
     try:
         data = (path / DATASET_FILE).read_bytes()
     except OSError:
-        read_info(path)  # says what is there instead
+        read_info(path)  # raises DatasetError, with what the folder holds instead
         raise
     checksum = read_self_checksum(data)
     if checksum is None:
-        found.blame(f"its own hash ({SELF_CHECKSUM}) is missing or invalid")
+        description.blame(f"its own hash ({SELF_CHECKSUM}) is missing or invalid")
     elif checksum[0] != checksum[1]:
-        words = "its content has changed since it was written, so its data about other files may be wrong: its own hash"
-        found.blame(words, *checksum)
+        description.blame(
+            "its content has changed since it was written, so its data about other files may be "
+            "wrong: its own hash",
+            *checksum,
+        )
     try:
         info = read_info(path)
-        shards = _shards(path, info)
+        shards = _read_shards(path, info)
         expected = fingerprint(info)
         if info.get("fingerprint") != expected:
-            found.blame("fingerprint does not match the content", expected, repr(info.get("fingerprint")))
+            actual = repr(info.get("fingerprint"))
+            description.blame("fingerprint does not match the content", expected, actual)
         try:
-            found.index = Index(path)
+            description.index = PackedIndex(path)
         except NoRecordsError as problem:
-            found.findings.append(Damage(INDEX_FILE, f"cannot be opened ({problem})"))
+            description.findings.append(Damage(INDEX_FILE, f"cannot be opened ({problem})"))
     except (DatasetError, KeyError, TypeError, ValueError) as problem:
-        found.blame(f"cannot be used ({problem}); nothing else can be checked")
-    else:
-        found.info, found.shards = info, shards
-    return found
+        description.blame(f"cannot be used ({problem}); nothing else can be checked")
+        return description
+    description.info = info
+    description.shards = shards
+    return description
 
 
-def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
-    """What the checks need besides what Index reads. KeyError, TypeError, ValueError: it is missing or impossible."""
+def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
+    """The entries that checks need beside those that the index reads.
+
+    Raises:
+        KeyError, TypeError, ValueError: an entry is missing or impossible.
+    """
+    members = []
+    for sample_field in read_fields(info).values():
+        endings = _member_endings(sample_field)
+        if endings:
+            members.append(endings)
+
     shards: list[ShardFacts] = []
-    first = 0
-    members = tuple(filter(None, map(_endings, read_fields(info).values())))
-    pictures = PICTURE_ENDINGS[info["storage"]]
+    first_sample = 0
     for number, entry in enumerate(info["shards"]):
-        name, numbers = entry["name"], (entry["samples"], entry["size_bytes"], entry.get("removed", 0))
+        name = entry["name"]
         if not isinstance(name, str) or shard_number(name) < 0:
             raise ValueError(f"expected the name of a shard, got {name!r}")
-        for value in numbers:
-            if not isinstance(value, int) or not 0 <= value < 2**63:
-                raise ValueError(f"{name}: expected a whole number of 0 or more, got {value!r}")
-        (samples, size_bytes, removed), digest = numbers, _digest(entry["xxh3_64"])
+        samples = _parse_count(name, entry["samples"])
         shards.append(
-            ShardFacts(number, name, path / name, first, samples, size_bytes, digest, members, pictures, removed)
+            ShardFacts(
+                number=number,
+                name=name,
+                path=path / name,
+                first_sample=first_sample,
+                samples=samples,
+                size_bytes=_parse_count(name, entry["size_bytes"]),
+                xxh3_64=_parse_hash(entry["xxh3_64"]),
+                members=tuple(members),
+                pictures=PICTURE_ENDINGS[info["storage"]],
+                removed=_parse_count(name, entry.get("removed", 0)),
+            )
         )
-        first += samples
-    if not isinstance(info["index"]["name"], str):
-        raise ValueError(f"index: expected a name, got {info['index']['name']!r}")
-    for of, name in (("index", "xxh3_64"), ("index", "file_xxh3_64"), ("sources", "file_xxh3_64")):
-        _digest(info[of][name])
+        first_sample += samples
+
+    # Names and hashes that later checks use without a look.
+    index_entry = info["index"]
+    if not isinstance(index_entry["name"], str):
+        raise ValueError(f"index: expected a name, got {index_entry['name']!r}")
+    _parse_hash(index_entry["xxh3_64"])
+    _parse_hash(index_entry["file_xxh3_64"])
+    _parse_hash(info["sources"]["file_xxh3_64"])
     return shards
 
 
-def _endings(field: Field) -> tuple[str, ...]:
+def _member_endings(field: Field) -> tuple[str, ...]:
     """The endings that a field's member may have; none if it has no member."""
-    return tuple(dict.fromkeys(filter(None, (member(field, JPEG), member(field, PNG)))))
+    endings = dict.fromkeys((member(field, JPEG), member(field, PNG)))
+    return tuple(ending for ending in endings if ending is not None)
 
 
-def _digest(value: object) -> str:
+def _parse_count(name: str, value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError(f"{name}: expected a whole number of 0 or more, got {value!r}")
+    return value
+
+
+def _parse_hash(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{16}", value):
         raise ValueError(f"expected a hash of 16 hex digits, got {value!r}")
     return value

@@ -1,4 +1,7 @@
-"""Crops for WebDataset pipelines on any tar, without packing: `crop` one sample at a time, `batch_crop` by batches."""
+"""Crops for WebDataset pipelines on any tar, without packing.
+
+`crop` crops one sample at a time, `batch_crop` a batch.
+"""
 
 from fastpipe.wds.stages import BatchCrop, SampleCrop, batch_crop, crop
 

@@ -1,12 +1,12 @@
 """Samples, or the bytes of pictures -> uint8 rows, by the loader's crops, decoder and resize.
 
-The draws are named by (seed, epoch, key): Note [draws of single samples] in samples/single.py.
+The draws are named by (seed, epoch, key): Note [draws of single samples] in samples/cropping.py.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine
 from fastpipe.plan.crops import Crop
-from fastpipe.samples.single import Cropping, Draws
+from fastpipe.samples.cropping import Cropping, Draws
 from fastpipe.sources.options import PICTURES
 from fastpipe.sources.picture.background import background_color, is_transparent, on_background
 from fastpipe.sources.picture.probe import image_format
@@ -28,168 +28,267 @@ from fastpipe.wds.transparency import has_alpha, tell_dropped
 Handler = Callable[[Exception], bool]
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
-_FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
+_FILMS = frozenset(["mjpeg", "mjpg"])  # members that begin as a JPEG does, and are none
 _JPEG = b"\xff\xd8\xff"
-_DECODED = (_JPEG, FPC_MAGIC, PNG_MAGIC)  # by the engine
+_DECODED_BY_ENGINE = (_JPEG, FPC_MAGIC, PNG_MAGIC)
 
 
-class Opened(NamedTuple):
-    """A picture whose header has been read: what the engine decodes, or (height, width, 3) uint8."""
+class Picture(NamedTuple):
+    """A picture whose header has been read: its bytes, or its pixels if the engine refuses them."""
 
     width: int
     height: int
-    data: bytes | None = None
-    rgb: NDArray[np.uint8] | None = None
+    data: bytes | None = None  # for the engine
+    rgb: NDArray[np.uint8] | None = None  # (height, width, 3)
 
 
 class PipelineCropping(Cropping):
-    """What crop and batch_crop share: the checked options, the epoch, and how rows are made."""
+    """The common part of crop and batch_crop: options, the epoch, and the making of rows."""
 
     def __init__(
-        self, size: Any, *, train: bool, crop: Crop | None, max_pixels: int, background: Any = None, **options: Any
+        self,
+        size: Any,
+        *,
+        train: bool,
+        crop: Crop | None,
+        max_pixels: int,
+        background: Any = None,
+        **options: Any,
     ) -> None:
         super().__init__(crop, size, train=flag("train", train), **options)
         self._background = background_color(background)
         self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
         if self.crop.rows > 1:
             raise ConfigError(
-                f"crop: fastpipe.wds gives one crop a picture, and {type(self.crop).__name__} has {self.crop.rows}; "
-                "use fastpipe.loader, or fastpipe.open(...).cropped(...)"
+                f"crop: fastpipe.wds gives one crop a picture, and {type(self.crop).__name__} has "
+                f"{self.crop.rows}; use fastpipe.loader, or fastpipe.open(...).cropped(...)"
             )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({super().__repr__()})"
 
     def images(
-        self, samples: Sequence[dict[str, Any]], handler: Handler | None = None, threads: int = 1, planar: bool = False
+        self,
+        samples: Sequence[dict[str, Any]],
+        handler: Handler | None = None,
+        threads: int = 1,
+        planar: bool = False,
     ) -> tuple[dict[str, NDArray[np.uint8]], list[int]]:
-        """By extension, the rows of samples' pictures, as of `rows`; and the samples that are in them: those with other
-        pictures than most, or damaged ones, are left out if the handler says so, or their error is raised.
+        """Crops the pictures of samples.
+
+        Samples with other pictures than most, or with damaged ones, are left out if the handler
+        returns True for them.
+
+        Args:
+            samples: as webdataset has them.
+            handler: gets the error of a sample; None: it is raised.
+            threads, planar: as of `rows`.
+
+        Returns:
+            By extension, the rows of the pictures, as `rows` returns them; and the numbers of the
+            samples that are in them.
+
+        Raises:
+            SampleError: a sample is bad, and the handler does not leave it out.
         """
         pictures = [pictures_of(sample) for sample in samples]
-        counted = Counter(tuple(sorted(found)) for found in pictures if found)
-        names = counted.most_common(1)[0][0] if counted else ()  # of the pictures that most samples have
-        bad = {
-            row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
-        }
-        fitting = [row for row in range(len(samples)) if row not in bad]
-        keys = [str(sample.get("__key__", "")).encode(errors="surrogateescape") for sample in samples]
-        epoch, numbers = self.named_draws(keys)
-        made = {}
+        names = _most_common_names(pictures)
+        errors: dict[int, SampleError] = {}  # by number of the sample
+        good: list[int] = []  # numbers of samples that have the pictures that most have
+        for number, sample_pictures in enumerate(pictures):
+            if sample_pictures.keys() == set(names):
+                good.append(number)
+            else:
+                errors[number] = _other_pictures_error(samples[number], sample_pictures, names)
+
+        # All pictures of a sample have the same draws, and so the same crop and flip if they have
+        # one size. Samples that are left out take part in the draws: the others' do not depend on
+        # them.
+        keys = []
+        for sample in samples:
+            keys.append(str(sample.get("__key__", "")).encode(errors="surrogateescape"))
+        epoch, draw_numbers = self.named_draws(keys)
+        draws = Draws(epoch, draw_numbers[good])
+        rows_by_name: dict[str, NDArray[np.uint8]] = {}
         for name in names:
-            data = [pictures[row][name] for row in fitting]
-            made[name], failed = self.rows(data, Draws(epoch, numbers[fitting]), threads=threads, planar=planar)
-            for place, reason in failed.items():
-                row = fitting[place]
-                bad.setdefault(row, _sample_error(samples[row], reason, name))
-        for row in sorted(bad):
-            if handler is None or not handler(bad[row]):
-                raise bad[row]
-        kept = [place for place, row in enumerate(fitting) if row not in bad]
-        found = {name: rows if len(kept) == len(rows) else rows[kept] for name, rows in made.items()}
-        return found, [fitting[place] for place in kept]
+            data = [pictures[number][name] for number in good]
+            rows_by_name[name], reasons = self.rows(data, draws, threads=threads, planar=planar)
+            for row, reason in reasons.items():
+                number = good[row]
+                errors.setdefault(number, _sample_error(samples[number], reason, name))
+
+        # webdataset's handlers return True to go on, or raise.
+        for number in sorted(errors):
+            if handler is None or not handler(errors[number]):
+                raise errors[number]
+        kept_rows = [row for row, number in enumerate(good) if number not in errors]
+        if len(kept_rows) < len(good):
+            for name in names:
+                rows_by_name[name] = rows_by_name[name][kept_rows]
+        return rows_by_name, [good[row] for row in kept_rows]
 
     def named_draws(self, names: Sequence[bytes]) -> Draws:
-        """Those of some samples, each named by its key, or by its bytes where the key is not known."""
+        """The draws of samples, each named by its key; or by its bytes, if it has no key here."""
+        # Before set_epoch torch's generator draws, so the names are of no use.
         hashes = [_engine.xxh3_64(name) if self.knows_epoch else 0 for name in names]
         return self.draws(np.array(hashes, dtype=np.uint64).view(np.int64))
 
     def rows(
         self, pictures: Sequence[bytes], draws: Draws, *, threads: int = 1, planar: bool = False
     ) -> tuple[NDArray[np.uint8], dict[int, str]]:
-        """Decodes, crops and resizes the bytes of n files, by at most so many threads, which end before this returns:
-        (n, height, width, 3) uint8, or planar: (n, 3, height, width); and of the rows that could not be made: why.
+        """Decodes, crops and resizes pictures.
+
+        Args:
+            pictures: the bytes of n files.
+            draws: (n,) their draws.
+            threads: at most so many decode; they end before this returns.
+            planar: the layout of the rows.
+
+        Returns:
+            (n, height, width, 3) uint8, or planar (n, 3, height, width); and by row, why it could
+            not be made.
         """
+        # Nearly all pictures of a pipeline are baseline JPEGs and PNGs, which the engine decodes
+        # from memory as they are.
         shape = (3, *self.size) if planar else (*self.size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
-        headers = {row: self._header(data) for row, data in enumerate(pictures)}
-        failed = self._fill(out, {row: one for row, one in headers.items() if one}, draws, threads, planar)
-        others = [row for row, one in headers.items() if one is None or row in failed]
-        if others:
-            convert = partial(_converted, max_pixels=self._max_pixels, background=self._background)
-            found = dict(zip(others, _each(convert, [pictures[row] for row in others], threads), strict=True))
-            failed = {row: one for row, one in found.items() if isinstance(one, str)}
-            opened = {row: one for row, one in found.items() if isinstance(one, Opened)}
-            failed |= self._fill(out, opened, draws, threads, planar)
+        opened: dict[int, Picture] = {}  # by row
+        for row, data in enumerate(pictures):
+            picture = self._read_header(data)
+            if picture is not None:
+                opened[row] = picture
+        failed = self._fill_rows(out, opened, draws, threads, planar)
+
+        # Convert those that the engine does not decode, or refuses, and try again.
+        rest = [row for row in range(len(pictures)) if row not in opened or row in failed]
+        if not rest:
+            return out, {}
+        convert = partial(
+            _convert, max_pixels=self._max_pixels, background=self._background
+        )
+        results = _map_in_threads(convert, [pictures[row] for row in rest], threads)
+        converted: dict[int, Picture] = {}
+        failed = {}
+        for row, result in zip(rest, results, strict=True):
+            if isinstance(result, str):
+                failed[row] = result
+            else:
+                converted[row] = result
+        failed |= self._fill_rows(out, converted, draws, threads, planar)
         return out, failed
 
-    def _header(self, data: bytes) -> Opened | None:
-        """As `_plain`; None also where the picture is to be put on the background."""
+    def _read_header(self, data: bytes) -> Picture | None:
+        """As the function `_read_header`; None also if the picture has to be put on a background."""
         if has_alpha(data):
             if self._background is not None:
                 return None
             tell_dropped()
-        return _plain(data, max_pixels=self._max_pixels)
+        return _read_header(data, max_pixels=self._max_pixels)
 
-    def _fill(
-        self, out: NDArray[np.uint8], opened: dict[int, Opened], draws: Draws, threads: int, planar: bool
+    def _fill_rows(
+        self,
+        out: NDArray[np.uint8],
+        pictures: dict[int, Picture],
+        draws: Draws,
+        threads: int,
+        planar: bool,
     ) -> dict[int, str]:
-        """Fills these rows; returns those whose picture is refused, with the reason."""
-        rows = np.array(list(opened), dtype=np.int64)
-        if not len(rows):
+        """Fills some rows, which `pictures` has by their number.
+
+        Returns:
+            By row, why its picture is refused.
+        """
+        if not pictures:
             return {}
-        width, height = (np.array([one[side] for one in opened.values()], dtype=np.int64) for side in (0, 1))
-        crops, flips = self.crops_of(width, height, Draws(draws.epoch, draws.numbers[rows]))
+        rows = np.array(list(pictures), dtype=np.int64)
+        widths = np.array([picture.width for picture in pictures.values()], dtype=np.int64)
+        heights = np.array([picture.height for picture in pictures.values()], dtype=np.int64)
+        data = [picture.data for picture in pictures.values() if picture.data is not None]
+        is_for_engine = np.array([picture.data is not None for picture in pictures.values()])
+
+        # The engine's tasks: a record for each row, with its crop and the size of its bytes.
+        crops, flips = self.crops_of(widths, heights, Draws(draws.epoch, draws.numbers[rows]))
         rendering = crops.rendering.keywords(PixelForm())
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
-        tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
-        tasks["width"], tasks["height"] = width, height
-        plain = [one.data for one in opened.values() if one.data is not None]
-        ours = np.array([one.data is not None for one in opened.values()])
-        tasks["size"][ours] = [len(data) for data in plain]
+        tasks["box"] = crops.boxes
+        tasks["bounds"] = crops.bounds
+        tasks["flip"] = flips
+        tasks["out_row"] = rows
+        tasks["width"] = widths
+        tasks["height"] = heights
+        tasks["size"][is_for_engine] = [len(picture_data) for picture_data in data]
 
-        def resize(place: int) -> None:
-            box, bounds = tuple(crops.boxes[place].tolist()), tuple(crops.bounds[place].tolist())
-            pixels = opened[int(rows[place])].rgb
-            assert pixels is not None
-            row = _engine.resize(pixels, *self.size, box, bounds, bool(flips[place]), **rendering)
-            out[rows[place]] = row.transpose(2, 0, 1) if planar else row
+        # Pixels that Pillow has decoded need no decoder, only the engine's resize.
+        def resize(position: int) -> None:
+            row = int(rows[position])
+            rgb = pictures[row].rgb
+            assert rgb is not None
+            box = tuple(crops.boxes[position].tolist())
+            bounds = tuple(crops.bounds[position].tolist())
+            flip = bool(flips[position])
+            resized = _engine.resize(rgb, *self.size, box, bounds, flip, **rendering)
+            out[row] = resized.transpose(2, 0, 1) if planar else resized
 
-        _each(resize, np.flatnonzero(~ours).tolist(), threads)
-        refused = _engine.fill_rows(plain, tasks[ours], out, self.exact, threads, planar, **rendering)
-        if lacking := [reason for _, reason in refused if reason.code == _engine.Code.out_of_memory]:
-            raise MemoryError(lacking[0])
-        return {int(rows[ours][number]): reason for number, reason in refused}
+        _map_in_threads(resize, np.flatnonzero(~is_for_engine).tolist(), threads)
+        refused = _engine.fill_rows(
+            data, tasks[is_for_engine], out, self.exact, threads, planar, **rendering
+        )
+        engine_rows = rows[is_for_engine]
+        reasons: dict[int, str] = {}
+        for number, reason in refused:
+            # A lack of memory is no fault of the sample, which must not be left out for it.
+            if reason.code == _engine.Code.out_of_memory:
+                raise MemoryError(reason)
+            reasons[int(engine_rows[number])] = reason
+        return reasons
 
 
-def _plain(data: bytes, *, max_pixels: int) -> Opened | None:
-    """Reads the header of a JPEG, KEY.fpc or PNG; None if it is none that the engine decodes."""
-    if not data.startswith(_DECODED):
+def _read_header(data: bytes, *, max_pixels: int) -> Picture | None:
+    """Reads the header of a JPEG, KEY.fpc or PNG. None: the engine does not decode it."""
+    if not data.startswith(_DECODED_BY_ENGINE):
         return None
     try:
-        return Opened(*_engine.picture_size(data, max_pixels), data)
+        width, height = _engine.picture_size(data, max_pixels)
     except ValueError:
         return None
+    return Picture(width, height, data)
 
 
-def _converted(data: bytes, *, max_pixels: int, background: str | None) -> Opened | str:
-    """What the engine refuses: JPEGs and PNGs as `pack` stores them (without loss, if progressive); others by Pillow.
-    Why not: it is no picture, damaged, or over the limit.
+def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture | str:
+    """A picture that the engine refuses; or why it cannot be converted.
+
+    JPEGs and PNGs become as `pack` stores them (without loss, if progressive). Others are decoded
+    by Pillow.
     """
     try:
-        if data.startswith(_DECODED):
-            from fastpipe.sources.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
+        if data.startswith(_DECODED_BY_ENGINE):
+            # OpenCV and PyTurboJPEG, which few pipelines need.
+            from fastpipe.sources.picture.convert import EncodeOptions, convert
 
             packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0, background=background))
-            return Opened(packed.width, packed.height, data=packed.data)
+            return Picture(packed.width, packed.height, data=packed.data)
         from fastpipe.sources.picture.pillow import open_image, rgb_of
 
-        samples = open_image(data, image_format(data), max_pixels=max_pixels).samples()
+        image = open_image(data, image_format(data), max_pixels=max_pixels)
+        samples = image.samples()
         if is_transparent(samples):
             if background is None:
                 tell_dropped()
             else:
                 samples = on_background(samples, background)
         rgb = rgb_of(samples)
-        return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)
+        return Picture(rgb.shape[1], rgb.shape[0], rgb=rgb)
     except ImageError as problem:
         return str(problem)
 
 
-def _each(function: Callable[[_Value], _Result], values: Sequence[_Value], threads: int) -> list[_Result]:
-    """The results for each value, on threads that end before this returns."""
+def _map_in_threads(
+    function: Callable[[_Value], _Result], values: Sequence[_Value], threads: int
+) -> list[_Result]:
+    """The results for each value, by threads that end before this returns."""
     if threads == 1 or len(values) < 2:
         return [function(value) for value in values]
+    # Threads that stayed would be lost in a forked worker.
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, values))
 
@@ -197,14 +296,15 @@ def _each(function: Callable[[_Value], _Result], values: Sequence[_Value], threa
 def is_picture(extension: str, data: object) -> bool:
     """Whether a member is to be cropped.
 
-    Those are members of a picture's extension (`jpg`, `png`), and JPEGs of any other (`left.jpg`, `bin`). A PNG of
-    another extension (`seg.png`) may be a mask, whose ids must not be mixed: it is left alone.
+    Those are members of a picture's extension (`jpg`, `png`), and JPEGs of any other (`left.jpg`,
+    `bin`). A PNG of another extension (`seg.png`) may be a mask, whose ids must not be mixed: it is
+    left alone.
     """
     extension = extension.lower()
     if extension in PICTURES:
         return True
-    jpeg = isinstance(data, bytes) and data.startswith(_JPEG)
-    return jpeg and extension.rpartition(".")[2] not in _FILMS
+    is_jpeg = isinstance(data, bytes) and data.startswith(_JPEG)
+    return is_jpeg and extension.rpartition(".")[2] not in _FILMS
 
 
 def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
@@ -213,44 +313,62 @@ def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
     Raises:
         ConfigError: one has been decoded already, or it is not certain which one is meant.
     """
-    found = {}
+    pictures = {}
     for extension, data in sample.items():
         if extension.startswith("__") or not is_picture(extension, data):
             continue
         if not isinstance(data, bytes):
             raise ConfigError(
-                f"fastpipe.wds: expected the bytes of the member {extension!r}, got {type(data).__name__}; crop before "
-                "other stages decode or change the picture"
+                f"fastpipe.wds: expected the bytes of the member {extension!r}, got "
+                f"{type(data).__name__}; crop before other stages decode or change the picture"
             )
-        found[extension] = data
-    if len(plain := sorted(found.keys() & PICTURES)) > 1:
+        pictures[extension] = data
+    plain_names = sorted(pictures.keys() & PICTURES)
+    if len(plain_names) > 1:
         raise ConfigError(
-            f"fastpipe.wds: expected one picture in the sample {sample.get('__key__')!r}, got {' and '.join(plain)}. A "
-            "resize would mix a mask's ids: rename a mask before, .rename(**{'mask.png': 'png'}), or crop one member "
-            "only, .map_dict(jpg=fastpipe.wds.crop(...))"
+            f"fastpipe.wds: expected one picture in the sample {sample.get('__key__')!r}, got "
+            f"{' and '.join(plain_names)}. A resize would mix a mask's ids: rename a mask before, "
+            ".rename(**{'mask.png': 'png'}), or crop one member only, "
+            ".map_dict(jpg=fastpipe.wds.crop(...))"
         )
-    return found
+    return pictures
 
 
-def _sample_error(sample: dict[str, Any], reason: str, member: str | None = None, advice: str = "") -> SampleError:
+def _most_common_names(pictures: Sequence[Mapping[str, bytes]]) -> tuple[str, ...]:
+    """The extensions of pictures that most samples have; none if no sample has a picture."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    # Samples without pictures do not count: a batch may have some, and needs a picture's name.
+    for sample_pictures in pictures:
+        if sample_pictures:
+            counts[tuple(sorted(sample_pictures))] += 1
+    return counts.most_common(1)[0][0] if counts else ()
+
+
+def _sample_error(
+    sample: dict[str, Any], reason: str, member: str | None = None, advice: str = ""
+) -> SampleError:
     """Names the sample, or a member of it, its tar, and the reason."""
-    key, url = readable(str(sample.get("__key__", ""))), readable(str(sample.get("__url__", "")))
-    what = f"the sample {key!r} cannot be cropped"
+    key = readable(str(sample.get("__key__", "")))
+    url = readable(str(sample.get("__url__", "")))
+    problem = f"the sample {key!r} cannot be cropped"
     if member is not None:
-        what = f"the member {member!r} of the sample {key!r} cannot be decoded"
+        problem = f"the member {member!r} of the sample {key!r} cannot be decoded"
     return SampleError(
-        f"{what}: {reason}\n"
+        f"{problem}: {reason}\n"
         f"  in {url or 'an unknown tar'}\n"
-        f"  {advice}to train without such samples, pass handler=webdataset.warn_and_continue to this stage",
+        f"  {advice}to train without such samples, pass handler=webdataset.warn_and_continue to "
+        "this stage",
         shard=url,
         key=key,
         reason=reason,
     )
 
 
-def _unlike(sample: dict[str, Any], found: Collection[str], names: Collection[str]) -> SampleError:
+def _other_pictures_error(
+    sample: dict[str, Any], pictures: Collection[str], names: Collection[str]
+) -> SampleError:
     """The error for a sample that cannot be in a batch with the others."""
-    has = f"the pictures {sorted(found)}" if found else "no picture"
-    reason = f"it has {has}; expected {sorted(names)}, as most samples of its batch have"
+    actual = f"the pictures {sorted(pictures)}" if pictures else "no picture"
+    reason = f"it has {actual}; expected {sorted(names)}, as most samples of its batch have"
     advice = "if the extensions differ, rename them before: .rename(jpg='jpg;jpeg;png;webp'); "
     return _sample_error(sample, reason, advice=advice)

@@ -1,4 +1,4 @@
-"""Samples or batches of a WebDataset pipeline -> the same with their pictures cropped, decoded on native threads."""
+"""Samples or batches of a WebDataset pipeline -> the same with their pictures cropped."""
 
 from __future__ import annotations
 
@@ -32,26 +32,27 @@ def crop(
 ) -> SampleCrop:
     """A function for webdataset's `.map`, `.decode` and `.map_dict` that makes crops of pictures.
 
-    A picture becomes a uint8 tensor (3, height, width), RGB, 0 to 255, contiguous, as `torch.stack` likes it. JPEGs
-    and PNGs are decoded by fastpipe's engine, as far as the crop needs; progressive and CMYK JPEGs as `fastpipe pack`
-    stores them; WebP and others by Pillow. Other members stay as they are, also `seg.png` and the like, which may be
-    masks.
+    A picture becomes a uint8 tensor (3, height, width), RGB, 0 to 255, contiguous, as `torch.stack`
+    likes it. JPEGs and PNGs are decoded by fastpipe's engine, as far as the crop needs; progressive
+    and CMYK JPEGs as `fastpipe pack` stores them; WebP and others by Pillow. Other members stay as
+    they are, also `seg.png` and the like, which may be masks.
 
-    In `.map(CROP)` the draws are named by the sample's `__key__`; so several JPEGs of a sample that have one size get
-    the same crop and flip. In `.decode(CROP)` and `.map_dict(jpg=CROP)` the key is not known, and the hash of the bytes
-    stands for it.
+    In `.map(CROP)` the draws are named by the sample's `__key__`; so several JPEGs of a sample that
+    have one size get the same crop and flip. In `.decode(CROP)` and `.map_dict(jpg=CROP)` the key
+    is not known, and the hash of the bytes stands for it.
 
     Args:
         size: size of the output in pixels: a number for a square, or (height, width).
         train: True: RandomResizedCrop and mirroring. False: CenterCrop.
-        crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; None:
-            `train` decides.
-        hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
+        crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize
+            or Letterbox; None: `train` decides.
+        hflip: mirror images left to right: True (half of them), False, or a probability; None:
+        `train` decides.
         seed: seed of crops and flips; whole number in [0, 2**64).
         exact: True: always decode at full size. See fastpipe.loader.
         max_pixels: largest number of pixels of one stored image; a larger one cannot be decoded.
-        background: the colour that transparent images are put on, such as "white", "#ffffff" or [255, 255, 255]; None:
-            alpha is dropped, and the log says so once: hidden colours show.
+        background: the colour that transparent images are put on, such as "white", "#ffffff" or
+            [255, 255, 255]; None: alpha is dropped, and the log says so once: hidden colours show.
 
     Returns:
         A SampleCrop: a function, with `set_epoch`.
@@ -59,46 +60,68 @@ def crop(
     Raises:
         ConfigError: an argument is wrong.
     """
-    options: dict[str, Any] = {"crop": crop, "hflip": hflip, "seed": seed, "exact": exact, "background": background}
-    return SampleCrop(size, train=train, max_pixels=max_pixels, **options)
+    return SampleCrop(
+        size,
+        train=train,
+        crop=crop,
+        hflip=hflip,
+        seed=seed,
+        exact=exact,
+        max_pixels=max_pixels,
+        background=background,
+    )
 
 
 class SampleCrop(PipelineCropping):
-    """What `fastpipe.wds.crop` returns. Use it in any process and thread; it can be pickled."""
+    """The result of `fastpipe.wds.crop`. Use it in any process and thread; it can be pickled."""
 
     def __call__(self, *given: Any) -> Any:
         """The sample with its pictures cropped; or the crop of one member.
 
         Args:
-            *given: a sample, a dict (`.map`); an extension and bytes (`.decode`); or bytes (`.map_dict`).
+            *given: a sample, a dict (`.map`); an extension and bytes (`.decode`); or bytes
+                (`.map_dict`).
 
         Returns:
-            A dict, or a tensor; None in `.decode` for a member that is no picture, so that others decode it.
+            A dict, or a tensor; None in `.decode` for a member that is no picture, so that others
+            decode it.
 
         Raises:
             SampleError: a picture cannot be decoded.
         """
+        # webdataset calls a function in three ways: see _WAYS.
         if len(given) == 1 and isinstance(given[0], dict):
-            return self._sample(given[0])
+            return self._crop_sample(given[0])
         if len(given) == 1 and isinstance(given[0], bytes):
-            return self._member("", given[0])
+            return self._crop_member("", given[0])
         if len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], bytes):
             extension = given[0].removeprefix(".")
-            return self._member(extension, given[1]) if is_picture(extension, given[1]) else None
-        kinds = ", ".join(type(one).__name__ for one in given)
-        raise ConfigError(f"fastpipe.wds.crop: expected a sample, or a member's bytes, got {kinds}; use it as {_WAYS}")
+            if not is_picture(extension, given[1]):
+                return None
+            return self._crop_member(extension, given[1])
+        kinds = ", ".join(type(value).__name__ for value in given)
+        raise ConfigError(
+            f"fastpipe.wds.crop: expected a sample, or a member's bytes, got {kinds}; use it as "
+            f"{_WAYS}"
+        )
 
-    def _sample(self, sample: dict[str, Any]) -> dict[str, Any]:
+    def _crop_sample(self, sample: dict[str, Any]) -> dict[str, Any]:
         if not pictures_of(sample):
             return sample
         images, _ = self.images([sample], planar=True)
-        return {**sample, **{extension: torch.from_numpy(rows[0]) for extension, rows in images.items()}}
+        cropped = dict(sample)
+        for extension, rows in images.items():
+            cropped[extension] = torch.from_numpy(rows[0])
+        return cropped
 
-    def _member(self, extension: str, data: bytes) -> torch.Tensor:
-        rows, failed = self.rows([data], self.named_draws([data]), planar=True)
-        if failed:
-            what = f"a member {extension}".rstrip()
-            raise SampleError(f"{what} of {len(data):,} bytes cannot be decoded: {failed[0]}", reason=failed[0])
+    def _crop_member(self, extension: str, data: bytes) -> torch.Tensor:
+        rows, reasons = self.rows([data], self.named_draws([data]), planar=True)
+        if reasons:
+            member = f"a member {extension}".rstrip()
+            raise SampleError(
+                f"{member} of {len(data):,} bytes cannot be decoded: {reasons[0]}",
+                reason=reasons[0],
+            )
         return torch.from_numpy(rows[0])
 
 
@@ -115,19 +138,23 @@ def batch_crop(
     num_workers: int | None = None,
     handler: Handler | None = None,
 ) -> BatchCrop:
-    """A function for `.batched(N).map(...)` or `.listed(N).map(...)` that makes crops of a batch of raw samples.
+    """A function for `.batched(N).map(...)` or `.listed(N).map(...)` that makes crops of a batch of
+    raw samples.
 
-    The pictures of a batch become one uint8 tensor (N, 3, height, width) in torch.channels_last, as fastpipe.loader
-    gives them. The pixels are those of `fastpipe.wds.crop` with the same options. Other entries stay as they are; after
-    `.listed(N)` webdataset's own default_collation_fn collates them.
+    The pictures of a batch become one uint8 tensor (N, 3, height, width) in torch.channels_last, as
+    fastpipe.loader gives them. The pixels are those of `fastpipe.wds.crop` with the same options.
+    Other entries stay as they are; after `.listed(N)` webdataset's own default_collation_fn
+    collates them.
 
     Args:
-        size, train, crop, hflip, seed, exact, max_pixels, background: see fastpipe.wds.crop.
-        num_workers: C++ threads that decode; they end with each batch. None: the CPUs granted to this process, divided
-            by the ranks on this machine and by the workers of the DataLoader.
-        handler: called with the SampleError of each sample whose picture cannot be decoded, or that has other pictures
-            than most of its batch, as webdataset calls handlers. True: the batch goes on without that sample; a batch
-            without samples is left out. Else, or without a handler, the error is raised.
+        size, train, crop, hflip, seed, exact, max_pixels, background: see
+            fastpipe.wds.crop.
+        num_workers: C++ threads that decode; they end with each batch. None: the CPUs granted to
+            this process, divided by the ranks on this machine and by the workers of the DataLoader.
+        handler: called with the SampleError of each sample whose picture cannot be decoded, or that
+            has other pictures than most of its batch, as webdataset calls handlers. True: the batch
+            goes on without that sample; a batch without samples is left out. Else, or without a
+            handler, the error is raised.
 
     Returns:
         A BatchCrop: a function, with `set_epoch`.
@@ -139,14 +166,28 @@ def batch_crop(
         whole("num_workers", num_workers, least=1, most=1024)
     if handler is not None and not callable(handler):
         raise ConfigError(
-            f"handler: expected None or a function, such as webdataset.warn_and_continue, got {handler!r}"
+            "handler: expected None or a function, such as webdataset.warn_and_continue, got "
+            f"{handler!r}"
         )
-    options = {"train": train, "crop": crop, "hflip": hflip, "seed": seed, "exact": exact, "max_pixels": max_pixels}
-    return BatchCrop(num_workers, handler, size=size, background=background, **options)
+    return BatchCrop(
+        num_workers,
+        handler,
+        size=size,
+        train=train,
+        crop=crop,
+        hflip=hflip,
+        seed=seed,
+        exact=exact,
+        max_pixels=max_pixels,
+        background=background,
+    )
 
 
 class BatchCrop(PipelineCropping):
-    """What `fastpipe.wds.batch_crop` returns. Use it in any process and thread; it can be pickled."""
+    """The result of `fastpipe.wds.batch_crop`.
+
+    Use it in any process and thread; it can be pickled.
+    """
 
     def __init__(self, num_workers: int | None, handler: Handler | None, **options: Any) -> None:
         super().__init__(**options)
@@ -162,41 +203,75 @@ class BatchCrop(PipelineCropping):
         Raises:
             SampleError: a picture cannot be decoded, or a sample has other pictures than most.
         """
-        listed = isinstance(batch, list) and batch and all(isinstance(sample, dict) for sample in batch)
-        if not listed and not (isinstance(batch, dict) and isinstance(batch.get("__key__"), (list, tuple))):
-            raise ConfigError(
-                f"fastpipe.wds.batch_crop: expected a batch of samples with __key__, got {type(batch).__name__}; use "
-                "it as webdataset.WebDataset(...).batched(N).map(CROP), before .to_tuple(...); for single samples: "
-                "fastpipe.wds.crop"
-            )
-        samples = batch
-        if not listed:
-            samples = [{name: of[row] for name, of in batch.items()} for row in range(len(batch["__key__"]))]
-        rows, left = self.images(samples, self._handler, self._threads())
-        images = {name: torch.from_numpy(found).permute(0, 3, 1, 2) for name, found in rows.items()}
-        if not left:
-            return None
-        if listed:
-            from webdataset.filters import default_collation_fn
+        if _is_list_of_samples(batch):
+            return self._crop_listed(batch)
+        if isinstance(batch, dict) and isinstance(batch.get("__key__"), (list, tuple)):
+            return self._crop_batched(batch)
+        raise ConfigError(
+            "fastpipe.wds.batch_crop: expected a batch of samples with __key__, got "
+            f"{type(batch).__name__}; use it as webdataset.WebDataset(...).batched(N).map(CROP), "
+            "before .to_tuple(...); for single samples: fastpipe.wds.crop"
+        )
 
-            others = [{name: value for name, value in samples[row].items() if name not in images} for row in left]
-            return {**default_collation_fn(others), **images}
-        rest = {name: column for name, column in batch.items() if name not in images}
-        if len(left) < len(samples):
-            rest = {name: _some(column, left) for name, column in rest.items()}
-            batch["__key__"] = rest["__key__"]  # webdataset's map takes it from the batch that came
-        return {**rest, **images}
+    def _crop_listed(self, samples: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """A batch of `.listed(N)`, collated as webdataset does it."""
+        images, kept = self._crop_images(samples)
+        if not kept:
+            return None
+        from webdataset.filters import default_collation_fn
+
+        others = []
+        for number in kept:
+            sample = samples[number]
+            others.append({name: value for name, value in sample.items() if name not in images})
+        return {**default_collation_fn(others), **images}
+
+    def _crop_batched(self, batch: dict[str, Any]) -> dict[str, Any] | None:
+        """A batch of `.batched(N)`."""
+        # Back to samples: the pictures of a batch are known only by looking at each of them.
+        count = len(batch["__key__"])
+        samples = []
+        for row in range(count):
+            samples.append({name: column[row] for name, column in batch.items()})
+        images, kept = self._crop_images(samples)
+        if not kept:
+            return None
+        others = {name: column for name, column in batch.items() if name not in images}
+        if len(kept) < count:
+            others = {name: _take_rows(column, kept) for name, column in others.items()}
+            # webdataset's map copies __key__ from the batch that it passed to this function.
+            batch["__key__"] = others["__key__"]
+        return {**others, **images}
+
+    def _crop_images(
+        self, samples: list[dict[str, Any]]
+    ) -> tuple[dict[str, torch.Tensor], list[int]]:
+        """By extension, the images (n, 3, height, width); and the numbers of their samples."""
+        rows_by_name, kept = self.images(samples, self._handler, self._threads())
+        images = {}
+        for name, rows in rows_by_name.items():
+            images[name] = torch.from_numpy(rows).permute(0, 3, 1, 2)
+        return images, kept
 
     def _threads(self) -> int:
+        """How many threads decode: its share of the CPUs, unless the user has said it."""
         if self._num_workers is not None:
             return self._num_workers
+        # Each rank on this machine, and each worker of its DataLoader, runs a pipeline of its own.
         worker = get_worker_info()
-        sharing = (launched_here() or 1) * (1 if worker is None else worker.num_workers)
-        return max(1, granted_cpus() // sharing)
+        workers = 1 if worker is None else worker.num_workers
+        processes = (launched_here() or 1) * workers
+        return max(1, granted_cpus() // processes)
 
 
-def _some(column: Any, rows: list[int]) -> Any:
-    """Some rows of what webdataset has collated."""
+def _is_list_of_samples(batch: Any) -> bool:
+    if not isinstance(batch, list) or not batch:
+        return False
+    return all(isinstance(sample, dict) for sample in batch)
+
+
+def _take_rows(column: Any, rows: list[int]) -> Any:
+    """Some rows of a column that webdataset has collated."""
     if isinstance(column, (np.ndarray, torch.Tensor)):
         return column[rows]
     return [column[row] for row in rows]

@@ -14,7 +14,7 @@ from support.programs.cli_run import failed, fp, succeeded
 from support.sources.pack_sources import saved, segments, write_folder
 
 from fastpipe.errors import size_bytes
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 DRI = 0xDD
 
@@ -67,7 +67,7 @@ def test_pack_as_json(source: Path, tmp_path: Path) -> None:
     assert (content["samples"], content["classes"], content["shards"]) == (24, 3, 1)
     assert [one["path"] for one in content["rejected"]] == ["ant/bad.jpg"]
     assert content["outside_classes"] == ["README"]
-    assert content["packed_bytes"] == Index(tmp_path / "packed").jpeg_bytes
+    assert content["packed_bytes"] == PackedIndex(tmp_path / "packed").jpeg_bytes
     assert not content["already_packed"]
 
     again = json.loads(succeeded("pack", source, tmp_path / "packed", "--json"))
@@ -137,7 +137,7 @@ def test_without_tiles_there_are_no_restart_markers(source: Path, tmp_path: Path
     for tile, marked in [(0, 0), (32, 1)]:  # the others are too small for tiles
         packed = tmp_path / f"packed-{tile}"
         succeeded("pack", source, packed, "--tile", tile)
-        index = Index(packed)
+        index = PackedIndex(packed)
         found = [DRI in [marker for marker, _ in segments(packed_jpeg(index, sample))] for sample in range(len(index))]
         assert sum(found) == marked, tile
 

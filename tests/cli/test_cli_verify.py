@@ -12,12 +12,12 @@ from support.programs.cli_run import failed, fp, succeeded
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, shard_name
+from fastpipe.format.packed_index import PackedIndex
 
 
 def test_sound_is_said_with_what_was_read(textured: Path) -> None:
-    size = int(Index(textured).shard_sizes.sum())
+    size = int(PackedIndex(textured).shard_sizes.sum())
     text = succeeded("verify", textured)
     assert text.startswith(f"sound: {textured}: 23 samples in 1 shard, {size:,} bytes, each image decoded, in ")
     quick = succeeded("verify", textured, "--quick")
@@ -29,7 +29,7 @@ def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path]
     damage(dataset, 6)
     result = fp("verify", dataset, "--workers", 2)
     assert result.exit_code == 1
-    _, key, offset = Index(dataset).where(6)
+    _, key, offset = PackedIndex(dataset).where(6)
     assert f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the image has changed" in result.stdout
     assert f"damaged: {dataset}: 2 problems, 1 sample affected" in result.stdout
     assert fp("verify", dataset, "--quick").exit_code == 0

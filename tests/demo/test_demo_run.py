@@ -11,7 +11,7 @@ from support.programs.cli_run import failed, fp, succeeded
 
 from fastpipe.bench.measure import Figures, Result, Task
 from fastpipe.cli import demo
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
     assert len(list((folder / "photos").rglob("*.jpg"))) == 24
     assert len(list((folder / "truth").rglob("*.png"))) == 24
     assert len(json.loads((folder / "truth" / "photos.json").read_text())["annotations"]) == 24
-    index = Index(folder / "packed")
+    index = PackedIndex(folder / "packed")
     assert len(index) == 24
     assert index.counts["rejected"] == 0
     assert len(index.classes) == 10

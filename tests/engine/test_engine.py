@@ -16,14 +16,14 @@ from fastpipe import _engine
 from fastpipe.engine import limits
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.tasks import tasks_of
-from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE
+from fastpipe.format.packed_index import PackedIndex
 
 Copy = Callable[[Path], Path]
 
 
 def test_rows_are_the_pictures(textured: Path) -> None:
-    index = Index(textured)
+    index = PackedIndex(textured)
     images, errors = run_all(index)
     assert errors == []
     for sample, row in enumerate(images):
@@ -33,16 +33,16 @@ def test_rows_are_the_pictures(textured: Path) -> None:
 
 
 def test_rows_do_not_depend_on_the_threads(textured: Path) -> None:
-    by_one, _ = run_all(Index(textured), 1)
+    by_one, _ = run_all(PackedIndex(textured), 1)
     for workers in (2, 5):
-        images, errors = run_all(Index(textured), workers)
+        images, errors = run_all(PackedIndex(textured), workers)
         assert errors == []
         assert np.array_equal(images, by_one)
 
 
 def test_few_threads_compute_for_one_cpu(large: Path) -> None:
     """As many as keep it busy, one more, and what reading takes; tests/long/engine/test_calling.py has slow reads."""
-    index = Index(large)
+    index = PackedIndex(large)
     plan = plan_all(index)
     files = [(os.fsencode(shard.path), shard.size_bytes) for shard in index.shards]
     for cpus, least, most in ((1, 1, 6), (16, 4, 16)):
@@ -59,13 +59,13 @@ def test_few_threads_compute_for_one_cpu(large: Path) -> None:
 
 
 def test_an_engine_can_be_closed_twice(textured: Path) -> None:
-    engine = Engine(Index(textured), 2)
+    engine = Engine(PackedIndex(textured), 2)
     assert engine._engine.close(60)
     assert engine._engine.close(60), "it is closed, so nothing is left to wait for"
 
 
 def test_rows_can_go_anywhere_in_the_batch(textured: Path) -> None:
-    index = Index(textured)
+    index = PackedIndex(textured)
     whole, _ = run_all(index)
     plan = plan_all(index, batch_size=4)
     images = np.full((9, *SIZE, 3), 7, dtype=np.uint8)
@@ -77,7 +77,7 @@ def test_rows_can_go_anywhere_in_the_batch(textured: Path) -> None:
 
 
 def test_a_shard_that_is_missing_or_a_folder_fails_its_rows_only(many_shards: Path, copied: Copy) -> None:
-    index = Index(copied(many_shards))
+    index = PackedIndex(copied(many_shards))
     index.shards[1].path.unlink()
     index.shards[2].path.unlink()
     index.shards[2].path.mkdir()
@@ -91,7 +91,7 @@ def test_a_shard_that_is_missing_or_a_folder_fails_its_rows_only(many_shards: Pa
 
 
 def test_a_shard_of_another_size_is_refused(many_shards: Path, copied: Copy) -> None:
-    index = Index(copied(many_shards))
+    index = PackedIndex(copied(many_shards))
     shard = index.shards[2]
     for change in (-5000, -1, 1, 512):
         os.truncate(shard.path, shard.size_bytes + change)
@@ -106,11 +106,11 @@ def test_a_bad_jpeg_fails_its_row_only(textured: Path, copied: Copy) -> None:
     dataset = copied(textured)
     for sample in (4, 17):
         damage(dataset, sample)
-    images, errors = run_all(Index(dataset))
+    images, errors = run_all(PackedIndex(dataset))
     assert [row for row, _ in errors] == [4, 17]
     assert all(reason.startswith("the bytes are not a JPEG") for _, reason in errors)
     good = [row for row in range(len(images)) if row not in (4, 17)]
-    assert np.array_equal(images[good], run_all(Index(textured))[0][good])
+    assert np.array_equal(images[good], run_all(PackedIndex(textured))[0][good])
 
 
 def test_a_jpeg_of_other_dimensions_than_the_index_has(textured: Path, copied: Copy) -> None:
@@ -119,7 +119,7 @@ def test_a_jpeg_of_other_dimensions_than_the_index_has(textured: Path, copied: C
     width, height = int(records["width"][3]), int(records["height"][3])
     records["width"][3] = width - 1
     np.save(dataset / INDEX_FILE, records)
-    _, errors = run_all(Index(dataset))
+    _, errors = run_all(PackedIndex(dataset))
     reason = (
         "the JPEG's dimensions differ from the index: "
         f"the index says {width - 1} x {height}, the image {width} x {height}"
@@ -128,7 +128,7 @@ def test_a_jpeg_of_other_dimensions_than_the_index_has(textured: Path, copied: C
 
 
 def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path) -> None:
-    index = Index(textured)
+    index = PackedIndex(textured)
     plan = plan_all(index, batch_size=3)
     pool = Engine(index, 1)
     nan = float("nan")
@@ -141,7 +141,7 @@ def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path) -> None:
 
 
 def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = Index(many_shards)
+    index = PackedIndex(many_shards)
     expected, _ = run_all(index)
     monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 2)
     plan = plan_all(index)
@@ -157,7 +157,7 @@ def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.Mo
 
 
 def test_counters_count(large: Path) -> None:
-    index = Index(large)
+    index = PackedIndex(large)
     plan = plan_all(index)
     pool = Engine(index, 2)
     for times in (1, 2):
@@ -175,7 +175,7 @@ class TestBindings:
     """What the extension refuses before it starts anything."""
 
     def test_images_of_the_wrong_kind(self, large: Path) -> None:
-        index = Index(large)
+        index = PackedIndex(large)
         plan = plan_all(index)
         pool = Engine(index, 1)
         good = images_for(plan)
@@ -194,7 +194,7 @@ class TestBindings:
             _engine.Engine([], 0, 1)
 
     def test_a_shard_that_is_not_listed(self, large: Path) -> None:
-        index = Index(large)
+        index = PackedIndex(large)
         plan = plan_all(index, batch_size=1)
         plan.records["shard"][0] = 5
         pool = Engine(index, 1)

@@ -14,18 +14,18 @@ from support.running.soak import Tried
 
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import EngineError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture
 def pool(large: Path) -> Iterator[Engine]:
-    made = Engine(Index(large), 2)
+    made = Engine(PackedIndex(large), 2)
     yield made
     made.close()
 
 
 def test_close_twice_and_use_after_close(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
+    plan = plan_all(PackedIndex(large))
     pool.close()
     pool.close()
     with pytest.raises(EngineError, match=r"closed; create a new loader with fastpipe\.loader"):
@@ -36,7 +36,7 @@ def test_close_twice_and_use_after_close(pool: Engine, large: Path) -> None:
 
 
 def test_closing_cancels_what_waits(large: Path) -> None:
-    index = Index(large)
+    index = PackedIndex(large)
     pool = Engine(index, 1)
     plan = plan_all(index)
     jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(50)]
@@ -47,7 +47,7 @@ def test_closing_cancels_what_waits(large: Path) -> None:
 
 
 def test_a_dropped_job_never_writes_to_its_images_again(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
+    plan = plan_all(PackedIndex(large))
     for _ in range(10):
         images = images_for(plan)
         job = pool.submit(plan, (images, True))
@@ -59,7 +59,7 @@ def test_a_dropped_job_never_writes_to_its_images_again(pool: Engine, large: Pat
 
 
 def test_jobs_are_dropped_in_any_order(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
+    plan = plan_all(PackedIndex(large))
     for number in range(10):
         jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(6)]
         del jobs[number % 6]
@@ -72,7 +72,7 @@ def test_jobs_are_dropped_in_any_order(pool: Engine, large: Path) -> None:
 
 
 def test_a_cancelled_job_is_done(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
+    plan = plan_all(PackedIndex(large))
     job = pool.submit(plan, (images_for(plan), True))
     job.cancel()
     job.cancel()
@@ -81,7 +81,7 @@ def test_a_cancelled_job_is_done(pool: Engine, large: Path) -> None:
 
 
 def test_wait_gives_up_after_its_time(large: Path) -> None:
-    index = Index(large)
+    index = PackedIndex(large)
     pool = Engine(index, 1)
     plan = plan_all(index)
     jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(200)]
@@ -94,7 +94,7 @@ def test_wait_gives_up_after_its_time(large: Path) -> None:
 
 def test_threads_end_with_close(large: Path) -> None:
     before = threads_at_rest()
-    pool = Engine(Index(large), 7)
+    pool = Engine(PackedIndex(large), 7)
     assert threads() == before + 7 + 1  # one reads ahead
     pool.close()
     assert threads_at_rest() == before
@@ -106,11 +106,11 @@ def test_threads_that_the_system_refuses(large: Path, tried: Tried) -> None:
         from pathlib import Path
         from fastpipe.engine.engine import Engine
         from fastpipe.errors import EngineError
-        from fastpipe.format.index import Index
+        from fastpipe.format.packed_index import PackedIndex
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)  # no room for the stacks
         try:
-            Engine(Index(sys.argv[1]), 1024)
+            Engine(PackedIndex(sys.argv[1]), 1024)
         except EngineError as problem:
             print(problem)
     """

@@ -15,7 +15,7 @@ from support.running.waiting import wait_until
 import fastpipe
 from fastpipe import SampleError
 from fastpipe.engine.engine import Engine
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def big(flat: Path, copied: Callable[[Path], Path]) -> Path:
 
 @pytest.fixture
 def pool(big: Path) -> Iterator[Engine]:
-    made = Engine(Index(big), 1)
+    made = Engine(PackedIndex(big), 1)
     yield made
     made.close()
 
@@ -49,7 +49,7 @@ def test_what_cannot_be_hinted_does_not_keep_the_next_range_waiting(big: Path, p
     odd = [(7, 0, 4096), (2**32 - 1, 0, 4096), (0, 2**63, 4096), (0, 2**64 - 1, 2**20), (0, 2**40, 4096), (0, 0, 0)]
     pool.read_ahead(ranges(*odd, (0, 0, 4096)), restart=True)
     wait_until(lambda: bool(in_page_cache(shard)[0]))
-    plan = plan_all(Index(big))
+    plan = plan_all(PackedIndex(big))
     images = images_for(plan)
     assert wait_done(pool.submit(plan, (images, True))) == []
     assert all(image.any() for image in images)
@@ -59,7 +59,7 @@ def test_a_shard_that_is_missing_or_no_file_is_left_to_the_read_to_tell(
     many_shards: Path, copied: Callable[[Path], Path]
 ) -> None:
     dataset = copied(many_shards)
-    index = Index(dataset)
+    index = PackedIndex(dataset)
     index.shards[1].path.unlink()
     index.shards[2].path.unlink()
     os.mkfifo(index.shards[2].path)
@@ -77,7 +77,7 @@ def test_a_restart_and_the_end_drop_what_has_not_been_asked_for(big: Path, pool:
     def waiting() -> int:
         return int(pool.figures()["hints_waiting"])
 
-    everything = (0, 0, Index(big).shards[0].size_bytes)
+    everything = (0, 0, PackedIndex(big).shards[0].size_bytes)
     many = ranges(*[everything] * 100_000)  # 1.2 TB: minutes, even from memory
     pool.read_ahead(many, restart=True)
     pool.read_ahead(ranges(everything, everything), restart=False)

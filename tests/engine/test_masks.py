@@ -20,7 +20,7 @@ from fastpipe.engine.engine import Engine
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import SampleError
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, NO_IMAGE, PNG
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
@@ -49,7 +49,7 @@ class Fields:
     def __init__(
         self, dataset: Path, file_of: Callable[[np.void], tuple[bytes, int] | None], bits: int = 8, lie: int = 0
     ) -> None:
-        self.index = Index(dataset)
+        self.index = PackedIndex(dataset)
         self.records = np.zeros(len(self.index), dtype=FIELD_IMAGE_DTYPE)
         sizes = [shard.size_bytes for shard in self.index.shards]
         for number, record in enumerate(self.index.records):
@@ -222,7 +222,7 @@ def second(record: np.void) -> NDArray[np.uint8]:
 def test_second_pictures_are_cropped_as_the_first(textured: Path, copied: Callable[[Path], Path], crop: Crop) -> None:
     """The bytes of the first pictures, stored again as PNG or as they are, give the same rows as these."""
     dataset = copied(textured)
-    index = Index(dataset)
+    index = PackedIndex(dataset)
 
     def file_of(record: np.void) -> tuple[bytes, int]:
         with open(dataset / index.shards[int(record["shard"])].name, "rb") as file:

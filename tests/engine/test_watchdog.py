@@ -18,7 +18,7 @@ from fastpipe.engine import watchdog
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.watchdog import Activity, Watchdog
 from fastpipe.errors import ConfigError, EngineError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 AT_ONCE_S = 1e-5  # shorter than any batch of large outputs takes
 LARGE_OUTPUT = {"batch_size": 6, "size": 2000, "train": False, "num_workers": 1}
@@ -128,7 +128,7 @@ def test_timeouts_that_make_no_sense(flat: Path) -> None:
 
 
 def test_activities_are_those_of_the_moment(large: Path) -> None:
-    index = Index(large)
+    index = PackedIndex(large)
     engine = Engine(index, 2)
     assert [each.stage for each in engine.activities()] == ["idle", "idle"]
     plan = plan_all(index)

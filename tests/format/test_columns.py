@@ -20,7 +20,7 @@ from support.pictures.drawn import FLAT_IMAGES
 from fastpipe.errors import DatasetError
 from fastpipe.format.columns import open_column
 from fastpipe.format.fields import FIELDS_FOLDER, MOST_VALUE_BYTES, Field
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 RNG = np.random.default_rng(8)
 COUNTS = RNG.integers(0, 4, FLAT_IMAGES)
@@ -61,7 +61,7 @@ def dataset(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def column(dataset: Path, name: str) -> Any:
-    return Index(dataset).column(name)
+    return PackedIndex(dataset).column(name)
 
 
 def samples_of(numbers: list[int]) -> NDArray[np.int64]:
@@ -104,7 +104,7 @@ def test_every_truncation_is_an_error(dataset: Path, copied: Copy) -> None:
     copy = copied(dataset)
     everyone = np.arange(FLAT_IMAGES)
     for field in FIELDS:
-        index = Index(copy)
+        index = PackedIndex(copy)
         for name in index.fields[field.name].files:
             file = copy / FIELDS_FOLDER / name
             whole = file.read_bytes()
@@ -124,7 +124,7 @@ def test_every_truncation_is_an_error(dataset: Path, copied: Copy) -> None:
 def test_a_flipped_bit_is_an_error_or_another_value(dataset: Path, copied: Copy, name: str) -> None:
     """Never a crash, another exception, or memory for what is not there: of each third byte one of its bits in turn."""
     copy = copied(dataset)
-    index = Index(copy)
+    index = PackedIndex(copy)
     everyone = np.arange(FLAT_IMAGES)
     for file in index.fields[name].files:
         path = copy / FIELDS_FOLDER / file
@@ -240,7 +240,8 @@ def test_no_file_and_no_numbers(dataset: Path, copied: Copy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "words"), [("caption", b"\xff", "no text .*invalid start byte"), ("notes", b"{", "no json")]
+    ("name", "data", "words"),
+    [("caption", b"\xff", "not valid text .*invalid start byte"), ("notes", b"{", "not valid json")],
 )
 def test_what_is_no_text(dataset: Path, copied: Copy, name: str, data: bytes, words: str) -> None:
     copy = copied(dataset)
@@ -258,7 +259,7 @@ def test_json_of_brackets_alone(dataset: Path, copied: Copy) -> None:
     """Python's parser goes only so deep."""
     copy = copied(dataset)
     add_fields(copy, [(Field("notes", "text"), ["[" * 100_000] * FLAT_IMAGES)])
-    with pytest.raises(DatasetError, match="the value of sample 0 is no json"):
+    with pytest.raises(DatasetError, match="the value of sample 0 is not valid json"):
         open_column(copy / FIELDS_FOLDER, FLAT_IMAGES, Field("notes", "json")).take(np.array([0]))
 
 
@@ -279,7 +280,7 @@ def test_a_disk_that_fails(dataset: Path, monkeypatch: pytest.MonkeyPatch, name:
     """At each read in turn; afterwards the column works on."""
     opened = column(dataset, name)
     everyone = np.arange(FLAT_IMAGES)
-    for reads in range(len(Index(dataset).fields[name].files)):
+    for reads in range(len(PackedIndex(dataset).fields[name].files)):
         with monkeypatch.context() as patch:
             patch.setattr(os, "pread", failing_after(reads))
             with pytest.raises(

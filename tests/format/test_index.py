@@ -18,8 +18,8 @@ from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 
 import fastpipe
 from fastpipe.errors import DatasetError
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, WORK_FOLDER
+from fastpipe.format.packed_index import PackedIndex
 
 Copy = Callable[[Path], Path]
 
@@ -86,7 +86,7 @@ def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
 def test_a_folder_of_photos(flat: Path) -> None:
     source = flat.parent / "source"
     with pytest.raises(DatasetError, match=re.escape(f"pack them first: fastpipe pack {source} DST")):
-        Index(source)
+        PackedIndex(source)
 
 
 def test_an_unfinished_pack(flat: Path, copied: Copy) -> None:
@@ -204,7 +204,7 @@ def test_impossible_records(flat: Path, copied: Copy) -> None:
         {"label": 3},
     ):
         edit_records(dataset, 9, **changes)
-        index = Index(dataset)
+        index = PackedIndex(dataset)
         assert len(index.read(np.array([8, 10]))) == 2
         name, value = next(iter(changes.items()))
         with pytest.raises(DatasetError, match=rf"record of sample 9 is impossible: .*\b{name} {value}\b") as caught:
@@ -234,12 +234,12 @@ def test_a_damaged_head_of_the_index_is_a_dataset_error(flat: Path, copied: Call
     file = copied(flat) / "index.npy"
     data = file.read_bytes()
     refused = 0
-    for bit in range(0, 8 * Index(flat).records.offset, 7):
+    for bit in range(0, 8 * PackedIndex(flat).records.offset, 7):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
         file.write_bytes(changed)
         try:
-            Index(file.parent)
+            PackedIndex(file.parent)
         except DatasetError:
             refused += 1
     assert refused > 100  # the rest is padding

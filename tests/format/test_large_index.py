@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from support.datasets.sparse_index import JPEG_BYTES, SAMPLES_PER_SHARD, records_of, with_records
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
@@ -22,7 +22,7 @@ BATCHES = 4
 def test_ten_million_samples(flat: Path, tmp_path: Path) -> None:
     dataset = with_records(tmp_path, flat, SAMPLES, BATCH_SIZE, BATCHES)
     tracemalloc.start()
-    index = Index(dataset)
+    index = PackedIndex(dataset)
     assert len(index) == SAMPLES
     assert len(index.shards) == -(-SAMPLES // SAMPLES_PER_SHARD)
     assert index.jpeg_bytes == SAMPLES * JPEG_BYTES

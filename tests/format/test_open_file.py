@@ -11,8 +11,8 @@ import pytest
 from support.sources.pack_sources import digests, write_folder
 from support.sources.tars import tar_of_folder
 
-from fastpipe.format.index import Index
 from fastpipe.format.open_file import read_at
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.verify.check_sample import records_of
 from fastpipe.verify.shard_facts import describe
@@ -60,4 +60,4 @@ def test_packing_and_verifying_read_on(tmp_path: Path, in_small_pieces: Callable
     assert digests(tmp_path / "pieces") == digests(tmp_path / "whole")
     assert verify(tmp_path / "pieces").sound
     assert (records_of(describe(tmp_path / "pieces").shards[0]) == expected).all()
-    assert (Index(tmp_path / "pieces").records == expected).all()
+    assert (PackedIndex(tmp_path / "pieces").records == expected).all()

@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from fastpipe.errors import DatasetError
-from fastpipe.format import index as format_index
-from fastpipe.format.index import Index, SourcePaths
+from fastpipe.format import source_paths as format_source_paths
+from fastpipe.format.packed_index import PackedIndex
+from fastpipe.format.source_paths import SourcePaths
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
@@ -34,26 +35,26 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pixels = np.random.default_rng(number).integers(0, 256, (130, 60 + number, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(file)
     pack(folder / "source", folder / "packed", PackOptions(workers=1, shard_size=100_000))
-    assert len(Index(folder / "packed").shards) > 2
+    assert len(PackedIndex(folder / "packed").shards) > 2
     return folder / "packed"
 
 
 def paths_of(data: Path, samples: list[int]) -> list[str]:
-    index = Index(data)
+    index = PackedIndex(data)
     numbers = np.array(samples, dtype=np.int64)
     return SourcePaths(index).of(numbers, index.read(numbers))
 
 
 def test_paths_are_those_of_the_pictures(data: Path) -> None:
-    widths = np.asarray(Index(data).records["width"])
+    widths = np.asarray(PackedIndex(data).records["width"])
     everyone = np.random.default_rng(0).permutation(COUNT).tolist()
     assert paths_of(data, everyone) == [name_of(int(widths[sample]) - 60) for sample in everyone]
     assert paths_of(data, []) == []
 
 
 def test_few_shards_are_open_at_a_time(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format_index, "_MOST_OPEN", 2)
-    index = Index(data)
+    monkeypatch.setattr(format_source_paths, "_MOST_OPEN", 2)
+    index = PackedIndex(data)
     numbers = np.random.default_rng(1).permutation(COUNT)
     records = index.read(numbers)
     paths = SourcePaths(index)
@@ -64,7 +65,7 @@ def test_few_shards_are_open_at_a_time(data: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_program_may_change_its_folder(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(data.parent)
-    index = Index(data.name)
+    index = PackedIndex(data.name)
     paths = SourcePaths(index)
     monkeypatch.chdir(tmp_path)
     assert paths.of(np.array([3]), index.read(np.array([3]))) == paths_of(data, [3])
@@ -72,7 +73,7 @@ def test_a_program_may_change_its_folder(data: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_damaged_note_is_named(data: Path, copied: Callable[[Path], Path]) -> None:
     copy = copied(data)
-    index = Index(copy)
+    index = PackedIndex(copy)
     shard, key, offset = index.where(5)
     whole = Path(shard).read_bytes()
     at = -(-(offset + int(index.records[5]["size"])) // 512) * 512

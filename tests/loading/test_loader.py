@@ -14,7 +14,7 @@ from support.datasets.packed import pillow_picture
 from support.pictures.drawn import FLAT_IMAGES, smooth_noise
 
 import fastpipe
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.picture.convert import EncodeOptions
@@ -98,7 +98,7 @@ def test_tiles_change_no_row(exact: bool, tmp_path: Path) -> None:
     for tile in (0, 16, 32, 10_000):
         packed = tmp_path / f"tile-{tile}"
         pack(tmp_path / "source", packed, PackOptions(EncodeOptions(tile=tile), workers=1))
-        sizes.add(Index(packed).jpeg_bytes)
+        sizes.add(PackedIndex(packed).jpeg_bytes)
         got: tuple[torch.Tensor, ...] = ()
         for train, crop in [(True, None), (True, fastpipe.RandomResizedCrop(scale=(0.02, 0.3))), (False, None)]:
             options = {"train": train, "crop": crop, "shuffle": False, "drop_last": False, "exact": exact}
@@ -170,7 +170,7 @@ def test_flips_mirror(textured: Path) -> None:
 def assert_evaluates_as_torchvision(torchvision: ModuleType, dataset: Path, worst: float) -> None:
     transforms = torchvision.transforms
     transform = transforms.Compose([transforms.Resize(256), transforms.CenterCrop(224)])
-    index = Index(dataset)
+    index = PackedIndex(dataset)
     with fastpipe.loader(dataset, 4, train=False, num_workers=2) as loader:
         images, labels = epoch_of(loader)
     assert torch.equal(labels, torch.from_numpy(index.records["label"].astype(np.int64)))

@@ -15,7 +15,7 @@ from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe import ConfigError, EngineError, SampleError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.epoch import EpochPlan
@@ -82,7 +82,7 @@ def test_a_batch_larger_than_the_dataset(flat: Path) -> None:
 def test_a_bad_sample_raises_with_its_place_and_ends_the_epoch(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     damage(dataset, 20)
-    shard, key, offset = Index(dataset).where(20)
+    shard, key, offset = PackedIndex(dataset).where(20)
     with fastpipe.loader(dataset, 8, size=16, train=False, num_workers=2) as loader:
         batches = iter(loader)
         next(batches)
@@ -200,7 +200,7 @@ def test_a_sample_that_memory_does_not_suffice_for_is_not_replaced(
     dataset = copied(flat)
     damage(dataset, 2)
     monkeypatch.setattr("fastpipe.loading.batch_maker.lacks_memory", lambda reason: True)
-    shard, key, offset = Index(dataset).where(2)
+    shard, key, offset = PackedIndex(dataset).where(2)
     place = re.escape(f"(sample 2, key {key}, at byte {offset} of {shard}). Pass a smaller num_workers")
     with (
         fastpipe.loader(dataset, 8, size=16, train=False, on_error="replace", num_workers=1) as loader,

@@ -25,7 +25,7 @@ from support.faults.loader_cases import (
 )
 from support.running.soak import Tried, times
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 pytestmark = pytest.mark.new_python("the only loader whose calls fail: calls.c has to be there before torch is")
 
@@ -134,7 +134,7 @@ def test_a_shard_that_disappears_is_replaced(outcomes: dict[str, Outcome], rows:
 def test_a_shard_that_shrinks_while_it_is_open(
     outcomes: dict[str, Outcome], rows: list[str], data: Path, tried: Tried
 ) -> None:
-    places = {sample: Index(data).records[sample][["offset", "size"]].item() for sample in (16, 17)}
+    places = {sample: PackedIndex(data).records[sample][["offset", "size"]].item() for sample in (16, 17)}
     for length in LENGTHS:
         bad = [sample for sample, (offset, size) in places.items() if length < offset + size]
         offset, needed = places[bad[0]]

@@ -21,14 +21,14 @@ from torch.utils._pytree import tree_leaves
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, Field
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading.loader import Loader
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.fields import _resolved
+from fastpipe.samples.fields import _with_options
 
 SIZE = (20, 24)
 PAIRS = [(0, 1), (3, 2)]
@@ -43,7 +43,7 @@ def loader_of(data: Path, fields: Any = None, **options: Any) -> Loader:
 
 
 def moved_by_torchvision(
-    torchvision: ModuleType, index: Index, plan: BatchPlan, row: int, value: NDArray[np.float32]
+    torchvision: ModuleType, index: PackedIndex, plan: BatchPlan, row: int, value: NDArray[np.float32]
 ) -> torch.Tensor:
     """Boxes (M, 4) or points (M, K, 2) of a row's sample, as its random crop and mirroring move them."""
     import torchvision.transforms.v2 as v2
@@ -68,7 +68,7 @@ def not_smaller(boxes: torch.Tensor, least: float) -> torch.Tensor:
 
 
 def test_every_kind_has_the_values_of_its_sample(fielded: Path, values: dict[str, list[Any]]) -> None:
-    index = Index(fielded)
+    index = PackedIndex(fielded)
     seen = []
     with loader_of(fielded, EVERYTHING, flip_pairs=PAIRS, drop_last=False) as loader:
         for batch in loader:
@@ -121,7 +121,7 @@ def test_keys_of_buckets_and_mixtures_can_have_other_names(fielded: Path) -> Non
 def test_boxes_and_points_move_with_their_pictures(
     fielded: Path, values: dict[str, list[Any]], torchvision: ModuleType
 ) -> None:
-    index = Index(fielded)
+    index = PackedIndex(fielded)
     recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, True, True, 5, Content.of(index))
     flipped = dropped = 0
     with loader_of(fielded, ("image", "boxes", "joints", "id"), flip_pairs=PAIRS, min_size=2) as loader:
@@ -205,7 +205,7 @@ def test_a_replaced_sample_brings_its_own_fields(
     bad = {3, 17}
     for sample in bad:
         damage(copy, sample)
-    index = Index(copy)
+    index = PackedIndex(copy)
     recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, False, False, 5, Content.of(index))
     options = {"on_error": "replace", "shuffle": False, "drop_last": False}
     ids = []
@@ -248,7 +248,7 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": ("image", "joints"), "flip_pairs": 7}, r"flip_pairs=\): got 7; pass pairs"),
         ({"fields": ("image", fastpipe.Points("boxes"))}, "'boxes' is a field of boxes; pass its name alone"),
         ({"fields": ("image", fastpipe.Boxes("joints"))}, "'joints' is a field of keypoints; pass its name alone"),
-        ({"fields": ("image", fastpipe.Boxes("label"))}, "'label' is no field of the dataset; pass its name alone"),
+        ({"fields": ("image", fastpipe.Boxes("label"))}, "'label' is not a field of the dataset; pass its name alone"),
         ({"fields": {"image": "image", "a": "boxes", "b": fastpipe.Boxes("boxes", form="pad")}}, "with other options"),
         ({"fields": ("image", "boxes"), "form": "nested"}, r"Boxes\(form=\): expected 'list' or 'flat' or 'pad'"),
         ({"fields": ("image", "boxes"), "min_size": -1}, r"Boxes\(min_size=\): expected a number of pixels, 0 or more"),
@@ -300,10 +300,10 @@ def test_pairs_that_fields_have_themselves_may_differ() -> None:
     }
     own = {"face": ((0, 1),), "hand": ((1, 2),), "foot": None}
     for name, field in fields.items():
-        assert _resolved(name, field) == _resolved(fastpipe.Points(name), field)
-        assert _resolved(name, field) == fastpipe.Points(name, flip_pairs=own[name])
+        assert _with_options(name, field) == _with_options(fastpipe.Points(name), field)
+        assert _with_options(name, field) == fastpipe.Points(name, flip_pairs=own[name])
         for given in ((), ((0, 2),)):
-            assert _resolved(fastpipe.Points(name, flip_pairs=given), field).flip_pairs == given
+            assert _with_options(fastpipe.Points(name, flip_pairs=given), field).flip_pairs == given
 
 
 def test_a_dataset_without_fields_says_so(flat: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_damaged_sidecar_ends_the_epoch_with_its_name(fielded: Path, copied: C
         for _ in range(len(loader) - 1):
             next(batches)
         with pytest.raises(
-            DatasetError, match=rf"caption\.bytes\.npy: the value of sample {FLAT_IMAGES - 1} is no text"
+            DatasetError, match=rf"caption\.bytes\.npy: the value of sample {FLAT_IMAGES - 1} is not valid text"
         ):
             next(batches)
         with pytest.raises(fastpipe.EngineError, match="an error ended this epoch"):

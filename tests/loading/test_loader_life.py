@@ -20,7 +20,7 @@ from support.running.soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading.epoch_sequence import EpochSequence
 from fastpipe.loading.prefetcher import Prefetcher
 
@@ -147,7 +147,7 @@ def test_closing_in_another_thread_ends_the_iteration(large: Path) -> None:
 
 
 def test_stats_add_up(flat: Path) -> None:
-    jpeg_bytes = Index(flat).jpeg_bytes
+    jpeg_bytes = PackedIndex(flat).jpeg_bytes
     with fastpipe.loader(flat, 10, size=16, drop_last=False, num_workers=2) as loader:
         assert loader.stats() == fastpipe.Stats(threads=2)
         for epoch in range(3):

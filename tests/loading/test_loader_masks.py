@@ -15,7 +15,7 @@ from support.pictures.torchvision_masks import torchvisions
 
 import fastpipe
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.epoch import EpochPlan
@@ -60,7 +60,7 @@ def test_masks_are_those_of_torchvision(written: Path, keys: list[int], torchvis
     from torchvision.transforms import v2
 
     options = {"size": SIZE, "crop": crop, "seed": 3}
-    content = Content.of(Index(written))
+    content = Content.of(PackedIndex(written))
     recipe = Recipe(batch_size=8, flip=0.5, shuffle=True, drop_last=False, content=content, **options)
     plan = EpochPlan(recipe, 0)
     with fastpipe.loader(written, 8, fields=NAMES, drop_last=False, num_workers=2, **options) as loader:
@@ -97,7 +97,7 @@ def test_a_dataset_gives_whole_masks(written: Path, keys: list[int]) -> None:
 
 def spoil_mask(data: Path, sample: int) -> None:
     """Overwrites the end of a mask with zeros."""
-    index = Index(data)
+    index = PackedIndex(data)
     record = np.load(data / "fields" / "mask.npy").view(FIELD_IMAGE_DTYPE)[sample]
     with open(index.shards[int(index.records["shard"][sample])].path, "r+b") as file:
         file.seek(int(record["offset"]) + int(record["size"]) - 30)

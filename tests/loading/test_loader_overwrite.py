@@ -19,7 +19,7 @@ from support.running.soak import Tried
 
 import fastpipe
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.picture.convert import EncodeOptions
@@ -77,7 +77,7 @@ def test_open_shards_stay_what_they_were(data: Path, source: Path, tried: Tried)
         got = []
         for number, (images, _) in enumerate(loader):
             if number == 1:
-                wait_until_open(others + len(Index(data).shards), data)
+                wait_until_open(others + len(PackedIndex(data).shards), data)
                 with never_written_to(data):
                     pack(source, data, OTHERS["another order"])
             got.append(images.clone())
@@ -118,7 +118,7 @@ def test_overwritten_before_the_first_batch(data: Path, source: Path, tried: Tri
 
 
 def test_repaired_in_mid_epoch(data: Path, source: Path, many_shards: Path, tried: Tried) -> None:
-    rows, index = rows_of(many_shards), Index(many_shards)
+    rows, index = rows_of(many_shards), PackedIndex(many_shards)
     of_shard = np.array(index.records["shard"])
     flipped, gone = index.shards[of_shard[16]].name, index.shards[-1].name
     damage(data, 16)

@@ -18,8 +18,8 @@ import fastpipe
 from fastpipe import DatasetError, SampleError
 from fastpipe.format import description
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field
-from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.format.packed_index import PackedIndex
 
 Copy = Callable[[Path], Path]
 
@@ -31,9 +31,9 @@ def epoch(dataset: Path | fastpipe.Dataset, **options: object) -> torch.Tensor:
 
 def test_a_changed_bit_that_decodes_is_found_only_with_verify(textured: Path, copied: Copy) -> None:
     dataset = copied(textured)
-    expected = f"{Index(dataset).records['xxh3_64'][13]:016x}"
+    expected = f"{PackedIndex(dataset).records['xxh3_64'][13]:016x}"
     flip_unseen(dataset, 13)
-    found = xxhash.xxh3_64_hexdigest(packed_jpeg(Index(dataset), 13))
+    found = xxhash.xxh3_64_hexdigest(packed_jpeg(PackedIndex(dataset), 13))
     clean = epoch(textured)
     assert not torch.equal(epoch(dataset)[13], clean[13])
     with pytest.raises(SampleError, match=r"on_error='replace'") as caught:
@@ -56,7 +56,7 @@ def flip(file: Path, at: int, bit: int = 0) -> None:
 @pytest.fixture
 def with_fields(textured: Path, copied: Copy) -> Path:
     dataset = copied(textured)
-    angles = list(range(-40, -40 + len(Index(dataset))))
+    angles = list(range(-40, -40 + len(PackedIndex(dataset))))
     return add_fields(dataset, [(Field("angle", "int"), angles), (Field("tags", "classes", classes=9), [[3]] * 23)])
 
 
@@ -115,7 +115,10 @@ def test_what_is_packed_is_compared_beside_what_is_not(textured: Path, copied: C
 
 def test_a_changed_class_name_is_an_error_with_verify(textured: Path, copied: Copy) -> None:
     dataset = copied(textured)
-    flip(dataset / "dataset.json", (dataset / "dataset.json").read_bytes().index(Index(dataset).classes[0].encode()))
+    flip(
+        dataset / "dataset.json",
+        (dataset / "dataset.json").read_bytes().index(PackedIndex(dataset).classes[0].encode()),
+    )
     epoch(dataset)
     with pytest.raises(DatasetError, match=r"dataset\.json has changed since it was packed"):
         epoch(dataset, verify=True)

@@ -12,7 +12,7 @@ import pytest
 import fastpipe
 from fastpipe.doctor.system import check_system
 from fastpipe.engine.engine import Engine
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading import notices
 from fastpipe.machine import binding, cpus
 
@@ -64,7 +64,7 @@ def test_threads_start_with_all_cpus_and_the_main_thread_stays_bound(
             return made(*arguments)
 
     monkeypatch.setattr(Engine.__init__.__globals__["_engine"], "Engine", Seen)
-    Engine(Index(flat), 2).close()
+    Engine(PackedIndex(flat), 2).close()
     assert (masks, os.sched_getaffinity(0)) == ([{0, 1, 2}], {0})
 
 

@@ -24,7 +24,7 @@ from support.sources.unpacked_sources import assert_same_epochs, epoch
 
 import fastpipe
 from fastpipe import _engine
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.unpack import unpack
 from fastpipe.verify.verification import verify
 
@@ -102,14 +102,14 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def names(index: Index) -> list[str]:
+def names(index: PackedIndex) -> list[str]:
     """The names of the samples' files."""
     return [note["path"].rpartition("/")[2] for note in notes(index.path)]
 
 
 def test_samples_show_the_pixels_of_their_files(work: Path) -> None:
     dataset = fastpipe.open(work / "packed")
-    index = Index(work / "packed")
+    index = PackedIndex(work / "packed")
     assert verify(work / "packed").sound
     assert len(dataset) == len(FILES) + 2
     assert sum(index.info["counts"]["png"].values()) == len(FILES)
@@ -121,7 +121,7 @@ def test_samples_show_the_pixels_of_their_files(work: Path) -> None:
 
 def test_samples_keep_depth_and_alpha(work: Path) -> None:
     """All that a file has, by a reader that knows no PNG of ours."""
-    index = Index(work / "packed")
+    index = PackedIndex(work / "packed")
     for sample, name in enumerate(names(index)):
         if name.startswith("deep-"):
             channels = int(name[5])
@@ -136,7 +136,7 @@ def test_samples_keep_depth_and_alpha(work: Path) -> None:
 def test_a_bit_that_changes_where_a_png_begins_is_named(work: Path, tmp_path: Path) -> None:
     for place, offset in (("header", -512 + 10), ("first byte", 0), ("magic", 5)):
         copy = Path(shutil.copytree(work / "packed", tmp_path / place))
-        index = Index(copy)
+        index = PackedIndex(copy)
         sample = names(index).index("deep.tiff")
         shard, key, at = index.where(sample)
         data = bytearray(Path(shard).read_bytes())
@@ -166,12 +166,12 @@ def test_other_programs_read_the_samples(work: Path) -> None:
 
 
 def test_unpacked_files_are_a_source_of_the_same_pixels(work: Path, tmp_path: Path) -> None:
-    index = Index(work / "packed")
+    index = PackedIndex(work / "packed")
     unpack(work / "packed", tmp_path / "files")
     unpack(work / "packed", tmp_path / "tars", "webdataset")
     for source in (work / "packed", tmp_path / "files", tmp_path / "tars"):
         fastpipe.pack(source, tmp_path / "again" / source.name, shuffle=False)
-        again = Index(tmp_path / "again" / source.name)
+        again = PackedIndex(tmp_path / "again" / source.name)
         stored = {packed_jpeg(again, sample) for sample in range(len(again))}
         assert stored == {packed_jpeg(index, sample) for sample in range(len(index))}
 
@@ -190,7 +190,7 @@ def test_pngs_with_surplus_data_are_packed_and_loaded_as_any(tmp_path: Path) -> 
     chosen = [name for name in FILES if name.startswith("strips") and name.endswith("-none-False.png")]
     write_files(tmp_path / "source", {name: with_surplus(FILES[name]) for name in chosen})
     fastpipe.pack(tmp_path / "source", tmp_path / "packed", shuffle=False)
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     counts = index.info["counts"]
     assert (counts["png"], counts["reencoded"], counts["rejected"]) == ({"PNG": len(chosen)}, {}, 0)
     for sample, name in enumerate(names(index)):
@@ -213,7 +213,7 @@ def test_samples_are_added_and_options_stay(tmp_path: Path) -> None:
     for name, options in (("kept", {}), ("lossy", {"quality": 60})):
         fastpipe.pack(tmp_path / "old", tmp_path / name, **options)  # type: ignore[arg-type]
         fastpipe.add(tmp_path / "new", tmp_path / name)
-        index = Index(tmp_path / name)
+        index = PackedIndex(tmp_path / name)
         stored = packed_jpeg(index, names(index).index("new.png"))
         assert (stored.startswith(b"\x89PNG"), "png" in index.info["counts"]) == (name == "kept", True)
         assert sum(index.info["counts"]["png"].values()) == (len(old) + 1) * (name == "kept")
@@ -227,7 +227,7 @@ def test_second_images_are_stored_as_the_first(tmp_path: Path) -> None:
             writer.add(image, depth=depth, seg=depth[:, :, 0])
         writer.add(saved("GIF"), depth=jpeg_bytes(), seg=depth[:, :, 0] >> 8)
     assert verify(tmp_path / "packed").sound
-    with tarfile.open(Index(tmp_path / "packed").shards[0].path) as tar:
+    with tarfile.open(PackedIndex(tmp_path / "packed").shards[0].path) as tar:
         members = {each.name.partition(".")[2]: tar.extractfile(each).read() for each in tar}  # type: ignore[union-attr]
     np.testing.assert_array_equal(_engine.png_samples(members["depth.png"]), depth)
     dataset = fastpipe.open(tmp_path / "packed").with_fields(("image", "depth", "seg"))

@@ -11,7 +11,7 @@ from support.sources.pack_sources import digests, exif, jpeg_bytes, saved, write
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_each_option_does_what_it_does_in_the_command(
     succeeded("pack", source, tmp_path / "command", *flags)
     assert digests(tmp_path / "packed") == digests(tmp_path / "command")
     assert (digests(tmp_path / "packed") == usual) == ("workers" in options)
-    assert summary.info == Index(tmp_path / "packed").info
+    assert summary.info == PackedIndex(tmp_path / "packed").info
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -24,7 +24,7 @@ from support.sources.pack_sources import (
 )
 
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import journal
@@ -187,7 +187,7 @@ def test_a_finished_dataset_is_left_alone(source: Path, packed: Path) -> None:
     for options in (PackOptions(workers=1), PackOptions(overwrite=True)):
         again = pack(source, packed, options)
         assert again.already_packed
-        assert again.info == Index(packed).info
+        assert again.info == PackedIndex(packed).info
         assert states(packed) == before
         assert digests(packed) == content
 

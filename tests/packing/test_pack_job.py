@@ -28,7 +28,7 @@ from support.sources.pack_sources import (
 )
 
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
@@ -51,7 +51,7 @@ def large_source(tmp_path: Path) -> Path:
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves closing to the collector
 def test_shards_open_with_webdataset(source: Path, tmp_path: Path) -> None:
     pack(source, tmp_path / "packed")
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     urls = [str(shard.path) for shard in index.shards]
     samples = list(webdataset.WebDataset(urls, shardshuffle=False, empty_check=False))
     assert [sample["__key__"] for sample in samples] == [key_of(index, number) for number in range(24)]
@@ -64,7 +64,7 @@ def test_shards_open_with_webdataset(source: Path, tmp_path: Path) -> None:
 
 def test_shards_are_plain_tar_files_and_the_index_is_exact(large_source: Path, tmp_path: Path) -> None:
     pack(large_source, tmp_path / "packed", SMALL_SHARDS)
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     assert len(index.shards) >= 6
     sample = 0
     for number, shard in enumerate(index.shards):
@@ -123,7 +123,7 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
     summary = pack(source, tmp_path / "packed")
     info = json.loads((tmp_path / "packed" / "dataset.json").read_bytes())
     assert info == summary.info
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     assert info["samples"] == len(index) == 28
     assert info["classes"] == ["ant", "bee", "cow", "dog"]
     assert info["class_counts"] == [9, 10, 9, 0] == np.bincount(index.records["label"], minlength=4).tolist()
@@ -181,7 +181,7 @@ def test_fail_fast_stops_at_the_first_bad_file(source: Path, tmp_path: Path) -> 
 def test_max_size_shrinks_what_is_larger(large_source: Path, tmp_path: Path) -> None:
     (large_source / "class-0" / "small.jpg").write_bytes(jpeg_bytes((60, 40)))
     summary = pack(large_source, tmp_path / "packed", PackOptions(EncodeOptions(max_size=70, quality=80)))
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     assert Counter(zip(index.records["width"], index.records["height"], strict=True)) == {(70, 64): 24, (60, 40): 1}
     assert summary.info["counts"]["reencoded"] == {"shrunk": 24}
     assert (summary.info["packs"][0]["options"]["max_size"], summary.info["packs"][0]["options"]["quality"]) == (70, 80)

@@ -13,7 +13,7 @@ import pytest
 from support.sources.pack_sources import digests, states, write_large_folder
 
 from fastpipe.errors import DatasetError, PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job import destination as destination_of_packs
 from fastpipe.packing.job import planning
 from fastpipe.packing.job.progress import PackProgress
@@ -50,7 +50,7 @@ def assert_unfinished(destination: Path) -> None:
             assert len(tar.getmembers()) % 3 == 0
     assert not (destination / "dataset.json").exists()
     with pytest.raises(DatasetError, match="unfinished pack" if shards(destination) else None):
-        Index(destination)
+        PackedIndex(destination)
 
 
 def stop_after(source: Path, destination: Path, finished: int) -> None:

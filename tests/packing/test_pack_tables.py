@@ -24,7 +24,7 @@ from support.sources.tables import jpegs, paths_of, write_table
 import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.fields import read_fields
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.pipeline import ahead, converting, exchange, run_file
@@ -50,7 +50,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def samples_of(dataset: Path) -> dict[str, dict[str, Any]]:
     """Name -> all that a loader gives of a sample, with the image's pixels."""
-    fields = tuple(read_fields(Index(dataset).info))
+    fields = tuple(read_fields(PackedIndex(dataset).info))
     opened = fastpipe.open(dataset).with_fields(("image", "label", *fields))
     found = {}
     for number, name in enumerate(paths_of(dataset)):
@@ -131,7 +131,7 @@ def test_samples_are_those_that_datasets_reads(judged: Any, tmp_path: Path, layo
             assert sample["caption"] == expected["caption"]
             assert sample["area"] == expected["area"]
             np.testing.assert_array_equal(sample["vector"], np.array(expected["vector"], np.float32))
-            tags = Index(tmp_path / "packed").fields["tags"].names
+            tags = PackedIndex(tmp_path / "packed").fields["tags"].names
             assert [tags[number] for number in np.flatnonzero(sample["tags"])] == [
                 ["dark", "light"][t] for t in expected["tags"]
             ]
@@ -194,7 +194,7 @@ def test_shards_are_those_of_a_folder_whose_files_are_called_as_the_rows(
     pack(tmp_path / "tables", tmp_path / "of tables", how)
     direct, spooled = files(tmp_path / "of folder"), files(tmp_path / "of tables")
     assert "packs" in json.loads(direct.pop("dataset.json"))
-    assert Index(tmp_path / "of folder").classes == Index(tmp_path / "of tables").classes == ["a.parquet"]
+    assert PackedIndex(tmp_path / "of folder").classes == PackedIndex(tmp_path / "of tables").classes == ["a.parquet"]
     spooled.pop("dataset.json")  # it names the size of the file, not of the images' files
     assert spooled == direct
 
@@ -341,7 +341,7 @@ def test_columns_are_named_as_those_of_a_manifest(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name in ("a.parquet", "a.jsonl"):
         succeeded("pack", tmp_path / name, tmp_path / "packed" / name)
-        kinds = {name: field.kind for name, field in Index(tmp_path / "packed" / name).fields.items()}
+        kinds = {name: field.kind for name, field in PackedIndex(tmp_path / "packed" / name).fields.items()}
         assert kinds == {"image_id": "int", "a_b": "floats", "id_": "int"}
     assert digests(tmp_path / "packed/a.parquet") == digests(tmp_path / "packed/a.jsonl")
 
@@ -580,7 +580,7 @@ def test_a_repair_converts_only_what_the_damaged_shard_needs(tmp_path: Path, mon
     monkeypatch.setattr(converting, "convert_sample", convert_sample)
     assert repair(packed, source, verify(packed)) == ["shard-000001.tar"]
     assert digests(packed) == whole
-    lost = sum(shard["samples"] for shard in Index(packed).info["shards"][1:2])
+    lost = sum(shard["samples"] for shard in PackedIndex(packed).info["shards"][1:2])
     assert lost <= sum(read.values()) < 60, "and those that were rejected"
     assert verify(packed).sound
 
@@ -625,7 +625,7 @@ def test_rows_of_paths_are_files(tmp_path: Path) -> None:
     succeeded("pack", tmp_path / "photos" / "a.parquet", tmp_path / "packed", *options)
     (tmp_path / "photos" / "a.csv").write_text("file,label,n\na.jpg,x,1\n,y,2\nb/c.jpg,,3\nb/d.jpg,w,4\n")
     succeeded("pack", tmp_path / "photos" / "a.csv", tmp_path / "csv")
-    index, other = Index(tmp_path / "packed"), Index(tmp_path / "csv")
+    index, other = PackedIndex(tmp_path / "packed"), PackedIndex(tmp_path / "csv")
     assert [field.kind for field in index.fields.values()] == ["int"]
     assert index.classes == other.classes == ["w", "x"]
     for file in ("shard-000000.tar", "index.npy", "fields/n.npy"):

@@ -28,7 +28,7 @@ from support.sources.pack_sources import (
 )
 
 import fastpipe
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.sources.picture.png import encode_png
 from fastpipe.sources.scan.opening import open_data
@@ -125,7 +125,7 @@ def test_each_kind_of_file(work: Path, data: str) -> None:
 
 
 def test_a_png_of_ours_is_stored_as_it_is(work: Path) -> None:
-    index = Index(work / "jpeg")
+    index = PackedIndex(work / "jpeg")
     stored = {packed_jpeg(index, sample) for sample in range(len(index))}
     assert stored >= {FILES["ours.png"][0], FILES["strips.png"][0]}
 
@@ -133,9 +133,9 @@ def test_a_png_of_ours_is_stored_as_it_is(work: Path) -> None:
 def test_options_that_change_what_is_stored(tmp_path: Path) -> None:
     source = written(tmp_path / "source", ["deep.png", "alpha.png", "gray-alpha.png", "photo.jpg"])
     fastpipe.pack(source, tmp_path / "lossy", quality=90)
-    assert Index(tmp_path / "lossy").form_counts == {PixelForm(1, 8): 2, PHOTO: 2}
+    assert PackedIndex(tmp_path / "lossy").form_counts == {PixelForm(1, 8): 2, PHOTO: 2}
     fastpipe.pack(source, tmp_path / "small", max_size=30)
-    assert Index(tmp_path / "small").form_counts == {GRAY_DEEP: 1, PixelForm(4, 8): 2, PHOTO: 1}
+    assert PackedIndex(tmp_path / "small").form_counts == {GRAY_DEEP: 1, PixelForm(4, 8): 2, PHOTO: 1}
 
 
 def test_arrays_of_a_program(tmp_path: Path) -> None:
@@ -150,15 +150,15 @@ def test_arrays_of_a_program(tmp_path: Path) -> None:
 def test_adding_and_removing(tmp_path: Path) -> None:
     destination = tmp_path / "data"
     fastpipe.pack(written(tmp_path / "one", ["photo.jpg", "gray.jpg"]), destination)
-    assert Index(destination).info["forms"] == [
+    assert PackedIndex(destination).info["forms"] == [
         {"channels": 1, "bits": 8, "samples": 1},
         {"channels": 3, "bits": 8, "samples": 1},
     ]
     fastpipe.add(written(tmp_path / "two", ["deep.png", "gray.png"]), destination)
-    assert Index(destination).form_counts == {PixelForm(1, 8): 2, PHOTO: 1, GRAY_DEEP: 1}
+    assert PackedIndex(destination).form_counts == {PixelForm(1, 8): 2, PHOTO: 1, GRAY_DEEP: 1}
     fastpipe.remove(destination, where=["channels == 1", "bits < 16"])
-    assert Index(destination).form_counts == {PHOTO: 1, GRAY_DEEP: 1}
-    assert Index(destination, version=1).form_counts.keys() == {PixelForm(1, 8), PHOTO}
+    assert PackedIndex(destination).form_counts == {PHOTO: 1, GRAY_DEEP: 1}
+    assert PackedIndex(destination, version=1).form_counts.keys() == {PixelForm(1, 8), PHOTO}
     assert verify(destination).sound
 
 

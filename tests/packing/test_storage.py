@@ -33,8 +33,8 @@ from support.sources.unpacked_sources import assert_same_epochs, epoch
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.pipeline import exchange
 from fastpipe.packing.shard.options import PackOptions
@@ -97,14 +97,14 @@ def test_the_description_says_how_images_are_stored(packs: dict[str, Path]) -> N
     for name, info in (("jpeg", jpeg), ("coefficients", coefficients)):
         assert info["storage"] == info["packs"][0]["options"]["storage"] == name
     assert jpeg["content"] == coefficients["content"]
-    assert jpeg["jpeg_bytes"] == coefficients["jpeg_bytes"] == Index(packs["jpeg"]).records["size"].sum()
-    assert coefficients["stored_bytes"] == Index(packs["coefficients"]).records["size"].sum()
-    assert Index(packs["coefficients"]).storage == "coefficients"
+    assert jpeg["jpeg_bytes"] == coefficients["jpeg_bytes"] == PackedIndex(packs["jpeg"]).records["size"].sum()
+    assert coefficients["stored_bytes"] == PackedIndex(packs["coefficients"]).records["size"].sum()
+    assert PackedIndex(packs["coefficients"]).storage == "coefficients"
     assert jpeg["counts"] == coefficients["counts"]
 
 
 def test_shards_are_webdatasets_of_fpc_members(packs: dict[str, Path]) -> None:
-    index = Index(packs["coefficients"])
+    index = PackedIndex(packs["coefficients"])
     with tarfile.open(index.shards[0].path) as tar:
         names = tar.getnames()
         assert names[:3] == [f"{key_of(index, 0)}.{ending}" for ending in ("cls", "fpc", "json")]
@@ -132,7 +132,7 @@ def test_single_samples_are_the_same(packs: dict[str, Path]) -> None:
 def test_a_crop_reads_only_the_rows_that_it_needs(tmp_path: Path) -> None:
     source = write_files(tmp_path / "source", {"a/1.jpg": jpeg_bytes((400, 4000), quality=95)})
     pack(source, tmp_path / "packed", COEFFICIENTS)
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     loader = fastpipe.loader(tmp_path / "packed", 1, size=100, train=False, num_workers=1)
     list(loader)
     assert loader.stats().bytes_read < index.stored_bytes / 4, "the middle tenth of the picture"
@@ -161,7 +161,7 @@ def test_verify_and_repair(source: Path, stored: Path) -> None:
 
 
 def test_verify_names_the_damage(stored: Path) -> None:
-    index = Index(stored)
+    index = PackedIndex(stored)
     shard, key, offset = index.where(2)
     with open(shard, "r+b") as file:
         file.seek(offset - 512)
@@ -181,7 +181,7 @@ def test_an_unknown_storage_or_version_is_refused(stored: Path) -> None:
     for changes in ({"storage": "pixels"}, {"version": 0}, {"format_version": 4}):
         (stored / DATASET_FILE).write_text(json.dumps(info | changes))
         with pytest.raises(DatasetError, match=r"storage|version"):
-            Index(stored)
+            PackedIndex(stored)
 
 
 def test_packing_what_is_packed(packs: dict[str, Path], tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_packing_what_is_packed(packs: dict[str, Path], tmp_path: Path) -> None:
     for name, options in (("coefficients", COEFFICIENTS), ("jpeg", JPEGS)):
         for origin in packs:
             pack(packs[origin], tmp_path / f"{origin}-{name}", options)
-        pairs = [Index(tmp_path / f"{origin}-{name}") for origin in packs]
+        pairs = [PackedIndex(tmp_path / f"{origin}-{name}") for origin in packs]
         by_hash = [sorted(index.records["xxh3_64"].tolist()) for index in pairs]
         assert by_hash[0] == by_hash[1]
         assert all(index.storage == name for index in pairs)
@@ -202,9 +202,9 @@ def contents(shard: Path) -> list[tuple[str, bytes]]:
 
 
 def test_unpacking_into_folders(packs: dict[str, Path], tmp_path: Path) -> None:
-    jpegs = Index(packs["jpeg"])
+    jpegs = PackedIndex(packs["jpeg"])
     for name, data in packs.items():
-        index = Index(data)
+        index = PackedIndex(data)
         found = unpack(data, tmp_path / name, workers=2)
         assert found.images == len(index)
         for sample in range(len(index)):
@@ -230,7 +230,7 @@ def test_a_class_without_images_has_a_folder(tmp_path: Path) -> None:
 
 def test_unpacking_into_shards(packs: dict[str, Path], tmp_path: Path) -> None:
     unpack(packs["jpeg"], tmp_path / "jpeg", "webdataset")
-    for shard in Index(packs["jpeg"]).shards:
+    for shard in PackedIndex(packs["jpeg"]).shards:
         assert (tmp_path / "jpeg" / shard.name).read_bytes() == shard.path.read_bytes()
     unpack(packs["coefficients"], tmp_path / "coefficients", "webdataset")
     members = []
@@ -260,7 +260,9 @@ def test_fields_and_second_pictures(tmp_path: Path) -> None:
         assert np.array_equal(loaded[0][name].numpy(), loaded[1][name].numpy()), name
     assert loaded[0]["caption"] == loaded[1]["caption"]
     unpack(tmp_path / "coefficients", tmp_path / "unpacked", "webdataset")
-    assert contents(Index(tmp_path / "jpeg").shards[0].path) == contents(tmp_path / "unpacked" / "shard-000000.tar")
+    assert contents(PackedIndex(tmp_path / "jpeg").shards[0].path) == contents(
+        tmp_path / "unpacked" / "shard-000000.tar"
+    )
     assert unpack(tmp_path / "coefficients", tmp_path / "folder").left_out == list(fields)
     assert (tmp_path / "folder" / f"{key_of(tmp_path / 'coefficients', 0)}.jpg").exists(), "a sample without a label"
 
@@ -334,13 +336,13 @@ def test_shards_of_ours_are_sources_as_tars_are(tmp_path: Path) -> None:
     for shard in (tmp_path / "packed").glob("shard-*.tar"):
         shutil.copy(shard, tmp_path / "tars")
     fastpipe.pack(tmp_path / "tars", tmp_path / "again", shuffle=False)
-    one, other = Index(tmp_path / "jpeg"), Index(tmp_path / "again")
+    one, other = PackedIndex(tmp_path / "jpeg"), PackedIndex(tmp_path / "again")
     assert sorted(one.records["xxh3_64"].tolist()) == sorted(other.records["xxh3_64"].tolist())
 
 
 def test_a_coefficient_file_that_is_damaged_is_rejected(tmp_path: Path) -> None:
     fastpipe.pack(class_folders(tmp_path / "photos", 3), tmp_path / "packed", storage="coefficients")
-    stored = packed_jpeg(Index(tmp_path / "packed"), 0)
+    stored = packed_jpeg(PackedIndex(tmp_path / "packed"), 0)
     newer = stored[:3] + b"\2" + stored[4:]
     contents = {"a/whole.fpc": stored, "a/cut.fpc": stored[:-200], "a/newer.fpc": newer}
     source = write_files(tmp_path / "source", contents)
@@ -348,7 +350,7 @@ def test_a_coefficient_file_that_is_damaged_is_rejected(tmp_path: Path) -> None:
     assert rejected.keys() == {"a/cut.fpc", "a/newer.fpc"}
     assert "damaged" in rejected["a/cut.fpc"]
     assert "version 2; this fastpipe reads version 1" in rejected["a/newer.fpc"]
-    assert len(Index(tmp_path / "again")) == 1
+    assert len(PackedIndex(tmp_path / "again")) == 1
 
 
 def test_the_spool_needs_more_room(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +369,7 @@ def test_the_commands(packs: dict[str, Path], tmp_path: Path) -> None:
     succeeded("preview", packed, "--out", tmp_path / "preview.png")
     assert "fastpipe unpack" in failed(2, "bench", packed, "--against", "torch")
     found = json.loads(succeeded("unpack", packed, tmp_path / "out", "--json"))
-    assert found["images"] == len(Index(packed))
+    assert found["images"] == len(PackedIndex(packed))
     assert "not empty" in failed(1, "unpack", packed, tmp_path / "out")
     assert "expected a folder of this machine" in failed(2, "unpack", packed, "s3://bucket/out")
     succeeded("unpack", packed, (tmp_path / "by url").as_uri())

@@ -21,7 +21,7 @@ from support.sources.pack_sources import assert_near, assert_same_pixels, digest
 import fastpipe
 from fastpipe import _engine
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.verify.verification import verify
 
 SAMPLES = 14
@@ -41,7 +41,7 @@ def rejected(destination: Path) -> dict[str, str]:
 
 def test_every_kind_is_stored_exactly(tmp_path: Path) -> None:
     writer = write(tmp_path / "packed")
-    packed, index = tmp_path / "packed", Index(tmp_path / "packed")
+    packed, index = tmp_path / "packed", PackedIndex(tmp_path / "packed")
     assert writer.summary.info == index.info
     assert len(index.shards) > 1
     assert len(index) == SAMPLES
@@ -127,7 +127,7 @@ def test_an_interrupted_writer_goes_on(tmp_path: Path, changes: dict[str, Any]) 
     assert not (packed / "dataset.json").exists()
     assert len(list(packed.glob("shard-*.tar"))) >= 1
     with pytest.raises(fastpipe.DatasetError, match="unfinished"):
-        Index(packed)
+        PackedIndex(packed)
     summary = add_all(packed, **changes).summary
     assert (summary.resumed > 0) == (not changes)  # without keys it begins anew
     assert (summary.files < SAMPLES) == (not changes)
@@ -201,7 +201,7 @@ def test_images_of_all_forms(tmp_path: Path) -> None:
         for image in (tmp_path / "a.jpg", str(tmp_path / "a.jpg"), jpeg, bytearray(jpeg), *others):
             writer.add(image)
         array[:] = 0  # the Writer has copies
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     data = index.shards[0].path.read_bytes()
     packed = [data[record["offset"] :][: record["size"]] for record in index.records]
     for one in packed[:4]:
@@ -226,7 +226,7 @@ def test_a_writer_takes_quality_and_lossless(tmp_path: Path) -> None:
         with fastpipe.Writer(tmp_path / name, **options) as writer:
             writer.add(pixels())
             writer.add(from_jpeg)
-    low, high, exact = (Index(tmp_path / name) for name in ("low", "high", "exact"))
+    low, high, exact = (PackedIndex(tmp_path / name) for name in ("low", "high", "exact"))
     assert (low.records["size"] * 3 < high.records["size"]).all()
     assert exact.info["counts"]["png"] == {"pixels": 2}
     shown = fastpipe.open(tmp_path / "exact")[1][0].permute(1, 2, 0).numpy()
@@ -239,14 +239,14 @@ def test_labels(tmp_path: Path) -> None:
     with fastpipe.Writer(tmp_path / "numbers") as writer:
         for label in (4, np.int64(0), None):
             writer.add(jpeg_bytes(), label)
-    index = Index(tmp_path / "numbers")
+    index = PackedIndex(tmp_path / "numbers")
     assert (index.classes, index.class_counts) == (["0", "1", "2", "3", "4"], [1, 0, 0, 0, 1])
     assert index.records["label"].tolist() == [4, 0, -1]
     with fastpipe.Writer(tmp_path / "names", classes=["owl", "ant"]) as writer:
         for label in ("ant", "owl", 1, "bee", 2, -1, True, 1.5):
             writer.add(jpeg_bytes(), label, key=repr(label))
-    assert Index(tmp_path / "names").records["label"].tolist() == [1, 0, 1]
-    assert Index(tmp_path / "names").classes == ["owl", "ant"]
+    assert PackedIndex(tmp_path / "names").records["label"].tolist() == [1, 0, 1]
+    assert PackedIndex(tmp_path / "names").classes == ["owl", "ant"]
     assert rejected(tmp_path / "names").keys() == {"'bee'", "2", "-1", "True", "1.5"}
     with fastpipe.Writer(tmp_path / "unknown") as writer:
         writer.add(jpeg_bytes(), "ant", key="named")
@@ -313,7 +313,7 @@ def test_a_bad_value_rejects_the_sample_by_name(tmp_path: Path) -> None:
         for number, (name, value, _) in enumerate(BAD):
             writer.add(**{**sample(7), "key": str(number), name: value})
         writer.add(**sample(10))
-    assert len(Index(tmp_path / "packed")) == 2
+    assert len(PackedIndex(tmp_path / "packed")) == 2
     reasons = rejected(tmp_path / "packed")
     assert sorted(reasons, key=int) == [str(number) for number in range(len(BAD))]
     for number, (name, _, words) in enumerate(BAD):
@@ -355,7 +355,7 @@ def test_a_set_of_classes_has_one_order(tmp_path: Path) -> None:
     names = [f"name {number}" for number in range(40)]
     with fastpipe.Writer(tmp_path / "packed", {"tags": "classes", "numbers": "classes"}) as writer:
         writer.add(jpeg_bytes(), tags=set(names), numbers={5, 2**19, 3})
-    assert Index(tmp_path / "packed").fields["tags"].names == tuple(sorted(names))
+    assert PackedIndex(tmp_path / "packed").fields["tags"].names == tuple(sorted(names))
     assert [row.tolist() for row in rows(tmp_path / "packed", "numbers", "numbers.offsets")] == [[3, 5, 2**19]]
 
 
@@ -369,7 +369,7 @@ def test_a_rejected_sample_leaves_nothing_behind(tmp_path: Path) -> None:
             writer.add(jpeg_bytes(), tags=["kept"], v=[1.0], n=1, key="good")
             if bad:
                 writer.add(jpeg_bytes(), tags=["lost"], v=[1.0, 2.0], n=1, key="wide")
-    assert Index(tmp_path / "bad").fields == Index(tmp_path / "clean").fields
+    assert PackedIndex(tmp_path / "bad").fields == PackedIndex(tmp_path / "clean").fields
     assert rejected(tmp_path / "bad").keys() == {"bad", "bad image", "wide"}
 
 
@@ -400,7 +400,7 @@ def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
         writer.add(jpeg_bytes())
     with pytest.raises(ConfigError, match="make another one"):
         writer.__enter__()
-    assert len(Index(tmp_path / "packed")) == 1
+    assert len(PackedIndex(tmp_path / "packed")) == 1
 
 
 def test_no_dataset_appears_after_an_error_that_the_program_catches(tmp_path: Path) -> None:
@@ -483,7 +483,7 @@ def test_a_writer_can_be_entered_again_after_an_exception(tmp_path: Path) -> Non
         raise RuntimeError("stopped")
     with writer:
         writer.add(jpeg_bytes())
-    assert len(Index(tmp_path / "packed")) == 1
+    assert len(PackedIndex(tmp_path / "packed")) == 1
 
 
 @pytest.mark.usefixtures("one_by_one")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from support.datasets.billion_samples import Billion, recipe_of
 from support.running.distributions import assert_distribution
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan import content, order
 from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.draws import Stream, bits, key
@@ -157,7 +157,7 @@ def test_what_is_used_was_read_ahead(many_shards: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(order, "CHUNKS_PER_WINDOW", 2)
     monkeypatch.setattr(order, "CHUNKS_EARLY", 1)
     monkeypatch.setattr(Grouping, "batches_of", staticmethod(lambda *_: 2))
-    index = Index(many_shards)
+    index = PackedIndex(many_shards)
     for rank in range(2):
         recipe = bucketed(index, batch_size=1, drop_last=True, shuffle=shuffle, ranks=Ranks(rank, 2))
         for begin in (0, 1, 3):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from support.datasets.billion_samples import RECIPE, Billion, recipe_of
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading.state import STATE_VERSION
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
@@ -50,8 +50,8 @@ def all_batches(plan: EpochPlan) -> list[BatchPlan]:
 
 
 @pytest.fixture(scope="module")
-def index(flat: Path) -> Index:
-    return Index(flat)
+def index(flat: Path) -> PackedIndex:
+    return PackedIndex(flat)
 
 
 def test_the_order_of_an_epoch_stays_what_it_was() -> None:
@@ -69,7 +69,7 @@ def test_the_order_of_an_epoch_stays_what_it_was() -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8, 36, 37, 38, 1000])
-def test_an_epoch_plans_each_sample_once(index: Index, batch_size: int) -> None:
+def test_an_epoch_plans_each_sample_once(index: PackedIndex, batch_size: int) -> None:
     plan = EpochPlan(recipe_of(index, batch_size=batch_size), epoch=3)
     batches = all_batches(plan)
     assert sorted(np.concatenate([batch.samples for batch in batches])) == list(range(len(index)))
@@ -84,14 +84,14 @@ def test_batches_per_epoch(samples: int, batch_size: int) -> None:
     assert partition_of(dataclasses.replace(recipe, drop_last=True)).batches == samples // batch_size
 
 
-def test_drop_last_leaves_the_other_batches_as_they_are(index: Index) -> None:
+def test_drop_last_leaves_the_other_batches_as_they_are(index: PackedIndex) -> None:
     kept = all_batches(EpochPlan(recipe_of(index), 0))
     dropped = all_batches(EpochPlan(recipe_of(index, drop_last=True), 0))
     assert len(dropped) == len(kept) - 1
     assert [as_bytes(batch) for batch in dropped] == [as_bytes(batch) for batch in kept[:-1]]
 
 
-def test_batches_can_be_planned_in_any_order(index: Index) -> None:
+def test_batches_can_be_planned_in_any_order(index: PackedIndex) -> None:
     forward = [as_bytes(batch) for batch in all_batches(EpochPlan(recipe_of(index), 2))]
     plan = EpochPlan(recipe_of(index), 2)
     backward = [as_bytes(plan.batch(number)) for number in reversed(range(len(plan)))]
@@ -102,7 +102,7 @@ def test_a_batch_with_a_wrong_record_fails_in_its_turn(flat: Path, tmp_path: Pat
     """Though several are planned together."""
     data = tmp_path / "data"
     shutil.copytree(flat, data)
-    recipe = recipe_of(Index(data), batch_size=4)
+    recipe = recipe_of(PackedIndex(data), batch_size=4)
     expected = [as_bytes(batch) for batch in all_batches(EpochPlan(recipe, 2))]
     bad, wrong = 5, np.lib.format.open_memmap(data / "index.npy", mode="r+")
     wrong["width"][EpochPlan(recipe, 2).batch(bad).samples[1]] = 0
@@ -114,7 +114,7 @@ def test_a_batch_with_a_wrong_record_fails_in_its_turn(flat: Path, tmp_path: Pat
     assert as_bytes(plan.batch(bad + 1)) == expected[bad + 1]
 
 
-def test_what_becomes_of_a_sample_does_not_depend_on_the_batch_size(index: Index) -> None:
+def test_what_becomes_of_a_sample_does_not_depend_on_the_batch_size(index: PackedIndex) -> None:
     def by_sample(batch_size: int) -> tuple[list[int], NDArray[np.float64], NDArray[np.bool_]]:
         batches = all_batches(EpochPlan(recipe_of(index, batch_size=batch_size), 5))
         return (
@@ -132,7 +132,7 @@ def test_what_becomes_of_a_sample_does_not_depend_on_the_batch_size(index: Index
 
 
 @pytest.mark.parametrize("change", [{"seed": 2}, {"shuffle": False}, {"flip": 0.0}, {"crop": Resize()}])
-def test_everything_in_the_recipe_counts(index: Index, change: dict[str, object]) -> None:
+def test_everything_in_the_recipe_counts(index: PackedIndex, change: dict[str, object]) -> None:
     first = EpochPlan(recipe_of(index), 0).batch(0)
     other = EpochPlan(recipe_of(index, **change), 0).batch(0)
     assert as_bytes(first) != as_bytes(other)
@@ -140,7 +140,7 @@ def test_everything_in_the_recipe_counts(index: Index, change: dict[str, object]
     assert as_bytes(first) != as_bytes(EpochPlan(recipe_of(index), 1).batch(0))
 
 
-def test_without_shuffle_crops_and_flips_still_change_with_the_epoch(index: Index) -> None:
+def test_without_shuffle_crops_and_flips_still_change_with_the_epoch(index: PackedIndex) -> None:
     recipe = recipe_of(index, shuffle=False, batch_size=37)
     one, other = EpochPlan(recipe, 0).batch(0), EpochPlan(recipe, 1).batch(0)
     assert np.array_equal(one.samples, other.samples)
@@ -148,7 +148,7 @@ def test_without_shuffle_crops_and_flips_still_change_with_the_epoch(index: Inde
     assert not np.array_equal(one.flips, other.flips)
 
 
-def test_crops_fit_the_pictures_of_their_records(index: Index) -> None:
+def test_crops_fit_the_pictures_of_their_records(index: PackedIndex) -> None:
     for crop in (RandomResizedCrop(), CenterCrop(resize=30), Resize()):
         for batch in all_batches(EpochPlan(recipe_of(index, crop=crop), 0)):
             assert np.array_equal(batch.records, index.records[batch.samples])
@@ -156,7 +156,7 @@ def test_crops_fit_the_pictures_of_their_records(index: Index) -> None:
             assert (batch.crops.bounds[:, :2] + batch.crops.bounds[:, 2:] <= size).all()
 
 
-def test_labels_are_a_copy(index: Index) -> None:
+def test_labels_are_a_copy(index: PackedIndex) -> None:
     batch = EpochPlan(recipe_of(index), 0).batch(0)
     assert batch.labels.dtype == np.int64
     assert np.array_equal(batch.labels, index.records["label"][batch.samples])
@@ -171,7 +171,7 @@ def test_share_of_flips(flip: float, least: float, most: float) -> None:
 
 
 @pytest.mark.parametrize("attempt", [0, 1, 15])
-def test_replacements_are_other_samples(index: Index, attempt: int) -> None:
+def test_replacements_are_other_samples(index: PackedIndex, attempt: int) -> None:
     samples = np.arange(len(index))
     plan = EpochPlan(recipe_of(index), 4)
     batch = plan.of(samples)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import fastpipe
 from fastpipe.engine.engine import Engine
 from fastpipe.format.fields import Field
-from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan import byte_ranges, order
 from fastpipe.plan.byte_ranges import MOST_RANGE_BYTES, RANGE_DTYPE, run_ranges, sample_ranges
 from fastpipe.plan.order import EpochOrder, samples_per_chunk
@@ -47,7 +47,7 @@ def bytes_of(ranges: NDArray[np.void]) -> list[tuple[int, int, int]]:
 
 
 def test_samples_give_their_bytes(many_shards: Path) -> None:
-    records = Index(many_shards).read(np.array([5, 0, 9]))
+    records = PackedIndex(many_shards).read(np.array([5, 0, 9]))
     ranges = sample_ranges(records)
     assert ranges.dtype == RANGE_DTYPE
     for name in ("shard", "offset", "size"):
@@ -59,7 +59,7 @@ def test_a_run_goes_from_its_first_sample_to_its_last_and_is_cut_where_a_shard_e
     many_shards: Path, fields: bool
 ) -> None:
     """Of samples with fields it goes on to the next sample."""
-    index = Index(many_shards)
+    index = PackedIndex(many_shards)
     if fields:
         index.fields = {"mask": Field("mask", "mask")}
     offsets, sizes = index.records["offset"].tolist(), index.records["size"].tolist()
@@ -79,7 +79,7 @@ def test_a_run_goes_from_its_first_sample_to_its_last_and_is_cut_where_a_shard_e
 
 
 def test_no_runs_give_no_ranges(many_shards: Path) -> None:
-    assert len(run_ranges(Index(many_shards), np.empty((0, 2), dtype=np.int64))) == 0
+    assert len(run_ranges(PackedIndex(many_shards), np.empty((0, 2), dtype=np.int64))) == 0
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_damaged_records_never_lead_beyond_a_shard(
     for name, value in changes.items():
         records[name][9] = value
     np.save(dataset / INDEX_FILE, records)
-    index = Index(dataset)
+    index = PackedIndex(dataset)
     ranges = run_ranges(index, np.array([[4, 10]]))
     assert len(ranges) == left
     assert all(end <= index.shards[shard].size_bytes for shard, _, end in bytes_of(ranges))
@@ -109,7 +109,7 @@ def test_damaged_records_never_lead_beyond_a_shard(
 
 
 def test_huge_samples_are_read_ahead_only_so_far(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = Index(flat)
+    index = PackedIndex(flat)
     assert MOST_RANGE_BYTES < 2**28
     monkeypatch.setattr(byte_ranges, "MOST_RANGE_BYTES", 1000)
     runs = np.array([[0, len(index)]])
@@ -123,7 +123,7 @@ def test_huge_samples_are_read_ahead_only_so_far(flat: Path, monkeypatch: pytest
 def test_an_epoch_asks_for_its_chunks_in_order_and_for_each_once(
     many_shards: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool
 ) -> None:
-    index = Index(many_shards)
+    index = PackedIndex(many_shards)
     asked = recorded(monkeypatch, many_shards, shuffle=shuffle, drop_last=False, seed=4)
     assert [restart for _, restart in asked] == [True] + [False] * 7
     first_batch = asked[0][0][:3]

@@ -15,7 +15,7 @@ from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.demo.photos import CLASSES, write_photos
-from fastpipe.samples import single as samples_single
+from fastpipe.samples import tensors
 
 PAGE = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
 LOADING = PAGE[PAGE.index("## Load them") : PAGE.index("## Read them elsewhere")]
@@ -103,7 +103,7 @@ def test_a_loss_of_mixed_images(fielded: Path, tmp_path: Path) -> None:
 
 
 def test_torchvisions_transforms(fielded: Path, tmp_path: Path, torchvision: ModuleType) -> None:
-    samples_single._tv_tensors.cache_clear()
+    tensors._tv_tensors.cache_clear()
     names = run(5, fielded, tmp_path)
     assert len(names["captions"]) == FLAT_IMAGES % 8
     assert {type(sample["boxes"]).__name__ for sample in names["samples"]} == {"BoundingBoxes"}

@@ -15,7 +15,7 @@ from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
@@ -124,7 +124,7 @@ def test_a_fraction_is_fixed_and_nested(thousand: Path) -> None:
 
 
 def test_folds_are_parts_that_never_leak(thousand: Path) -> None:
-    hashes = Index(thousand).records["xxh3_64"]
+    hashes = PackedIndex(thousand).records["xxh3_64"]
     assert len(np.unique(hashes)) == 900
     data, parts = numbered(thousand), []
     for fold in range(5):

@@ -26,14 +26,14 @@ from torch.utils.data import DataLoader, Subset
 import fastpipe
 from fastpipe import ConfigError, DatasetError, SampleError
 from fastpipe.engine import limits
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.format.packed_index import PackedIndex
 
 Copy = Callable[[Path], Path]
 
 
 def expected(dataset: Path, sample: int) -> NDArray[np.uint8]:
-    return full_decode(packed_jpeg(Index(dataset), sample))
+    return full_decode(packed_jpeg(PackedIndex(dataset), sample))
 
 
 def as_array(image: torch.Tensor) -> NDArray[np.uint8]:
@@ -48,7 +48,7 @@ def small(image: torch.Tensor) -> torch.Tensor:
 
 def test_every_picture_is_a_full_decode(textured: Path, large: Path) -> None:
     for path in (textured, large):
-        dataset, index = fastpipe.open(path), Index(path)
+        dataset, index = fastpipe.open(path), PackedIndex(path)
         assert len(dataset) == len(index)
         for sample, (image, label) in enumerate(dataset):  # type: ignore[arg-type]
             assert image.dtype == torch.uint8
@@ -160,7 +160,7 @@ def test_a_dataset_without_samples(flat: Path, copied: Copy) -> None:
 def test_a_bad_sample_is_named(flat: Path, copied: Copy) -> None:
     path = copied(flat)
     damage(path, 20)
-    shard, key, offset = Index(path).where(20)
+    shard, key, offset = PackedIndex(path).where(20)
     dataset = fastpipe.open(path)
     for read in (lambda: dataset[20], lambda: dataset.__getitems__([19, 20, 21])):
         with pytest.raises(SampleError) as caught:
@@ -187,7 +187,7 @@ def test_a_sample_error_survives_other_processes(flat: Path, copied: Copy) -> No
 
 def test_shards_that_are_missing_or_changed(many_shards: Path, copied: Copy) -> None:
     path = copied(many_shards)
-    dataset, index = fastpipe.open(path), Index(path)
+    dataset, index = fastpipe.open(path), PackedIndex(path)
     last = len(index) - 1
     index.shards[0].path.unlink()
     with pytest.raises(SampleError, match="the shard cannot be opened: No such file"):
@@ -249,7 +249,7 @@ def test_the_folder_of_the_program_may_change(flat: Path, monkeypatch: pytest.Mo
 def test_another_dataset_in_its_place(flat: Path, textured: Path, copied: Copy) -> None:
     path = copied(flat)
     dataset, pickled = fastpipe.open(path), pickle.dumps(fastpipe.open(path))
-    before, after = Index(flat).fingerprint, Index(textured).fingerprint
+    before, after = PackedIndex(flat).fingerprint, PackedIndex(textured).fingerprint
     shutil.rmtree(path)
     shutil.copytree(textured, path)
     message = f"now holds a different dataset: expected fingerprint {before}, got {after}"

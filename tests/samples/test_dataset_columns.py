@@ -16,8 +16,8 @@ from support.pictures.drawn import FLAT_IMAGES
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, Field
-from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
+from fastpipe.format.packed_index import PackedIndex
 
 Reads = Callable[[], int]  # the bytes that were read since it was last called
 
@@ -51,7 +51,7 @@ def many(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_columns_have_the_values_that_were_stored(fielded: Path, values: dict[str, list[Any]]) -> None:
-    data, index = fastpipe.open(fielded), Index(fielded)
+    data, index = fastpipe.open(fielded), PackedIndex(fielded)
     assert data.columns == ("label", "width", "height", "channels", "bits", "id", "key", "source", *values)
     for name in ("label", "width", "height", "channels", "bits"):
         assert data[name].tolist() == index.records[name].tolist()

@@ -13,7 +13,7 @@ from support.datasets.packed import damage
 
 import fastpipe
 from fastpipe.errors import ConfigError, SampleError
-from fastpipe.samples import single as samples_single
+from fastpipe.samples import tensors
 
 SIZE = (36, 44)
 CROPS = {
@@ -46,7 +46,7 @@ def test_after_set_epoch_the_crops_are_the_loaders(large: Path, kind: str) -> No
 
 @pytest.mark.parametrize("kind", CROPS)
 def test_fields_are_cropped_with_the_image(torchvision: ModuleType, scenes: Path, kind: str) -> None:
-    samples_single._tv_tensors.cache_clear()  # it remembers whether torchvision was there
+    tensors._tv_tensors.cache_clear()  # it remembers whether torchvision was there
     names = ("image", "mask", "boxes", "caption", "id")
     options: dict[str, Any] = {"size": SIZE, "crop": CROPS[kind], "hflip": 0.5}
     dataset = fastpipe.open(scenes).with_fields(names).cropped(**options)
@@ -119,7 +119,7 @@ def test_an_image_smaller_than_a_random_crop_is_named(flat: Path) -> None:
 def test_masks_are_no_column(scenes: Path) -> None:
     data = fastpipe.open(scenes)
     assert "mask" not in data.columns
-    with pytest.raises(ConfigError, match=r"'mask' is no column but a picture \(mask\) .*with_fields\(\['mask'\]\)"):
+    with pytest.raises(ConfigError, match=r"'mask' is not a column but a picture \(mask\) .*with_fields\(\['mask'\]\)"):
         data["mask"]
     assert data.with_fields(["mask"])[0]["mask"].ndim == 2
 

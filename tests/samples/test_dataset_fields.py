@@ -17,7 +17,7 @@ from support.pictures.drawn import FLAT_IMAGES
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.samples import single as samples_single
+from fastpipe.samples import tensors
 
 FIELDS = ("id", "caption", "image", "boxes", "joints", "key", "count", "gaze", "tags", "notes", "sound", "label")
 KEYS = ["id", "caption", "image", "boxes", "boxes_labels", "joints", "joints_visibility", *FIELDS[5:]]
@@ -26,15 +26,15 @@ KEYS = ["id", "caption", "image", "boxes", "boxes_labels", "joints", "joints_vis
 @pytest.fixture(params=["tv_tensors", "tensors"])
 def kinds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType | None:
     """torchvision's tv_tensors; or none, as where it is not installed."""
-    samples_single._tv_tensors.cache_clear()
+    tensors._tv_tensors.cache_clear()
     if request.param == "tensors":
         monkeypatch.setitem(sys.modules, "torchvision", None)
     else:
         request.getfixturevalue("torchvision")
-    found: ModuleType | None = samples_single._tv_tensors()
+    found: ModuleType | None = tensors._tv_tensors()
     assert (found is None) == (request.param == "tensors")
     yield found
-    samples_single._tv_tensors.cache_clear()
+    tensors._tv_tensors.cache_clear()
 
 
 def assert_sample(sample: dict[str, Any], number: int, values: dict[str, list[Any]], plain: Any) -> None:
@@ -152,7 +152,7 @@ def test_a_damaged_file_is_named(fielded: Path, copied: Callable[[Path], Path]) 
 def test_torchvision_is_asked_for_with_pictures_and_boxes_only(fielded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes a second to import."""
     asked: list[str] = []
-    monkeypatch.setattr(samples_single, "_tv_tensors", lambda: asked.append("torchvision"))
+    monkeypatch.setattr(tensors, "_tv_tensors", lambda: asked.append("torchvision"))
     fastpipe.open(fielded)[0]
     fastpipe.open(fielded).with_fields(("caption", "label"))[0]
     assert asked == []

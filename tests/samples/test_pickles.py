@@ -70,7 +70,7 @@ def test_nothing_is_opened_before_it_is_read(fielded: Path, many_shards: Path, t
     pickled = pickle.dumps(made)
     shutil.rmtree(gone)
     for again in pickle.loads(pickled):  # noqa: S301 (our own)
-        assert not {"index", "content"} & set(vars(again))
+        assert not {"index", "content"} & set(vars(again._selection))
         for read in (lambda each=again: each[0], lambda each=again: each["label"][0], lambda each=again: len(each)):
             with pytest.raises(DatasetError, match=f"{gone} does not exist"):
                 read()

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
-from fastpipe.samples.single import applier, as_tensor
+from fastpipe.samples.tensors import as_tensor
+from fastpipe.samples.transforms import applier
 
 Picture = NDArray[np.uint8]
 

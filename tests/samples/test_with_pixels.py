@@ -12,7 +12,7 @@ from support.pictures.picture_forms import MIXED, SIZE, as_array, by_pillow, wit
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.samples import single as samples_single
+from fastpipe.samples import tensors
 
 MODES = {"gray": "L", "rgb": "RGB", "rgba": "RGBA"}
 WIDTH, HEIGHT = SIZE
@@ -101,7 +101,7 @@ def test_own_is_that_of_the_samples(packed: fastpipe.Dataset) -> None:
 
 @pytest.mark.parametrize("cropped", [False, True])
 def test_second_images_have_the_same_pixels(tmp_path: Path, cropped: bool) -> None:
-    samples_single._tv_tensors.cache_clear()
+    tensors._tv_tensors.cache_clear()
     depth = np.random.default_rng(0).integers(0, 2**16, (HEIGHT, WIDTH), dtype=np.uint16)
     with fastpipe.Writer(tmp_path / "packed", fields={"depth": "image", "mask": "mask"}) as writer:
         for given in (depth, None):

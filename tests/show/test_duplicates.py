@@ -84,13 +84,13 @@ def test_what_was_added_is_found_and_can_be_removed(source: Path, tmp_path: Path
 
 
 def test_the_groups_are_those_of_a_dictionary() -> None:
-    from fastpipe.show.duplicates import _groups
+    from fastpipe.show.duplicates import _repeated
 
     hashes = np.random.default_rng(1).integers(0, 300, 1000).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     expected: dict[int, list[int]] = {}
     for place, value in enumerate(hashes.tolist()):
         expected.setdefault(value, []).append(place)
-    assert _groups(hashes) == sorted(each for each in expected.values() if len(each) > 1)
+    assert _repeated(hashes) == sorted(each for each in expected.values() if len(each) > 1)
 
 
 def test_the_command(source: Path, tmp_path: Path) -> None:

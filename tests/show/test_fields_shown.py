@@ -16,19 +16,19 @@ from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.cli.inspect import inspection_tables
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.show import sheet
 from fastpipe.show.inspection import inspect, write_contact_sheet
 
 
 def table_of(data: Path) -> str:
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(inspection_tables(inspect(Index(data)), ascii_only=True))
+    console.print(inspection_tables(inspect(PackedIndex(data)), ascii_only=True))
     return console.export_text()
 
 
 def test_inspect_names_the_fields(fielded: Path, flat: Path) -> None:
-    found = inspect(Index(fielded))
+    found = inspect(PackedIndex(fielded))
     assert found.fields["boxes"] == "boxes"
     assert found.fields["joints"] == "keypoints"
     assert found.unlabelled == 0
@@ -68,15 +68,15 @@ def test_samples_without_a_label_have_no_class_in_a_sheet(
     with fastpipe.loader(copy, 2, size=64) as loader:
         fastpipe.preview(loader, tmp_path / "preview.png", rows=2)
     assert told[0] == [""] * 6
-    assert [caption for caption in told[1] if caption in Index(copy).classes] == []
+    assert [caption for caption in told[1] if caption in PackedIndex(copy).classes] == []
     assert told[1][0] == ""
 
 
 def test_inspect_counts_samples_without_a_label(fielded: Path, copied: Callable[[Path], Path]) -> None:
     copy = copied(fielded)
     file = copy / "dataset.json"
-    counts = Index(copy).class_counts
+    counts = PackedIndex(copy).class_counts
     info = json.loads(file.read_text())
     file.write_text(json.dumps(info | {"class_counts": [0, *info["class_counts"][1:]]}))
-    assert inspect(Index(copy)).unlabelled == counts[0] < FLAT_IMAGES
+    assert inspect(PackedIndex(copy)).unlabelled == counts[0] < FLAT_IMAGES
     assert f"without label  {counts[0]}" in table_of(copy)

@@ -11,7 +11,7 @@ from PIL import Image
 from support.datasets.packed import damage
 from support.pictures.drawn import FLAT_CLASSES, flat_colour
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.show import inspection, sheet
 from fastpipe.show.inspection import Histogram, inspect, write_contact_sheet
 
@@ -19,7 +19,7 @@ SIZE, GAP, CAPTION, BACKGROUND = 160, 6, 18, 250
 
 
 def test_counts(flat: Path) -> None:
-    index = Index(flat)
+    index = PackedIndex(flat)
     found = inspect(index)
     assert (found.path, found.samples, found.shards) == (str(flat), 37, 1)
     assert found.class_counts == {"ant": 13, "bee": 12, "cow": 12}
@@ -30,14 +30,14 @@ def test_counts(flat: Path) -> None:
 
 def test_dimensions(flat: Path) -> None:
     """Picture n of 37 is (24 + n) x (60 - n) pixels."""
-    found = inspect(Index(flat))
+    found = inspect(PackedIndex(flat))
     assert (found.width.percentiles[0], found.width.percentiles[100]) == (24, 60)
     assert (found.width.percentiles[50], found.width.mean) == (42, 42)
     assert (found.height.percentiles[0], found.height.percentiles[100]) == (24, 60)
     areas = [(24 + n) * (60 - n) / 1e6 for n in range(37)]
     assert found.megapixels.mean == pytest.approx(np.mean(areas))
     assert found.megapixels.percentiles[100] == pytest.approx(max(areas))
-    sizes = Index(flat).records["size"]
+    sizes = PackedIndex(flat).records["size"]
     assert found.bytes.mean == pytest.approx(sizes.mean())
 
 
@@ -79,7 +79,7 @@ def test_one_giant_does_not_hide_the_rest() -> None:
 
 def test_a_sample_of_the_rows_of_a_large_dataset(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "_MOST_ROWS", 10)
-    found = inspect(Index(flat))
+    found = inspect(PackedIndex(flat))
     assert found.samples == 37
     assert sum(found.width.counts) == 10
 

@@ -226,7 +226,7 @@ def test_a_mark_at_the_border_is_cut_off_there() -> None:
 
 def test_a_text_is_cut_where_the_next_letter_would_not_fit() -> None:
     text = "größer 日本 a\tb\x00 \udcff, a cat on a chair"
-    whole = sheet._fitting(text, 100_000)
+    whole = sheet._cut_to_width(text, 100_000)
     assert len(whole) == len(text)
     assert whole.isprintable()
 
@@ -234,7 +234,7 @@ def test_a_text_is_cut_where_the_next_letter_would_not_fit() -> None:
         return cv2.getTextSize(part, cv2.FONT_HERSHEY_SIMPLEX, 0.4, 1)[0][0]
 
     for width in (0, 3, 57, 160, 10_000):
-        shown = sheet._fitting(text, width)
+        shown = sheet._cut_to_width(text, width)
         assert whole.startswith(shown)
         assert not shown or length(shown) <= width
         assert shown == whole or length(whole[: len(shown) + 1]) > width

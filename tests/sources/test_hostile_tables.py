@@ -19,7 +19,7 @@ from support.running.soak import Tried, times
 from support.sources.tables import IMAGE, jpegs, write_table
 
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Group
@@ -177,7 +177,7 @@ def test_tables_without_rows_are_named(tmp_path: Path) -> None:
     assert "holds no rows: the 1 tables are empty" in failed(1, "pack", tmp_path / "source", tmp_path / "packed")
     write_table(tmp_path / "source" / "b.parquet", jpegs(2))
     pack(tmp_path / "source", tmp_path / "packed", PackOptions())
-    assert len(Index(tmp_path / "packed")) == 2
+    assert len(PackedIndex(tmp_path / "packed")) == 2
 
 
 def test_values_that_cannot_be_are_rejected(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from support.sources.tars import END, header, member, pax, write_tar
 
 from fastpipe.errors import PackError
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Source
@@ -204,6 +204,6 @@ def test_a_label_may_be_large_and_the_list_of_classes_is_bounded(tmp_path: Path,
         return
     summary = pack(tmp_path / "a.tar", tmp_path / "packed")
     assert len(summary.tally.rejected) == 1
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     assert (index.classes[-1], index.records["label"].tolist()) == ("999999", [999999])
     tried("labels of a million classes in an imported tar", 1, "packed and opened")

@@ -17,7 +17,7 @@ from support.sources.listed import by_path, flat_photos
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.coco import flip_pairs
 from fastpipe.verify.verification import verify
 
@@ -99,7 +99,7 @@ def judge(path: Path) -> COCO:
 @pytest.mark.parametrize("source", ["coco", "coco/annotations", "coco/annotations/instances_val2017.json"])
 def test_boxes_are_those_of_pycocotools(coco: Path, tmp_path: Path, source: str) -> None:
     fastpipe.pack(tmp_path / source, tmp_path / "packed")
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     assert {name: field.kind for name, field in index.fields.items()} == {
         "boxes": "boxes",
         "iscrowd": "json",
@@ -140,7 +140,7 @@ def test_masks_are_those_of_pycocotools(coco: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(mask), expected)
         np.testing.assert_array_equal(np.asarray(objects), numbers)
     assert max(int(mask.max()) for mask, _ in found.values()) == 300  # more than 8 bits
-    assert Index(tmp_path / "packed").fields["seg"].names[7] == "dog"
+    assert PackedIndex(tmp_path / "packed").fields["seg"].names[7] == "dog"
 
 
 def with_points(content: dict[str, Any]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def test_several_files_are_one_dataset(coco: Path, tmp_path: Path) -> None:
     with pytest.raises(PackError, match="the splits train2017, val2017: --split picks one"):
         fastpipe.pack(coco, tmp_path / "packed")
     fastpipe.pack(coco / "annotations", tmp_path / "packed", split="val2017", image_root=coco / "val2017")
-    field = Index(tmp_path / "packed").fields["keypoints"]
+    field = PackedIndex(tmp_path / "packed").fields["keypoints"]
     assert (field.points, field.names, field.flip_pairs) == (4, tuple(POINTS), ((1, 2),))
     found = by_path(tmp_path / "packed", "boxes", "keypoints", "captions")
     for number, image in enumerate(content["images"]):
@@ -211,7 +211,7 @@ def test_images_are_looked_for_beside_their_annotations(tmp_path: Path) -> None:
 def test_one_caption_each_is_a_text(coco: Path, tmp_path: Path) -> None:
     file = write(coco / "annotations/captions_val2017.json", captions(annotations(), each=1))
     fastpipe.pack(file, tmp_path / "packed")
-    assert Index(tmp_path / "packed").fields["captions"].kind == "text"
+    assert PackedIndex(tmp_path / "packed").fields["captions"].kind == "text"
     assert by_path(tmp_path / "packed", "captions")["003.jpg"] == "ü caption 3"
 
 
@@ -219,7 +219,7 @@ def test_names_and_pairs_stay_when_a_dataset_is_packed_again(coco: Path, tmp_pat
     file = write(coco / "annotations/person_keypoints_val2017.json", with_points(annotations()))
     fastpipe.pack(file, tmp_path / "packed")
     fastpipe.pack(tmp_path / "packed", tmp_path / "again")
-    one, other = (Index(tmp_path / name).fields for name in ("packed", "again"))
+    one, other = (PackedIndex(tmp_path / name).fields for name in ("packed", "again"))
     for name in ("boxes", "keypoints"):
         assert one[name].names
         assert (one[name].names, one[name].flip_pairs) == (other[name].names, other[name].flip_pairs)
@@ -238,7 +238,7 @@ def test_an_object_with_a_caption_is_an_object(coco: Path, tmp_path: Path) -> No
 
 def test_only_the_fields_that_are_asked_for(coco: Path, tmp_path: Path) -> None:
     fastpipe.pack(coco, tmp_path / "packed", fields={"found": "bbox", "ids": "id"})
-    assert list(Index(tmp_path / "packed").fields) == ["found", "ids"]
+    assert list(PackedIndex(tmp_path / "packed").fields) == ["found", "ids"]
     with pytest.raises(PackError, match=r"--field a=bbbox: the annotations of .* have area, bbox, category_id"):
         fastpipe.pack(coco, tmp_path / "other", fields={"a": "bbbox"})
     with pytest.raises(PackError, match="expected the kind boxes"):

@@ -19,7 +19,7 @@ from support.sources.pack_sources import jpeg_bytes, pillow
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.sources.kinds import list_sources
 from fastpipe.verify.verification import verify
@@ -34,7 +34,7 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def kinds(packed: Path) -> dict[str, str]:
-    return {name: field.kind for name, field in Index(packed).fields.items()}
+    return {name: field.kind for name, field in PackedIndex(packed).fields.items()}
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_only_the_fields_that_are_asked_for(photos: Path, tmp_path: Path) -> Non
     command = ("pack", source, tmp_path / "packed", "--field", "text=caption", "--field", "year=Year:json")
     succeeded(*command, "--field", "classes=tags:classes", "--field", "class=label")
     assert kinds(tmp_path / "packed") == {"text": "text", "year": "json", "classes": "classes", "class": "text"}
-    assert Index(tmp_path / "packed").classes == []  # label became a field
+    assert PackedIndex(tmp_path / "packed").classes == []  # label became a field
     assert "already packed" in succeeded(*command, "--field", "classes=tags:classes", "--field", "class=label")
     assert "different dataset" in failed(1, *command)
 
@@ -444,7 +444,7 @@ def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
     fastpipe.pack(root, tmp_path / "train", split="train")
     assert sorted(paths_of(tmp_path / "train")) == ["images/000.jpg", "images/005.jpg"]
     fastpipe.pack(root, tmp_path / "folders", format="imagefolder")
-    assert Index(tmp_path / "folders").classes == ["images"]
+    assert PackedIndex(tmp_path / "folders").classes == ["images"]
 
 
 def test_a_table_without_images_does_not_count(photos: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from support.sources.listed import by_path, flat_photos, paths_of, write_lines
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -62,7 +62,7 @@ def test_values_are_those_of_datasets(tmp_path: Path, form: str, monkeypatch: py
     rows = {row["image"].width - 40: row for row in judged}
     summary = fastpipe.pack(root, tmp_path / "packed", fields=None)
     assert summary.stray == []
-    assert {name: field.kind for name, field in Index(tmp_path / "packed").fields.items()} == {
+    assert {name: field.kind for name, field in PackedIndex(tmp_path / "packed").fields.items()} == {
         "caption": "text",
         "year": "int",
         "share": "floats",
@@ -93,7 +93,7 @@ def test_times_and_decimals_of_parquet_are_texts(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table(columns), root / "metadata.parquet")
     summary = fastpipe.pack(root, tmp_path / "packed")
     assert not summary.tally.rejected
-    kinds = {name: field.kind for name, field in Index(tmp_path / "packed").fields.items()}
+    kinds = {name: field.kind for name, field in PackedIndex(tmp_path / "packed").fields.items()}
     assert kinds == {"taken": "text", "price": "text", "share": "json", "place": "text"}
     found = by_path(tmp_path / "packed", "taken", "price", "share", "place")
     assert found["001.jpg"] == ("2024-01-02 00:00:00.000000", "2.00", None, "b")

@@ -14,7 +14,7 @@ from support.sources.pack_sources import jpeg_bytes
 from support.sources.tars import write_tar
 
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Facts, Listing, Source, read_source
 from fastpipe.sources.options import SourceOptions
@@ -104,7 +104,7 @@ def test_a_pack_of_a_flat_folder_says_how_to_give_it_a_label(tmp_path: Path) -> 
     (tmp_path / "source" / "1.jpg").write_bytes(jpeg_bytes())
     words = " ".join(succeeded("pack", tmp_path / "source", tmp_path / "packed").split())
     assert "1 sample, with label -1; to give all one label, put the images into one subfolder: SRC/all/1.jpg" in words
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     assert (index.records["label"].tolist(), index.classes, dict(index.fields)) == ([-1], [], {})
     assert not (tmp_path / "packed" / "fields").exists()
 

@@ -22,7 +22,7 @@ from support.sources.tars import write_tar
 import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.fields import check_name
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.options import fields_of
 from fastpipe.verify.verification import verify
 
@@ -57,7 +57,7 @@ def laion(folder: Path, *, labelled: bool = False, samples: int = 12) -> Path:
 def test_members_become_fields(tmp_path: Path, labelled: bool) -> None:
     source, packed = laion(tmp_path / "tars", labelled=labelled), tmp_path / "packed"
     summary = fastpipe.pack(source, packed)
-    index = Index(packed)
+    index = PackedIndex(packed)
     assert summary.dropped == {}
     kinds = {field.name: field.kind for field in index.fields.values()}
     assert kinds == {"json": "json", "seg": "mask", "txt": "text"}
@@ -121,7 +121,7 @@ def test_a_packed_dataset_with_fields_is_a_source(tmp_path: Path) -> None:
         for number in range(9):
             writer.add(**{**sample(number), "label": None if number == 4 else number % 3})
     summary = fastpipe.pack(tmp_path / "one", tmp_path / "other")
-    one, other = Index(tmp_path / "one"), Index(tmp_path / "other")
+    one, other = PackedIndex(tmp_path / "one"), PackedIndex(tmp_path / "other")
     assert summary.dropped == {}, "its own notes are written anew"
     assert other.classes == one.classes
     assert -1 in other.records["label"]
@@ -168,7 +168,7 @@ def test_only_the_fields_that_are_asked_for(tmp_path: Path) -> None:
         "pack", source, tmp_path / "packed", "--field", "caption=txt", "--field", "label_map=seg.png:bytes"
     )
     assert "caption (text), label_map (bytes)" in text
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     assert list(index.fields) == ["caption", "label_map"]
     texts = by_path(tmp_path / "packed", "caption").values()
     assert sorted(texts) == sorted(f"caption ü {number}" if number % 4 else "" for number in range(12))
@@ -196,4 +196,4 @@ def test_a_field_that_rejects_all_samples_is_named_with_a_remedy(tmp_path: Path)
         fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed")
     assert "one folder for each class" not in str(caught.value)
     fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed", fields=["seg=seg.png:bytes"], overwrite=True)
-    assert {name: field.kind for name, field in Index(tmp_path / "packed").fields.items()} == {"seg": "bytes"}
+    assert {name: field.kind for name, field in PackedIndex(tmp_path / "packed").fields.items()} == {"seg": "bytes"}

@@ -16,8 +16,8 @@ from support.sources.pack_sources import assert_same_pixels, digests, jpeg_bytes
 from support.sources.tars import END, member, tar_of_folder, write_tar
 
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
 from fastpipe.format.layout import MOST_CLASSES
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
@@ -91,7 +91,7 @@ def test_webdataset_shards(tmp_path: Path) -> None:
     labels = [3, 0, 3, 2, 7, 0, 1]
     source = web(tmp_path / "web", labels, json=b"{}", **{"seg.mask.mp3": b"x"})
     summary = pack(source, tmp_path / "packed")
-    index = Index(tmp_path / "packed")
+    index = PackedIndex(tmp_path / "packed")
     assert index.classes == [str(label) for label in range(8)]
     assert index.class_counts == [2, 1, 1, 2, 0, 0, 0, 1]
     assert summary.dropped == {}
@@ -183,7 +183,7 @@ def test_equal_names_never_overwrite_one_another(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_tar(tars / f"{name}.tar", {"x/1.jpg": JPEG, "x/1.png": saved("PNG")})
     assert len(pack(tars, tmp_path / "packed").tally.rejected) == 0
-    assert Index(tmp_path / "packed").class_counts == [4]
+    assert PackedIndex(tmp_path / "packed").class_counts == [4]
     once = member("x/1.jpg", JPEG) + member("x/1.png", saved("PNG"))
     (tars / "b.tar").write_bytes(2 * once + END)
     summary = pack(tars, tmp_path / "twice")

@@ -16,8 +16,8 @@ from support.sources.tars import member, write_tar
 
 import fastpipe
 from fastpipe.errors import DatasetError, PackError
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
@@ -133,7 +133,7 @@ def test_the_command_says_what_was_left_out(tars: Path, tmp_path: Path) -> None:
     told = json.loads(succeeded("pack", tars / "0.tar", tmp_path / "one", "--json"))
     assert told["members_left_out"] == {"without extension": 1}
     assert {entry["path"].split(" ")[0] for entry in told["rejected"]} == {"alone.jpg", "bad.jpg"}
-    assert Index(tmp_path / "one").class_counts == [3, 3, 2, 2, 2]
+    assert PackedIndex(tmp_path / "one").class_counts == [3, 3, 2, 2, 2]
 
 
 def test_shards_of_two_datasets_are_one_source_with_the_names_of_both(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from support.sources.listed import by_path, flat_photos, paths_of, refuse_to_lis
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 def annotation(number: int, *objects: str) -> str:
@@ -49,7 +49,7 @@ def test_boxes_labels_and_difficult_objects(tmp_path: Path) -> None:
     things = (hard, DOG, easy, thing(" ant\n", (1, 1, 2, 2)))
     voc = write_voc(tmp_path / "voc", annotation(0, DOG), annotation(1, *things), annotation(2))
     fastpipe.pack(voc, tmp_path / "packed")
-    assert Index(tmp_path / "packed").fields["boxes"].names == ("ant", "dog")
+    assert PackedIndex(tmp_path / "packed").fields["boxes"].names == ("ant", "dog")
     found = by_path(tmp_path / "packed", "boxes", "difficult")
     assert {path: boxes.tolist() for path, (boxes, _, _) in found.items()} == {
         "000.jpg": [[0, 1, 20, 30]],
@@ -68,7 +68,7 @@ def test_a_split_is_chosen_and_all_have_the_same_classes(tmp_path: Path) -> None
         fastpipe.pack(voc, tmp_path / "packed")
     assert not fastpipe.pack(voc, tmp_path / "packed", split="train").tally.rejected
     assert sorted(paths_of(tmp_path / "packed")) == ["000.jpg", "001.jpg"]
-    assert Index(tmp_path / "packed").fields["boxes"].names == ("cat", "dog")
+    assert PackedIndex(tmp_path / "packed").fields["boxes"].names == ("cat", "dog")
 
 
 def test_images_are_found_by_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from support.sources.listed import by_path, flat_photos, paths_of, refuse_to_lis
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 def write_yolo(root: Path, *texts: str, split: str = "", names: str = "{0: ant, 2: cow}") -> Path:
@@ -56,7 +56,7 @@ def test_names_of_the_classes(tmp_path: Path) -> None:
     """By number, or as a list; numbers without a name have an empty one."""
     yolo = write_yolo(tmp_path / "yolo", "7 0.5 0.5 0.5 0.5\n", names="")
     fastpipe.pack(yolo, tmp_path / "none")
-    assert Index(tmp_path / "none").fields["boxes"].names == ()
+    assert PackedIndex(tmp_path / "none").fields["boxes"].names == ()
     for number, (file, names, expected) in enumerate(
         [
             ("dataset.yaml", "[a, b, c, d, e, f, g, h]", tuple("abcdefgh")),
@@ -65,7 +65,7 @@ def test_names_of_the_classes(tmp_path: Path) -> None:
     ):
         (yolo / file).write_text(f"names: {names}\n")
         fastpipe.pack(yolo, tmp_path / str(number))
-        assert Index(tmp_path / str(number)).fields["boxes"].names == expected
+        assert PackedIndex(tmp_path / str(number)).fields["boxes"].names == expected
 
 
 def test_names_that_are_none(tmp_path: Path) -> None:

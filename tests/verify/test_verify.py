@@ -20,8 +20,8 @@ from support.running.soak import Tried, times
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.description import SELF_CHECKSUM
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.machine.progress import HowFar
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.pipeline import converting
@@ -85,7 +85,7 @@ def test_sound_datasets_are_sound(tiny: Path, textured: Path, many_shards: Path)
         for quick in (False, True):
             report = verify(dataset, quick=quick)
             assert report.sound, report.findings
-            index = Index(dataset)
+            index = PackedIndex(dataset)
             assert (report.samples, report.shards) == (len(index), len(index.shards))
             assert report.bytes == (0 if quick else int(index.shard_sizes.sum()))
 
@@ -140,7 +140,7 @@ def test_a_sample_that_lacks_the_end_of_its_padding_is_lost(tiny: Path, copied: 
 
 def test_damaged_samples_are_named_and_no_others(many_shards: Path, copied: Copy) -> None:
     dataset = copied(many_shards)
-    index = Index(dataset)
+    index = PackedIndex(dataset)
     for sample in (3, 4, 17):
         damage(dataset, sample)
     report = verify(dataset)
@@ -168,7 +168,7 @@ def test_pieces_of_any_size_find_the_same(
 def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
     dataset = copied(tiny)
     shard = dataset / shard_name(0)
-    records = Index(dataset).records
+    records = PackedIndex(dataset).records
     offset, size = int(records["offset"][2]), int(records["size"][2])
     note = offset + -(-size // 512) * 512 + 512 + 1
     key = key_of(dataset, 2)
@@ -197,7 +197,7 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
 
 
 def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path, copied: Copy, tried: Tried) -> None:
-    row = Index(many_shards).records[9]
+    row = PackedIndex(many_shards).records[9]
     lies = (
         ("shard", 1),
         ("offset", int(row["offset"]) + 512),
@@ -221,7 +221,7 @@ def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path
         report = verify(dataset)
         rows = [found for found in report.findings if found.sample is not None]
         assert [(found.file, found.sample) for found in rows] == [(INDEX_FILE, 9)], (field, report.findings)
-        assert rows[0].offset == Index(many_shards).records.offset + 9 * INDEX_DTYPE.itemsize
+        assert rows[0].offset == PackedIndex(many_shards).records.offset + 9 * INDEX_DTYPE.itemsize
         assert not any(found.file.startswith("shard") for found in report.findings)
         (dataset / INDEX_FILE).write_bytes(whole)
     tried("a field of a row of the index lies, its shard whole", len(lies), "fastpipe verify names the row")
@@ -238,21 +238,21 @@ def test_rows_that_cannot_be_true_are_named_without_reading_shards(many_shards: 
 
 def test_shards_that_are_gone_or_of_another_size(many_shards: Path, copied: Copy) -> None:
     dataset = copied(many_shards)
-    shards = list(Index(dataset).shards)
+    shards = list(PackedIndex(dataset).shards)
     shards[1].path.unlink()
     os.truncate(shards[3].path, shards[3].size_bytes // 2)
     with open(shards[5].path, "ab") as file:
         file.write(b"\0")
     shards[7].path.unlink()
     os.mkfifo(shards[7].path)
-    starts = Index(dataset).shard_starts
+    starts = PackedIndex(dataset).shard_starts
     quick = verify(dataset, quick=True)
     assert [found.file for found in quick.findings] == [shards[number].name for number in (1, 3, 5, 7)]
     gone = quick.findings[0]
     assert (gone.sample, gone.samples) == (int(starts[1]), shards[1].samples)
     assert "No such file" in gone.problem
     cut = quick.findings[1]
-    rows = Index(dataset).records[starts[3] : starts[4]]
+    rows = PackedIndex(dataset).records[starts[3] : starts[4]]
     ends = rows["offset"] + rows["size"]
     lost_there = int((ends > shards[3].size_bytes // 2).sum())
     assert (cut.sample, cut.samples) == (int(starts[4]) - lost_there, lost_there)
@@ -268,7 +268,7 @@ def test_shards_that_are_gone_or_of_another_size(many_shards: Path, copied: Copy
 
 def test_a_shard_size_of_any_length_costs_no_memory(many_shards: Path, copied: Copy) -> None:
     path = copied(many_shards)
-    expected = Index(path).shards[1].size_bytes
+    expected = PackedIndex(path).shards[1].size_bytes
 
     def lie(info: dict) -> None:  # type: ignore[type-arg]
         info["shards"][1]["size_bytes"] = 2**62
@@ -325,7 +325,7 @@ def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(many_shards: P
     flip(dataset / shard_name(2), 70_000)
     report = verify(dataset)
     assert [found.file for found in report.findings] == [INDEX_FILE, shard_name(2)]
-    assert report.findings[1].samples == Index(many_shards).shards[2].samples
+    assert report.findings[1].samples == PackedIndex(many_shards).shards[2].samples
 
 
 def test_a_missing_index_of_a_relative_path(tiny: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,16 +334,16 @@ def test_a_missing_index_of_a_relative_path(tiny: Path, copied: Copy, monkeypatc
     monkeypatch.chdir(dataset.parent)
     report = verify(Path(dataset.name))
     assert [found.file for found in report.findings] == [INDEX_FILE]
-    assert report.samples == len(Index(tiny))
+    assert report.samples == len(PackedIndex(tiny))
 
 
 def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = copied(many_shards)
-    number = next(number for number, each in enumerate(Index(dataset).shards) if each.samples > 1)
-    sample = int(Index(dataset).shard_starts[number])
+    number = next(number for number, each in enumerate(PackedIndex(dataset).shards) if each.samples > 1)
+    sample = int(PackedIndex(dataset).shard_starts[number])
     damage(dataset, sample + 1)
-    shard, _, bad = Index(dataset).where(sample)
-    assert Index(dataset).where(sample + 1)[0] == shard  # its neighbour is checked all the same
+    shard, _, bad = PackedIndex(dataset).where(sample)
+    assert PackedIndex(dataset).where(sample + 1)[0] == shard  # its neighbour is checked all the same
 
     def pread(file: int, size: int, at: int) -> bytes:
         if os.path.samestat(os.fstat(file), os.stat(shard)) and at <= bad < at + size:
@@ -363,12 +363,12 @@ def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, m
 
 def test_rows_and_shard_damaged_at_once(many_shards: Path, copied: Copy) -> None:
     dataset = copied(many_shards)
-    sample = int(Index(dataset).shard_starts[1])
+    sample = int(PackedIndex(dataset).shard_starts[1])
     set_row(dataset, sample, offset=2**40)
     flip(dataset / shard_name(1), 3)  # in the first header: neither the rows nor the headers lead through
     report = verify(dataset)
     assert (INDEX_FILE, sample) in places(report)
-    ruined = Index(many_shards).shards[1].samples
+    ruined = PackedIndex(many_shards).shards[1].samples
     assert [(found.file, found.samples) for found in report.findings][-1] == (shard_name(1), ruined)
 
 
@@ -392,8 +392,8 @@ def test_no_dataset_is_an_error(tmp_path: Path) -> None:
 def test_progress_reaches_the_end(many_shards: Path) -> None:
     told: list[HowFar] = []
     verify(many_shards, on_progress=told.append)
-    assert told[-1].done == told[-1].total == len(Index(many_shards))
-    assert told[-1].bytes == told[-1].total_bytes == int(Index(many_shards).shard_sizes.sum())
+    assert told[-1].done == told[-1].total == len(PackedIndex(many_shards))
+    assert told[-1].bytes == told[-1].total_bytes == int(PackedIndex(many_shards).shard_sizes.sum())
     assert [step.bytes for step in told] == sorted(step.bytes for step in told)
 
 

@@ -17,8 +17,8 @@ import fastpipe
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.description import with_self_checksum
 from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
@@ -30,7 +30,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with fastpipe.Writer(packed, FIELDS, shard_size=100_000) as writer:
         for number in range(12):
             writer.add(**{**sample(number), "label": None if number == 5 else 0})
-    assert len(Index(packed).shards) > 1
+    assert len(PackedIndex(packed).shards) > 1
     return packed
 
 
@@ -44,7 +44,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "source").mkdir()
     write_tar(folder / "source" / "a.tar", members)
     fastpipe.pack(folder / "source", folder / "packed", shard_size=100_000)
-    assert len(Index(folder / "packed").shards) > 1
+    assert len(PackedIndex(folder / "packed").shards) > 1
     return folder
 
 
@@ -140,7 +140,7 @@ def test_a_dataset_json_that_lies_about_fields_is_refused(
     written: Path, tmp_path: Path, entry: object, words: str
 ) -> None:
     dataset = Path(shutil.copytree(written, tmp_path / "copy"))
-    info = {**Index(dataset).info}
+    info = {**PackedIndex(dataset).info}
     info.pop("self_xxh3_64")
     info["fields"] = {**info["fields"], "caption": entry}
     (dataset / "dataset.json").write_bytes(with_self_checksum(info)[1])

@@ -18,8 +18,8 @@ from support.remote.range_server import RangeServer
 
 from fastpipe.errors import ClusterError
 from fastpipe.format.folder import Url
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster import RAY
 from fastpipe.verify import verification
@@ -38,7 +38,7 @@ def content(report: Report) -> str:
 
 def damage_shards(dataset: Path) -> None:
     """A changed sample, two in one shard, a shard that is too short, one that is missing, one that is too long."""
-    index = Index(dataset)
+    index = PackedIndex(dataset)
     first = index.shard_starts.tolist()
     for sample in (first[1], first[3], first[3] + 1, len(index) - 1):
         damage(dataset, sample)
@@ -74,7 +74,7 @@ def test_the_report_is_the_same(harm: Callable[[Path], None], many_shards: Path,
     assert content(there) == content(here)
     assert len(here.findings) >= (7 if harm.__name__.startswith("damage") else 0)
     assert len(said) >= 4  # several tasks
-    assert (said[-1].done, said[-1].problems) == (len(Index(many_shards)), len(here.findings))
+    assert (said[-1].done, said[-1].problems) == (len(PackedIndex(many_shards)), len(here.findings))
 
 
 def test_fields_are_checked_too(fielded: Path, copied: Copy) -> None:

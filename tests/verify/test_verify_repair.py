@@ -18,8 +18,8 @@ from support.sources.pack_sources import digests
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.description import SELF_CHECKSUM, fingerprint, with_self_checksum
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.picture.convert import EncodeOptions
@@ -43,7 +43,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "source" / "b" / "broken.jpg").write_bytes(b"no picture")
     options = PackOptions(EncodeOptions(tile=16), shard_size=100_000, seed=5, workers=1)
     pack(folder / "source", folder / "packed", options)
-    assert len(Index(folder / "packed").shards) >= 3
+    assert len(PackedIndex(folder / "packed").shards) >= 3
     return folder
 
 
@@ -71,7 +71,7 @@ def shorten(dataset: Path) -> None:
 
 def change(dataset: Path) -> None:
     damage(dataset, 3)
-    damage(dataset, len(Index(dataset)) - 1)
+    damage(dataset, len(PackedIndex(dataset)) - 1)
 
 
 @pytest.mark.parametrize("harm", [remove, shorten, change])

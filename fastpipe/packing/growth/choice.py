@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
-from fastpipe.format.index import Index
 from fastpipe.format.layout import PICTURE
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import key_hash
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -73,7 +73,7 @@ class SampleChoice:
             words += ["--where", " ".join(comparison)]
         return words
 
-    def select(self, index: Index) -> NDArray[np.bool_]:
+    def select(self, index: PackedIndex) -> NDArray[np.bool_]:
         """(n,) which samples are meant. ConfigError: there is no such key, class or column."""
         selected = np.ones(len(index), np.bool_)
         if self._keys is not None:
@@ -96,7 +96,7 @@ def _parse_comparison(text: str) -> Comparison:
     return Comparison(match[1], match[2], match[3])
 
 
-def _has_key(index: Index, keys: Sequence[str]) -> NDArray[np.bool_]:
+def _has_key(index: PackedIndex, keys: Sequence[str]) -> NDArray[np.bool_]:
     """(n,) which samples have one of these keys. ConfigError: no sample has one of them."""
     # The index has a hash of each key.
     wanted = np.array([key_hash(key) for key in keys], np.uint64)
@@ -112,7 +112,7 @@ def _has_key(index: Index, keys: Sequence[str]) -> NDArray[np.bool_]:
     return np.isin(known, wanted)
 
 
-def _label_of(index: Index, name: str) -> int:
+def _label_of(index: PackedIndex, name: str) -> int:
     if name not in index.class_to_idx:
         known = ", ".join(index.classes[:_MAX_CLASSES_NAMED])
         if len(index.classes) > _MAX_CLASSES_NAMED:
@@ -123,7 +123,7 @@ def _label_of(index: Index, name: str) -> int:
     return index.class_to_idx[name]
 
 
-def _compare(index: Index, comparison: Comparison) -> NDArray[np.bool_]:
+def _compare(index: PackedIndex, comparison: Comparison) -> NDArray[np.bool_]:
     """(n,) for which samples the comparison is true."""
     column, sign, value = comparison
     compare = _OPERATORS[sign]
@@ -146,7 +146,7 @@ def _compare(index: Index, comparison: Comparison) -> NDArray[np.bool_]:
     return np.asarray(compare(values, number), np.bool_)
 
 
-def _read_numbers(index: Index, column: str) -> NDArray[Any]:
+def _read_numbers(index: PackedIndex, column: str) -> NDArray[Any]:
     """(n,) a column with a number for each sample. ConfigError: there is no such column."""
     if column in _INDEX_COLUMNS:
         return np.asarray(index.records[column], np.int64)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import Field
-from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 
@@ -30,7 +30,7 @@ def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
     return replace(listing, classes=names, sources=sources)
 
 
-def check_given_classes(listing: Listing, index: Index, options: PackOptions) -> None:
+def check_given_classes(listing: Listing, index: PackedIndex, options: PackOptions) -> None:
     """Raises PackError if a user has named the classes, and the listing has others."""
     if options.source.classes is not None:
         if listing.classes and listing.classes[: len(index.classes)] != index.classes:
@@ -52,7 +52,7 @@ def check_given_classes(listing: Listing, index: Index, options: PackOptions) ->
 
 
 def assumed_of_new_classes(
-    index: Index, classes: Sequence[str], used_labels: Collection[int]
+    index: PackedIndex, classes: Sequence[str], used_labels: Collection[int]
 ) -> Iterator[Assumption]:
     """Says which new classes have another label than in a fresh pack, which sorts all classes."""
     if index.classes != sorted(index.classes):
@@ -69,7 +69,7 @@ def assumed_of_new_classes(
             )
 
 
-def merge_fields(listing: Listing, index: Index) -> list[SourceField]:
+def merge_fields(listing: Listing, index: PackedIndex) -> list[SourceField]:
     """The fields of the next version. PackError: the sources have other fields."""
     kinds = {name: field.kind for name, field in index.fields.items()}
     for name in (*kinds, *listing.kinds):
@@ -91,7 +91,7 @@ def _describe_kind(kind: str | None) -> str:
     return "no such field" if kind is None else f"the kind {kind}"
 
 
-def _merge_field(new: SourceField, field: Field, listing: Listing, index: Index) -> SourceField:
+def _merge_field(new: SourceField, field: Field, listing: Listing, index: PackedIndex) -> SourceField:
     """A field with the names of the dataset, and behind them those that only the sources have."""
     old = as_source_field(field)
     longer = old.names

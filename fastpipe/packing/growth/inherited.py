@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import MOVING
 from fastpipe.packing.shard.options import BY_RULE
 from fastpipe.sources.files import SourcePath
@@ -18,7 +18,7 @@ from fastpipe.sources.options import SourceOptions
 _DECIDING = ("label_column", "separator", "box_format", "coordinates", "first_label")
 
 
-def with_inherited(source: SourcePath, given: SourceOptions, index: Index) -> tuple[SourceOptions, list[Assumption]]:
+def with_inherited(source: SourcePath, given: SourceOptions, index: PackedIndex) -> tuple[SourceOptions, list[Assumption]]:
     """The options for a source that is added, with those of the dataset's first pack where the user says nothing; and
     how both were read.
     """
@@ -43,7 +43,7 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _boxes_as_stored(index: Index) -> Iterator[Assumption]:
+def _boxes_as_stored(index: PackedIndex) -> Iterator[Assumption]:
     """Tells of datasets that were packed before fields were of images as shown. See Note [frames]"""
     packed_with = index.info["packs"][0]["options"]
     is_by_rule = BY_RULE in packed_with or BY_RULE in packed_with["source"]

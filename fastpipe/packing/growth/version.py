@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,8 @@ from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.description import Intact, read_info
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, shard_number
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.stored import LENGTHS, columns
 from fastpipe.packing.job.destination import open_journal
@@ -61,7 +61,7 @@ class Version:
     """
 
     journal: Journal
-    index: Index
+    index: PackedIndex
     data: bytes
     history: list[dict[str, Any]]
     options: PackOptions
@@ -287,7 +287,7 @@ def open_newest(
                 f"{destination} holds no packed dataset; pack one first: fastpipe pack SRC "
                 f"{destination}"
             ) from None
-        index = open_data(destination, remote=given.source.remote)
+        index = cast("PackedIndex", open_data(destination, remote=given.source.remote))
         if isinstance(index, RemoteIndex):
             index.fetch_small()
         # New samples are converted with the options of the dataset.
@@ -338,7 +338,7 @@ def packs_of(info: Mapping[str, Any], shards: Iterable[str]) -> list[dict[str, A
 def versions(data: Place) -> list[dict[str, Any]]:
     """The versions of a dataset, the newest last. DatasetError: there are none."""
     index = open_data(data)
-    if not index.packed:
+    if not isinstance(index, PackedIndex):
         raise DatasetError(
             f"{data} is not packed, so it has no versions; pack it first: fastpipe pack {data} DST"
         )

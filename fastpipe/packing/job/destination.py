@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.folder import Place, Url, is_damaged_url, scheme_of
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import BY_RULE, PackOptions
@@ -177,7 +177,7 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
     place = journal.store.place
     try:
         if isinstance(place, Path):
-            return Index(place).damage(lambda name: (place / name).stat().st_size)
+            return PackedIndex(place).damage(lambda name: (place / name).stat().st_size)
         sizes = journal.store.sizes()
         for shard in info["shards"]:
             size_bytes = sizes.get(shard["name"], 0)

@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -26,8 +27,9 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, PackError, SampleError, readable
 from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import why_no_dataset
-from fastpipe.format.index import Index
+from fastpipe.format.index import Index, ReadableShard, check_pixel_limit
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE, NO_LABEL, WITHOUT_HASHES, WORK_FOLDER
+from fastpipe.format.open_file import OpenFile
 from fastpipe.format.pixel_form import count_forms
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts
@@ -95,9 +97,7 @@ class UnpackedIndex(Index):
     packed = False
     version = 0
     storage = JPEG_STORAGE
-    least_label = NO_LABEL
     mtimes_ns: NDArray[np.int64]
-    records: NDArray[np.void]  # type: ignore[assignment]
 
     def __init__(
         self, path: Path, columns: Columns, *, max_pixels: int | None = None, background: str | None = None
@@ -123,7 +123,7 @@ class UnpackedIndex(Index):
         self.counts = {"rejected": len(files) - len(kept), "converted": int(self.odd.sum())}
         self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
         self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
-        self.records = np.zeros(len(kept), dtype=INDEX_DTYPE)
+        self._records = np.zeros(len(kept), dtype=INDEX_DTYPE)
         for name in WITHOUT_HASHES:
             self.records[name] = kept[name]
         self.records["channels"][on_background] = RGB
@@ -168,6 +168,22 @@ class UnpackedIndex(Index):
         self.check_pixels(samples, found)
         return found
 
+    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+        check_pixel_limit(self, self._max_pixels, samples, records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def records(self) -> NDArray[np.void]:
+        return self._records
+
+    def column(self, name: str) -> Any:
+        raise KeyError(name)  # it has no fields
+
+    def open_shard(self, number: int) -> ReadableShard:
+        return OpenFile(self.shards[number].path)
+
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         return self.records[samples]
 
@@ -185,18 +201,18 @@ class UnpackedIndex(Index):
         return np.lexsort((self.records["offset"], self.records["shard"]))
 
     @property
-    def in_tars(self) -> bool:  # type: ignore[override]
+    def in_tars(self) -> bool:
         """Whether samples are members of tars; else each is a file."""
         return self._columns.archives is not None
 
     @property
-    def in_deeper_folders(self) -> bool:  # type: ignore[override]
+    def in_deeper_folders(self) -> bool:
         """Whether there are files in folders of class folders."""
         paths, count = self._columns.paths, len(self._columns.files)
         return not self.in_tars and bool(self.classes) and paths.data.count(b"/") > count
 
     @cached_property
-    def scattered(self) -> bool:  # type: ignore[override]
+    def scattered(self) -> bool:
         """Whether samples are files, or lie sorted by class in tars."""
         if self._columns.archives is None or len(self) < 2 or len(self.classes) < 2:
             return self._columns.archives is None

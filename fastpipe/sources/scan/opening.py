@@ -7,6 +7,7 @@ from fastpipe.format.description import is_foreign
 from fastpipe.format.folder import Url, dataset_folder
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 
@@ -39,7 +40,7 @@ def open_data(
     path = dataset_folder(place)
     if (path / DATASET_FILE).exists():  # the usual case needs nothing of the scan's modules
         try:
-            index = Index(path, version=version, max_pixels=max_pixels)
+            index = PackedIndex(path, version=version, max_pixels=max_pixels)
         except DatasetError:
             if not is_foreign(path):
                 raise
@@ -53,7 +54,7 @@ def open_data(
     try:
         source = unpacked_source(path, split)
         if source is None:
-            return Index(path, max_pixels=max_pixels)
+            return PackedIndex(path, max_pixels=max_pixels)
         if version is not None:
             raise ConfigError(f"version={version}: {path} is not packed, so it has no versions; leave it out")
         return scanned(path, source, max_pixels, fingerprint, background)

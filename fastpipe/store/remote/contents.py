@@ -10,9 +10,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.open_file import read_at
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.store.remote import cache_root
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Blocks
 from fastpipe.store.remote.cache import WRITTEN, forget, shared_states
@@ -45,7 +45,7 @@ def _describe_dataset(folder: Path) -> KeptDataset:
     shard_bytes = 0
     resident_bytes = 0
     try:
-        index = Index(folder)
+        index = PackedIndex(folder)
         samples = len(index)
         shard_bytes = int(index.shard_sizes.sum())
         blocks, states = _open_blocks(folder, index, url)
@@ -95,7 +95,7 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
     if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):
         # Some of the dataset's small files have not been fetched yet.
         return 0, 0
-    index = Index(folder)
+    index = PackedIndex(folder)
     blocks, states = _open_blocks(folder, index, kept.url)
     num_checked = 0
     num_damaged = 0
@@ -125,7 +125,7 @@ def clear(root: Path, kept: KeptDataset) -> bool:
         return cache_root.remove(Path(kept.folder))
 
 
-def _open_blocks(folder: Path, index: Index, url: str) -> tuple[Blocks, NDArray[np.uint8]]:
+def _open_blocks(folder: Path, index: PackedIndex, url: str) -> tuple[Blocks, NDArray[np.uint8]]:
     """The blocks of a dataset, and their states. The array of states keeps the dataset in use."""
     root = folder.parent
     blocks = Blocks(index.shard_sizes)

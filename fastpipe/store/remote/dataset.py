@@ -37,6 +37,7 @@ from fastpipe.format.layout import (
     version_folder,
 )
 from fastpipe.format.mixed_index import MixedIndex
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
 from fastpipe.store.remote.cache_root import Hold, make_root
@@ -49,7 +50,7 @@ from fastpipe.store.remote.retry import ATTEMPTS
 _GZIP = b"\x1f\x8b"
 
 
-class RemoteIndex(Index):
+class RemoteIndex(PackedIndex):
     """The description of a dataset behind a URL. Its folder is that of the cache; see Index."""
 
     restored_by = "open the dataset again, which fetches this file of the cache anew"

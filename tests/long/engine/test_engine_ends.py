@@ -17,12 +17,12 @@ USES = """
         from fastpipe import _engine
         from fastpipe.engine.engine import Engine
         from fastpipe.errors import EngineError
-        from fastpipe.format.index import Index
+        from fastpipe.format.packed_index import PackedIndex
         from fastpipe.plan.content import Content
         from fastpipe.plan.crops import Resize
         from fastpipe.plan.epoch import EpochPlan
         from fastpipe.plan.recipe import Recipe
-        index = Index(sys.argv[1])
+        index = PackedIndex(sys.argv[1])
         with open(index.shards[0].path, "rb") as file:
             file.seek(int(index.records[0]["offset"]))
             jpeg = file.read(int(index.records[0]["size"]))

@@ -12,7 +12,7 @@ from support.datasets.page_cache import lengthened, ranges
 from support.running.patience import in_time
 
 from fastpipe.engine.engine import Engine
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture
@@ -22,15 +22,15 @@ def big(flat: Path, copied: Callable[[Path], Path]) -> Path:
 
 @pytest.fixture
 def pool(big: Path) -> Iterator[Engine]:
-    made = Engine(Index(big), 1)
+    made = Engine(PackedIndex(big), 1)
     yield made
     made.close()
 
 
 @pytest.mark.serial
 def test_closing_drops_what_has_not_been_asked_for(big: Path) -> None:
-    pool = Engine(Index(big), 1)
-    everything = (0, 0, Index(big).shards[0].size_bytes)
+    pool = Engine(PackedIndex(big), 1)
+    everything = (0, 0, PackedIndex(big).shards[0].size_bytes)
     pool.read_ahead(ranges(*[everything] * 100_000), restart=True)  # 1.2 TB: minutes, even from memory
     time.sleep(0.05)
     started = time.monotonic()
@@ -40,7 +40,7 @@ def test_closing_drops_what_has_not_been_asked_for(big: Path) -> None:
 
 @pytest.mark.serial
 def test_asking_never_waits(big: Path, pool: Engine) -> None:
-    everything = (0, 0, Index(big).shards[0].size_bytes)
+    everything = (0, 0, PackedIndex(big).shards[0].size_bytes)
     pool.read_ahead(ranges(*[everything] * 100_000), restart=True)
     seconds = []
     for _ in range(20):

@@ -13,7 +13,7 @@ from support.pictures.drawn import smooth_noise
 from support.programs.children import run
 
 import fastpipe
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 _FILES = """
     import signal, sys
@@ -75,7 +75,7 @@ def test_a_file_that_never_answers_stalls_for_ever_or_until_the_timeout(photos: 
 def test_a_sample_that_breaks_later_is_named_or_replaced(flat: Path, copied: Callable[[Path], Path]) -> None:
     dataset = copied(flat)
     damage(dataset, 20)
-    _, key, _ = Index(dataset).where(20)
+    _, key, _ = PackedIndex(dataset).where(20)
     with (
         fastpipe.loader(dataset, 37, size=16, train=False, num_workers=2) as loader,
         pytest.raises(fastpipe.SampleError, match=f"key {key}"),

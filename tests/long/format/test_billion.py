@@ -23,7 +23,7 @@ MEASURE = """
     import json, statistics, sys, time
     import torch
     from fastpipe.plan.crops import RandomResizedCrop
-    from fastpipe.format.index import Index
+    from fastpipe.format.packed_index import PackedIndex
     from fastpipe.plan.content import Content
     from fastpipe.plan.epoch import EpochPlan
     from fastpipe.plan.recipe import Recipe
@@ -35,7 +35,7 @@ MEASURE = """
     size, batches = int(sys.argv[2]), int(sys.argv[3])
     before_mb = resident_mb()
     started = time.process_time()
-    index = Index(sys.argv[1])
+    index = PackedIndex(sys.argv[1])
     open_s = time.process_time() - started
     plan = EpochPlan(Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, Content.of(index)), 0)
     seconds = []

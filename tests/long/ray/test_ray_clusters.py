@@ -30,7 +30,7 @@ from support.sources.pack_sources import digests, files, write_large_folder
 
 import fastpipe
 from fastpipe.errors import ClusterError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.cluster import RAY, run_tasks
 from fastpipe.verify import verification
 from fastpipe.verify.verification import verify
@@ -134,7 +134,7 @@ def test_a_check_whose_workers_are_killed_finds_the_same(
 ) -> None:
     dataset, log = copied(many_shards), tmp_path / "log"
     log.mkdir()
-    for sample in (0, 9, len(Index(dataset)) - 1):
+    for sample in (0, 9, len(PackedIndex(dataset)) - 1):
         damage(dataset, sample)
     monkeypatch.setattr(verification, "check_run", partial(check_killed_at_first, log))
     monkeypatch.setattr(verification, "_TASKS_PER_CPU", 1)

@@ -18,9 +18,9 @@ def test_a_program_ends_cleanly_with_a_daemon_thread_in_mid_read(large: Path) ->
     script = """
         import sys, threading, time
         import numpy as np
-        from fastpipe.format.index import Index
+        from fastpipe.format.packed_index import PackedIndex
         from fastpipe.engine.pictures import Pictures
-        index = Index(sys.argv[1])
+        index = PackedIndex(sys.argv[1])
         pictures = Pictures(index)
         def run():
             while True:

@@ -25,7 +25,8 @@ from support.sources.pack_sources import digests, files, write_files
 import fastpipe
 from fastpipe.cli.tables import pack_progress
 from fastpipe.errors import ClusterError, ConfigError, PackError
-from fastpipe.format.index import Index, SourcePaths
+from fastpipe.format.packed_index import PackedIndex
+from fastpipe.format.source_paths import SourcePaths
 from fastpipe.machine import progress
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.sources.picture.jpeg import made_with
@@ -106,7 +107,7 @@ def test_a_dataset_grows_in_tasks_as_in_threads(
     tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, kind: str
 ) -> None:
     """Every third sample is removed, and added again."""
-    index = Index(local(made[kind]))
+    index = PackedIndex(local(made[kind]))
     thirds = np.arange(0, len(index), 3)
     keys = SourcePaths(index).of(thirds, index.records[thirds])
     found = {}

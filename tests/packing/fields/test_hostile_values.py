@@ -15,7 +15,7 @@ from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
 from fastpipe.errors import ImageError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.mask import mask_of_png
 from fastpipe.sources.picture.png import encode_png
 
@@ -37,7 +37,7 @@ def test_a_value_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest
         writer.add(jpeg_bytes(), a="ä" * 51)
         writer.add(jpeg_bytes(), b="x" * 99)
         writer.add(jpeg_bytes(), c=b"x" * 101)
-    assert len(Index(tmp_path / "packed")) == 1
+    assert len(PackedIndex(tmp_path / "packed")) == 1
     assert [reason.split(":")[0] for _, reason in writer.summary.tally.rejected] == ["field a", "field b", "field c"]
 
 

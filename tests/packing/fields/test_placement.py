@@ -16,7 +16,7 @@ from support.pictures.pngs import GRAY, PALETTE, png
 from support.sources.pack_sources import exif, pixels, saved
 
 import fastpipe
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import Placement
 from fastpipe.packing.fields.stored import short
 from fastpipe.sources.picture.jpeg import apply_orientation
@@ -33,7 +33,7 @@ def mask() -> np.ndarray[Any, Any]:
     return found
 
 
-def pack(destination: Path, orientation: int, **options: Any) -> Index:
+def pack(destination: Path, orientation: int, **options: Any) -> PackedIndex:
     with fastpipe.Writer(destination, FIELDS, **options) as writer:
         writer.add(
             saved(exif=exif(orientation)),
@@ -42,7 +42,7 @@ def pack(destination: Path, orientation: int, **options: Any) -> Index:
             seg=mask(),
             second=saved("PNG"),
         )
-    return Index(destination)
+    return PackedIndex(destination)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

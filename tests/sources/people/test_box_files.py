@@ -13,7 +13,7 @@ from support.sources.listed import by_path, flat_photos
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 def write_yolo(root: Path, *texts: str | None, yaml: str = "names: [ant, bee, cow]\n") -> Path:
@@ -83,7 +83,7 @@ def test_labels_from_1(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "packed")
     found, assumed = packed(tmp_path, source, first_label=1)
     assert {path: labels.tolist() for path, (_, labels) in found.items()} == {"000.jpg": [0], "001.jpg": [2, 1]}
-    assert Index(tmp_path / "packed").info["packs"][0]["options"]["source"] == {"first_label": 1}
+    assert PackedIndex(tmp_path / "packed").info["packs"][0]["options"]["source"] == {"first_label": 1}
     assert assumed == []
     reasons = fastpipe.pack(
         write_yolo(tmp_path / "other", "0 0.5 0.5 1 1", "1 0.5 0.5 1 1"), tmp_path / "one", first_label=1
@@ -99,7 +99,7 @@ def test_pose(tmp_path: Path) -> None:
     boxes, labels, points, seen = found["000.jpg"]
     assert (boxes.tolist(), labels.tolist(), seen.tolist()) == ([[10, 12, 30, 18]], [0], [[2, 1, 0]])
     np.testing.assert_allclose(points, [[[4, 6], [12, 12], [0, 0]]], rtol=1e-6)
-    assert Index(tmp_path / "packed").fields["keypoints"].flip_pairs == ((1, 2),)
+    assert PackedIndex(tmp_path / "packed").fields["keypoints"].flip_pairs == ((1, 2),)
     (source / "labels/001.txt").write_text("0 0.5 0.5 0.5 0.2\n")
     reasons = fastpipe.pack(source, tmp_path / "more").tally.rejected
     assert "x, y, width, height and 3 points of 3 numbers as shares of the image" in reasons[0][1]
@@ -114,7 +114,7 @@ def test_names_of_labelimg(tmp_path: Path) -> None:
         source = write_yolo(tmp_path / str(number), "1 0.5 0.5 0.5 0.2\n", yaml="")
         (source / place).write_text("ant\nsmall bee\n\n")
         fastpipe.pack(source, tmp_path / f"packed{number}")
-        assert Index(tmp_path / f"packed{number}").fields["boxes"].names == ("ant", "small bee")
+        assert PackedIndex(tmp_path / f"packed{number}").fields["boxes"].names == ("ant", "small bee")
 
 
 @becomes("YOLO, `nc` of another number than there are names", "refused")
@@ -124,7 +124,7 @@ def test_another_number_of_classes(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "packed")
     (source / "data.yaml").write_text("nc: 2\nnames: {0: ant, 1: 7}\n")
     fastpipe.pack(source, tmp_path / "packed")
-    assert Index(tmp_path / "packed").fields["boxes"].names == ("ant", "7")
+    assert PackedIndex(tmp_path / "packed").fields["boxes"].names == ("ant", "7")
 
 
 @becomes("YOLO, images without a label file", "no boxes, as Ultralytics does it; the summary counts them")

@@ -14,7 +14,7 @@ from support.sources.listed import by_path, flat_photos
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.coco_shapes import box_around
 
 BOX = [1, 2, 10, 20]
@@ -54,7 +54,7 @@ def test_ids_as_texts(tmp_path: Path) -> None:
         "001.jpg": ([[1, 2, 11, 22]], [1]),
         "002.jpg": ([[1, 2, 11, 22], [0, 0, 4, 5]], [1, 2]),
     }
-    assert Index(tmp_path / "packed").fields["boxes"].names == ("", "ant", "bee")
+    assert PackedIndex(tmp_path / "packed").fields["boxes"].names == ("", "ant", "bee")
 
 
 @becomes("COCO, ids of categories that are words", "refused")
@@ -73,7 +73,7 @@ def test_image_ids(tmp_path: Path) -> None:
     what["images"][1]["id"] = what["annotations"][1]["image_id"] = 123_456_789_012
     source = write(tmp_path / "src", what)
     fastpipe.pack(source, tmp_path / "packed", fields=["boxes=bbox", "image_id", "text=image_id:text"])
-    assert Index(tmp_path / "packed").fields["image_id"].kind == "int"
+    assert PackedIndex(tmp_path / "packed").fields["image_id"].kind == "int"
     found = by_path(tmp_path / "packed", "image_id", "text")
     assert found == {"000.jpg": (0, "0"), "001.jpg": (123_456_789_012, "123456789012")}
     for batch in fastpipe.loader(tmp_path / "packed", 2, train=False, fields=("image", "image_id")):

@@ -32,7 +32,7 @@ from support.sources.turned import (
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 ASSUMED = "boxes, points and masks of {} images that EXIF turns: of the image as it is shown, not as it is stored"
 OPTION = "--coordinates shown or stored"
@@ -369,4 +369,4 @@ def test_tasks_of_a_cluster_know_of_which_picture_values_are(tasks_here: Cluster
         assumed = [assumption.text for assumption in summary.assumed]
         assert (ASSUMED.format(7) in assumed) == (source == yolo)
         check_boxes(there, exif="apply")
-        assert Index(there).info["content"] == Index(here).info["content"]
+        assert PackedIndex(there).info["content"] == PackedIndex(here).info["content"]

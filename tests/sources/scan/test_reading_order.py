@@ -10,7 +10,7 @@ from support.sources.pack_sources import write_folder
 from support.sources.unpacked_sources import web_tars
 
 import fastpipe
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.byte_ranges import RANGE_DTYPE, joined
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
@@ -19,7 +19,7 @@ from fastpipe.plan.order import EpochOrder, members
 from fastpipe.plan.recipe import Recipe
 
 
-def plan_of(index: Index, *, shuffle: bool, batch_size: int = 8) -> EpochPlan:
+def plan_of(index: PackedIndex, *, shuffle: bool, batch_size: int = 8) -> EpochPlan:
     return EpochPlan(Recipe(batch_size, (8, 8), Resize(), 0.0, shuffle, False, 3, Content.of(index)), 1)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.jobs import Job
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
@@ -19,7 +19,7 @@ from fastpipe.plan.recipe import Recipe
 SIZE = (16, 20)
 
 
-def plan_all(index: Index, batch_size: int | None = None) -> BatchPlan:
+def plan_all(index: PackedIndex, batch_size: int | None = None) -> BatchPlan:
     """All samples (or the first few) in shard order, whole."""
     recipe = Recipe(
         batch_size=batch_size or len(index),
@@ -45,7 +45,7 @@ def wait_done(job: Job) -> list[tuple[int, str]]:
     return job.errors()
 
 
-def run_all(index: Index, workers: int = 2) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
+def run_all(index: PackedIndex, workers: int = 2) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
     plan = plan_all(index)
     images = images_for(plan)
     pool = Engine(index, workers)

@@ -15,8 +15,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.format.packed_index import PackedIndex
 
 
 def add_fields(dataset: Path, fields: list[tuple[Field, Sequence[Any]]]) -> Path:
@@ -46,7 +46,7 @@ def remove_labels(dataset: Path, samples: slice) -> None:
     (dataset / DATASET_FILE).write_text(json.dumps(info | {"class_counts": counts}))
 
 
-def values_of(index: Index) -> list[tuple[Field, list[Any]]]:
+def values_of(index: PackedIndex) -> list[tuple[Field, list[Any]]]:
     """A field of each kind, with values that tell which sample they are of; every third sample has no boxes."""
     rng = np.random.default_rng(4)
     records = np.asarray(index.records)

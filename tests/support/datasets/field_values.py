@@ -15,7 +15,7 @@ from PIL import Image
 from support.sources.pack_sources import jpeg_bytes
 
 from fastpipe.format.fields import FIELDS_FOLDER, member
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 FIELDS = {
     "score": "int",
@@ -79,7 +79,7 @@ def rows(dataset: Path, values: str, offsets: str) -> list[NDArray[Any]]:
 
 def stored_files(dataset: Path, name: str) -> list[bytes | None]:
     """The files of a mask or image, as the column's records say; None: the sample has none."""
-    index = Index(dataset)
+    index = PackedIndex(dataset)
     found: list[bytes | None] = []
     for record, place in zip(column(dataset, name), index.records, strict=True):
         data = index.shards[int(place["shard"])].path.read_bytes()
@@ -92,7 +92,7 @@ def notes(dataset: Path) -> Iterator[dict[str, Any]]:
     """KEY.json of each sample."""
     import tarfile
 
-    for shard in Index(dataset).shards:
+    for shard in PackedIndex(dataset).shards:
         with tarfile.open(shard.path) as tar:
             for each in tar:
                 if each.name.split(".", 1)[1] == "json":
@@ -106,4 +106,4 @@ def opened(data: bytes) -> NDArray[Any]:
 
 def endings(dataset: Path) -> set[str]:
     """Of the members that fields may have."""
-    return {str(member(field)) for field in Index(dataset).fields.values() if member(field)}
+    return {str(member(field)) for field in PackedIndex(dataset).fields.values() if member(field)}

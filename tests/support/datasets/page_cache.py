@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.byte_ranges import RANGE_DTYPE
 
 PAGE = mmap.PAGESIZE
@@ -54,7 +54,7 @@ def lengthened(dataset: Path) -> Path:
         file.write(bytes(range(256)) * (12 * 4096))
     size_bytes = shard.stat().st_size
     description = (dataset / "dataset.json").read_text()
-    old = Index(dataset).shards[0].size_bytes
+    old = PackedIndex(dataset).shards[0].size_bytes
     assert description.count(f'"size_bytes": {old}') == 1
     (dataset / "dataset.json").write_text(description.replace(f'"size_bytes": {old}', f'"size_bytes": {size_bytes}'))
     return dataset

@@ -14,7 +14,7 @@ from support.checkout import PHOTOS
 from support.datasets.field_columns import add_fields, values_of
 from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES, flat_colour, smooth_noise
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
@@ -71,7 +71,7 @@ def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pixels = rng.integers(0, 256, (128, 140, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(source / "only" / f"{number}.jpg", quality=95, subsampling=0)
     packed = _pack(source, PackOptions(workers=1, shard_size=100_000))
-    assert len(Index(packed).shards) >= 8
+    assert len(PackedIndex(packed).shards) >= 8
     return packed
 
 
@@ -97,13 +97,13 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fielded(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The flat pictures with a field of each kind that a column holds."""
     copy = Path(shutil.copytree(flat, tmp_path_factory.mktemp("fielded") / "packed"))
-    return add_fields(copy, values_of(Index(copy)))
+    return add_fields(copy, values_of(PackedIndex(copy)))
 
 
 @pytest.fixture(scope="session")
 def values(fielded: Path) -> dict[str, list[Any]]:
     """By field: the value of each sample of `fielded`."""
-    return {field.name: made for field, made in values_of(Index(fielded))}
+    return {field.name: made for field, made in values_of(PackedIndex(fielded))}
 
 
 @pytest.fixture

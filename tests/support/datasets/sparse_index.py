@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
 from fastpipe.plan.epoch import EpochPlan
@@ -57,7 +57,7 @@ def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
 
 def needed_samples(dataset: Path, batch_size: int, batches: int) -> NDArray[np.int64]:
     """The samples of so many batches from the middle of an epoch on, and the ends of what is read ahead for them."""
-    index = Index(dataset)
+    index = PackedIndex(dataset)
     plan = EpochPlan(Recipe(batch_size, (224, 224), Resize(), 0.5, True, True, 0, Content.of(index)), 0)
     start = len(plan) // 2 * batch_size
     stop = start + batches * batch_size

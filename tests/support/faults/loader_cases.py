@@ -12,7 +12,7 @@ import numpy as np
 from support.faults.injector import Fault
 
 import fastpipe
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 CHILD = Path(__file__).with_name("faulted_epochs.py")
 NUMBER = 8  # of the shard that things happen to; it has samples 16 and 17, which are batch 8
@@ -29,7 +29,7 @@ def twelve_shards(packed: Path) -> Path:
     with fastpipe.Writer(packed, shard_size=100_000, quality=95) as writer:
         for _ in range(24):
             writer.add(rng.integers(0, 256, (128, 140, 3), dtype=np.uint8))
-    assert [shard.samples for shard in Index(packed).shards] == 12 * [2]
+    assert [shard.samples for shard in PackedIndex(packed).shards] == 12 * [2]
     return packed
 
 
@@ -85,7 +85,7 @@ def rows_of_an_epoch(outcomes: dict[str, Outcome]) -> list[str]:
 def assert_names_the_sample(error: dict[str, Any], many_shards: Path, *reasons: str) -> None:
     """Which sample, where, what was expected and got, what to do."""
     assert error["type"] == "SampleError"
-    shard, key, offset = Index(many_shards).where(error["sample"])
+    shard, key, offset = PackedIndex(many_shards).where(error["sample"])
     assert Path(error["shard"]).name == Path(shard).name
     assert (error["key"], error["offset"]) == (key, offset)
     for part in (f"sample {error['sample']} (key {key})", f"at byte {offset} of {error['shard']}", *reasons):

@@ -19,7 +19,7 @@ from support.running.soak import long_form
 from support.sources.pack_sources import digests, write_large_folder
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
@@ -123,10 +123,10 @@ class Packs:
             assert digest in (self.whole.get(name), self.before.get(name)), f"{name} is neither the old nor the new"
         if "dataset.json" in found:
             assert found in (self.whole, self.before)
-            Index(self.destination)
+            PackedIndex(self.destination)
         else:
             with pytest.raises(DatasetError, match=r"unfinished pack|does not exist|is not a packed dataset"):
-                Index(self.destination)
+                PackedIndex(self.destination)
 
     def assert_done(self) -> None:
         """The bytes are those of an undisturbed run, and nothing else is there."""

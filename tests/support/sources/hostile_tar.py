@@ -11,7 +11,7 @@ from support.pictures.pngs import chunk
 from support.sources.pack_sources import jpeg_bytes
 from support.sources.tars import END, header, member
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.picture.png import encode_png
 
 GIB = 1 << 30
@@ -40,4 +40,4 @@ def assert_refused(rejected: list[str], packed: Path) -> None:
     lines = sorted(rejected)
     assert lines[0] == "a.jpg field txt: expected at most 268,435,456 bytes, got 2,147,483,648"
     assert lines[1] == "b.jpg field seg: the PNG is corrupt: 65500 x 65500 pixels cannot be in 17 compressed bytes"
-    assert len(Index(packed)) == 4 - len(lines)
+    assert len(PackedIndex(packed)) == 4 - len(lines)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.sources.pack_sources import jpeg_bytes
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 CLASSES = ("ant", "bee", "cow")
 
@@ -40,7 +40,7 @@ def names_of(root: Path) -> list[tuple[str, str]]:
 
 def shard_bytes(packed: Path) -> list[bytes]:
     """The bytes of the shards."""
-    return [shard.path.read_bytes() for shard in Index(packed).shards]
+    return [shard.path.read_bytes() for shard in PackedIndex(packed).shards]
 
 
 def write_lines(path: Path, *rows: object) -> Path:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from support.native.native_build import build
 
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 
 def write_rows(data: Path, file: Path) -> int:
     """Writes what the program reads of a dataset; returns the number of samples."""
-    index = Index(data)
+    index = PackedIndex(data)
     lines = [f"shard {shard.path.resolve()} {shard.size_bytes}" for shard in index.shards]
     names = ("shard", "offset", "size", "width", "height", "xxh3_64")
     lines += ["row " + " ".join(str(record[name]) for name in names) for record in index.records]

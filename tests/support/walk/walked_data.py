@@ -15,7 +15,7 @@ from support.sources.pack_sources import jpeg_bytes, saved
 from support.sources.tars import write_tar
 
 import fastpipe
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 
 SOUND = "sound"  # beside a damaged dataset: as it was before
 CLASSES = ("ant", "bee", "cow")
@@ -152,7 +152,7 @@ def _shards(folder: Path) -> Made:
         Image.fromarray(pixels).save(folder / "source" / place / f"{number}.jpg", quality=95, subsampling=0)
         labels[f"{place}/{number}.jpg"] = number % 2
     fastpipe.pack(folder / "source", folder / "packed", workers=1, shard_size=100_000)
-    assert len(Index(folder / "packed").shards) > 5
+    assert len(PackedIndex(folder / "packed").shards) > 5
     return "packed", labels, list(CLASSES[:2])
 
 
@@ -206,7 +206,7 @@ def _shapes(folder: Path) -> Made:
 def _damaged(folder: Path) -> Any:
     at, labels, names = _packed(folder, 25)
     shutil.copytree(folder / at, folder / SOUND)
-    index = Index(folder / at)
+    index = PackedIndex(folder / at)
     for number in (4, 11):
         shard, _, offset = index.where(number)
         with open(shard, "r+b") as file:

@@ -1,0 +1,132 @@
+"""Options of crops -> the crops and flips of single samples.
+
+Note [draws of single samples]
+A Dataset, or a WebDataset pipeline, does not know its epoch. Until `set_epoch` one number a sample
+comes from torch's generator, as in torchvision's transforms: torch seeds each worker anew in each
+epoch, and torch.manual_seed decides. After it, draws are named by (seed, epoch, sample), as a
+loader's are, on any number of workers and in any order; the epoch lies in shared memory, since
+workers may be older than the call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.errors import flag, whole
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
+from fastpipe.plan.crops import TenCrop
+from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
+
+_NO_EPOCH = -1
+
+
+class Draws(NamedTuple):
+    """The inputs, beside the seed, that the draws of samples are a hash of.
+
+    See Note [draws of single samples].
+    """
+
+    epoch: int
+    numbers: Int64s  # (n,)
+
+
+class Cropping:
+    """How single samples are cropped, to rows of `size`, (height, width).
+
+    It can be pickled, and holds no thread, no lock and no open file.
+
+    Args:
+        crop, size, hflip, seed, exact: as of Dataset.cropped.
+        train: the default of `crop` and `hflip`.
+    """
+
+    def __init__(
+        self, crop: Any, size: Any, *, hflip: Any, seed: Any, exact: Any, train: bool = False
+    ) -> None:
+        self.size = output_size(size)
+        self.crop = checked_crop(crop, self.size, train=train)
+        self._flip = flip_probability(hflip, train=train)
+        self._seed = whole("seed", seed, least=0, most=2**64 - 1)
+        # Whether pictures are never decoded at a reduced size.
+        self.exact = flag("exact", exact) or not self.crop.may_be_reduced
+        self.mirrors = self._flip > 0
+        epoch = torch.full((), _NO_EPOCH, device="cpu")
+        self._epoch = epoch.share_memory_()  # type: ignore[no-untyped-call]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes crops and flips a function of (seed, epoch, key).
+
+        Call it before each epoch, or not at all. Call it in the process that iterates over the
+        DataLoader, before the iteration begins. Workers see it, also persistent ones. Without it,
+        torch's generator decides: each epoch has new crops, and torch.manual_seed makes them
+        repeatable for the same number of workers.
+
+        Args:
+            epoch: its number, from 0.
+        """
+        self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
+
+    @property
+    def knows_epoch(self) -> bool:
+        """Whether `set_epoch` has been called."""
+        return int(self._epoch) != _NO_EPOCH
+
+    def draws(self, named: Int64s) -> Draws:
+        """The inputs of the draws of samples. `named` (n,) names them after `set_epoch`."""
+        is_random = self.mirrors or self.crop.is_random
+        if is_random and not self.knows_epoch:
+            named = torch.empty(len(named), dtype=torch.int64, device="cpu").random_().numpy()
+        return Draws(max(int(self._epoch), 0), named)
+
+    def crops_of(
+        self, widths: Int64s, heights: Int64s, draws: Draws, **options: Any
+    ) -> tuple[Crops, Bools]:
+        """The crops of pictures of these sizes, and which rows are mirrored.
+
+        Args:
+            widths, heights: (n,) of the pictures, in pixels.
+            draws: of the samples.
+            options: of plan_crops.
+        """
+        crops = plan_crops(
+            self.crop,
+            self.size,
+            widths,
+            heights,
+            seed=self._seed,
+            epoch=draws.epoch,
+            samples=draws.numbers,
+            **options,
+        )
+        if crops.mirrored is not None:  # a TenCrop mirrors half of its rows itself
+            return crops, crops.mirrored
+        uniform_draws = uniform(key(self._seed, draws.epoch, Stream.FLIP), draws.numbers)
+        return crops, np.repeat(uniform_draws < self._flip, self.crop.rows)
+
+    def plan(self, ids: Int64s, samples: Int64s, records: NDArray[np.void]) -> BatchPlan:
+        """The plan of (n,) samples: their ids, numbers in the index, and records."""
+        draws = self.draws(samples)
+        widths = records["width"].astype(np.int64)
+        heights = records["height"].astype(np.int64)
+        crops, flips = self.crops_of(
+            widths, heights, draws, name=lambda position: f"sample {ids[position]}"
+        )
+        valid = np.ones(len(ids), np.bool_)
+        return BatchPlan(ids, samples, records, crops, flips, valid, draws.numbers)
+
+    @property
+    def mirroring(self) -> str:
+        """The option that mirrors pictures; "": none does."""
+        if self.mirrors:
+            return "hflip"
+        return "TenCrop" if isinstance(self.crop, TenCrop) else ""
+
+    def __repr__(self) -> str:
+        flip = f", hflip={self._flip}" if self.mirrors else ""
+        return f"crop={self.crop!r}, size={self.size}{flip}"
