@@ -178,7 +178,7 @@ def test_the_package_runs_no_code_of_its_data() -> None:
 
 
 # `fastpipe bench` and the doctor run Python itself, to measure; and a diagnosis runs the command that it is given.
-STARTS_PROCESSES = {"bench/measure.py", "doctor/libraries.py", "diagnosis/command.py"}
+STARTS_PROCESSES = {"bench/measure.py", "doctor/libjpeg_simd.py", "diagnosis/command.py"}
 IMPORTS_BY_NAME = {
     "__init__.py": {"importlib.import_module"},  # the public names' modules, from a table there
     "sources/picture/pillow.py": {"importlib.import_module"},  # Pillow's plugins, from a table there

@@ -40,6 +40,7 @@ def find_keeping_lines(place: str) -> list[str]:
     file, _ = split_place(place)
     root = find_enclosing(place, *LOOPS)
     keeping: list[str] = []
+    # An empty statement stands for no loop.
     is_in_loop = not isinstance(root, ast.Pass)
     if is_in_loop:
         lines = set(_list_keeping(root))
