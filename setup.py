@@ -28,7 +28,13 @@ BUILDS = {
     "release": (["-O3", "-g0"], []),
     "debug": (["-O0", "-g", "-D_GLIBCXX_ASSERTIONS"], []),
     "asan": (
-        ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+        [
+            "-O1",
+            "-g",
+            "-fno-omit-frame-pointer",
+            "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=all",
+        ],
         ["-fsanitize=address,undefined"],
     ),
     "tsan": (["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=thread"], ["-fsanitize=thread"]),
@@ -56,7 +62,9 @@ def pkg_config(*arguments: str) -> list[str]:
         sys.exit(MISSING_LIBRARY.format(why=f"{tool} is not installed"))
     run = subprocess.run([tool, *arguments], capture_output=True, text=True)
     if run.returncode != 0:
-        sys.exit(MISSING_LIBRARY.format(why=f"it knows no package named {' or '.join(arguments[1:])}"))
+        sys.exit(
+            MISSING_LIBRARY.format(why=f"it knows no package named {' or '.join(arguments[1:])}")
+        )
     return shlex.split(run.stdout)
 
 
@@ -68,7 +76,9 @@ def to_link(name: str) -> list[str]:
     """
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     # Debian's libdeflate.pc names a folder where it does not lie; the compiler knows.
-    asked = subprocess.run([*compiler, f"-print-file-name={name}.a"], capture_output=True, text=True).stdout.strip()
+    asked = subprocess.run(
+        [*compiler, f"-print-file-name={name}.a"], capture_output=True, text=True
+    ).stdout.strip()
     for archive in (Path(*pkg_config("--variable=libdir", name), f"{name}.a"), Path(asked)):
         if sys.platform != "linux" or not archive.is_absolute() or not archive.exists():
             continue
@@ -76,7 +86,8 @@ def to_link(name: str) -> list[str]:
         needed = [f"-Wl,-u,{function}" for function in LIBRARIES[name]]
         with tempfile.TemporaryDirectory() as folder:
             run = subprocess.run(
-                [*compiler, "-shared", *needed, *hidden, "-o", f"{folder}/tried.so"], capture_output=True
+                [*compiler, "-shared", *needed, *hidden, "-o", f"{folder}/tried.so"],
+                capture_output=True,
             )
         if run.returncode == 0:
             return hidden
@@ -88,7 +99,9 @@ def extension() -> Pybind11Extension:
     if kind not in BUILDS:
         sys.exit(f"FASTPIPE_BUILD={kind!r}: expected one of {', '.join(BUILDS)}")
     compile_args, link_args = BUILDS[kind]
-    warnings = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("FASTPIPE_WERROR") == "1" else [])
+    warnings = ["-Wall", "-Wextra"] + (
+        ["-Werror"] if os.environ.get("FASTPIPE_WERROR") == "1" else []
+    )
     return Pybind11Extension(
         "fastpipe._engine",
         sources=sorted(str(path) for path in Path("csrc").rglob("*.cc")),
@@ -103,7 +116,11 @@ def extension() -> Pybind11Extension:
             "-ffp-contract=off",
             "-pthread",
         ],
-        extra_link_args=[*(flag for name in LIBRARIES for flag in to_link(name)), *link_args, "-pthread"],
+        extra_link_args=[
+            *(flag for name in LIBRARIES for flag in to_link(name)),
+            *link_args,
+            "-pthread",
+        ],
     )
 
 
@@ -115,14 +132,28 @@ class BuildExt(build_ext):
         if kept:
             compile_one, folder = self.compiler._compile, Path(kept)
             folder.mkdir(parents=True, exist_ok=True)
-            compiler = subprocess.run([*self.compiler.compiler_so[:1], "--version"], capture_output=True, check=True)
+            compiler = subprocess.run(
+                [*self.compiler.compiler_so[:1], "--version"], capture_output=True, check=True
+            )
             versions = [sys.version, pybind11.__version__, *pkg_config("--modversion", *LIBRARIES)]
             headers = b"".join(path.read_bytes() for path in sorted(Path("csrc").rglob("*.h")))
 
-            def compile_or_take(made: str, source: str, ext: str, cc: list[str], extra: list[str], pp: Any) -> None:
-                flags = [flag for flag in (*self.compiler.compiler_so, *cc, *extra) if flag != "-Werror"]
-                made_from = (repr([*versions, *flags]).encode(), compiler.stdout, headers, Path(source).read_bytes())
-                found = folder / f"{Path(source).stem}-{hashlib.sha256(b'|'.join(made_from)).hexdigest()[:32]}.o"
+            def compile_or_take(
+                made: str, source: str, ext: str, cc: list[str], extra: list[str], pp: Any
+            ) -> None:
+                flags = [
+                    flag for flag in (*self.compiler.compiler_so, *cc, *extra) if flag != "-Werror"
+                ]
+                made_from = (
+                    repr([*versions, *flags]).encode(),
+                    compiler.stdout,
+                    headers,
+                    Path(source).read_bytes(),
+                )
+                found = (
+                    folder
+                    / f"{Path(source).stem}-{hashlib.sha256(b'|'.join(made_from)).hexdigest()[:32]}.o"
+                )
                 if not found.exists():
                     compile_one(made, source, ext, cc, extra, pp)
                     unfinished = found.with_suffix(f".{os.getpid()}")
@@ -135,7 +166,9 @@ class BuildExt(build_ext):
 
 
 # Only what compiles asks for the libraries: metadata and source distributions can be made without it.
-COMPILING = {"build", "build_ext", "bdist_wheel", "install", "develop", "editable_wheel"} & set(sys.argv)
+COMPILING = {"build", "build_ext", "bdist_wheel", "install", "develop", "editable_wheel"} & set(
+    sys.argv
+)
 
 ParallelCompile("FASTPIPE_BUILD_JOBS", default=0).install()
 setup(ext_modules=[extension()] if COMPILING else [], cmdclass={"build_ext": BuildExt})

@@ -16,7 +16,13 @@ from pathlib import Path
 import torch
 
 import fastpipe
-from bench.peers.import_torchvision import Compose, PILToTensor, RandomHorizontalFlip, RandomResizedCrop, torchvision
+from bench.peers.import_torchvision import (
+    Compose,
+    PILToTensor,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    torchvision,
+)
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
@@ -65,9 +71,16 @@ def with_dataloader(learn: Path, test: Path, seed: int) -> float:
     others = folder(test.parent / "photos", Compose([resize, PILToTensor()]))
     loader = torch.utils.data.DataLoader
     training = loader(
-        photos, train_demo.BATCH_SIZE, shuffle=True, drop_last=True, num_workers=_WORKERS, persistent_workers=True
+        photos,
+        train_demo.BATCH_SIZE,
+        shuffle=True,
+        drop_last=True,
+        num_workers=_WORKERS,
+        persistent_workers=True,
     )
-    return train_demo.trained(training, loader(others, 100, num_workers=_WORKERS), len(photos.classes))
+    return train_demo.trained(
+        training, loader(others, 100, num_workers=_WORKERS), len(photos.classes)
+    )
 
 
 CONTENDERS: dict[str, Callable[[Path, Path, int], float]] = {
@@ -79,10 +92,15 @@ CONTENDERS: dict[str, Callable[[Path, Path, int], float]] = {
 def table(shares: dict[str, list[float]]) -> list[str]:
     """Markdown, in percent: the accuracies of each, their mean and its standard error; the difference of the means."""
     seeds = len(next(iter(shares.values())))
-    lines = [f"| | {' | '.join(f'seed {seed}' for seed in range(seeds))} | mean |", "|---|" + "---:|" * (seeds + 1)]
+    lines = [
+        f"| | {' | '.join(f'seed {seed}' for seed in range(seeds))} | mean |",
+        "|---|" + "---:|" * (seeds + 1),
+    ]
     for name, values in shares.items():
         each = " | ".join(f"{100 * value:.1f}" for value in values)
-        lines.append(f"| {name} | {each} | {100 * statistics.mean(values):.2f} ± {100 * error_of(values):.2f} |")
+        lines.append(
+            f"| {name} | {each} | {100 * statistics.mean(values):.2f} ± {100 * error_of(values):.2f} |"
+        )
     one, other = shares.values()
     error = (error_of(one) ** 2 + error_of(other) ** 2) ** 0.5
     difference = statistics.mean(one) - statistics.mean(other)
@@ -96,10 +114,16 @@ def error_of(values: Sequence[float]) -> float:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.accuracy", description="Accuracy with either loader.")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("bench-accuracy"), help="for the photos")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.accuracy", description="Accuracy with either loader."
+    )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=Path("bench-accuracy"), help="for the photos"
+    )
     parser.add_argument("--seeds", type=int, default=5, help="runs of each, at least 2 (5)")
-    parser.add_argument("--learn", type=int, default=train_demo.LEARN, help=f"photos to learn ({train_demo.LEARN})")
+    parser.add_argument(
+        "--learn", type=int, default=train_demo.LEARN, help=f"photos to learn ({train_demo.LEARN})"
+    )
     parser.add_argument("--test", type=int, default=1000, help="photos to test (1000)")
     return parser
 

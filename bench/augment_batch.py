@@ -36,7 +36,9 @@ class Batch:
         taps: of a blur's kernel.
     """
 
-    def __init__(self, count: int, size: int, device: str | torch.device = "cpu", *, compile: bool = False) -> None:
+    def __init__(
+        self, count: int, size: int, device: str | torch.device = "cpu", *, compile: bool = False
+    ) -> None:
         self._compile = compile
         generator = torch.Generator().manual_seed(0)
         coarse = torch.rand(count, 3, size // 12 + 2, size // 12 + 2, generator=generator)
@@ -56,7 +58,9 @@ class Batch:
     def each(self, function: Callable[[Tensor, float], Tensor], values: Tensor) -> Call:
         """torchvision's function, which takes one parameter: image by image."""
         numbers = values.tolist()
-        return lambda: torch.stack([function(*pair) for pair in zip(self.images, numbers, strict=True)])
+        return lambda: torch.stack(
+            [function(*pair) for pair in zip(self.images, numbers, strict=True)]
+        )
 
     def ours(self, function: Callable[..., Tensor], *parameters: Tensor) -> Call:
         """Our function on a copy of the images, part by part, as Augment takes a batch on a CPU."""
@@ -75,14 +79,19 @@ class Batch:
     def kornia_chain(self, *modules: torch.nn.Module) -> Call:
         """uint8 -> kornia's modules -> kornia's normalising."""
         normalise: Any = kornia.augmentation.Normalize
-        moments = (torch.tensor(each, device=self.bytes.device) for each in (IMAGENET_MEAN, IMAGENET_STD))
+        moments = (
+            torch.tensor(each, device=self.bytes.device) for each in (IMAGENET_MEAN, IMAGENET_STD)
+        )
         chain = torch.nn.Sequential(*modules, normalise(*moments))
         return lambda: chain(self.bytes.float().div(255))
 
     def torchvision_chain(self, *transforms: Any) -> Call:
         """uint8 -> torchvision's transforms, normalising last: image by image, as in a dataset."""
         v2 = torchvision.transforms.v2
-        convert, normalise = v2.ToDtype(torch.float32, scale=True), v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)
+        convert, normalise = (
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(IMAGENET_MEAN, IMAGENET_STD),
+        )
         chain = v2.Compose([convert, *transforms, normalise])
         return lambda: torch.stack([chain(image) for image in self.bytes])
 

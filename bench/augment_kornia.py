@@ -39,7 +39,9 @@ LISTS: dict[str, Callable[[], list[torch.nn.Module]]] = {
 
 def main() -> None:
     """Prints a row a list."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--rounds", type=int, default=5)
@@ -48,7 +50,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     batch = Batch(options.batch, options.size)
     samples = np.arange(options.batch)
-    sys.stdout.write("| list | kornia | fastpipe: plan | fastpipe: carry out |\n|---|---:|---:|---:|\n")
+    sys.stdout.write(
+        "| list | kornia | fastpipe: plan | fastpipe: carry out |\n|---|---:|---:|---:|\n"
+    )
     for name, made in LISTS.items():
         direct, augment = batch.kornia_chain(*made()), Augment(made())
         taken: dict[str, list[float]] = {"kornia": [], "plan": [], "carry out": []}

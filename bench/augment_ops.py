@@ -97,7 +97,9 @@ def edges(batch: Batch, f: Any) -> Iterator[Row]:
         each(f.adjust_sharpness, factors),
         ours(effects.sharpness, factors),
     )
-    numbers = numbers_of("rotate", degrees.double().cpu().numpy() / 135, TRIVIAL_AUGMENT, (x.shape[2], x.shape[3]))
+    numbers = numbers_of(
+        "rotate", degrees.double().cpu().numpy() / 135, TRIVIAL_AUGMENT, (x.shape[2], x.shape[3])
+    )
     yield (
         "rotate, nearest pixel",
         by_kornia(k.RandomRotation(30.0, resample="nearest", p=1.0)),
@@ -170,7 +172,11 @@ def presets(batch: Batch, v2: Any) -> Iterator[Row]:
     factors, kernel, sigma = (0.8, 0.8, 0.8, 0.2), (batch.taps, batch.taps), (0.1, 2.0)
     yield (
         "simclr",
-        by_kornia(k.ColorJitter(*factors, p=0.8), k.RandomGrayscale(p=0.2), k.RandomGaussianBlur(kernel, sigma, p=0.5)),
+        by_kornia(
+            k.ColorJitter(*factors, p=0.8),
+            k.RandomGrayscale(p=0.2),
+            k.RandomGaussianBlur(kernel, sigma, p=0.5),
+        ),
         None,
         theirs(
             v2.RandomApply([v2.ColorJitter(*factors)], 0.8),
@@ -198,8 +204,14 @@ def presets(batch: Batch, v2: Any) -> Iterator[Row]:
 def normalising(batch: Batch) -> dict[str, Call]:
     """uint8 -> normalised: as it is usually written, and by us with and without memory that is used again."""
     device = batch.bytes.device
-    mean, std = (torch.tensor(each, device=device).view(1, 3, 1, 1) for each in (IMAGENET_MEAN, IMAGENET_STD))
-    keeps, narrow, fresh = Augment.imagenet(), Augment.imagenet(dtype=torch.bfloat16), Augment.imagenet()
+    mean, std = (
+        torch.tensor(each, device=device).view(1, 3, 1, 1) for each in (IMAGENET_MEAN, IMAGENET_STD)
+    )
+    keeps, narrow, fresh = (
+        Augment.imagenet(),
+        Augment.imagenet(dtype=torch.bfloat16),
+        Augment.imagenet(),
+    )
 
     def forget() -> object:
         fresh._canvases = copy.deepcopy(fresh._canvases)
@@ -208,7 +220,9 @@ def normalising(batch: Batch) -> dict[str, Call]:
     return {
         "plain": lambda: batch.bytes.float().div(255).sub(mean).div(std),
         "plain, in place": lambda: batch.bytes.float().div_(255).sub_(mean).div_(std),
-        "plain, in place, to bfloat16": lambda: batch.bytes.float().div_(255).sub_(mean).div_(std).bfloat16(),
+        "plain, in place, to bfloat16": lambda: (
+            batch.bytes.float().div_(255).sub_(mean).div_(std).bfloat16()
+        ),
         "Augment.imagenet(), fresh memory": forget,
         "Augment.imagenet()": lambda: keeps(batch.bytes),
         "Augment.imagenet(dtype=torch.bfloat16)": lambda: narrow(batch.bytes),
@@ -235,19 +249,27 @@ def operations(batch: Batch, *, with_presets: bool = True) -> list[Row]:
     """All rows of the table."""
     import torchvision.transforms.v2 as v2
 
-    rows = [*colours(batch, v2.functional), *edges(batch, v2.functional), *tonal(batch, v2.functional)]
+    rows = [
+        *colours(batch, v2.functional),
+        *edges(batch, v2.functional),
+        *tonal(batch, v2.functional),
+    ]
     return [*rows, *presets(batch, v2)] if with_presets else rows
 
 
 @torch.no_grad()
-def figures(count: int, size: int, device: torch.device, rounds: int) -> dict[str, dict[str, float | None]]:
+def figures(
+    count: int, size: int, device: torch.device, rounds: int
+) -> dict[str, dict[str, float | None]]:
     """Milliseconds a batch by operation and contender; None where a library has no such operation."""
     found = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, *calls in operations(Batch(count, size, device)):
             times = measure(calls, rounds, device)
-            found[name] = {who: None if isnan(ms) else ms for who, ms in zip(NAMES, times, strict=True)}
+            found[name] = {
+                who: None if isnan(ms) else ms for who, ms in zip(NAMES, times, strict=True)
+            }
     return found
 
 
@@ -255,13 +277,25 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Time of augmentation operations.")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch (default 64)")
-    parser.add_argument("--size", type=int, default=224, help="height and width in pixels (default 224)")
-    parser.add_argument("--rounds", type=int, default=9, help="number of rounds; the table shows medians (default 9)")
     parser.add_argument(
-        "--only", nargs="+", default=[""], help="run only operations whose names start with one of these words"
+        "--size", type=int, default=224, help="height and width in pixels (default 224)"
     )
     parser.add_argument(
-        "--compile", action="store_true", help="also run fastpipe through torch.compile, without presets"
+        "--rounds",
+        type=int,
+        default=9,
+        help="number of rounds; the table shows medians (default 9)",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        help="run only operations whose names start with one of these words",
+    )
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="also run fastpipe through torch.compile, without presets",
     )
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default cpu)")
     arguments = parser.parse_args()
@@ -281,11 +315,15 @@ def main() -> None:
     batch = Batch(arguments.batch, arguments.size, device)
     table: list[Sequence[Any]] = list(operations(batch, with_presets=not arguments.compile))
     if arguments.compile:
-        extra = operations(Batch(arguments.batch, arguments.size, device, compile=True), with_presets=False)
+        extra = operations(
+            Batch(arguments.batch, arguments.size, device, compile=True), with_presets=False
+        )
         table = [(*row, other[-1]) for row, other in zip(table, extra, strict=True)]
     for name, *calls in table:
         if name.startswith(tuple(arguments.only)):
-            cells = ["" if isnan(ms) else f"{ms:.1f}" for ms in measure(calls, arguments.rounds, device)]
+            cells = [
+                "" if isnan(ms) else f"{ms:.1f}" for ms in measure(calls, arguments.rounds, device)
+            ]
             sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
             sys.stdout.flush()
     if arguments.only == [""] and not arguments.compile:

@@ -71,9 +71,15 @@ def padding(batches: list[NDArray[np.int64]], buckets: Buckets) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("photos", type=Path)
-    files = sorted(path for path in parser.parse_args().photos.glob("*/*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    files = sorted(
+        path
+        for path in parser.parse_args().photos.glob("*/*")
+        if path.suffix.lower() in (".jpg", ".jpeg")
+    )
     index = Shapes(np.array([Image.open(file).size for file in files]))
     heads = "| | batch | alone | buckets | in any order | sizes | ms a batch |\n|---|---|---|---|---|---|---|\n"
     sys.stdout.write(heads)
@@ -91,7 +97,9 @@ def main() -> None:
             shares = (alone, padding(shown, buckets), padding(mixed, buckets))
             columns = " | ".join(f"{share:.0%}" for share in shares)
             sizes = len({each.size for each in crops})
-            sys.stdout.write(f"| {name} | {batch_size} | {columns} | {sizes} | {milliseconds:.2f} |\n")
+            sys.stdout.write(
+                f"| {name} | {batch_size} | {columns} | {sizes} | {milliseconds:.2f} |\n"
+            )
 
 
 if __name__ == "__main__":

@@ -99,36 +99,54 @@ def compare(source: Path, photos: int, repeats: int, work: Path) -> None:
     for _ in range(repeats):
         for cpus in CPUS:
             with granted(cpus):
-                made = timed(lambda target, cpus=cpus: fastpipe.pack(source, target, workers=cpus), work)
+                made = timed(
+                    lambda target, cpus=cpus: fastpipe.pack(source, target, workers=cpus), work
+                )
                 found.setdefault(("threads", cpus), []).append(made)
                 with ray(cpus) as start_s:
                     starts.append(start_s)
                     made = timed(lambda target: fastpipe.pack(source, target, executor="ray"), work)
                 found.setdefault(("ray", cpus), []).append(made)
-    say(f"{photos:,} photos, medians of {repeats}; Ray's start, told apart: {statistics.median(starts):.1f} s")
+    say(
+        f"{photos:,} photos, medians of {repeats}; Ray's start, told apart: {statistics.median(starts):.1f} s"
+    )
     say("| packed in | CPUs | seconds | photos/s | CPU seconds |\n|---|---|---|---|---|")
-    middle = {key: [statistics.median(each) for each in zip(*runs, strict=True)] for key, runs in found.items()}
+    middle = {
+        key: [statistics.median(each) for each in zip(*runs, strict=True)]
+        for key, runs in found.items()
+    }
     for (kind, cpus), (wall, used) in middle.items():
         say(f"| {kind} | {cpus} | {wall:.1f} | {photos / wall:,.0f} | {used:.1f} |")
     for kind in ("threads", "ray"):
-        say(f"{kind}: 2 CPUs are {middle[kind, 1][0] / middle[kind, 2][0]:.2f} times as fast as 1 (bar for ray: 1.85)")
+        say(
+            f"{kind}: 2 CPUs are {middle[kind, 1][0] / middle[kind, 2][0]:.2f} times as fast as 1 (bar for ray: 1.85)"
+        )
     for cpus in CPUS:
         wall, used = (
-            ours / theirs - 1 for ours, theirs in zip(middle["ray", cpus], middle["threads", cpus], strict=True)
+            ours / theirs - 1
+            for ours, theirs in zip(middle["ray", cpus], middle["threads", cpus], strict=True)
         )
-        say(f"ray on {cpus} CPUs beside threads: {wall:+.1%} time, {used:+.1%} CPU time (bar: +5 %)")
+        say(
+            f"ray on {cpus} CPUs beside threads: {wall:+.1%} time, {used:+.1%} CPU time (bar: +5 %)"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("photos", type=Path)
     parser.add_argument("--photos", dest="count", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--work", type=Path, help="a folder on the disk of PHOTOS, because of the links")
+    parser.add_argument(
+        "--work", type=Path, help="a folder on the disk of PHOTOS, because of the links"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.work) as folder:
         work = Path(folder)
-        compare(repeated(asked.photos, asked.count, work / "source"), asked.count, asked.repeats, work)
+        compare(
+            repeated(asked.photos, asked.count, work / "source"), asked.count, asked.repeats, work
+        )
 
 
 if __name__ == "__main__":

@@ -43,12 +43,23 @@ def command(peer: str, photos: Path, destination: Path, cpus: int) -> list[str]:
     """How a peer packs."""
     places = [str(photos), str(destination)]
     if peer.startswith("fastpipe"):
-        return [*_FASTPIPE, *places, "--workers", str(cpus), *(["--on", "ray"] if peer == "fastpipe-ray" else [])]
+        return [
+            *_FASTPIPE,
+            *places,
+            "--workers",
+            str(cpus),
+            *(["--on", "ray"] if peer == "fastpipe-ray" else []),
+        ]
     environment, script = {
         "ray_data": ("ray_data", "cluster_ray_data.py"),
         "litdata": ("litdata", "cluster_litdata.py"),
     }[peer]
-    return [str(INSTALLED / environment / "bin" / "python"), str(SCRIPTS / script), *places, str(cpus)]
+    return [
+        str(INSTALLED / environment / "bin" / "python"),
+        str(SCRIPTS / script),
+        *places,
+        str(cpus),
+    ]
 
 
 LABELS = {
@@ -69,7 +80,12 @@ class Opened:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._handle = self._libc.inotify_init1(_IN_NONBLOCK)
         for folder in folders:
-            if self._libc.inotify_add_watch(self._handle, os.fsencode(folder), _IN_OPEN | _IN_CLOSE) < 0:
+            if (
+                self._libc.inotify_add_watch(
+                    self._handle, os.fsencode(folder), _IN_OPEN | _IN_CLOSE
+                )
+                < 0
+            ):
                 raise OSError(ctypes.get_errno(), "inotify_add_watch", str(folder))
         self.count = 0
 
@@ -159,7 +175,9 @@ def run(peer: str, photos: Path, destination: Path, cpus: int, *, kill: bool) ->
         for path in sorted(destination.rglob("*"))
         if path.is_file()
     }
-    found = Run(code, ended - start, sum(used.values()) - spent, start - began, count, killed, said, files)
+    found = Run(
+        code, ended - start, sum(used.values()) - spent, start - began, count, killed, said, files
+    )
     found.samples = samples(destination)
     return found
 
@@ -192,9 +210,12 @@ def cpu_seconds(pid: int) -> float:
 def kill_worker(root: int) -> str:
     """Kills the busiest worker of a pack, and names it; "" if none is found."""
     named = {
-        pid: Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in below(root)[1:]
+        pid: Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        for pid in below(root)[1:]
     }
-    tasks = {pid: name for pid, name in named.items() if name.startswith("ray::") and "IDLE" not in name}
+    tasks = {
+        pid: name for pid, name in named.items() if name.startswith("ray::") and "IDLE" not in name
+    }
     forked = {pid: name for pid, name in named.items() if "cluster_litdata" in name}
     workers = tasks or forked
     if not workers:
@@ -221,10 +242,14 @@ def samples(folder: Path) -> Counter[str]:
 
 def row(peer: str, photos: Path, work: Path, cpus: int, total: int) -> str:
     """A line of the table."""
-    first, second = (run(peer, photos, work / f"{peer}-{time_}", cpus, kill=False) for time_ in (1, 2))
+    first, second = (
+        run(peer, photos, work / f"{peer}-{time_}", cpus, kill=False) for time_ in (1, 2)
+    )
     if first.code != 0:
         return f"| {LABELS[peer]} | ended with {first.code}: {first.said} | | | | |"
-    struck = run(peer, photos, work / f"{peer}-struck", cpus, kill=True) if peer != "fastpipe" else None
+    struck = (
+        run(peer, photos, work / f"{peer}-struck", cpus, kill=True) if peer != "fastpipe" else None
+    )
     for each in filter(None, (first, second, struck)):
         told = f"{peer}: {each.seconds:.1f} s, {each.cpu_s:.1f} CPU s, photos opened {each.opened:,} times"
         sys.stderr.write(f"{told}{', killed ' + each.killed if each.killed else ''}; {each.said}\n")
@@ -234,7 +259,9 @@ def row(peer: str, photos: Path, work: Path, cpus: int, total: int) -> str:
         f"{(first.start_s + second.start_s) / 2:.1f} s",
         same(first, second),
         "" if struck is None else struck_words(struck, first, total),
-        "" if struck is None else f"{max(0.0, 100 * (struck.opened - first.opened) / max(first.opened, 1)):.0f} %",
+        ""
+        if struck is None
+        else f"{max(0.0, 100 * (struck.opened - first.opened) / max(first.opened, 1)):.0f} %",
     ]
     return f"| {LABELS[peer]} | {' | '.join(cells)} |"
 
@@ -254,7 +281,11 @@ def struck_words(struck: Run, first: Run, total: int) -> str:
     if not struck.killed:
         return "no worker was found to kill"
     end = (
-        "no end within 300 s" if struck.code is None else "it ends" if struck.code == 0 else f"exit code {struck.code}"
+        "no end within 300 s"
+        if struck.code is None
+        else "it ends"
+        if struck.code == 0
+        else f"exit code {struck.code}"
     )
     twice = sum(count - 1 for count in struck.samples.values())
     there = len(struck.samples)
@@ -292,14 +323,20 @@ def table(photos: Path, work: Path, cpus: int, count: int, peers: list[str]) -> 
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("photos", type=Path)
     parser.add_argument("--copies", type=int, default=20)
     parser.add_argument("--cpus", type=int, default=2)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-cluster")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-cluster"
+    )
     parser.add_argument("--peers", default=",".join(LABELS))
     chosen = parser.parse_args()
-    for line in table(chosen.photos, chosen.work, chosen.cpus, chosen.copies, chosen.peers.split(",")):
+    for line in table(
+        chosen.photos, chosen.work, chosen.cpus, chosen.copies, chosen.peers.split(",")
+    ):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 

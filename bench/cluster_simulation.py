@@ -55,7 +55,12 @@ from fastpipe.store.store import Folder, NewFile, Store
 
 PHOTO_BYTES = 110_000
 MEMBERS_BYTES = 4 * BLOCK + 90  # of a sample beside its picture
-WORKERS, AT_A_TIME, LATENCY_S, BYTES_PER_S = 1_000, 32, 0.03, 100e6  # a worker reads footers at a time
+WORKERS, AT_A_TIME, LATENCY_S, BYTES_PER_S = (
+    1_000,
+    32,
+    0.03,
+    100e6,
+)  # a worker reads footers at a time
 CLASSES = 1000
 
 
@@ -108,7 +113,9 @@ class Drawn:
         for run in range(runs):
             rows = self.records // runs
             yield Part(CONVERT, f"rows-{run:032x}", rows, RUN_BYTES, 0, [(f"run-{run:032x}", rows)])
-        for shard in range(self.shards * number // self.ranges, self.shards * (number + 1) // self.ranges):
+        for shard in range(
+            self.shards * number // self.ranges, self.shards * (number + 1) // self.ranges
+        ):
             samples = self.samples(shard)
             yield Part(MAKE, self.entry_name(shard), samples, samples * PHOTO_BYTES, shard)
 
@@ -124,7 +131,11 @@ class DrawnStore(Folder):
         drawn = self._drawn
         if folder == WORK_FOLDER:
             return {drawn.entry_name(shard): 1000 + shard for shard in range(drawn.shards)}
-        return {shard_name(shard): drawn.size_bytes(shard) for shard in range(drawn.shards) if not folder}
+        return {
+            shard_name(shard): drawn.size_bytes(shard)
+            for shard in range(drawn.shards)
+            if not folder
+        }
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         if name.startswith("parts-"):
@@ -142,7 +153,9 @@ class DrawnStore(Folder):
             return self._records(samples) if records else bytes(stop - start)
         parts = ((*SOURCES, samples * SOURCES_DTYPE.itemsize),)
         tally = Tally(samples * PHOTO_BYTES, samples * PHOTO_BYTES)
-        return Entry(name, (Tar(shard, samples, size_bytes, f"{shard:016x}"),), tally, parts=parts).line()
+        return Entry(
+            name, (Tar(shard, samples, size_bytes, f"{shard:016x}"),), tally, parts=parts
+        ).line()
 
     @staticmethod
     def _records(samples: int) -> bytes:
@@ -259,7 +272,9 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     listed = drawn.listed if tables else list_in_tasks(job, listed_by_tasks(drawn))
     assert (listed.facts.files, listed.num_ranges) == (records, drawn.ranges)
     pack_tasks.run_tasks = tasks_of  # type: ignore[assignment]
-    pack_tasks._make_in_tasks(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
+    pack_tasks._make_in_tasks(
+        job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None
+    )
     handed_out = _peak_bytes()
     journal = Journal(DrawnStore(drawn))
     journal.clear = lambda: None  # type: ignore[method-assign]  # nothing is there
@@ -347,9 +362,14 @@ def filled(cells: float, records: float) -> float:
 
 def drawn_tables(pack: Pack) -> TableListing:
     """The rows of one table, in packing order."""
-    sources = [Source(f"x/{row:09d}", 0, 0, 0, 0, archive="x", offset_bytes=row) for row in range(pack.records)]
+    sources = [
+        Source(f"x/{row:09d}", 0, 0, 0, 0, archive="x", offset_bytes=row)
+        for row in range(pack.records)
+    ]
     sources.sort(key=packing_order(7, shuffle=True))
-    groups = tuple(Group(number, 1000 * number, 1000, 0, 0) for number in range(pack.records // 1000))
+    groups = tuple(
+        Group(number, 1000 * number, 1000, 0, 0) for number in range(pack.records // 1000)
+    )
     tables = {"x": Table(FileState(pack.records * pack.sample_bytes, 0, 0), groups)}
     return TableListing(Path("/tables"), [], sources, [], tables=tables)
 
@@ -378,7 +398,9 @@ def tables_requests(pack: Pack) -> Requests:
 
 def main() -> None:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", nargs="?", choices=["all", "driver", "lister"], default="all")
     parser.add_argument("records", nargs="?", type=int, default=1_000_000_000)
     parser.add_argument("--tables", action="store_true")
@@ -402,8 +424,17 @@ def _driver_table(most: int) -> Iterator[str]:
         *((count, ["--tables"]) for count in (10**6, 10**7)),
     ):
         if records <= most:
-            order = [sys.executable, "-m", "bench.cluster_simulation", "driver", str(records), *flags]
-            found = json.loads(subprocess.run(order, check=True, capture_output=True, text=True).stdout)
+            order = [
+                sys.executable,
+                "-m",
+                "bench.cluster_simulation",
+                "driver",
+                str(records),
+                *flags,
+            ]
+            found = json.loads(
+                subprocess.run(order, check=True, capture_output=True, text=True).stdout
+            )
             yield (
                 f"| {records:,} | {'tables' if flags else 'folders, tars'} | {found['shards']:,} "
                 f"| {found['tasks_bytes'] / 1e6:,.0f} | {found['driver_bytes'] / 1e6:,.0f} | {found['cpu_s']:,.0f} |"

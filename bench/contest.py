@@ -49,17 +49,37 @@ def read(peer: Peer, work: Path, load: Load) -> dict[str, Any]:
     seconds = 10 * (load.warmup_s + load.seconds) + _GRACE_S
     if peer.script.endswith(".c"):
         decode = str(INSTALLED / peer.environment / "decode")
-        return run([decode, data, workers, str(load.warmup_s), str(load.seconds)], peer.environment, work, seconds)
+        return run(
+            [decode, data, workers, str(load.warmup_s), str(load.seconds)],
+            peer.environment,
+            work,
+            seconds,
+        )
     task = [
         *("--workers", workers, "--batch-size", str(load.batch_size), "--size", str(load.size)),
-        *("--warmup", str(load.warmup_s), "--seconds", str(load.seconds), "--variant", peer.variant),
+        *(
+            "--warmup",
+            str(load.warmup_s),
+            "--seconds",
+            str(load.seconds),
+            "--variant",
+            peer.variant,
+        ),
     ]
     return run([*_script(peer), "read", data, *task], peer.environment, work, seconds)
 
 
 def write(peer: Peer, work: Path, photos: str, workers: int) -> dict[str, Any]:
     """Lets a peer make its dataset of the photos."""
-    task = ["write", str(work / photos), str(work / peer.data), "--workers", str(workers), "--variant", peer.variant]
+    task = [
+        "write",
+        str(work / photos),
+        str(work / peer.data),
+        "--workers",
+        str(workers),
+        "--variant",
+        peer.variant,
+    ]
     return run([*_script(peer), *task], peer.environment, work, 24 * 3600)
 
 

@@ -42,10 +42,15 @@ def thread_seconds() -> dict[str, Seconds]:
             queued_ns = int(Path(task.path, "schedstat").read_text().split()[1])
         except FileNotFoundError:
             continue
-        comm, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
+        comm, rest = (
+            stat[stat.index("(") + 1 : stat.rindex(")")],
+            stat[stat.rindex(")") + 2 :].split(),
+        )
         mine = Seconds(int(rest[11]) / _TICKS, int(rest[12]) / _TICKS, queued_ns / 1e9)
         kind = _kind(names.get(int(task.name), comm))
-        found[kind] = Seconds(*(sum(pair) for pair in zip(found.get(kind, Seconds()), mine, strict=True)))
+        found[kind] = Seconds(
+            *(sum(pair) for pair in zip(found.get(kind, Seconds()), mine, strict=True))
+        )
     return found
 
 
@@ -67,5 +72,7 @@ def process_seconds(process: int) -> float:
 
 def machine_seconds() -> float:
     """That the whole machine was busy."""
-    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:8])
+    user, nice, system, _, _, irq, softirq = map(
+        int, Path("/proc/stat").read_text().split("\n")[0].split()[1:8]
+    )
     return (user + nice + system + irq + softirq) / _TICKS

@@ -55,10 +55,14 @@ def gather(source: Path, work: Path, samples: int) -> int:
     """
     found = sorted(path for path in source.glob("*/*") if path.suffix.lower() in (".jpg", ".jpeg"))
     if not found:
-        raise SystemExit(f"expected JPEG files in one folder for each class, in {source}; found none")
+        raise SystemExit(
+            f"expected JPEG files in one folder for each class, in {source}; found none"
+        )
     found = found[:: max(1, len(found) // samples)]
     copies = -(-samples // len(found))
-    listing = hashlib.sha256(repr([(str(path), path.stat().st_size) for path in found]).encode()).hexdigest()
+    listing = hashlib.sha256(
+        repr([(str(path), path.stat().st_size) for path in found]).encode()
+    ).hexdigest()
 
     def make(destination: Path) -> None:
         for path in found:
@@ -77,7 +81,9 @@ def shrink(work: Path) -> None:
 
     def make(destination: Path) -> None:
         python = contest.python("ffcv")
-        contest.run([python, str(script), str(work / PHOTOS), str(destination)], "ffcv", work, 24 * 3600)
+        contest.run(
+            [python, str(script), str(work / PHOTOS), str(destination)], "ffcv", work, 24 * 3600
+        )
 
     _once(work / SHRUNK_PHOTOS, _stamp(work / PHOTOS) + _hash(script), make)
 
@@ -109,7 +115,9 @@ def small_images(work: Path) -> None:
             for number in range(_EACH):
                 side = draws.uniform(0.5, 1.0) * min(photo.size)
                 x, y = (draws.uniform(0, length - side) for length in photo.size)
-                square = photo.resize((32, 32), Image.Resampling.BILINEAR, (x, y, x + side, y + side))
+                square = photo.resize(
+                    (32, 32), Image.Resampling.BILINEAR, (x, y, x + side, y + side)
+                )
                 square.save(folder / f"{path.stem}-{number}.png")
 
     _once(work / SMALL, _stamp(work / PHOTOS) + _hash(Path(__file__)), make)
@@ -128,7 +136,9 @@ def of_peer(peer: Peer, work: Path, workers: int) -> None:
     if peer.small:
         small_images(work)
     photos = SMALL if peer.small else PHOTOS
-    _once(work / peer.data, _made_of(peer, work), lambda _: contest.write(peer, work, photos, workers))
+    _once(
+        work / peer.data, _made_of(peer, work), lambda _: contest.write(peer, work, photos, workers)
+    )
 
 
 def rewrite(peer: Peer, work: Path, workers: int) -> dict[str, Any]:
@@ -146,8 +156,18 @@ def pack(name: str, work: Path, workers: int) -> dict[str, Any]:
     if photos in _DERIVED:
         _DERIVED[photos](work)
     program = "from fastpipe.cli import main; main()"
-    command = [contest.python(""), "-P", "-c", program, "pack", str(work / photos), str(work / name)]
-    return contest.run([*command, "--workers", str(workers), "--json", *options], "", work, 24 * 3600)
+    command = [
+        contest.python(""),
+        "-P",
+        "-c",
+        program,
+        "pack",
+        str(work / photos),
+        str(work / name),
+    ]
+    return contest.run(
+        [*command, "--workers", str(workers), "--json", *options], "", work, 24 * 3600
+    )
 
 
 def warm(folder: Path) -> int:

@@ -36,12 +36,19 @@ VARIANTS: dict[str, tuple[str, ...] | None] = {
 def write(photos: Path, data: Path, copies: int) -> int:
     """Packs each photo so many times, in random order."""
     rng = np.random.default_rng(0)
-    files = copies * sorted(path for path in photos.glob("*/*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    files = copies * sorted(
+        path for path in photos.glob("*/*") if path.suffix.lower() in (".jpg", ".jpeg")
+    )
     with fastpipe.Writer(data, fields={"caption": "text", "boxes": "boxes"}) as writer:
         for number in rng.permutation(len(files)).tolist():
             corners = np.sort(rng.random((rng.integers(15), 2, 2)) * 100, axis=1).reshape(-1, 4)
             boxes = {"boxes": corners, "labels": rng.integers(0, 80, len(corners))}
-            writer.add(files[number], label=number % 10, caption="word " * int(rng.integers(8, 25)), boxes=boxes)
+            writer.add(
+                files[number],
+                label=number % 10,
+                caption="word " * int(rng.integers(8, 25)),
+                boxes=boxes,
+            )
     return len(files)
 
 
@@ -51,7 +58,9 @@ def measure(loader: fastpipe.Loader, epochs: int) -> tuple[float, float]:
     for _ in range(epochs):
         for batch in loader:
             images += len(batch["image"] if isinstance(batch, dict) else batch[0])
-    return (time.process_time() - everyone) / images * 1e6, (time.thread_time() - own) / images * 1e6
+    return (time.process_time() - everyone) / images * 1e6, (
+        time.thread_time() - own
+    ) / images * 1e6
 
 
 def main() -> None:
@@ -80,7 +89,9 @@ def main() -> None:
         for loader in made.values():
             loader.close()
     default = [whole for whole, _ in took[DEFAULT]]
-    rows = [f"{samples} samples, batches of {options.batch_size}, {options.rounds} rounds; us an image\n"]
+    rows = [
+        f"{samples} samples, batches of {options.batch_size}, {options.rounds} rounds; us an image\n"
+    ]
     rows += ["| batch | process | ratio | iterating thread |\n", "|---|---|---|---|\n"]
     for name, found in took.items():
         whole = [each for each, _ in found]

@@ -54,7 +54,9 @@ def make_dataset(folder: Path, samples: int) -> None:
     tar = (data / shard_name(0)).read_bytes()
     (data / shard_name(0)).write_bytes(tar * (SAMPLES_PER_SHARD // FEW))
     info["shards"][0]["size_bytes"] = len(tar) * (SAMPLES_PER_SHARD // FEW)
-    records = np.lib.format.open_memmap(data / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,))
+    records = np.lib.format.open_memmap(
+        data / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,)
+    )
     for start in range(0, samples, PIECE):
         numbers = np.arange(start, min(start + PIECE, samples))
         piece = few[numbers % FEW]
@@ -66,7 +68,11 @@ def make_dataset(folder: Path, samples: int) -> None:
     for number in range(1, len(starts)):
         os.link(data / shard_name(0), data / shard_name(number))
     info["shards"] = [
-        {**info["shards"][0], "name": shard_name(number), "samples": min(SAMPLES_PER_SHARD, samples - start)}
+        {
+            **info["shards"][0],
+            "name": shard_name(number),
+            "samples": min(SAMPLES_PER_SHARD, samples - start),
+        }
         for number, start in enumerate(starts)
     ]
     (data / DATASET_FILE).write_text(json.dumps(info | {"samples": samples}))
@@ -76,7 +82,9 @@ class PathList(torch.utils.data.Dataset[int]):
     """The usual dataset: a Python list of (path, label). The file is not read: what is measured is the list."""
 
     def __init__(self, samples: int) -> None:
-        self.samples = [(f"/data/train/class-{n % 1000:04d}/{n:010d}.jpg", n % 1000) for n in range(samples)]
+        self.samples = [
+            (f"/data/train/class-{n % 1000:04d}/{n:010d}.jpg", n % 1000) for n in range(samples)
+        ]
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -101,7 +109,11 @@ class Picks(Sampler[int]):
         order = rng.permutation(self.samples) if self.picks == self.samples else None
         for start in range(0, self.picks, PIECE):
             stop = min(start + PIECE, self.picks)
-            numbers = rng.integers(self.samples, size=stop - start) if order is None else order[start:stop]
+            numbers = (
+                rng.integers(self.samples, size=stop - start)
+                if order is None
+                else order[start:stop]
+            )
             yield from numbers.tolist()
 
 
@@ -116,7 +128,9 @@ def private_bytes(process: int | str) -> int:
         name, _, rest = line.partition(" ")
         if not name.endswith(":"):  # a mapping begins: address, rights, offset, device, inode, path
             path = line.split(maxsplit=5)[5:]
-            library = bool(path) and (".so" in path[0] or path[0].startswith((sys.base_prefix, "/usr")))
+            library = bool(path) and (
+                ".so" in path[0] or path[0].startswith((sys.base_prefix, "/usr"))
+            )
         elif name == "Private_Dirty:" or (name == "Private_Clean:" and not library):
             total += int(rest.split()[0]) * 1024
     return total
@@ -126,7 +140,9 @@ def say(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def measure(dataset: torch.utils.data.Dataset[Any], picks: Picks, workers: int, epochs: int, start: str) -> list[int]:
+def measure(
+    dataset: torch.utils.data.Dataset[Any], picks: Picks, workers: int, epochs: int, start: str
+) -> list[int]:
     """The workers' private bytes, all together, after each epoch."""
     loader = DataLoader(
         dataset,
@@ -142,20 +158,32 @@ def measure(dataset: torch.utils.data.Dataset[Any], picks: Picks, workers: int, 
         done = sum(loader)
         if done != len(picks):
             raise SystemExit(f"expected {len(picks)} samples, got {done}")
-        found.append(sum(private_bytes(child.pid) for child in multiprocessing.active_children() if child.pid))
+        found.append(
+            sum(
+                private_bytes(child.pid) for child in multiprocessing.active_children() if child.pid
+            )
+        )
     return found
 
 
-def in_fresh_process(dataset: str, samples: int, picks: int, workers: int, epochs: int, start: str) -> list[int]:
+def in_fresh_process(
+    dataset: str, samples: int, picks: int, workers: int, epochs: int, start: str
+) -> list[int]:
     """The same, where nothing else was before. `dataset`: a packed dataset's folder, or "list"."""
     row = [dataset, *map(str, (samples, picks, workers, epochs)), start]
-    found: list[int] = json.loads(subprocess.check_output([sys.executable, __file__, "--row", *row], text=True))
+    found: list[int] = json.loads(
+        subprocess.check_output([sys.executable, __file__, "--row", *row], text=True)
+    )
     return found
 
 
-def print_row(dataset: str, samples: str, picks: str, workers: str, epochs: str, start: str) -> None:
+def print_row(
+    dataset: str, samples: str, picks: str, workers: str, epochs: str, start: str
+) -> None:
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
-    warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
+    warnings.filterwarnings(
+        "ignore", "This process", DeprecationWarning
+    )  # a fork where there are threads
     gc.disable()  # it writes to every object that it looks at, and does so the less often the more there are
     opened = PathList(int(samples)) if dataset == "list" else fastpipe.open(dataset)
     found = measure(opened, Picks(int(samples), int(picks)), int(workers), int(epochs), start)
@@ -163,10 +191,21 @@ def print_row(dataset: str, samples: str, picks: str, workers: str, epochs: str,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=10_000_000, help="number of rows in the index")
-    parser.add_argument("--list-samples", type=int, default=2_000_000, help="number of entries in the list; 0: no list")
-    parser.add_argument("--picks", type=int, default=0, help="number of random samples in an epoch; 0: all samples")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--samples", type=int, default=10_000_000, help="number of rows in the index"
+    )
+    parser.add_argument(
+        "--list-samples",
+        type=int,
+        default=2_000_000,
+        help="number of entries in the list; 0: no list",
+    )
+    parser.add_argument(
+        "--picks", type=int, default=0, help="number of random samples in an epoch; 0: all samples"
+    )
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--start-methods", default="fork", help="fork,forkserver,spawn")
@@ -191,8 +230,12 @@ def main() -> None:
                 run = (picks, options.workers, options.epochs, start)
                 base = in_fresh_process(small, FEW, *run)
                 found = in_fresh_process(large, samples, *run)
-                growth = ", ".join(f"{(b - a) / 1e6:,.1f} MB" for a, b in zip(base, found, strict=True))
-                say(f"| {name}, {samples:,} samples | {start} | {found[-1] / 1e6:,.1f} MB | {growth} |")
+                growth = ", ".join(
+                    f"{(b - a) / 1e6:,.1f} MB" for a, b in zip(base, found, strict=True)
+                )
+                say(
+                    f"| {name}, {samples:,} samples | {start} | {found[-1] / 1e6:,.1f} MB | {growth} |"
+                )
                 sys.stdout.flush()
 
 

@@ -21,7 +21,11 @@ from bench.roster import INSTALLED, PEERS, SCRIPTS, failure_note
 _REQUIREMENTS = SCRIPTS / "requirements"
 _CHART, _CLUSTER = "chart", "ray_data"
 # Imported to see whether an environment works; the rest tell at their first run.
-_PROOF = {"spdl": "import spdl.io; spdl.io.demux_image", "ffcv": "import ffcv", _CHART: "import matplotlib"}
+_PROOF = {
+    "spdl": "import spdl.io; spdl.io.demux_image",
+    "ffcv": "import ffcv",
+    _CHART: "import matplotlib",
+}
 # Built with these: pkg-config's name, the libraries, Debian's package.
 _LIBRARIES = {
     "ffcv": (
@@ -37,7 +41,10 @@ class InstallError(Exception):
 
 def main(names: Sequence[str]) -> int:
     """Installs the environments of these names, or all; returns how many failed."""
-    needs = {peer.environment: peer.system for peer in PEERS if peer.environment} | {_CHART: (), _CLUSTER: ()}
+    needs = {peer.environment: peer.system for peer in PEERS if peer.environment} | {
+        _CHART: (),
+        _CLUSTER: (),
+    }
     unknown = [name for name in names if name not in needs]
     if unknown:
         sys.exit(f"expected some of {', '.join(needs)}; got {', '.join(unknown)}")
@@ -68,7 +75,16 @@ def _install(name: str) -> None:
     folder = INSTALLED / name
     if name == "libjpeg":
         folder.mkdir()
-        _run("cc", "-std=c11", "-O2", str(_sources(name)[0]), "-o", str(folder / "decode"), "-ljpeg", "-lpthread")
+        _run(
+            "cc",
+            "-std=c11",
+            "-O2",
+            str(_sources(name)[0]),
+            "-o",
+            str(folder / "decode"),
+            "-ljpeg",
+            "-lpthread",
+        )
         return
     python = str(folder / "bin" / "python")
     _run(sys.executable, "-m", "venv", str(folder))
@@ -76,7 +92,16 @@ def _install(name: str) -> None:
     source = _REQUIREMENTS / f"{name}.source.txt"
     if source.exists():  # built from source, with what is installed already
         options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-cache-dir")
-        _run(python, "-m", "pip", "install", *options, "-r", str(source), settings=_libraries(name, folder / "debian"))
+        _run(
+            python,
+            "-m",
+            "pip",
+            "install",
+            *options,
+            "-r",
+            str(source),
+            settings=_libraries(name, folder / "debian"),
+        )
     if name in _PROOF:
         _run(python, "-c", _PROOF[name])
 
@@ -84,12 +109,16 @@ def _install(name: str) -> None:
 def _libraries(name: str, folder: Path) -> dict[str, str]:
     """Unpacks the libraries that the system lacks; returns what a build needs in its environment to find them."""
     needed = _LIBRARIES.get(name, ())
-    if shutil.which("apt-get") is None or _succeeds("pkg-config", "--exists", *(each[0] for each in needed)):
+    if shutil.which("apt-get") is None or _succeeds(
+        "pkg-config", "--exists", *(each[0] for each in needed)
+    ):
         return {}
     archives, prefix, found = folder / "archives", folder / "usr", folder / "pkgconfig"
     for place in (archives, found):
         place.mkdir(parents=True)
-    plan = _run("apt-get", "--simulate", "--no-install-recommends", "install", *(each[2] for each in needed))
+    plan = _run(
+        "apt-get", "--simulate", "--no-install-recommends", "install", *(each[2] for each in needed)
+    )
     packages = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
     _run("apt-get", "--quiet", "download", *packages, folder=archives)
     for archive in sorted(archives.iterdir()):
@@ -104,7 +133,9 @@ def _libraries(name: str, folder: Path) -> dict[str, str]:
     # opencv2/opencv.hpp includes the headers of all modules that this file names.
     own = folder / "include" / "opencv2"
     own.mkdir(parents=True)
-    (own / "opencv_modules.hpp").write_text("#define HAVE_OPENCV_CORE\n#define HAVE_OPENCV_IMGPROC\n")
+    (own / "opencv_modules.hpp").write_text(
+        "#define HAVE_OPENCV_CORE\n#define HAVE_OPENCV_IMGPROC\n"
+    )
     includes = f"-I{folder / 'include'} -I{prefix / 'include' / 'opencv4'} -I{prefix / 'include'}"
     for package, libraries, _ in needed:
         links = " ".join(f"-l{each}" for each in libraries)
@@ -117,7 +148,9 @@ def _libraries(name: str, folder: Path) -> dict[str, str]:
 
 def _succeeds(*command: str) -> bool:
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+        return (
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+        )
     except FileNotFoundError:
         return False
 
@@ -125,18 +158,31 @@ def _succeeds(*command: str) -> bool:
 def _run(*command: str, settings: dict[str, str] | None = None, folder: Path | None = None) -> str:
     environment = {**os.environ, **(settings or {})}
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, cwd=folder
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=folder,
     )
     if done.returncode != 0:
-        last = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()][-1:]
-        raise InstallError(f"`{' '.join(Path(word).name for word in command[:4])} ...`: {''.join(last)[:300]}")
+        last = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()][
+            -1:
+        ]
+        raise InstallError(
+            f"`{' '.join(Path(word).name for word in command[:4])} ...`: {''.join(last)[:300]}"
+        )
     return done.stdout
 
 
 def _sources(name: str) -> list[Path]:
     if name == "libjpeg":
         return [SCRIPTS / "libjpeg_decode.c"]
-    return [path for kind in ("txt", "source.txt") if (path := _REQUIREMENTS / f"{name}.{kind}").exists()]
+    return [
+        path
+        for kind in ("txt", "source.txt")
+        if (path := _REQUIREMENTS / f"{name}.{kind}").exists()
+    ]
 
 
 def _stamp(name: str) -> str:

@@ -100,7 +100,12 @@ class Fastpipe:
         sides = (self.records[name].astype(np.int64) for name in ("width", "height"))
         crops = plan_crops(RandomResizedCrop(), SIZE, *sides, seed=0, epoch=epoch, samples=samples)
         return BatchPlan(
-            samples, self.records, crops, samples % 2 == epoch % 2, np.ones(len(samples), dtype=bool), samples
+            samples,
+            self.records,
+            crops,
+            samples % 2 == epoch % 2,
+            np.ones(len(samples), dtype=bool),
+            samples,
         )
 
     def epoch(self, number: int, *, photos: bool = True, masks: bool = True) -> None:
@@ -133,10 +138,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="PHOTOS")
     parser.add_argument("--count", type=int, default=300, help="number of photos (default 300)")
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default 5)")
-    parser.add_argument("--workers", type=int, default=2, help="threads here, worker processes there (default 2)")
+    parser.add_argument(
+        "--workers", type=int, default=2, help="threads here, worker processes there (default 2)"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    paths = sorted(path for path in arguments.folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    paths = sorted(
+        path for path in arguments.folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")
+    )
     photos = [path.read_bytes() for path in paths[: arguments.count]]
     masks = [mask_of(Image.open(io.BytesIO(photo))) for photo in photos]
     theirs = []
@@ -155,16 +164,22 @@ def main() -> None:
         foreign = Fastpipe(as_is, packed, theirs, arguments.workers)
 
         def loaded() -> None:
-            loader = torch.utils.data.DataLoader(dataset, batch_size=25, num_workers=arguments.workers)
+            loader = torch.utils.data.DataLoader(
+                dataset, batch_size=25, num_workers=arguments.workers
+            )
             assert sum(len(images) for images, _ in loader) == len(photos)
 
         contenders: dict[str, Callable[[int], object]] = {
             "DataLoader, Pillow, torchvision v2": lambda _: loaded(),
-            "the same without workers": lambda _: [dataset[number] for number in range(len(dataset))],
+            "the same without workers": lambda _: [
+                dataset[number] for number in range(len(dataset))
+            ],
             "fastpipe, photo and mask": mine.epoch,
             "fastpipe, photo alone": lambda number: mine.epoch(number, masks=False),
             "fastpipe, mask alone": lambda number: mine.epoch(number, photos=False),
-            "fastpipe, mask alone, as Pillow wrote it": lambda number: foreign.epoch(number, photos=False),
+            "fastpipe, mask alone, as Pillow wrote it": lambda number: foreign.epoch(
+                number, photos=False
+            ),
         }
         took: dict[str, list[float]] = {name: [] for name in contenders}
         for number in range(arguments.repeats + 1):
@@ -181,7 +196,9 @@ def main() -> None:
     )
     for name, times_s in took.items():
         median = statistics.median(times_s[1:])
-        sys.stdout.write(f"| {name} | {median / len(photos) * 1e6:.0f} us | {first / median:.1f}x |\n")
+        sys.stdout.write(
+            f"| {name} | {median / len(photos) * 1e6:.0f} us | {first / median:.1f}x |\n"
+        )
 
 
 if __name__ == "__main__":

@@ -37,10 +37,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=2.0, help="duration of each half of a pair")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="duration of each half of a pair"
+    )
     options = parser.parse_args()
     if options.pairs < 2:
-        parser.error(f"--pairs: expected at least 2, for the middle half of the ratios, got {options.pairs}")
+        parser.error(
+            f"--pairs: expected at least 2, for the middle half of the ratios, got {options.pairs}"
+        )
     torch.set_num_threads(1)
     own: list[float] = []  # CPU seconds of the monitor's thread for each second
 

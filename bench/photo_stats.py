@@ -21,7 +21,15 @@ from pathlib import Path
 import numpy as np
 from turbojpeg import TJPF_BGR, TurboJPEG
 
-_SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0", "gray", "4:4:0", "4:1:1", "4:4:1")  # in the order of TJSAMP_*
+_SUBSAMPLINGS = (
+    "4:4:4",
+    "4:2:2",
+    "4:2:0",
+    "gray",
+    "4:4:0",
+    "4:1:1",
+    "4:4:1",
+)  # in the order of TJSAMP_*
 
 
 @dataclass
@@ -72,11 +80,14 @@ def rows(photos: Photos) -> dict[str, str]:
         return " / ".join(show(value) for value in np.percentile(values, (10, 50, 90)))
 
     shares = {
-        f"share {name}": f"{np.mean(photos.subsamplings == place):.1%}" for place, name in enumerate(_SUBSAMPLINGS[:4])
+        f"share {name}": f"{np.mean(photos.subsamplings == place):.1%}"
+        for place, name in enumerate(_SUBSAMPLINGS[:4])
     }
     return {
         "photos": str(len(photos.jpegs)),
-        "median width x height": " x ".join(f"{value:.0f}" for value in np.median(photos.sizes, axis=0)),
+        "median width x height": " x ".join(
+            f"{value:.0f}" for value in np.median(photos.sizes, axis=0)
+        ),
         "mean width x height": " x ".join(f"{value:.0f}" for value in photos.sizes.mean(axis=0)),
         "mean Mpixel": f"{pixels.mean() / 1e6:.3f}",
         "Mpixel p10 / p50 / p90": percentiles(pixels / 1e6, "{:.3f}".format),
@@ -93,9 +104,13 @@ def rows(photos: Photos) -> dict[str, str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Properties of JPEG folders that matter for the speed of a loader.")
+    parser = argparse.ArgumentParser(
+        description="Properties of JPEG folders that matter for the speed of a loader."
+    )
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--repeats", type=int, default=5, help="number of timed passes for each folder (default 5)")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="number of timed passes for each folder (default 5)"
+    )
     arguments = parser.parse_args()
     codec = TurboJPEG()
     columns = [read_photos(codec, folder) for folder in arguments.folders]
@@ -110,7 +125,9 @@ def main() -> None:
     out.write("|---|" + "---|" * len(columns) + "\n")
     for figure in tables[0]:
         out.write(f"| {figure} | " + " | ".join(table[figure] for table in tables) + " |\n")
-    out.write(f"\nPython {platform.python_version()}, numpy {np.__version__}, {platform.machine()}\n")
+    out.write(
+        f"\nPython {platform.python_version()}, numpy {np.__version__}, {platform.machine()}\n"
+    )
 
 
 if __name__ == "__main__":

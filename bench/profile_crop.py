@@ -68,7 +68,17 @@ def cpu_ns(tasks: list[str]) -> int:
 
 def samples(recorded: Path) -> collections.Counter[str]:
     """How many samples each "library;function" has."""
-    command = ["perf", "report", "-i", str(recorded), "--stdio", "-q", "--no-children", "-F", "sample,dso,sym"]
+    command = [
+        "perf",
+        "report",
+        "-i",
+        str(recorded),
+        "--stdio",
+        "-q",
+        "--no-children",
+        "-F",
+        "sample,dso,sym",
+    ]
     said = subprocess.run([*command, "-t", ";"], capture_output=True, text=True, check=True).stdout
     found: collections.Counter[str] = collections.Counter()
     for line in said.splitlines():
@@ -82,7 +92,19 @@ def turn(loader: fastpipe.Loader, seconds: float, work: Path) -> dict[str, float
     """Microseconds a crop by function, over whole epochs."""
     recorded = work / "perf.data"
     tasks = engine_tasks()
-    command = ["perf", "record", "-q", "-o", str(recorded), "-e", "cpu-clock", "-F", "8000", "-t", ",".join(tasks)]
+    command = [
+        "perf",
+        "record",
+        "-q",
+        "-o",
+        str(recorded),
+        "-e",
+        "cpu-clock",
+        "-F",
+        "8000",
+        "-t",
+        ",".join(tasks),
+    ]
     perf = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     time.sleep(0.5)  # perf attaches
     images, spent, started = 0, cpu_ns(tasks), time.monotonic()
@@ -94,21 +116,33 @@ def turn(loader: fastpipe.Loader, seconds: float, work: Path) -> dict[str, float
     if not recorded.exists():
         sys.exit(f"expected perf to sample this process; it said: {problem.strip()}")
     found = samples(recorded)
-    return {function: spent / 1e3 / images * count / found.total() for function, count in found.items()}
+    return {
+        function: spent / 1e3 / images * count / found.total() for function, count in found.items()
+    }
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Where the time of a crop goes.")
     parser.add_argument("folder", type=Path, metavar="PHOTOS")
-    parser.add_argument("--seconds", type=float, default=10, help="of sampling, a storage (default 10)")
-    parser.add_argument("--symbols", action="store_true", help="list the functions of each part, too")
-    parser.add_argument("--views", action="store_true", help="profile DINO's eight views instead of one crop")
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="of sampling, a storage (default 10)"
+    )
+    parser.add_argument(
+        "--symbols", action="store_true", help="list the functions of each part, too"
+    )
+    parser.add_argument(
+        "--views", action="store_true", help="profile DINO's eight views instead of one crop"
+    )
     arguments = parser.parse_args()
-    views = [View(size, count=count, crop=RandomResizedCrop(scale=scale)) for size, scale, count in KINDS]
+    views = [
+        View(size, count=count, crop=RandomResizedCrop(scale=scale)) for size, scale, count in KINDS
+    ]
     rows: dict[str, Any] = {"views": views} if arguments.views else {"size": 224}
     if shutil.which("perf") is None:
-        sys.exit("expected the program perf on the path; found none; install it (Debian: apt-get install linux-perf)")
+        sys.exit(
+            "expected the program perf on the path; found none; install it (Debian: apt-get install linux-perf)"
+        )
     with tempfile.TemporaryDirectory(prefix="fastpipe-profile-") as folder:
         work = Path(folder)
         turns: dict[str, list[dict[str, float]]] = {name: [] for name in STORAGES}
@@ -120,12 +154,18 @@ def main() -> None:
                 sum(1 for _ in loader)  # files in the page cache, memory made
                 turns[name].append(turn(loader, arguments.seconds / TURNS, work))
     out = sys.stdout
-    out.write(f"| part, us a {'photo' if arguments.views else 'crop'} | {' | '.join(STORAGES)} |\n|---|---|---|\n")
+    out.write(
+        f"| part, us a {'photo' if arguments.views else 'crop'} | {' | '.join(STORAGES)} |\n|---|---|---|\n"
+    )
     for part in (*PARTS, REST):
         cells = (median(turns[name], part) for name in STORAGES)
         out.write(f"| {part} | {' | '.join(cells)} |\n")
-    sums = (f"{statistics.median(sum(each.values()) for each in turns[name]):.0f}" for name in STORAGES)
-    out.write(f"| sum | {' | '.join(sums)} |\n\n({engine_facts()}, load average {os.getloadavg()[0]:.1f})\n")
+    sums = (
+        f"{statistics.median(sum(each.values()) for each in turns[name]):.0f}" for name in STORAGES
+    )
+    out.write(
+        f"| sum | {' | '.join(sums)} |\n\n({engine_facts()}, load average {os.getloadavg()[0]:.1f})\n"
+    )
     for name in STORAGES if arguments.symbols else ():
         out.write(f"\n{name}:\n")
         for function, us in sorted(turns[name][-1].items(), key=lambda item: -item[1])[:60]:
@@ -134,7 +174,9 @@ def main() -> None:
 
 def median(turns: list[dict[str, float]], part: str) -> str:
     """A cell of the table."""
-    us = statistics.median(sum(us for function, us in each.items() if part_of(function) == part) for each in turns)
+    us = statistics.median(
+        sum(us for function, us in each.items() if part_of(function) == part) for each in turns
+    )
     return f"{us:.1f}" if us else ""
 
 

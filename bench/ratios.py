@@ -64,7 +64,12 @@ class Duel:
 
     def summary(self) -> dict[str, Any]:
         """For the table and for JSON."""
-        row: dict[str, Any] = {"name": self.name, "label": self.label, "data": self.data, "beside": self.beside}
+        row: dict[str, Any] = {
+            "name": self.name,
+            "label": self.label,
+            "data": self.data,
+            "beside": self.beside,
+        }
         if self.missing is not None:
             return {**row, "missing": self.missing}
         ratios = self.ratios()

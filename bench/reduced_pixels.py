@@ -24,15 +24,20 @@ def reduced(data: fastpipe.Dataset, size: int, epoch: int) -> NDArray[np.bool_]:
     """Which samples' crops are decoded at reduced size."""
     samples = np.arange(len(data))
     sides = data["width"][:], data["height"][:]
-    crops = plan_crops(RandomResizedCrop(), (size, size), *sides, seed=0, epoch=epoch, samples=samples)
+    crops = plan_crops(
+        RandomResizedCrop(), (size, size), *sides, seed=0, epoch=epoch, samples=samples
+    )
     return np.asarray((crops.boxes[:, 2:] >= 2 * size).all(axis=1))
 
 
 def rows(data: fastpipe.Dataset, size: int, epochs: int, *, exact: bool) -> NDArray[np.uint8]:
     """All samples of some epochs in shard order: (epochs * samples, size, size, 3)."""
-    with fastpipe.loader(data, 64, size=size, shuffle=False, drop_last=False, hflip=0, exact=exact) as loader:
+    with fastpipe.loader(
+        data, 64, size=size, shuffle=False, drop_last=False, hflip=0, exact=exact
+    ) as loader:
         return np.concatenate(
-            [images.permute(0, 2, 3, 1).numpy() for _ in range(epochs) for images, _ in loader], dtype=np.uint8
+            [images.permute(0, 2, 3, 1).numpy() for _ in range(epochs) for images, _ in loader],
+            dtype=np.uint8,
         )
 
 
@@ -43,7 +48,8 @@ def table_row(data: fastpipe.Dataset, size: int, epochs: int) -> str:
     if not changed.any():
         return share + " - | - | - | - |"
     apart = np.abs(
-        rows(data, size, epochs, exact=True)[changed].astype(np.int16) - rows(data, size, epochs, exact=False)[changed]
+        rows(data, size, epochs, exact=True)[changed].astype(np.int16)
+        - rows(data, size, epochs, exact=False)[changed]
     )
     psnr = 10 * np.log10(255**2 / np.mean(apart.astype(np.float64) ** 2, axis=(1, 2, 3)).clip(1e-9))
     return f"{share} {apart.mean():.2f} | {np.percentile(apart, 99):.0f} | {np.median(psnr):.1f} | {psnr.min():.1f} |"
@@ -52,13 +58,21 @@ def table_row(data: fastpipe.Dataset, size: int, epochs: int) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="How decoding at reduced size changes the pixels.")
-    parser.add_argument("data", type=Path, metavar="DATA", help="a folder that `fastpipe pack` wrote")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[224, 128, 64], help="output sizes in pixels")
-    parser.add_argument("--epochs", type=int, default=8, help="number of crops of each photo (default 8)")
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", help="a folder that `fastpipe pack` wrote"
+    )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[224, 128, 64], help="output sizes in pixels"
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=8, help="number of crops of each photo (default 8)"
+    )
     arguments = parser.parse_args()
     data = fastpipe.open(arguments.data)
     out = sys.stdout
-    out.write("| output | crops reduced | mean difference | 99th percentile | median PSNR, dB | lowest PSNR, dB |\n")
+    out.write(
+        "| output | crops reduced | mean difference | 99th percentile | median PSNR, dB | lowest PSNR, dB |\n"
+    )
     out.write("|---|---|---|---|---|---|\n")
     for size in arguments.sizes:
         out.write(table_row(data, size, arguments.epochs) + "\n")

@@ -54,15 +54,25 @@ def repeated(photos: Path, folder: Path, least_bytes: int) -> Path:
         parts.append(records)
         for number, shard in enumerate(info["shards"]):
             name = f"shard-{copy * len(index.shards) + number:06d}.tar"
-            shutil.copyfile(packed / shard["name"], many / name)  # one file for all would stay in the CPU's cache
+            shutil.copyfile(
+                packed / shard["name"], many / name
+            )  # one file for all would stay in the CPU's cache
             shards.append({**shard, "name": name})
     np.save(many / "index.npy", np.concatenate(parts).astype(INDEX_DTYPE))
     data = (many / "index.npy").read_bytes()
     info.pop("self_xxh3_64", None)
-    info["shards"], info["samples"], info["jpeg_bytes"] = shards, len(index) * times, index.jpeg_bytes * times
+    info["shards"], info["samples"], info["jpeg_bytes"] = (
+        shards,
+        len(index) * times,
+        index.jpeg_bytes * times,
+    )
     info["class_counts"] = [count * times for count in info["class_counts"]]
     records_hash = xxhash.xxh3_64_hexdigest(np.concatenate(parts).tobytes())
-    info["index"] = {"name": "index.npy", "xxh3_64": records_hash, "file_xxh3_64": xxhash.xxh3_64_hexdigest(data)}
+    info["index"] = {
+        "name": "index.npy",
+        "xxh3_64": records_hash,
+        "file_xxh3_64": xxhash.xxh3_64_hexdigest(data),
+    }
     info["fingerprint"] = fingerprint(info)
     (many / "dataset.json").write_bytes(with_self_checksum(info)[1])
     return many
@@ -107,7 +117,9 @@ class Run:
         return self.samples / self.seconds
 
 
-def measure(data: str | Path, seconds: float, threads: int, *, server: int | None = None, **options: Any) -> Run:
+def measure(
+    data: str | Path, seconds: float, threads: int, *, server: int | None = None, **options: Any
+) -> Run:
     """Reads for so many seconds, or an epoch.
 
     Args:
@@ -124,13 +136,21 @@ def measure(data: str | Path, seconds: float, threads: int, *, server: int | Non
             now = time.perf_counter()
             first_s = first_s or now - started
             if warm is None and (number >= 8 or now - started > 3.0):
-                warm = now, loader.stats(), thread_seconds(), process_seconds(server) if server else 0.0
+                warm = (
+                    now,
+                    loader.stats(),
+                    thread_seconds(),
+                    process_seconds(server) if server else 0.0,
+                )
             if warm is not None and now - warm[0] > seconds:
                 break
         assert warm is not None
         began, stats, earlier, served_s = warm
         done, taken = loader.stats().since(stats), time.perf_counter() - began
-        did = {kind: each.since(earlier.get(kind, Seconds())) for kind, each in thread_seconds().items()}
+        did = {
+            kind: each.since(earlier.get(kind, Seconds()))
+            for kind, each in thread_seconds().items()
+        }
         served_s = (process_seconds(server) if server else 0.0) - served_s
         return Run(first_s, taken, done.samples, done.fetched_bytes, did, served_s)
 
@@ -141,12 +161,16 @@ def main() -> None:
     parser.add_argument("photos", type=Path)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote"
+    )
     chosen = parser.parse_args()
     data = repeated(chosen.photos, chosen.work, 1_300_000_000)
     size = int(PackedIndex(data).shard_sizes.sum())
     count = chosen.threads
-    print(f"{len(PackedIndex(data)):,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, {count} threads")  # noqa: T201
+    print(
+        f"{len(PackedIndex(data)):,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, {count} threads"
+    )  # noqa: T201
     measure(data, chosen.seconds, count)
     local = measure(data, chosen.seconds, count).images_per_s
     print(f"local folder: {local:,.0f} images/s")  # noqa: T201
@@ -160,7 +184,9 @@ def main() -> None:
                 link = f"{bandwidth / 1e6:,.0f} MB/s, {latency * 1e3:.0f} ms, {name}"
                 share = f"{rate / 1e6:,.1f} MB/s ({rate / bandwidth:.1%} of the link)"
                 speed = f"{images:,.0f} images/s ({images / local:.1%} of local)"
-                print(f"{link}: {share}, {speed}, first batch {found.first_batch_s:.2f} s", flush=True)  # noqa: T201
+                print(
+                    f"{link}: {share}, {speed}, first batch {found.first_batch_s:.2f} s", flush=True
+                )  # noqa: T201
             finally:
                 server.kill()
                 server.wait()

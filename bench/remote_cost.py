@@ -33,7 +33,10 @@ def loading(data: str | Path, server: int | None, threads: int, **options: Any) 
     """Prints what an epoch costs; `options` are those of fastpipe.open."""
     with fastpipe.loader(fastpipe.open(data, **options), BATCH, num_workers=threads) as loader:
         before, began = thread_seconds(), time.perf_counter()
-        served_before, machine_before = process_seconds(server) if server else 0.0, machine_seconds()
+        served_before, machine_before = (
+            process_seconds(server) if server else 0.0,
+            machine_seconds(),
+        )
         mine_before = time.process_time()
         for _ in loader:
             pass
@@ -45,7 +48,9 @@ def loading(data: str | Path, server: int | None, threads: int, **options: Any) 
     show(f"{done.samples / wall:,.0f} images/s, {size / wall:.2f} GB/s, CPU seconds a GB:")
     for kind in sorted(after):
         did = after[kind].since(before.get(kind, Seconds()))
-        show(f"  {kind:22} {did.ran / size:6.2f}  (user {did.user / size:.2f}, system {did.system / size:.2f})")
+        show(
+            f"  {kind:22} {did.ran / size:6.2f}  (user {did.user / size:.2f}, system {did.system / size:.2f})"
+        )
     show(f"  {'the loader in all':22} {mine / size:6.2f}")
     show(f"  {'the server':22} {served_s / size:6.2f}")
     show(f"  {'the rest of the machine':22} {(machine - mine - served_s) / size:6.2f}")
@@ -60,7 +65,9 @@ def floors(url: str, name: str, size: int, folder: Path) -> None:
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as connection:
             for _ in range(count):
-                connection.sendall(f"GET /{name} HTTP/1.1\r\nRange: bytes=0-{size - 1}\r\n\r\n".encode())
+                connection.sendall(
+                    f"GET /{name} HTTP/1.1\r\nRange: bytes=0-{size - 1}\r\n\r\n".encode()
+                )
                 left, head = size, b""
                 while b"\r\n\r\n" not in head:
                     head += connection.recv(1)
@@ -95,7 +102,9 @@ def floors(url: str, name: str, size: int, folder: Path) -> None:
             mine, wall = time.thread_time() - mine, time.perf_counter() - began
             gigabytes = count * size / 1e9
             machine = (machine_seconds() - machine) / gigabytes
-            show(f"  {step:22} {mine / gigabytes:6.2f}  (machine {machine:.2f}, {wall / gigabytes:.2f} s)")
+            show(
+                f"  {step:22} {mine / gigabytes:6.2f}  (machine {machine:.2f}, {wall / gigabytes:.2f} s)"
+            )
     os.close(memory)
 
 
@@ -110,7 +119,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", default="200GB,0")
     parser.add_argument("--skip", default="", help="floors, local")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote"
+    )
     chosen = parser.parse_args()
     data = repeated(chosen.photos, chosen.work, 1_300_000_000)
     shard = PackedIndex(data).shards[0]

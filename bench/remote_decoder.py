@@ -53,13 +53,19 @@ def measured(data: Path, case: str, threads: int, seconds: float, work: Path) ->
     """Of a loader."""
     server, url = served(data, 1e9, 0.005)
     cache = Path(tempfile.mkdtemp(dir=work))
-    began, busy, mine = time.perf_counter(), machine_seconds(), time.process_time() + process_seconds(server.pid)
+    began, busy, mine = (
+        time.perf_counter(),
+        machine_seconds(),
+        time.process_time() + process_seconds(server.pid),
+    )
     try:
         if case == CASES[0]:
             found = measure(data, seconds, threads)
         else:
             limit = case.partition("=")[2]
-            found = measure(url, seconds, threads, server=server.pid, cache_dir=cache, cache_limit=limit)
+            found = measure(
+                url, seconds, threads, server=server.pid, cache_dir=cache, cache_limit=limit
+            )
         mine = time.process_time() + process_seconds(server.pid) - mine
         cores = (time.perf_counter() - began) * (os.cpu_count() or 1)
         decoding = found.threads["decoding"]
@@ -86,11 +92,15 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote-decoder")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote-decoder"
+    )
     chosen = parser.parse_args()
     data = repeated(chosen.photos, chosen.work, DATA_BYTES)
     samples = len(PackedIndex(data))
-    show(f"{samples:,} samples, batches of {BATCH}, {os.cpu_count()} cores; medians of {chosen.rounds} rounds")
+    show(
+        f"{samples:,} samples, batches of {BATCH}, {os.cpu_count()} cores; medians of {chosen.rounds} rounds"
+    )
     measure(data, 10 * chosen.seconds, 1)  # from now on it is in memory
     for threads in map(int, chosen.threads.split(",")):
         rounds = [
@@ -100,7 +110,9 @@ def main() -> None:
         for case in CASES:
             shares = [each[case].images_per_s / each[CASES[0]].images_per_s for each in rounds]
             share = f"{statistics.median(shares):.1%} of local ({', '.join(f'{one:.0%}' for one in shares)})"
-            median = Figures(*map(statistics.median, zip(*(each[case] for each in rounds), strict=True)))
+            median = Figures(
+                *map(statistics.median, zip(*(each[case] for each in rounds), strict=True))
+            )
             idle = max(1.0 - median.ran - median.queued, 0.0)
             show(f"{threads} thread(s), {case}: {median.images_per_s:,.0f} images/s, {share}")
             show(

@@ -81,7 +81,14 @@ def write(peer: str, photos: Path, out: Path) -> None:
     elif peer == "litdata":
         from litdata import optimize
 
-        optimize(_litdata_sample, files, str(out), chunk_bytes=amount.shard_bytes, num_workers=1, verbose=False)
+        optimize(
+            _litdata_sample,
+            files,
+            str(out),
+            chunk_bytes=amount.shard_bytes,
+            num_workers=1,
+            verbose=False,
+        )
     else:  # fastpipe's shards are WebDataset's
         import fastpipe
 
@@ -115,7 +122,9 @@ def raw(jpeg: bytes, label: int) -> tuple[bytes, int]:
     return jpeg, label
 
 
-def batches(peer: str, data: str, cache: Path, endpoint: str, limit: int, *, undecoded: bool) -> Iterable[Any]:
+def batches(
+    peer: str, data: str, cache: Path, endpoint: str, limit: int, *, undecoded: bool
+) -> Iterable[Any]:
     """A loader of two workers; an epoch each time that it is iterated."""
     from torch.utils.data import DataLoader
 
@@ -124,9 +133,15 @@ def batches(peer: str, data: str, cache: Path, endpoint: str, limit: int, *, und
     if peer == "fastpipe":
         import fastpipe
 
-        options = {"endpoint": endpoint, "region": "us-east-1", "virtual_hosted_style_request": False}
+        options = {
+            "endpoint": endpoint,
+            "region": "us-east-1",
+            "virtual_hosted_style_request": False,
+        }
         return fastpipe.loader(
-            fastpipe.open(data, cache_dir=cache, cache_limit=limit, storage_options=options), BATCH, num_workers=2
+            fastpipe.open(data, cache_dir=cache, cache_limit=limit, storage_options=options),
+            BATCH,
+            num_workers=2,
         )
     if peer.startswith("streaming"):
         _torchvision()
@@ -142,13 +157,24 @@ def batches(peer: str, data: str, cache: Path, endpoint: str, limit: int, *, und
                 sample = super().__getitem__(at)
                 return made(sample["image"], sample["label"])
 
-        shown = Photos(remote=data, local=str(cache), shuffle=True, batch_size=BATCH, cache_limit=limit, **keep_near)
-        return DataLoader(shown, batch_size=BATCH, num_workers=2, drop_last=True, persistent_workers=True, **keep)
+        shown = Photos(
+            remote=data,
+            local=str(cache),
+            shuffle=True,
+            batch_size=BATCH,
+            cache_limit=limit,
+            **keep_near,
+        )
+        return DataLoader(
+            shown, batch_size=BATCH, num_workers=2, drop_last=True, persistent_workers=True, **keep
+        )
     if peer == "litdata":
         import litdata
         from litdata.streaming import downloader
 
-        downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # it has no option for servers without TLS
+        downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = (
+            True  # it has no option for servers without TLS
+        )
 
         class Chunks(litdata.StreamingDataset):
             def __getitem__(self, at: Any) -> Any:
@@ -156,20 +182,34 @@ def batches(peer: str, data: str, cache: Path, endpoint: str, limit: int, *, und
                 return made(sample["image"], sample["label"])
 
         options = {"endpoint_url": endpoint, "aws_access_key_id": "x", "aws_secret_access_key": "x"}
-        chunks = Chunks(data, cache_dir=str(cache), shuffle=True, max_cache_size=limit, storage_options=options)
-        return litdata.StreamingDataLoader(chunks, batch_size=BATCH, num_workers=2, drop_last=True, **keep)
+        chunks = Chunks(
+            data, cache_dir=str(cache), shuffle=True, max_cache_size=limit, storage_options=options
+        )
+        return litdata.StreamingDataLoader(
+            chunks, batch_size=BATCH, num_workers=2, drop_last=True, **keep
+        )
     import webdataset
 
-    names = [f"shard-{number:06d}.tar" for number in range(len(list(Path(os.environ["SERVED"]).glob("*.tar"))))]
+    names = [
+        f"shard-{number:06d}.tar"
+        for number in range(len(list(Path(os.environ["SERVED"]).glob("*.tar"))))
+    ]
     urls = [f"pipe:curl -sf {endpoint}/{data.removeprefix('s3://')}/{name}" for name in names]
     tars = webdataset.WebDataset(
         urls, shardshuffle=len(urls), empty_check=False, nodesplitter=webdataset.single_node_only
     )
-    pairs = tars.shuffle(1000).to_tuple("jpg", "cls").map_tuple(bytes, int).map(lambda pair: made(*pair))
+    pairs = (
+        tars.shuffle(1000)
+        .to_tuple("jpg", "cls")
+        .map_tuple(bytes, int)
+        .map(lambda pair: made(*pair))
+    )
     return webdataset.WebLoader(pairs, batch_size=BATCH, num_workers=2, **keep)
 
 
-def run(peer: str, data: str, cache: Path, endpoint: str, limit: int, known: Path | None) -> dict[str, Any]:
+def run(
+    peer: str, data: str, cache: Path, endpoint: str, limit: int, known: Path | None
+) -> dict[str, Any]:
     """Two epochs, or, with the hashes of all photos, one of undecoded samples: how many are none of them."""
     if known is not None:
         return _look(peer, data, cache, endpoint, limit, set(json.loads(known.read_text())))
@@ -184,11 +224,19 @@ def run(peer: str, data: str, cache: Path, endpoint: str, limit: int, known: Pat
     return {"first_batch_s": first_s, "images_per_s": epochs}
 
 
-def _look(peer: str, data: str, cache: Path, endpoint: str, limit: int, known: set[str]) -> dict[str, Any]:
+def _look(
+    peer: str, data: str, cache: Path, endpoint: str, limit: int, known: set[str]
+) -> dict[str, Any]:
     if peer == "fastpipe":  # gives pixels; every sample's bytes are compared with their hash
-        return {"samples": sum(len(batch[1]) for batch in batches(peer, data, cache, endpoint, limit, undecoded=True))}
+        return {
+            "samples": sum(
+                len(batch[1])
+                for batch in batches(peer, data, cache, endpoint, limit, undecoded=True)
+            )
+        }
     found = [
-        hashlib.sha256(jpeg).hexdigest() for jpeg in _jpegs(batches(peer, data, cache, endpoint, limit, undecoded=True))
+        hashlib.sha256(jpeg).hexdigest()
+        for jpeg in _jpegs(batches(peer, data, cache, endpoint, limit, undecoded=True))
     ]
     return {"samples": len(found), "wrong": sum(digest not in known for digest in found)}
 
@@ -233,7 +281,9 @@ def measured(peer: str, work: Path, kind: str) -> dict[str, Any]:
     served = work / "bucket" / (peer.partition(":")[0] + amount.folder)
     size = sum(file.stat().st_size for file in served.iterdir())
     program = SERVE.format(tests=str(ROOT / "tests"), kind=kind, folder=str(work))
-    server = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert server.stdout is not None
     url = server.stdout.readline().strip()
     cache = Path(tempfile.mkdtemp(dir=work))
@@ -272,7 +322,9 @@ def measured(peer: str, work: Path, kind: str) -> dict[str, Any]:
     try:
         out, said = loader.communicate(timeout=amount.patience_s)
         last = said.strip().splitlines()[-1:] or [""]
-        found = json.loads(out.splitlines()[-1]) if loader.returncode == 0 else {"error": last[0][:200]}
+        found = (
+            json.loads(out.splitlines()[-1]) if loader.returncode == 0 else {"error": last[0][:200]}
+        )
     except subprocess.TimeoutExpired:
         found = {"error": f"no end within {amount.patience_s:.0f} s"}
     finally:
@@ -288,7 +340,9 @@ def main() -> None:
     """Prints a line a loader and kind."""
     if sys.argv[1:2] == ["run"]:
         peer, data, cache, endpoint, limit, *known = sys.argv[2:]
-        found = run(peer, data, Path(cache), endpoint, int(limit), Path(known[0]) if known else None)
+        found = run(
+            peer, data, Path(cache), endpoint, int(limit), Path(known[0]) if known else None
+        )
         sys.stdout.write("\n" + json.dumps(found) + "\n")
         sys.stdout.flush()
         os._exit(0)
@@ -297,17 +351,25 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("photos", type=Path)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-peers")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-peers"
+    )
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--kinds", default=",flip,503")
     chosen = parser.parse_args()
     bucket = chosen.work / "bucket"
     bucket.mkdir(parents=True, exist_ok=True)
-    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path, _ in photo_files(chosen.photos, 1)]
+    hashes = [
+        hashlib.sha256(path.read_bytes()).hexdigest() for path, _ in photo_files(chosen.photos, 1)
+    ]
     names = dict.fromkeys(each.partition(":")[0] for each in chosen.peers.split(","))
-    for peer, out in ((name, bucket / (name + amount.folder)) for name in names for amount in (ALL, FEW)):
+    for peer, out in (
+        (name, bucket / (name + amount.folder)) for name in names for amount in (ALL, FEW)
+    ):
         if not out.exists():
-            python = sys.executable if peer == "webdataset" else python_of(peer)  # fastpipe writes both
+            python = (
+                sys.executable if peer == "webdataset" else python_of(peer)
+            )  # fastpipe writes both
             order = [python, "-m", "bench.remote_peers", "write", peer, chosen.photos, out]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             subprocess.run([str(each) for each in order], check=True, env=environment, cwd=ROOT)

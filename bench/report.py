@@ -45,17 +45,38 @@ def _conditions(results: Mapping[str, Any]) -> str:
 
 
 def _speeds(
-    ours: Mapping[str, Any] | None, duels: Sequence[Mapping[str, Any]], form: str, sizes: Mapping[str, int]
+    ours: Mapping[str, Any] | None,
+    duels: Sequence[Mapping[str, Any]],
+    form: str,
+    sizes: Mapping[str, int],
 ) -> str:
     def costs(figures: Mapping[str, Any], data: str) -> tuple[str, ...]:
         return *_costs(figures), f"{sizes[data] / 1e6:,.0f} MB"
 
     rows = [
-        ("loader", "images/s", "slowest to fastest", "fastpipe is", "by CPU time", "first batch", "memory", "on disk"),
+        (
+            "loader",
+            "images/s",
+            "slowest to fastest",
+            "fastpipe is",
+            "by CPU time",
+            "first batch",
+            "memory",
+            "on disk",
+        ),
         ("---",) * 8,
     ]
     if ours:
-        rows.append(("**fastpipe**", f"**{ours['images_per_s']:,.0f}**", _span(ours), "", "", *costs(ours, form)))
+        rows.append(
+            (
+                "**fastpipe**",
+                f"**{ours['images_per_s']:,.0f}**",
+                _span(ours),
+                "",
+                "",
+                *costs(ours, form),
+            )
+        )
     for duel in sorted(duels, key=lambda duel: duel.get("ratio", float("inf"))):
         if "missing" in duel:
             rows.append((duel["label"], "missing", duel["missing"].replace("|", "\\|"), *[""] * 5))
@@ -90,7 +111,9 @@ def _packing(packing: Sequence[Mapping[str, Any]]) -> str:
 def _versions(versions: Mapping[str, Mapping[str, str]]) -> str:
     rows = [("environment", "versions"), ("---",) * 2]
     for name, packages in versions.items():
-        rows.append((name, ", ".join(f"{package} {version}" for package, version in packages.items())))
+        rows.append(
+            (name, ", ".join(f"{package} {version}" for package, version in packages.items()))
+        )
     return _table(rows)
 
 
@@ -104,4 +127,7 @@ def _costs(figures: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" if row[0] != "---" else "|" + "---|" * len(row) for row in rows)
+    return "\n".join(
+        "| " + " | ".join(row) + " |" if row[0] != "---" else "|" + "---|" * len(row)
+        for row in rows
+    )

@@ -14,7 +14,10 @@ PHOTOS, SHRUNK_PHOTOS = "photos", "photos-500"
 PACKED, PACKED_500, PACKED_SHRUNK = "fastpipe", "fastpipe-500", "fastpipe-of-photos-500"
 COEFFICIENTS, COEFFICIENTS_500 = "fastpipe-coefficients", "fastpipe-coefficients-500"
 PNGS, PACKED_PNGS = "photos-png", "fastpipe-of-photos-png"
-SMALL, PACKED_SMALL = "small", "small-fastpipe"  # the names of all datasets of small images begin so
+SMALL, PACKED_SMALL = (
+    "small",
+    "small-fastpipe",
+)  # the names of all datasets of small images begin so
 PACKED_GRAY, COEFFICIENTS_GRAY = "fastpipe-gray", "fastpipe-gray-coefficients"
 
 
@@ -52,28 +55,58 @@ class Peer:
 
 def fastpipe(data: str) -> Peer:
     """What every peer is compared with: every crop decoded at full size."""
-    variant = {PACKED_SMALL: "small", PACKED_GRAY: "gray", COEFFICIENTS_GRAY: "gray"}.get(data, "exact")
+    variant = {PACKED_SMALL: "small", PACKED_GRAY: "gray", COEFFICIENTS_GRAY: "gray"}.get(
+        data, "exact"
+    )
     return Peer("fastpipe", "fastpipe", "", "fastpipe_packed.py", data, data, variant)
 
 
 def _ffcv(name: str, label: str, stored: str, beside: str, data: str = "") -> Peer:
     needs = ("g++", "pkg-config", "libopencv-dev", "libturbojpeg0-dev")
-    return Peer(name, label, "ffcv", "ffcv_beton.py", data or f"ffcv-{stored}", beside, stored, system=needs)
+    return Peer(
+        name, label, "ffcv", "ffcv_beton.py", data or f"ffcv-{stored}", beside, stored, system=needs
+    )
 
 
 def _torchvision(name: str, label: str, data: str, beside: str, variant: str = "") -> Peer:
-    return Peer(f"torchvision-{name}", label, "torchvision_pil", "torchvision_pil.py", data, beside, variant)
+    return Peer(
+        f"torchvision-{name}", label, "torchvision_pil", "torchvision_pil.py", data, beside, variant
+    )
 
 
 _JPEG, _TURBOJPEG, _FFMPEG = ("libjpeg62-turbo-dev",), ("libturbojpeg0",), ("ffmpeg",)
 
 _OTHERS = (
-    Peer("libjpeg", "libjpeg-turbo, decoding alone", "libjpeg", "libjpeg_decode.c", PHOTOS, system=_JPEG),
-    Peer("torchvision", "DataLoader, torchvision, Pillow", "torchvision_pil", "torchvision_pil.py", PHOTOS),
     Peer(
-        "turbojpeg", "DataLoader, PyTurboJPEG, OpenCV", "turbojpeg_cv2", "turbojpeg_cv2.py", PHOTOS, system=_TURBOJPEG
+        "libjpeg",
+        "libjpeg-turbo, decoding alone",
+        "libjpeg",
+        "libjpeg_decode.c",
+        PHOTOS,
+        system=_JPEG,
     ),
-    Peer("simplejpeg", "DataLoader, simplejpeg, OpenCV", "simplejpeg_cv2", "simplejpeg_cv2.py", PHOTOS),
+    Peer(
+        "torchvision",
+        "DataLoader, torchvision, Pillow",
+        "torchvision_pil",
+        "torchvision_pil.py",
+        PHOTOS,
+    ),
+    Peer(
+        "turbojpeg",
+        "DataLoader, PyTurboJPEG, OpenCV",
+        "turbojpeg_cv2",
+        "turbojpeg_cv2.py",
+        PHOTOS,
+        system=_TURBOJPEG,
+    ),
+    Peer(
+        "simplejpeg",
+        "DataLoader, simplejpeg, OpenCV",
+        "simplejpeg_cv2",
+        "simplejpeg_cv2.py",
+        PHOTOS,
+    ),
     Peer("webdataset", "WebDataset", "webdataset", "webdataset_tars.py", "webdataset"),
     Peer("streaming", "MosaicML Streaming", "streaming", "mosaic_streaming.py", "streaming"),
     Peer("litdata", "LitData", "litdata", "litdata_chunks.py", "litdata"),
@@ -95,17 +128,46 @@ PEERS = (
         for peer in _OTHERS
         if peer.name in _BESIDE_COEFFICIENTS
     ),
-    Peer("fastpipe-jpeg", "fastpipe, JPEGs", "", "fastpipe_packed.py", PACKED, COEFFICIENTS, "exact"),
-    Peer("fastpipe-jpeg-500", "fastpipe, JPEGs", "", "fastpipe_packed.py", PACKED_500, COEFFICIENTS_500, "exact"),
+    Peer(
+        "fastpipe-jpeg", "fastpipe, JPEGs", "", "fastpipe_packed.py", PACKED, COEFFICIENTS, "exact"
+    ),
+    Peer(
+        "fastpipe-jpeg-500",
+        "fastpipe, JPEGs",
+        "",
+        "fastpipe_packed.py",
+        PACKED_500,
+        COEFFICIENTS_500,
+        "exact",
+    ),
     Peer("fastpipe-default", "fastpipe, exact=False", "", "fastpipe_packed.py", PACKED),
-    Peer("fastpipe-default-500", "fastpipe, exact=False", "", "fastpipe_packed.py", PACKED_500, PACKED_500),
+    Peer(
+        "fastpipe-default-500",
+        "fastpipe, exact=False",
+        "",
+        "fastpipe_packed.py",
+        PACKED_500,
+        PACKED_500,
+    ),
     _torchvision("png", "DataLoader, torchvision, Pillow", PNGS, PACKED_PNGS),
     _torchvision("png-unpacked", "DataLoader, torchvision, Pillow", PNGS, PNGS),
     _torchvision(
-        "small", "DataLoader, torchvision, Pillow, an array in memory", f"{SMALL}-arrays", PACKED_SMALL, "small"
+        "small",
+        "DataLoader, torchvision, Pillow, an array in memory",
+        f"{SMALL}-arrays",
+        PACKED_SMALL,
+        "small",
     ),
     _ffcv("ffcv-small", "FFCV, raw pixels", "small", PACKED_SMALL, f"{SMALL}-ffcv"),
-    Peer("fastpipe-colour", "fastpipe, in colour", "", "fastpipe_packed.py", PACKED, PACKED_GRAY, "exact"),
+    Peer(
+        "fastpipe-colour",
+        "fastpipe, in colour",
+        "",
+        "fastpipe_packed.py",
+        PACKED,
+        PACKED_GRAY,
+        "exact",
+    ),
     Peer(
         "fastpipe-colour-coefficients",
         "fastpipe, in colour",
@@ -115,7 +177,15 @@ PEERS = (
         COEFFICIENTS_GRAY,
         "exact",
     ),
-    Peer("fastpipe-1-thread", "fastpipe, one thread", "", "fastpipe_packed.py", PACKED, variant="exact", workers=1),
+    Peer(
+        "fastpipe-1-thread",
+        "fastpipe, one thread",
+        "",
+        "fastpipe_packed.py",
+        PACKED,
+        variant="exact",
+        workers=1,
+    ),
 )
 
 

@@ -69,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ours: dict[str, list[Run]] = {}
     for each in duels:
         ours.setdefault(each.beside, []).extend(each.ours)
-    runs = {each.name: {"ours": list(map(vars, each.ours)), "theirs": list(map(vars, each.theirs))} for each in duels}
+    runs = {
+        each.name: {"ours": list(map(vars, each.ours)), "theirs": list(map(vars, each.theirs))}
+        for each in duels
+    }
     read = {name for each in duels if each.ours for name in (each.data, each.beside)}
     results = {
         "date": datetime.date.today().isoformat(),
@@ -91,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     draw(out)
 
 
-def duel(peer: Peer, work: Path, load: Load, rounds: int, versions: dict[str, dict[str, str]]) -> Duel:
+def duel(
+    peer: Peer, work: Path, load: Load, rounds: int, versions: dict[str, dict[str, str]]
+) -> Duel:
     """fastpipe and one peer in turn, A B A B ... A; a peer that cannot run is a duel that says why."""
     about = (peer.name, peer.label, peer.data, peer.beside)
     reason = missing(peer)
@@ -157,7 +162,9 @@ def measure_packing(work: Path, workers: int, samples: int, rounds: int) -> list
             continue
         found = figures([Run(samples / took, 1.0) for took in seconds[name]])
         speeds = {key: found[key] for key in ("images_per_s", "slowest", "fastest")}
-        rows.append({**row, **speeds, "seconds": seconds[name], "bytes": datasets.warm(work / name)})
+        rows.append(
+            {**row, **speeds, "seconds": seconds[name], "bytes": datasets.warm(work / name)}
+        )
     return rows
 
 
@@ -178,7 +185,9 @@ def draw(out: Path) -> None:
         _say("no chart: its environment is not installed; run `make bench-peers`")
         return
     script = str(ROOT / "bench" / "chart.py")
-    subprocess.run([str(python), script, str(out / "results.json"), str(out / "chart.png")], check=True)
+    subprocess.run(
+        [str(python), script, str(out / "results.json"), str(out / "chart.png")], check=True
+    )
     _say("chart.png too")
 
 
@@ -187,7 +196,9 @@ def machine() -> dict[str, Any]:
     cpu = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        fields = dict(line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line)
+        fields = dict(
+            line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line
+        )
         cpu = next((fields[key].strip() for key in fields if key.strip() == "model name"), cpu)
     return {
         "cpu": cpu,
@@ -198,27 +209,51 @@ def machine() -> dict[str, Any]:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.run", description="Compare fastpipe with other loaders.")
-    parser.add_argument(
-        "photos", type=Path, metavar="PHOTOS", help="folder with one folder of JPEG files for each class"
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.run", description="Compare fastpipe with other loaders."
     )
     parser.add_argument(
-        "--peers", metavar="NAMES", help=f"separated by commas: {', '.join(peer.name for peer in PEERS)} (all)"
+        "photos",
+        type=Path,
+        metavar="PHOTOS",
+        help="folder with one folder of JPEG files for each class",
     )
     parser.add_argument(
-        "--rounds", type=int, default=5, help="number of runs of each loader, alternating with fastpipe (5)"
+        "--peers",
+        metavar="NAMES",
+        help=f"separated by commas: {', '.join(peer.name for peer in PEERS)} (all)",
     )
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured seconds in each run (4)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=5,
+        help="number of runs of each loader, alternating with fastpipe (5)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=4.0, help="measured seconds in each run (4)"
+    )
     parser.add_argument("--warmup", type=float, default=2.0, help="seconds of warm-up before (2)")
     parser.add_argument("--workers", type=int, default=2, help="number of threads or processes (2)")
     parser.add_argument("--batch-size", type=int, default=128, help="samples in a batch (128)")
     parser.add_argument("--size", type=int, default=224, help="output size in pixels (224)")
     parser.add_argument(
-        "--samples", type=int, default=6000, help="number of photos, repeated if the folder has fewer (6000)"
+        "--samples",
+        type=int,
+        default=6000,
+        help="number of photos, repeated if the folder has fewer (6000)",
     )
-    parser.add_argument("--pack-rounds", type=int, default=3, help="rounds of packing; 0: no packing (3)")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench", help="folder for the datasets")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "results", help="folder for the results")
+    parser.add_argument(
+        "--pack-rounds", type=int, default=3, help="rounds of packing; 0: no packing (3)"
+    )
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / "build" / "bench", help="folder for the datasets"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "build" / "bench" / "results",
+        help="folder for the results",
+    )
     return parser
 
 

@@ -31,10 +31,17 @@ _GRACE_S = 120.0
 def main(arguments: Sequence[str] | None = None) -> None:
     """Makes the data, runs every way of feeding on it and writes what came out."""
     options = _arguments().parse_args(arguments)
-    forms = _chosen("--forms", options.forms, [form for form in FORMS if form != "photos" or options.photos], FORMS)
+    forms = _chosen(
+        "--forms",
+        options.forms,
+        [form for form in FORMS if form != "photos" or options.photos],
+        FORMS,
+    )
     options.feeds = _chosen("--feeds", options.feeds, list(LABELS), LABELS)
     if "photos" in forms and options.photos is None:
-        sys.exit("bench.stall: the form photos needs a folder of photos; name one, or leave the form out")
+        sys.exit(
+            "bench.stall: the form photos needs a folder of photos; name one, or leave the form out"
+        )
     options.out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {"machine": machine(), "forms": {}}
     for form in forms:
@@ -43,12 +50,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results[name] = getattr(options, name)
     (options.out / "stalls.json").write_text(json.dumps(results) + "\n")
     (options.out / "stalls.md").write_text(markdown(results))
-    _say("\n" + markdown(results) + f"\nstalls.json, stalls.md and the timelines are in {options.out}")
+    _say(
+        "\n"
+        + markdown(results)
+        + f"\nstalls.json, stalls.md and the timelines are in {options.out}"
+    )
 
 
 def measure(form: str, options: argparse.Namespace) -> dict[str, Any]:
     """Every way of feeding one form, and its timeline."""
-    files, packed = make(form, options.photos, options.work.resolve(), options.samples, options.workers)
+    files, packed = make(
+        form, options.photos, options.work.resolve(), options.samples, options.workers
+    )
     rate = options.rate or FORMS[form].rate_per_worker * options.workers
     order = {
         **{name: getattr(options, name) for name in ("workers", "batch_size", "size", "seconds")},
@@ -68,10 +81,14 @@ def measure(form: str, options: argparse.Namespace) -> dict[str, Any]:
                 run |= figures(run["steps"], options.batch_size, order["step_s"])
                 run["caption"] = caption(run)
             rounds[-1].append(run)
-            _say(f"{form} {number + 1}/{options.rounds}: {run['label']}: {run.get('caption', run.get('refused'))}")
+            _say(
+                f"{form} {number + 1}/{options.rounds}: {run['label']}: {run.get('caption', run.get('refused'))}"
+            )
     runs = [middle(each) for each in zip(*rounds, strict=True)]
     title = f"{FORMS[form].title}; training at {rate:.0f} images/s, {options.workers} CPUs"
-    stall_chart.draw(options.out / f"stalls-{form}.png", title, [run for run in runs if "steps" in run])
+    stall_chart.draw(
+        options.out / f"stalls-{form}.png", title, [run for run in runs if "steps" in run]
+    )
     return {"rate": rate, "runs": runs}
 
 
@@ -84,7 +101,9 @@ def middle(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**ordered[(len(ordered) - 1) // 2], "slowest": slowest, "fastest": fastest}
 
 
-def figures(steps: Sequence[tuple[float, float, bool]], batch_size: int, step_s: float) -> dict[str, float]:
+def figures(
+    steps: Sequence[tuple[float, float, bool]], batch_size: int, step_s: float
+) -> dict[str, float]:
     """What is told of a run; its very first wait, in which everything starts, stands apart."""
     later = np.array([waited for _, waited, _ in steps[1:]])
     seconds = steps[-1][0] + steps[-1][1] - steps[0][1]
@@ -125,7 +144,10 @@ def markdown(results: dict[str, Any]) -> str:
                 reason = run["refused"].partition(".")[0]
                 lines.append(f"| {run['label']} | does not start: `{reason}` |  |  |  |  |  |  |")
                 continue
-            waits = [f"{run[key]:,.0f} ms" for key in ("median_wait_ms", "p99_wait_ms", "longest_wait_ms")]
+            waits = [
+                f"{run[key]:,.0f} ms"
+                for key in ("median_wait_ms", "p99_wait_ms", "longest_wait_ms")
+            ]
             cells = [
                 f"{run['images_per_s']:,.0f}",
                 f"{run['slowest']:,.0f} to {run['fastest']:,.0f}",
@@ -141,7 +163,9 @@ def _chosen(option: str, names: str | None, default: list[str], known: Iterable[
     chosen = names.split(",") if names else default
     unknown = [name for name in chosen if name not in known]
     if unknown:
-        sys.exit(f"bench.stall: {option}: expected some of {', '.join(known)}; got {', '.join(unknown)}")
+        sys.exit(
+            f"bench.stall: {option}: expected some of {', '.join(known)}; got {', '.join(unknown)}"
+        )
     return chosen
 
 
@@ -165,9 +189,15 @@ def _arguments() -> argparse.ArgumentParser:
         prog="python -m bench.stall", description="How long a training loop waits for data."
     )
     parser.add_argument(
-        "photos", type=Path, nargs="?", metavar="PHOTOS", help="folder with one folder of JPEG files for each class"
+        "photos",
+        type=Path,
+        nargs="?",
+        metavar="PHOTOS",
+        help="folder with one folder of JPEG files for each class",
     )
-    parser.add_argument("--forms", help=f"separated by commas: {', '.join(FORMS)} (all that can be made)")
+    parser.add_argument(
+        "--forms", help=f"separated by commas: {', '.join(FORMS)} (all that can be made)"
+    )
     parser.add_argument("--feeds", help=f"separated by commas: {', '.join(LABELS)} (all)")
     parser.add_argument("--rounds", type=int, default=3, help="number of runs of each, in turn (3)")
     parser.add_argument("--seconds", type=float, default=10.0, help="duration of each run (10)")
@@ -175,14 +205,24 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, default=64, help="samples in a batch (64)")
     parser.add_argument("--size", type=int, default=224, help="output size in pixels (224)")
     parser.add_argument(
-        "--workers", type=int, default=granted_cpus(), help="number of threads or processes (the CPUs granted)"
+        "--workers",
+        type=int,
+        default=granted_cpus(),
+        help="number of threads or processes (the CPUs granted)",
     )
     parser.add_argument(
-        "--rate", type=float, help="images/s that the training loop takes (default: depends on form and workers)"
+        "--rate",
+        type=float,
+        help="images/s that the training loop takes (default: depends on form and workers)",
     )
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "stalls", help="folder for the data")
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "build" / "stalls" / "results", help="folder for the results"
+        "--work", type=Path, default=ROOT / "build" / "stalls", help="folder for the data"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "build" / "stalls" / "results",
+        help="folder for the results",
     )
     return parser
 

@@ -35,22 +35,34 @@ def draw(path: Path, title: str, runs: Sequence[Mapping[str, Any]]) -> None:
         _axis(pen, bottom, top_ms, small)
         pen.text((_LEFT, bottom - _PANEL - 18), f"{run['label']}   {run['caption']}", _INK, small)
         for at, waited, begins in run["steps"]:
-            _tooth(pen, run["name"], _LEFT + at * across, bottom, waited, (across, _PANEL * 1000 / top_ms), small)
+            _tooth(
+                pen,
+                run["name"],
+                _LEFT + at * across,
+                bottom,
+                waited,
+                (across, _PANEL * 1000 / top_ms),
+                small,
+            )
             if begins:
                 pen.line((_LEFT + at * across, bottom + 2, _LEFT + at * across, bottom + 6), _INK)
     bottom = image.height - _FOOT - 6
     every = next(each for each in (1, 2, 5, 10, 20, 60, 600) if seconds / each <= 20)
     for second in range(0, seconds + 1, every):
         pen.text((_LEFT + second * across, bottom + 8), str(second), _INK, small, anchor="ma")
-    legend = (
-        "seconds since the start; a tooth: how long a step has waited for its batch so far; a tick: an epoch begins"
-    )
+    legend = "seconds since the start; a tooth: how long a step has waited for its batch so far; a tick: an epoch begins"
     pen.text((_WIDTH / 2, bottom + 26), legend, _INK, small, anchor="ma")
     image.save(path, optimize=True)
 
 
 def _tooth(
-    pen: ImageDraw.ImageDraw, name: str, x: float, bottom: float, waited: float, scale: tuple[float, float], font: Any
+    pen: ImageDraw.ImageDraw,
+    name: str,
+    x: float,
+    bottom: float,
+    waited: float,
+    scale: tuple[float, float],
+    font: Any,
 ) -> None:
     across, up = scale
     end, high = x + max(1.0, waited * across), waited * up

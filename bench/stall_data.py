@@ -36,12 +36,16 @@ class Form:
 
 FORMS = {
     "large": Form("synthetic photos of 500 x 375 pixels, 1 % of them of 6000 x 4000", 300),
-    "transform": Form("synthetic photos and a heavy transform, 75 times as heavy for 1 % of them", 110, heavy=True),
+    "transform": Form(
+        "synthetic photos and a heavy transform, 75 times as heavy for 1 % of them", 110, heavy=True
+    ),
     "photos": Form("real photos", 500),
 }
 
 
-def make(form: str, photos: Path | None, work: Path, samples: int, workers: int) -> tuple[Path, Path]:
+def make(
+    form: str, photos: Path | None, work: Path, samples: int, workers: int
+) -> tuple[Path, Path]:
     """The files of a form and the dataset that fastpipe packed of them."""
     folder = work / form
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +64,9 @@ def make(form: str, photos: Path | None, work: Path, samples: int, workers: int)
 def _synthetic(files: Path, samples: int, *, large: bool) -> None:
     """Two folders of photos; with `large`, every hundredth is one."""
     usual = [_jpeg(_USUAL, seed) for seed in range(_DISTINCT)]
-    slow = functools.cache(lambda: _jpeg(_LARGE, _DISTINCT))  # a second's work, for those who need it
+    slow = functools.cache(
+        lambda: _jpeg(_LARGE, _DISTINCT)
+    )  # a second's work, for those who need it
     for stale in files.glob("*/*"):
         stale.unlink()
     for number in range(samples):
@@ -77,5 +83,7 @@ def _jpeg(size: tuple[int, int], seed: int) -> bytes:
     coarse = rng.integers(0, 256, (height // 25 + 2, width // 25 + 2, 3), dtype=np.uint8)
     picture: NDArray[np.uint8] = cv2.resize(coarse, size, interpolation=cv2.INTER_CUBIC)
     grain = rng.integers(0, 24, (height, width, 1), dtype=np.uint8)
-    _, encoded = cv2.imencode(".jpg", cv2.add(picture, np.repeat(grain, 3, axis=2)), [cv2.IMWRITE_JPEG_QUALITY, 90])
+    _, encoded = cv2.imencode(
+        ".jpg", cv2.add(picture, np.repeat(grain, 3, axis=2)), [cv2.IMWRITE_JPEG_QUALITY, 90]
+    )
     return encoded.tobytes()

@@ -50,7 +50,9 @@ class Augmentation:
 
     def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, torch.Tensor]:
         x, y, w, h = random_crop(image.shape[1], image.shape[0])
-        picture = cv2.resize(image[y : y + h, x : x + w], self._size, interpolation=cv2.INTER_LINEAR)
+        picture = cv2.resize(
+            image[y : y + h, x : x + w], self._size, interpolation=cv2.INTER_LINEAR
+        )
         if random.random() < 0.5:
             picture = cv2.flip(picture, 1)
         if self._heavy:  # a few milliseconds; for one picture in a hundred, a few hundred
@@ -91,7 +93,11 @@ def feed(order: dict[str, Any]) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
     name, workers = order["feed"], order["workers"]
     if name == "fastpipe":
         return fastpipe.loader(
-            order["packed"], order["batch_size"], size=order["size"], num_workers=workers, exact=True
+            order["packed"],
+            order["batch_size"],
+            size=order["size"],
+            num_workers=workers,
+            exact=True,
         )
     persistent: dict[str, Any] = {"prefetch_factor": _PREFETCH, "persistent_workers": True}
     options: dict[str, Any] = {
@@ -107,13 +113,22 @@ def feed(order: dict[str, Any]) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
     if name == "dataset":
         photos = fastpipe.open(order["packed"]).with_transform(transform)
     else:  # -1: as many threads as OpenCV sees fit
-        photos = Photos(Path(order["files"]), transform, opencv_threads=-1 if name == "overloaded" else 0)
+        photos = Photos(
+            Path(order["files"]), transform, opencv_threads=-1 if name == "overloaded" else 0
+        )
     return DataLoader(
-        photos, batch_size=order["batch_size"], shuffle=True, drop_last=True, collate_fn=collate, **options
+        photos,
+        batch_size=order["batch_size"],
+        shuffle=True,
+        drop_last=True,
+        collate_fn=collate,
+        **options,
     )
 
 
-def waits(batches: Iterable[Any], step_s: float, seconds: float) -> Iterator[tuple[float, float, bool]]:
+def waits(
+    batches: Iterable[Any], step_s: float, seconds: float
+) -> Iterator[tuple[float, float, bool]]:
     """For each step: when it asked for its batch, how long it waited, and whether it began an epoch.
 
     The clock of `seconds` starts with the first batch; a few steps are made in any case.

@@ -44,8 +44,12 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="What each storage costs.")
     parser.add_argument("folder", type=Path, metavar="PHOTOS")
-    parser.add_argument("--rounds", type=int, default=15, help="epochs of each storage (default 15)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of the loader and of the pack (default 2)")
+    parser.add_argument(
+        "--rounds", type=int, default=15, help="epochs of each storage (default 15)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=2, help="threads of the loader and of the pack (default 2)"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fastpipe-storage-") as work:
         packs: dict[str, list[float]] = {name: [] for name in STORAGES}
@@ -62,14 +66,21 @@ def main() -> None:
                 took[name].append(seconds / (len(loaders[name]) * 64))
         index = {name: fastpipe.open(Path(work, f"{name}-0")).index for name in STORAGES}
         source = index["jpeg"].info["packs"][0]["source"]["bytes"]
-        lines = ["| storage | us an image | pack, ms an image | bytes, of the sources' |", "|---|---|---|---|"]
+        lines = [
+            "| storage | us an image | pack, ms an image | bytes, of the sources' |",
+            "|---|---|---|---|",
+        ]
         for name in STORAGES:
             load, pack = (statistics.median(each[name]) for each in (took, packs))
             share = index[name].stored_bytes / source
-            lines.append(f"| {name} | {1e6 * load:.0f} | {1e3 * pack / len(index[name]):.2f} | {share:.3f} |")
+            lines.append(
+                f"| {name} | {1e6 * load:.0f} | {1e3 * pack / len(index[name]):.2f} | {share:.3f} |"
+            )
         ratio = statistics.median(took["jpeg"]) / statistics.median(took["coefficients"])
         slower = statistics.median(packs["coefficients"]) / statistics.median(packs["jpeg"])
-        lines.append(f"\ncoefficients load {ratio:.2f} times as fast and take {slower:.2f} times the CPU time to pack")
+        lines.append(
+            f"\ncoefficients load {ratio:.2f} times as fast and take {slower:.2f} times the CPU time to pack"
+        )
         lines.append(f"({engine_facts()}, load average {os.getloadavg()[0]:.1f})")
         sys.stdout.write("\n".join(lines) + "\n")
         for loader in loaders.values():

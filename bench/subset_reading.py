@@ -68,7 +68,9 @@ def bytes_from_disk() -> int:
 
 def epoch(data: fastpipe.Dataset, options: dict[str, Any], seed: int) -> tuple[float, float, float]:
     """Seconds, images, bytes from the disk for each byte of a JPEG that was used."""
-    with fastpipe.loader(data, **{"size": 64, "seed": seed, "drop_last": False, **options}) as loader:
+    with fastpipe.loader(
+        data, **{"size": 64, "seed": seed, "drop_last": False, **options}
+    ) as loader:
         sizes = data.index.records["size"][data.content.numbers(np.arange(len(data)))]
         before, started = bytes_from_disk(), time.perf_counter()
         ids = [batch.ids.numpy() for batch in loader]
@@ -78,7 +80,9 @@ def epoch(data: fastpipe.Dataset, options: dict[str, Any], seed: int) -> tuple[f
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("photos", type=Path)
     parser.add_argument("--samples", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -97,7 +101,9 @@ def main() -> None:
                 cold_s, images, share = epoch(chosen, how, number)
                 warm_s, _, _ = epoch(chosen, how, number)
                 found[name].append((images / cold_s, images / warm_s, share))
-        rows = ["| an epoch of | cold, images/s | warm, images/s | read : used |\n|---|---|---|---|\n"]
+        rows = [
+            "| an epoch of | cold, images/s | warm, images/s | read : used |\n|---|---|---|---|\n"
+        ]
         for name, rounds in found.items():
             cold, warm, share = (statistics.median(values) for values in zip(*rounds, strict=True))
             rows.append(f"| {name} | {cold:,.0f} | {warm:,.0f} | {share:.2f} |\n")

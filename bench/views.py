@@ -29,14 +29,20 @@ from fastpipe import RandomResizedCrop, View
 from fastpipe.engine.engine import engine_facts
 
 # Label -> storage, and whether all is decoded at full size.
-CONTENDERS = {"jpeg": ("jpeg", True), "coefficients": ("coefficients", True), "jpeg, exact=False": ("jpeg", False)}
+CONTENDERS = {
+    "jpeg": ("jpeg", True),
+    "coefficients": ("coefficients", True),
+    "jpeg, exact=False": ("jpeg", False),
+}
 KINDS = ((224, (0.4, 1.0), 2), (96, (0.05, 0.4), 6))
 BATCH_SIZE = 64
 WARM_UP = 2  # epochs of each
 TOGETHER_AT_LEAST, PEER_AT_LEAST = 1.4, 6.0
 
 
-def loaders_of(data: Path, threads: int, *, exact: bool) -> tuple[fastpipe.Loader, list[fastpipe.Loader]]:
+def loaders_of(
+    data: Path, threads: int, *, exact: bool
+) -> tuple[fastpipe.Loader, list[fastpipe.Loader]]:
     """The loader with all views, and a loader for each view."""
     options = {"drop_last": False, "num_workers": threads, "exact": exact}
     kinds = [(size, RandomResizedCrop(scale=scale), count) for size, scale, count in KINDS]
@@ -70,7 +76,9 @@ def epoch_s(loaders: list[fastpipe.Loader]) -> Took:
         while (levels := loader.stats()).threads_busy or levels.rows_waiting:
             time.sleep(0.01)
     photos = len(loaders[0].dataset)
-    return Took((time.perf_counter() - started[0]) / photos, (time.process_time() - started[1]) / photos)
+    return Took(
+        (time.perf_counter() - started[0]) / photos, (time.process_time() - started[1]) / photos
+    )
 
 
 def peer_s(photos: Path, workers: int) -> Took:
@@ -79,7 +87,11 @@ def peer_s(photos: Path, workers: int) -> Took:
     views = [f"{size}:{scale[0]}:{scale[1]}:{count}" for size, scale, count in KINDS]
     command = [str(python), str(SCRIPTS / "torchvision_views.py"), str(photos), "--views", *views]
     clock, cpu = (
-        float(subprocess.run([*command, "--workers", str(each)], capture_output=True, text=True, check=True).stdout)
+        float(
+            subprocess.run(
+                [*command, "--workers", str(each)], capture_output=True, text=True, check=True
+            ).stdout
+        )
         for each in (workers, 0)
     )
     return Took(clock, cpu)
@@ -91,7 +103,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="PHOTOS")
     parser.add_argument("--rounds", type=int, default=5, help="epochs of each (default 5)")
     parser.add_argument(
-        "--threads", type=int, default=2, help="threads of each loader, and workers of DataLoader (default 2)"
+        "--threads",
+        type=int,
+        default=2,
+        help="threads of each loader, and workers of DataLoader (default 2)",
     )
     arguments = parser.parse_args()
     if reason := missing(next(peer for peer in PEERS if peer.environment == "torchvision_pil")):
@@ -100,7 +115,9 @@ def main() -> None:
         loaders = {}
         for label, (storage, exact) in CONTENDERS.items():
             packed = Path(work, storage)
-            fastpipe.pack(arguments.folder, packed, storage=storage)  # once: it sees that this is done
+            fastpipe.pack(
+                arguments.folder, packed, storage=storage
+            )  # once: it sees that this is done
             loaders[label] = loaders_of(packed, arguments.threads, exact=exact)
         took: dict[str, list[Took]] = {"torchvision": []}
         for number in range(-WARM_UP, arguments.rounds):
@@ -124,7 +141,9 @@ def report(took: dict[str, list[Took]]) -> None:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for label in CONTENDERS:
-        mine, apart, peer = (took[name] for name in (f"{label} together", f"{label} apart", "torchvision"))
+        mine, apart, peer = (
+            took[name] for name in (f"{label} together", f"{label} apart", "torchvision")
+        )
         rates = [1 / statistics.median(each.clock for each in times) for times in (mine, peer)]
         us = [1e6 * statistics.median(each.cpu for each in times) for times in (mine, apart, peer)]
         ratios = [

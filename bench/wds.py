@@ -20,7 +20,10 @@ from bench.roster import PHOTOS, Peer
 
 TARS = "webdataset"
 # Variants of bench/peers/webdataset_tars.py, and the names in the table.
-OURS = {"crop": "`decode(fastpipe.wds.crop(224))`", "batch_crop": "`batched(N).map(fastpipe.wds.batch_crop(224))`"}
+OURS = {
+    "crop": "`decode(fastpipe.wds.crop(224))`",
+    "batch_crop": "`batched(N).map(fastpipe.wds.batch_crop(224))`",
+}
 THEIRS = {
     "": '`decode("pil")`, torchvision v1',
     "v2": '`decode("pil")`, torchvision v2',
@@ -50,7 +53,9 @@ def main() -> None:
             figures = contest.read(_peer(way), work, load)
             found.append(Run(figures["images_per_s"], figures["images_per_s"] / figures["cpus"]))
             busy = os.getloadavg()[0]
-            sys.stderr.write(f"{way or 'pil'}: {found[-1].speed:,.0f} images/s (load of the machine {busy:.1f})\n")
+            sys.stderr.write(
+                f"{way or 'pil'}: {found[-1].speed:,.0f} images/s (load of the machine {busy:.1f})\n"
+            )
     sys.stdout.write(table(runs))
 
 
@@ -79,15 +84,21 @@ def _peer(variant: str) -> Peer:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("photos", type=Path, metavar="PHOTOS")
-    parser.add_argument("--samples", type=int, default=1200, help="photos are copied until there are as many")
+    parser.add_argument(
+        "--samples", type=int, default=1200, help="photos are copied until there are as many"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warmup", type=float, default=2.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--work", type=Path, default=Path("build/bench/wds"), help="where the tars are made")
+    parser.add_argument(
+        "--work", type=Path, default=Path("build/bench/wds"), help="where the tars are made"
+    )
     return parser
 
 

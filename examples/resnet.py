@@ -20,7 +20,11 @@ class Block(nn.Module):
         super().__init__()
         channels = width * 4 if bottleneck else width
         if bottleneck:
-            shapes = [(channels_in, width, 1, 1), (width, width, 3, stride), (width, channels, 1, 1)]
+            shapes = [
+                (channels_in, width, 1, 1),
+                (width, width, 3, stride),
+                (width, channels, 1, 1),
+            ]
         else:
             shapes = [(channels_in, width, 3, stride), (width, channels, 3, 1)]
         self.steps = len(shapes)
@@ -30,7 +34,9 @@ class Block(nn.Module):
         nn.init.zeros_(self.get_submodule(f"bn{self.steps}").weight)
         self.downsample = None
         if stride != 1 or channels_in != channels:
-            self.downsample = nn.Sequential(convolution(channels_in, channels, 1, stride), nn.BatchNorm2d(channels))
+            self.downsample = nn.Sequential(
+                convolution(channels_in, channels, 1, stride), nn.BatchNorm2d(channels)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         around = x if self.downsample is None else self.downsample(x)

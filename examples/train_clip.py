@@ -50,10 +50,14 @@ class Clip(nn.Module):
         for before, channels in ((3, 16), (16, 32), (32, 64), (64, 128)):
             convolution = nn.Conv2d(before, channels, 3, stride=2, padding=1, bias=False)
             layers += [convolution, nn.BatchNorm2d(channels), nn.ReLU()]
-        self.images = nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(128, width))
+        self.images = nn.Sequential(
+            *layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(128, width)
+        )
         self.words = nn.Embedding(VOCABULARY, width, padding_idx=0)
         self.places = nn.Parameter(0.01 * torch.randn(LONGEST, width))
-        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            width, 4, 2 * width, dropout=0.0, batch_first=True, norm_first=True
+        )
         self.texts = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
 
@@ -61,9 +65,14 @@ class Clip(nn.Module):
         """Images (N, 3, height, width) and tokens (M, words) -> (N, M): how well each pair goes together."""
         absent = tokens == 0
         absent[:, 0] = False  # an empty caption keeps one place
-        states = self.texts(self.words(tokens) + self.places[: tokens.shape[1]], src_key_padding_mask=absent)
+        states = self.texts(
+            self.words(tokens) + self.places[: tokens.shape[1]], src_key_padding_mask=absent
+        )
         text = states.masked_fill(absent[..., None], 0).sum(1) / (~absent).sum(1, keepdim=True)
-        seen, read = functional.normalize(self.images(images), dim=1), functional.normalize(text, dim=1)
+        seen, read = (
+            functional.normalize(self.images(images), dim=1),
+            functional.normalize(text, dim=1),
+        )
         return self.scale.clamp(max=math.log(100)).exp() * seen @ read.T
 
 
@@ -75,7 +84,10 @@ def same_captions(captions: list[str], device: str) -> Tensor:
 
 
 def train_epoch(
-    model: nn.Module, batches: Iterable[dict[str, Any]], optimizer: torch.optim.Optimizer, device: str
+    model: nn.Module,
+    batches: Iterable[dict[str, Any]],
+    optimizer: torch.optim.Optimizer,
+    device: str,
 ) -> float:
     """Trains for an epoch; returns the mean loss."""
     model.train()
@@ -83,7 +95,9 @@ def train_epoch(
     for batch in batches:
         logits = model(batch["image"], tokens_of(batch["caption"]).to(device))
         truth = same_captions(batch["caption"], device)
-        loss = (functional.cross_entropy(logits, truth) + functional.cross_entropy(logits.T, truth)) / 2
+        loss = (
+            functional.cross_entropy(logits, truth) + functional.cross_entropy(logits.T, truth)
+        ) / 2
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -99,14 +113,18 @@ def matched(model: nn.Module, batches: Iterable[dict[str, Any]], device: str) ->
     for batch in batches:
         captions = batch["caption"]
         nearest = model(batch["image"], tokens_of(captions).to(device)).argmax(1).tolist()
-        right += sum(captions[found] == caption for found, caption in zip(nearest, captions, strict=True))
+        right += sum(
+            captions[found] == caption for found, caption in zip(nearest, captions, strict=True)
+        )
         images += len(captions)
     return right / images
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Trains, and prints a line an epoch."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset with the field caption")
     parser.add_argument("--val", help="another, to test with")
     parser.add_argument("--size", type=int, default=96, help="side of the images")
@@ -118,15 +136,27 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     torch.manual_seed(options.seed)
-    made = {"fields": FIELDS, "size": options.size, "device": options.device, "augment": fastpipe.Augment.imagenet()}
-    crop = fastpipe.RandomResizedCrop(scale=(0.5, 1.0))  # a smaller crop may lose what its caption tells
+    made = {
+        "fields": FIELDS,
+        "size": options.size,
+        "device": options.device,
+        "augment": fastpipe.Augment.imagenet(),
+    }
+    crop = fastpipe.RandomResizedCrop(
+        scale=(0.5, 1.0)
+    )  # a smaller crop may lose what its caption tells
     train = fastpipe.loader(options.train, options.batch_size, crop=crop, seed=options.seed, **made)
-    val = options.val and fastpipe.loader(options.val, options.batch_size, crop=fastpipe.Resize(), train=False, **made)
+    val = options.val and fastpipe.loader(
+        options.val, options.batch_size, crop=fastpipe.Resize(), train=False, **made
+    )
     model = Clip().to(options.device)
     optimizer = torch.optim.AdamW(model.parameters(), options.lr, weight_decay=0.01)
     for epoch in range(1, options.epochs + 1):
         line = f"epoch {epoch} of {options.epochs}: loss {train_epoch(model, train, optimizer, options.device):.3f}"
-        print(line + (f", {100 * matched(model, val, options.device):.1f} % matched" if val else ""), flush=True)
+        print(
+            line + (f", {100 * matched(model, val, options.device):.1f} % matched" if val else ""),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

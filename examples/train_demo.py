@@ -61,7 +61,9 @@ def normalised(images: Tensor) -> Tensor:
 def learn(model: nn.Module, batches: Batches) -> None:
     """Trains; a line every five epochs."""
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.02)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=EPOCHS * len(batches))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, RATE, total_steps=EPOCHS * len(batches)
+    )
     model.train()
     for epoch in range(1, EPOCHS + 1):
         losses = []
@@ -91,7 +93,9 @@ def accuracy(model: nn.Module, batches: Batches) -> float:
 
 def trained(training: Batches, testing: Batches, classes: int) -> float:
     """Makes a network and trains it; returns the share of test samples that it tells right."""
-    torch.set_num_threads(1)  # such small steps gain little from more, and lose much where other programs run
+    torch.set_num_threads(
+        1
+    )  # such small steps gain little from more, and lose much where other programs run
     model = network(classes)
     learn(model, training)
     return accuracy(model, testing)
@@ -99,8 +103,16 @@ def trained(training: Batches, testing: Batches, classes: int) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Makes, packs, trains, tests."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("fastpipe-demo-training"), help="for the photos")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path("fastpipe-demo-training"),
+        help="for the photos",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of weights, order and crops")
     options = parser.parse_args(arguments)
     started = time.perf_counter()
@@ -117,7 +129,9 @@ def main(arguments: list[str] | None = None) -> None:
     ):
         share = trained(training, testing, len(training.classes))
     print(f"making took {made - started:.0f} s, training {time.perf_counter() - made:.0f} s")
-    print(f"accuracy {100 * share:.1f} % of {TEST} photos that it has not seen; expected {100 * LEAST:.0f} % or more")
+    print(
+        f"accuracy {100 * share:.1f} % of {TEST} photos that it has not seen; expected {100 * LEAST:.0f} % or more"
+    )
     if share < LEAST:
         sys.exit(1)
 

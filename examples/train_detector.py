@@ -47,7 +47,9 @@ def targets_of(batch: dict[str, Any]) -> list[dict[str, Tensor]]:
     ]
 
 
-def train_epoch(model: nn.Module, batches: Iterable[dict[str, Any]], optimizer: torch.optim.Optimizer) -> float:
+def train_epoch(
+    model: nn.Module, batches: Iterable[dict[str, Any]], optimizer: torch.optim.Optimizer
+) -> float:
     """Trains for an epoch; returns the mean loss."""
     model.train()
     losses = []
@@ -67,21 +69,31 @@ def found(model: nn.Module, batches: Iterable[dict[str, Any]]) -> float:
     model.eval()
     right = photos = 0
     for batch in batches:
-        for made, target in zip(model(list(batch["image"].float() / 255)), targets_of(batch), strict=True):
+        for made, target in zip(
+            model(list(batch["image"].float() / 255)), targets_of(batch), strict=True
+        ):
             photos += 1
             if len(made["boxes"]) and len(target["boxes"]):
                 surest = int(made["scores"].argmax())
                 same = target["labels"] == made["labels"][surest]
-                right += bool((same & (box_iou(target["boxes"], made["boxes"][surest, None])[:, 0] >= 0.5)).any())
+                right += bool(
+                    (
+                        same & (box_iou(target["boxes"], made["boxes"][surest, None])[:, 0] >= 0.5)
+                    ).any()
+                )
     return right / max(photos, 1)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Trains, and prints a line an epoch."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset with the field boxes")
     parser.add_argument("--val", help="another, to test with")
-    parser.add_argument("--classes", type=int, help="number of box labels; without it, that of the image labels")
+    parser.add_argument(
+        "--classes", type=int, help="number of box labels; without it, that of the image labels"
+    )
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--lr", type=float, default=0.001)
@@ -93,11 +105,20 @@ def main(arguments: list[str] | None = None) -> None:
     made = {"fields": FIELDS, "size": SIZE, "device": options.device}
     crop = fastpipe.RandomResizedCrop(scale=(0.5, 1.0))
     train = fastpipe.loader(
-        options.train, options.batch_size, crop=crop, seed=options.seed, augment=augmentation(), **made
+        options.train,
+        options.batch_size,
+        crop=crop,
+        seed=options.seed,
+        augment=augmentation(),
+        **made,
     )
-    val = options.val and fastpipe.loader(options.val, options.batch_size, crop=fastpipe.Resize(), train=False, **made)
+    val = options.val and fastpipe.loader(
+        options.val, options.batch_size, crop=fastpipe.Resize(), train=False, **made
+    )
     classes = options.classes or len(train.classes)
-    model = ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=classes + 1)
+    model = ssdlite320_mobilenet_v3_large(
+        weights=None, weights_backbone=None, num_classes=classes + 1
+    )
     model.to(options.device)
     optimizer = torch.optim.AdamW(model.parameters(), options.lr, weight_decay=1e-4)
     for epoch in range(1, options.epochs + 1):

@@ -32,27 +32,68 @@ from resnet import DEPTHS, ResNet
 
 AMP = {"off": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 AUGMENT = ("none", "kornia", "randaugment")
-MAY_CHANGE = ("train", "val", "device", "compile", "workers", "checkpoint", "resume", "resident_batch")
+MAY_CHANGE = (
+    "train",
+    "val",
+    "device",
+    "compile",
+    "workers",
+    "checkpoint",
+    "resume",
+    "resident_batch",
+)
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("train", help="packed training data")
     add("val", nargs="?", help="packed validation data; without it nothing is evaluated")
     add("--model", choices=DEPTHS, default="resnet50")
     add("--epochs", type=int, default=90)
-    add("--batch-size", type=int, default=256, help="samples a step, of all processes together (default: %(default)s)")
+    add(
+        "--batch-size",
+        type=int,
+        default=256,
+        help="samples a step, of all processes together (default: %(default)s)",
+    )
     add("--size", type=int, default=224, help="of the pictures, pixels (default: %(default)s)")
-    add("--lr", type=float, default=0.1, help="highest learning rate of batches of 256; scaled by the batch size")
-    add("--warmup", type=float, default=5, help="epochs in which the learning rate rises (default: %(default)s)")
-    add("--weight-decay", type=float, default=5e-5, help="not on norms and biases (default: %(default)s)")
+    add(
+        "--lr",
+        type=float,
+        default=0.1,
+        help="highest learning rate of batches of 256; scaled by the batch size",
+    )
+    add(
+        "--warmup",
+        type=float,
+        default=5,
+        help="epochs in which the learning rate rises (default: %(default)s)",
+    )
+    add(
+        "--weight-decay",
+        type=float,
+        default=5e-5,
+        help="not on norms and biases (default: %(default)s)",
+    )
     add("--label-smoothing", type=float, default=0.1)
-    add("--augment", choices=AUGMENT, default="none", help="more than crop and flip (default: %(default)s)")
+    add(
+        "--augment",
+        choices=AUGMENT,
+        default="none",
+        help="more than crop and flip (default: %(default)s)",
+    )
     add("--mixup", type=float, default=0.0, help="alpha of mixup, such as 0.2 (default: none)")
     add("--cutmix", type=float, default=0.0, help="alpha of cutmix, such as 1 (default: none)")
-    add("--erasing", type=float, default=0.0, help="probability that a box of a picture is blanked (default: 0)")
+    add(
+        "--erasing",
+        type=float,
+        default=0.0,
+        help="probability that a box of a picture is blanked (default: 0)",
+    )
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--amp", choices=AMP, help="mixed precision (default: bf16 on a GPU, off on the CPU)")
     add("--compile", action="store_true", help="compile the model with torch.compile")
@@ -60,7 +101,11 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     add("--seed", type=int, default=0)
     add("--checkpoint", type=Path, default=Path("checkpoint.pt"), help="written after each epoch")
     add("--resume", action="store_true", help="go on from the checkpoint")
-    add("--resident-batch", action="store_true", help="take one batch again and again: the loop without a loader")
+    add(
+        "--resident-batch",
+        action="store_true",
+        help="take one batch again and again: the loop without a loader",
+    )
     options = parser.parse_args(arguments)
     if min(options.epochs, options.batch_size, options.size) < 1:
         parser.error("--epochs, --batch-size and --size must be at least 1")
@@ -70,7 +115,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     if options.amp == "fp16" and on_cpu:
         parser.error("--amp fp16 needs a GPU; on the CPU pass --amp bf16 or --amp off")
     if options.checkpoint.exists() and not options.resume:
-        parser.error(f"{options.checkpoint} is there already; pass --resume to go on from it, or another --checkpoint")
+        parser.error(
+            f"{options.checkpoint} is there already; pass --resume to go on from it, or another --checkpoint"
+        )
     return options
 
 
@@ -112,7 +159,11 @@ def augmentation(name: str, **options: object) -> fastpipe.Augment:
             K.RandomGaussianBlur((9, 9), (0.1, 2.0), p=0.3),
         ]
         return fastpipe.Augment(modules, **options)
-    return fastpipe.Augment.randaugment(**options) if name == "randaugment" else fastpipe.Augment.imagenet(**options)
+    return (
+        fastpipe.Augment.randaugment(**options)
+        if name == "randaugment"
+        else fastpipe.Augment.imagenet(**options)
+    )
 
 
 def opened(folder: str, options: argparse.Namespace, *, train: bool) -> fastpipe.Loader:
@@ -150,7 +201,9 @@ def learning_rate(step: int, steps: int, warmup_steps: float, highest: float) ->
 
 def autocast(options: argparse.Namespace) -> torch.autocast:
     """Mixed precision as asked for."""
-    return torch.autocast(torch.device(options.device).type, AMP[options.amp], enabled=options.amp != "off")
+    return torch.autocast(
+        torch.device(options.device).type, AMP[options.amp], enabled=options.amp != "off"
+    )
 
 
 def train_epoch(
@@ -183,7 +236,9 @@ def train_epoch(
     mean = summed(total).item() / world_size / len(rates)
     seconds = time.perf_counter() - started
     if not math.isfinite(mean):
-        sys.exit(f"train_imagenet: the loss became {mean}; try a smaller --lr, a longer --warmup or --amp bf16")
+        sys.exit(
+            f"train_imagenet: the loss became {mean}; try a smaller --lr, a longer --warmup or --amp bf16"
+        )
     speed = f"{len(rates) * options.batch_size / seconds:,.0f} images/s, {1000 * seconds / len(rates):.1f} ms a step"
     return f"loss {mean:.3f}, {speed}, {100 * waited_s / seconds:.1f} % of it waiting for data"
 
@@ -198,7 +253,9 @@ def evaluate(model: nn.Module, batches: fastpipe.Loader, options: argparse.Names
         with autocast(options):
             logits = model(images)
         best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]
-        best &= batch.valid[:, None]  # the last batch may repeat samples that another process counts
+        best &= batch.valid[
+            :, None
+        ]  # the last batch may repeat samples that another process counts
         counts += torch.stack([best[:, 0].sum(), best.sum(), batch.valid.sum()])
     top1, top5, samples = summed(counts).tolist()
     return f"top-1 {100 * top1 / samples:.2f} %, top-5 {100 * top5 / samples:.2f} % of {samples} samples"
@@ -209,7 +266,9 @@ def resumed(options: argparse.Namespace, parts: dict[str, object]) -> int:
     try:
         saved = torch.load(options.checkpoint, map_location=options.device, weights_only=True)
     except OSError as error:
-        sys.exit(f"train_imagenet: there is no checkpoint to go on from: {error}; leave out --resume")
+        sys.exit(
+            f"train_imagenet: there is no checkpoint to go on from: {error}; leave out --resume"
+        )
     changed = [
         f"--{name.replace('_', '-')} was {was}, now {vars(options)[name]}"
         for name, was in saved["options"].items()
@@ -233,7 +292,9 @@ def save(options: argparse.Namespace, parts: dict[str, object], epoch: int) -> N
     kept = {name: value for name, value in vars(options).items() if name not in MAY_CHANGE}
     unfinished = options.checkpoint.with_name(options.checkpoint.name + ".tmp")
     torch.save(
-        {"epoch": epoch, "options": kept} | {name: part.state_dict() for name, part in parts.items()}, unfinished
+        {"epoch": epoch, "options": kept}
+        | {name: part.state_dict() for name, part in parts.items()},
+        unfinished,
     )
     os.replace(unfinished, options.checkpoint)
 
@@ -243,7 +304,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parsed(arguments)
     rank, world_size = joined(options)
     torch.manual_seed(options.seed)
-    torch.backends.cudnn.benchmark = True  # all batches have one size: let cuDNN look for its fastest kernels
+    torch.backends.cudnn.benchmark = (
+        True  # all batches have one size: let cuDNN look for its fastest kernels
+    )
     train = opened(options.train, options, train=True)
     val = opened(options.val, options, train=False) if options.val else None
     if val is not None and val.classes != train.classes:
@@ -251,11 +314,15 @@ def main(arguments: list[str] | None = None) -> None:
             f"train_imagenet: {options.val} has other classes than {options.train}; pack both from the same folders"
         )
 
-    network = ResNet(options.model, len(train.classes)).to(options.device, memory_format=torch.channels_last)
+    network = ResNet(options.model, len(train.classes)).to(
+        options.device, memory_format=torch.channels_last
+    )
     if options.compile:
         network.compile()
     model = DistributedDataParallel(network) if world_size > 1 else network
-    optimizer = torch.optim.SGD(grouped(network, options.weight_decay), lr=options.lr, momentum=0.9, nesterov=True)
+    optimizer = torch.optim.SGD(
+        grouped(network, options.weight_decay), lr=options.lr, momentum=0.9, nesterov=True
+    )
     scaler = torch.amp.GradScaler(torch.device(options.device).type, enabled=options.amp == "fp16")
     parts = {"model": network, "optimizer": optimizer, "scaler": scaler}
     first = resumed(options, parts) if options.resume else 0
@@ -268,7 +335,9 @@ def main(arguments: list[str] | None = None) -> None:
     batches = itertools.repeat(next(iter(train))) if options.resident_batch else train
     for epoch in range(first, options.epochs):
         train.set_epoch(epoch)
-        trained = train_epoch(model, batches, rates[epoch * steps : (epoch + 1) * steps], optimizer, scaler, options)
+        trained = train_epoch(
+            model, batches, rates[epoch * steps : (epoch + 1) * steps], optimizer, scaler, options
+        )
         evaluated = f"; {evaluate(model, val, options)}" if val is not None else ""
         if rank == 0:
             save(options, parts, epoch)

@@ -31,7 +31,11 @@ def convolutions(channels_in: int, channels: int) -> nn.Sequential:
     """Two convolutions at one resolution."""
     layers: list[nn.Module] = []
     for before in (channels_in, channels):
-        layers += [nn.Conv2d(before, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
+        layers += [
+            nn.Conv2d(before, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+        ]
     return nn.Sequential(*layers)
 
 
@@ -49,7 +53,9 @@ class UNet(nn.Module):
         before = [3, *widths]
         self.down = nn.ModuleList(convolutions(*pair) for pair in zip(before, widths, strict=False))
         pairs = list(pairwise(widths))[::-1]
-        self.up = nn.ModuleList(nn.ConvTranspose2d(wide, narrow, 2, stride=2) for narrow, wide in pairs)
+        self.up = nn.ModuleList(
+            nn.ConvTranspose2d(wide, narrow, 2, stride=2) for narrow, wide in pairs
+        )
         self.join = nn.ModuleList(convolutions(2 * narrow, narrow) for narrow, _ in pairs)
         self.head = nn.Conv2d(width, classes, 1)
 
@@ -74,12 +80,16 @@ def augmentation() -> fastpipe.Augment:
     return fastpipe.Augment(moved)
 
 
-def train_epoch(model: nn.Module, batches: Iterable[dict[str, Any]], optimizer: torch.optim.Optimizer) -> float:
+def train_epoch(
+    model: nn.Module, batches: Iterable[dict[str, Any]], optimizer: torch.optim.Optimizer
+) -> float:
     """Trains for an epoch; returns the mean loss."""
     model.train()
     losses = []
     for batch in batches:
-        loss = functional.cross_entropy(model(batch["image"]), batch["mask"].long(), ignore_index=NO_CLASS)
+        loss = functional.cross_entropy(
+            model(batch["image"]), batch["mask"].long(), ignore_index=NO_CLASS
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -103,11 +113,17 @@ def mean_iou(model: nn.Module, batches: Iterable[dict[str, Any]], classes: int) 
 
 def main(arguments: list[str] | None = None) -> None:
     """Trains, and prints a line an epoch."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset with the field mask")
     parser.add_argument("--val", help="another, to test with")
-    parser.add_argument("--classes", type=int, required=True, help="number of ids, with that of the background")
-    parser.add_argument("--size", type=int, default=256, help="side of the images, a multiple of 16")
+    parser.add_argument(
+        "--classes", type=int, required=True, help="number of ids, with that of the background"
+    )
+    parser.add_argument(
+        "--size", type=int, default=256, help="side of the images, a multiple of 16"
+    )
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--lr", type=float, default=0.002)
@@ -119,7 +135,12 @@ def main(arguments: list[str] | None = None) -> None:
     made = {"fields": FIELDS, "size": options.size, "device": options.device}
     crop = fastpipe.RandomResizedCrop(scale=(0.5, 1.0), mask_fill=NO_CLASS)
     train = fastpipe.loader(
-        options.train, options.batch_size, crop=crop, seed=options.seed, augment=augmentation(), **made
+        options.train,
+        options.batch_size,
+        crop=crop,
+        seed=options.seed,
+        augment=augmentation(),
+        **made,
     )
     val = options.val and fastpipe.loader(
         options.val,
@@ -133,7 +154,10 @@ def main(arguments: list[str] | None = None) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), options.lr, weight_decay=1e-4)
     for epoch in range(1, options.epochs + 1):
         line = f"epoch {epoch} of {options.epochs}: loss {train_epoch(model, train, optimizer):.3f}"
-        print(line + (f", mean IoU {mean_iou(model, val, options.classes):.3f}" if val else ""), flush=True)
+        print(
+            line + (f", mean IoU {mean_iou(model, val, options.classes):.3f}" if val else ""),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -62,7 +62,11 @@ _WITHOUT_EFFECT = (
     *("pin_memory", "use_multi_epochs_loader", "persistent_workers", "worker_seeding"),
     *("batch_schedule_epochs", "batch_schedule_spread", "batch_schedule_random_mix"),
 )
-_OFF = ("crop_border_pixels", "fp16", "tf_preprocessing")  # what cannot be had, and may be passed as False or None
+_OFF = (
+    "crop_border_pixels",
+    "fp16",
+    "tf_preprocessing",
+)  # what cannot be had, and may be passed as False or None
 _NOISE = {"": None, "const": None, "rand": "box", "pixel": "pixel"}  # of re_mode
 
 
@@ -95,11 +99,17 @@ def create_dataset(
         DatasetError: there is no dataset.
     """
     if name not in ("", "folder", "fastpipe") or root is None:
-        raise ConfigError(f'fastpipe.timm.create_dataset: expected name="" and root=FOLDER, got {name!r} and {root!r}')
+        raise ConfigError(
+            f'fastpipe.timm.create_dataset: expected name="" and root=FOLDER, got {name!r} and {root!r}'
+        )
     if refused := {name: options[name] for name in _OF_OTHERS if options.get(name)}:
-        raise ConfigError(f"fastpipe.timm.create_dataset cannot do {refused}; choose samples with fastpipe.open(...)")
+        raise ConfigError(
+            f"fastpipe.timm.create_dataset cannot do {refused}; choose samples with fastpipe.open(...)"
+        )
     if "[" in split:
-        raise ConfigError(f"split={split!r}: choose samples with fastpipe.open(...).select(...), without [...]")
+        raise ConfigError(
+            f"split={split!r}: choose samples with fastpipe.open(...).select(...), without [...]"
+        )
     place = root
     if search_split and isinstance(root, (str, os.PathLike)):
         words = next((words for words in _SPLITS if split in words), ())
@@ -159,7 +169,9 @@ def _with_class_map(data: Dataset, class_map: Any, root: Any) -> Dataset:
 def _names_in(class_map: Any, root: Any) -> list[str]:
     """The classes that a file, a dataset or a source names, by number."""
     if isinstance(class_map, (str, os.PathLike)):
-        if isinstance(root, (str, os.PathLike)) and not os.path.exists(class_map):  # in timm, also one in ROOT
+        if isinstance(root, (str, os.PathLike)) and not os.path.exists(
+            class_map
+        ):  # in timm, also one in ROOT
             inside = os.path.join(root, class_map)
             class_map = inside if os.path.exists(inside) else class_map
         if os.path.isdir(class_map):
@@ -177,7 +189,9 @@ def _with_timms_classes(data: Dataset) -> Dataset:
             f"and fastpipe the outermost. To train on the outermost: root=fastpipe.open({str(data.path)!r})"
         )
     counts = dict(zip(data.classes, data.class_counts, strict=True))
-    if data.classes == [str(number) for number in range(len(counts))] and (index.in_tars or not counts):
+    if data.classes == [str(number) for number in range(len(counts))] and (
+        index.in_tars or not counts
+    ):
         return data  # there are no classes, or they are called after their numbers
     in_order = sorted(counts, key=lambda name: (_natural(name), name))
     timms = [name for name in in_order if counts[name]]  # timm sees no empty folder
@@ -197,7 +211,9 @@ def _with_timms_classes(data: Dataset) -> Dataset:
 
 def _natural(name: str) -> list[Any]:
     """What timm sorts names by: parts without case, of which every second one is a number."""
-    return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d+)", name.lower()))]
+    return [
+        int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d+)", name.lower()))
+    ]
 
 
 def create_loader(
@@ -264,8 +280,16 @@ def create_loader(
         ("train_crop_mode", train_crop_mode, train_crop_mode in (None, "rrc")),
         ("batch_choice_weights", batch_choice_weights, not batch_choice_weights),
         ("batch_choice_schedule", batch_choice_schedule, batch_choice_schedule == "constant"),
-        ("batch_size_choices", batch_size_choices, set(batch_size_choices or [batch_size]) == {batch_size}),
-        ("num_aug_splits", num_aug_splits, splits == 1 or (collate_fn is None and input_size_choices is None)),
+        (
+            "batch_size_choices",
+            batch_size_choices,
+            set(batch_size_choices or [batch_size]) == {batch_size},
+        ),
+        (
+            "num_aug_splits",
+            num_aug_splits,
+            splits == 1 or (collate_fn is None and input_size_choices is None),
+        ),
         ("re_mode", re_mode, re_mode.lower() in _NOISE),
         ("num_aug_repeats", num_aug_repeats, num_aug_repeats == int(num_aug_repeats)),
     )
@@ -273,7 +297,9 @@ def create_loader(
     if said:
         names = ", ".join(f"{name}={value!r}" for name, value in said.items())
         known = [name for name in inspect.signature(create_loader).parameters if name != "others"]
-        raise ConfigError(f"fastpipe.timm.create_loader cannot do {names}; it knows {', '.join(known)}")
+        raise ConfigError(
+            f"fastpipe.timm.create_loader cannot do {names}; it knows {', '.join(known)}"
+        )
     data = dataset.dataset if num_aug_splits > 1 and not isinstance(dataset, Dataset) else dataset
     data = as_dataset(data)
     for problem in other_classes(data, train=is_training):
@@ -283,24 +309,35 @@ def create_loader(
         interpolation = "bicubic" if augmented else "bilinear"
     crop: Crop
     if augmented:
-        crop = RandomResizedCrop(scale=scale or (0.08, 1.0), ratio=ratio or (3 / 4, 4 / 3), interpolation=interpolation)
+        crop = RandomResizedCrop(
+            scale=scale or (0.08, 1.0), ratio=ratio or (3 / 4, 4 / 3), interpolation=interpolation
+        )
     elif is_training and isinstance(input_size, int):
         crop = CenterCrop(resize=input_size, interpolation=interpolation)
     elif is_training:
         crop = Resize(interpolation=interpolation)
     else:
-        crop = _crop_of_evaluation(crop_pct or 0.875, crop_mode, (height, width), interpolation, mean)
+        crop = _crop_of_evaluation(
+            crop_pct or 0.875, crop_mode, (height, width), interpolation, mean
+        )
     options: dict[str, Any] = {"mean": mean, "std": std, "dtype": img_dtype or torch.float32}
     jitter = None if auto_augment and "3a" not in auto_augment else color_jitter
     flip = [kornia.augmentation.RandomVerticalFlip(p=vflip)] if augmented and vflip else []
-    operations = _operations(jitter, color_jitter_prob, grayscale_prob, gaussian_blur_prob, auto_augment)
+    operations = _operations(
+        jitter, color_jitter_prob, grayscale_prob, gaussian_blur_prob, auto_augment
+    )
     after: list[Any] = []
     if is_training and collate_fn is not None:
         after.append(_mixing(collate_fn))
-        options |= {"label_smoothing": collate_fn.label_smoothing, "num_classes": collate_fn.num_classes}
+        options |= {
+            "label_smoothing": collate_fn.label_smoothing,
+            "num_classes": collate_fn.num_classes,
+        }
     if augmented and re_prob:  # of splits, the first is what re_split spares
         spared = 0.5 if re_split and splits == 1 else 0.0
-        after.append(Erasing(re_prob, noise=_NOISE[re_mode.lower()], most=max(1, re_count), spared=spared))
+        after.append(
+            Erasing(re_prob, noise=_NOISE[re_mode.lower()], most=max(1, re_count), spared=spared)
+        )
     if splits == 1:
         inside = Augment([*flip, *(operations if augmented else [])], after=after, **options)
     else:
@@ -330,7 +367,11 @@ def create_loader(
         augment=None if splits > 1 else inside,
         **loading,
     )
-    branches = [] if splits == 1 else [inside, *(Augment(operations, after=after, **options),) * (splits - 1)]
+    branches = (
+        []
+        if splits == 1
+        else [inside, *(Augment(operations, after=after, **options),) * (splits - 1)]
+    )
     return TimmLoader(opened, inside, branches, vflip, len(input_size_choices or [input_size]))
 
 
@@ -339,11 +380,18 @@ class TimmLoader:
     `load_state_dict` and `close`, is that of `loader`, a fastpipe.Loader.
     """
 
-    def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment], vflip: float, sizes: int) -> None:
+    def __init__(
+        self, opened: Loader, augment: Augment, splits: Sequence[Augment], vflip: float, sizes: int
+    ) -> None:
         self.loader, self._augment, self._splits, self._vflip = opened, augment, splits, vflip
         self.batch_sampler = opened.batch_sampler  # has `set_epoch`
-        said = {"batch_sizes": (opened.batch_size,) * sizes, "average_batch_size": float(opened.batch_size)}
-        vars(self.batch_sampler).update(said)  # as timm's ScheduledBatchSampler tells train.py of several sizes
+        said = {
+            "batch_sizes": (opened.batch_size,) * sizes,
+            "average_batch_size": float(opened.batch_size),
+        }
+        vars(self.batch_sampler).update(
+            said
+        )  # as timm's ScheduledBatchSampler tells train.py of several sizes
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Pairs of images, (N, C, height, width) normalised, and labels; of splits, (splits * N, ...), one by one."""
@@ -353,13 +401,26 @@ class TimmLoader:
         seed = self.loader.recipe.seed
         for batch in self.loader:
             images, labels = batch
-            samples, number = batch.ids.numpy(force=True), len(self.loader) - self.loader.remaining - 1
-            turned = uniform(key(seed, batch.epoch, Stream.UPSIDE_DOWN), samples) < self._vflip  # in all splits
+            samples, number = (
+                batch.ids.numpy(force=True),
+                len(self.loader) - self.loader.remaining - 1,
+            )
+            turned = (
+                uniform(key(seed, batch.epoch, Stream.UPSIDE_DOWN), samples) < self._vflip
+            )  # in all splits
             if turned.any():
                 rows = torch.from_numpy(turned).to(images.device)[:, None, None, None]
-                images = torch.where(rows, images.flip(2), images).contiguous(memory_format=torch.channels_last)
+                images = torch.where(rows, images.flip(2), images).contiguous(
+                    memory_format=torch.channels_last
+                )
             made = [
-                augment(images.clone(), seed=key(seed, split, 0), epoch=batch.epoch, batch=number, samples=samples)
+                augment(
+                    images.clone(),
+                    seed=key(seed, split, 0),
+                    epoch=batch.epoch,
+                    batch=number,
+                    samples=samples,
+                )
                 for split, augment in enumerate(self._splits)
             ]
             yield torch.cat(made), labels.repeat(len(made))
@@ -390,7 +451,9 @@ def _shape(size: int | Sequence[int], channels: int) -> tuple[int, int, int]:
     found = (size, size) if isinstance(size, int) else tuple(size)
     found = (channels, *found) if len(found) == 2 else found
     if len(found) != 3 or found[0] not in (1, 3):
-        raise ConfigError(f"input_size: expected a number, (height, width) or (1 or 3, height, width), got {size}")
+        raise ConfigError(
+            f"input_size: expected a number, (height, width) or (1 or 3, height, width), got {size}"
+        )
     return found
 
 
@@ -402,7 +465,9 @@ def _crop_of_evaluation(
     if mode == "squash" and share == 1:
         return Resize(interpolation=interpolation)
     if mode == "border" and share == 1:
-        red, green, blue = (round(255 * each) for each in (mean if len(mean) == 3 else [mean[0]] * 3))
+        red, green, blue = (
+            round(255 * each) for each in (mean if len(mean) == 3 else [mean[0]] * 3)
+        )
         return Letterbox(fill=(red, green, blue), rounded=True, interpolation=interpolation)
     raise ConfigError(
         f'crop_mode={mode!r}: expected "center" and a square input_size, or "squash" or "border" with crop_pct=1; got '
@@ -411,13 +476,19 @@ def _crop_of_evaluation(
 
 
 def _operations(
-    jitter: float | Sequence[float] | None, jitter_p: float | None, gray_p: float, blur_p: float, policy: str | None
+    jitter: float | Sequence[float] | None,
+    jitter_p: float | None,
+    gray_p: float,
+    blur_p: float,
+    policy: str | None,
 ) -> list[torch.nn.Module]:
     """What happens to photos after crop and mirroring, in timm's order."""
     found: list[torch.nn.Module] = [] if not policy else [_rand_augment(policy)]
     if jitter:
         parts = (jitter,) * 3 if isinstance(jitter, (int, float)) else tuple(jitter)
-        found.append(kornia.augmentation.ColorJitter(*parts, p=1.0 if jitter_p is None else jitter_p))
+        found.append(
+            kornia.augmentation.ColorJitter(*parts, p=1.0 if jitter_p is None else jitter_p)
+        )
     return found + ([Grayscale(gray_p)] if gray_p else []) + ([Blur(blur_p)] if blur_p else [])
 
 
@@ -434,7 +505,14 @@ def _rand_augment(policy: str) -> Policy:
         if name == "rand" and numbers["mmax"] <= 10:
             magnitude, most, spread = (numbers[each] * _BINS for each in ("m", "mmax", "mstd"))
             spread = math.inf if numbers["mstd"] > 100 else spread
-            return Policy(RANDAUGMENT, int(numbers["n"]), magnitude, spread=spread, most=most, probability=numbers["p"])
+            return Policy(
+                RANDAUGMENT,
+                int(numbers["n"]),
+                magnitude,
+                spread=spread,
+                most=most,
+                probability=numbers["p"],
+            )
     raise ConfigError(
         f'auto_augment={policy!r}: expected "rand-mM-nN-pP-mstdS-mmaxX-incI" with X of at most 10, such as '
         '"rand-m9-mstd0.5-inc1"'
@@ -444,11 +522,15 @@ def _rand_augment(policy: str) -> Policy:
 def _mixing(mixup: Any) -> Mixing:
     """timm's FastCollateMixup or Mixup, of which only the parameters are used."""
     if getattr(mixup, "mode", None) not in ("batch", "elem"):
-        raise ConfigError(f'collate_fn: expected timm\'s FastCollateMixup with mode="batch" or "elem", got {mixup!r}')
+        raise ConfigError(
+            f'collate_fn: expected timm\'s FastCollateMixup with mode="batch" or "elem", got {mixup!r}'
+        )
     if getattr(mixup, "multi_label", False) or not getattr(mixup, "correct_lam", True):
         raise ConfigError("collate_fn: expected multi_label=False and correct_lam=True")
     if not mixup.mixup_alpha and not mixup.cutmix_alpha:
-        raise ConfigError("collate_fn: expected a mixup_alpha or cutmix_alpha above 0, or cutmix_minmax")
+        raise ConfigError(
+            "collate_fn: expected a mixup_alpha or cutmix_alpha above 0, or cutmix_minmax"
+        )
     mixing = Mixing(
         mixup.mixup_alpha,
         mixup.cutmix_alpha,

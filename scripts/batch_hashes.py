@@ -35,7 +35,10 @@ PACKS: dict[str, tuple[str, dict[str, Any]]] = {
 LOADERS: dict[str, dict[str, Any]] = {
     "train": {},
     "train-exact": {"exact": True},
-    "train-bicubic": {"crop": fastpipe.RandomResizedCrop(interpolation="bicubic"), "channels": "rgba"},
+    "train-bicubic": {
+        "crop": fastpipe.RandomResizedCrop(interpolation="bicubic"),
+        "channels": "rgba",
+    },
     "train-plain": {"crop": fastpipe.RandomResizedCrop(antialias=False)},
     "train-nearest": {"crop": fastpipe.RandomResizedCrop(interpolation="nearest")},
     "train-small": {"size": 64},
@@ -44,7 +47,9 @@ LOADERS: dict[str, dict[str, Any]] = {
     "float32": {"dtype": torch.float32},
     "uint16": {"dtype": torch.uint16},
     "gray": {"channels": "gray"},
-    "random-crop": {"crop": fastpipe.RandomCrop(padding=8, pad_if_needed=True, padding_mode="reflect")},
+    "random-crop": {
+        "crop": fastpipe.RandomCrop(padding=8, pad_if_needed=True, padding_mode="reflect")
+    },
     "evaluation": {"train": False},
     "letterbox": {"train": False, "crop": fastpipe.Letterbox()},
     "resize": {"train": False, "crop": fastpipe.Resize(interpolation="bicubic")},
@@ -58,7 +63,9 @@ def main() -> None:
     """Makes the packs in FOLDER if photos are given, then a line for each shard of another try and for each batch."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--photos", type=Path, help="a folder with JPEGs: some of them are packed in FOLDER")
+    parser.add_argument(
+        "--photos", type=Path, help="a folder with JPEGs: some of them are packed in FOLDER"
+    )
     arguments = parser.parse_args()
     if arguments.photos:
         make_sources(arguments.photos, arguments.folder / "sources")
@@ -70,7 +77,10 @@ def main() -> None:
     for pack in PACKS:
         for name, options in LOADERS.items():
             for number, images in enumerate(batches(arguments.folder / "packs" / pack, options)):
-                say(f"{pack} {name} {number}", images.contiguous().view(torch.uint8).numpy().tobytes())
+                say(
+                    f"{pack} {name} {number}",
+                    images.contiguous().view(torch.uint8).numpy().tobytes(),
+                )
 
 
 def say(name: str, data: bytes) -> None:
@@ -102,7 +112,9 @@ def pack_all(sources: Path, packs: Path) -> None:
 
 def batches(packed: Path, options: dict[str, Any]) -> Iterator[torch.Tensor]:
     """The images of two epochs, those of each view alone."""
-    with fastpipe.loader(packed, **{"batch_size": 6, "seed": 3, "num_workers": 2} | options) as loader:
+    with fastpipe.loader(
+        packed, **{"batch_size": 6, "seed": 3, "num_workers": 2} | options
+    ) as loader:
         for _ in range(2):
             for batch in loader:
                 yield from batch.images if isinstance(batch.images, list) else [batch.images]

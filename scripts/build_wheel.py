@@ -27,19 +27,32 @@ from elftools.elf.elffile import ELFFile
 
 ROOT = Path(__file__).resolve().parents[1]
 BUNDLED = "fastpipe/_lib/libturbojpeg-fastpipe.so.0"  # where fastpipe looks for it
-LICENCES = [ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt", "xxhash.txt")]
-OWN_LICENCE, ALL_LICENCES = "Apache-2.0", "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND IJG AND MIT AND Zlib"
+LICENCES = [
+    ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt", "xxhash.txt")
+]
+OWN_LICENCE, ALL_LICENCES = (
+    "Apache-2.0",
+    "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND IJG AND MIT AND Zlib",
+)
 # What every system that a manylinux wheel is for has.
-SYSTEM_LIBRARY = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux-[\w-]+)\.so\.\d+")
+SYSTEM_LIBRARY = re.compile(
+    r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux-[\w-]+)\.so\.\d+"
+)
 
 
 def main() -> None:
     """Reads the arguments, builds, and names what was built on standard output."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("destination", type=Path, help="the folder where both files go")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that the wheel is for")
-    parser.add_argument("--no-build-isolation", action="store_true", help="build with PYTHON's own setuptools")
-    parser.add_argument("--complete", type=Path, metavar="WHEEL", help="a wheel that is built already")
+    parser.add_argument(
+        "--python", default=sys.executable, help="the interpreter that the wheel is for"
+    )
+    parser.add_argument(
+        "--no-build-isolation", action="store_true", help="build with PYTHON's own setuptools"
+    )
+    parser.add_argument(
+        "--complete", type=Path, metavar="WHEEL", help="a wheel that is built already"
+    )
     arguments = parser.parse_args()
     if sys.platform != "linux":
         sys.exit("build_wheel: manylinux wheels are built on Linux; elsewhere: pip install .")
@@ -51,7 +64,9 @@ def main() -> None:
             made, plain = [], arguments.complete.resolve()
         else:
             made = [make_sdist(work)]
-            plain = compile_wheel(work, made[0], arguments.python, isolated=not arguments.no_build_isolation)
+            plain = compile_wheel(
+                work, made[0], arguments.python, isolated=not arguments.no_build_isolation
+            )
         wheel = repair(work, add_turbojpeg(work, plain))
         check(wheel)
         for file in (*made, wheel):
@@ -63,23 +78,35 @@ def run(*command: object, **variables: str) -> None:
     """Runs a command in the checkout, its tools first on the path; ends with its words where it fails."""
     words = [str(word) for word in command]
     environment = {name: value for name, value in os.environ.items() if not name.endswith("FLAGS")}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
-    done = subprocess.run(words, cwd=ROOT, env=environment | variables, capture_output=True, text=True, check=False)
+    environment["PATH"] = (
+        f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
+    )
+    done = subprocess.run(
+        words, cwd=ROOT, env=environment | variables, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        sys.exit(f"{done.stdout}{done.stderr}build_wheel: failed (exit status {done.returncode}): {' '.join(words)}")
+        sys.exit(
+            f"{done.stdout}{done.stderr}build_wheel: failed (exit status {done.returncode}): {' '.join(words)}"
+        )
 
 
 def only(folder: Path, pattern: str) -> Path:
     """The one entry of a folder that fits."""
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
-        sys.exit(f"build_wheel: expected one {pattern} in {folder}, got {[path.name for path in found]}")
+        sys.exit(
+            f"build_wheel: expected one {pattern} in {folder}, got {[path.name for path in found]}"
+        )
     return found[0]
 
 
 def make_sdist(work: Path) -> Path:
     folder = work / "sdist"
-    run(sys.executable, "-c", f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})")
+    run(
+        sys.executable,
+        "-c",
+        f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})",
+    )
     return only(folder, "*.tar.gz")
 
 
@@ -91,7 +118,19 @@ def compile_wheel(work: Path, source: Path, python: str, *, isolated: bool) -> P
     """
     how = ["--build-constraint", ROOT / "constraints.txt"] if isolated else ["--no-build-isolation"]
     folder = work / "plain"
-    run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", *how, "-w", folder, source, FASTPIPE_BUILD="release")
+    run(
+        python,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        *how,
+        "-w",
+        folder,
+        source,
+        FASTPIPE_BUILD="release",
+    )
     return only(folder, "*.whl")
 
 
@@ -111,10 +150,15 @@ def add_turbojpeg(work: Path, wheel: Path) -> Path:
     text = metadata.read_text(encoding="utf-8")
     for line, changed in (
         (f"License-Expression: {OWN_LICENCE}\n", f"License-Expression: {ALL_LICENCES}\n"),
-        ("License-File: LICENSE\n", "".join(f"License-File: {name}\n" for name in ["LICENSE", *licence_names])),
+        (
+            "License-File: LICENSE\n",
+            "".join(f"License-File: {name}\n" for name in ["LICENSE", *licence_names]),
+        ),
     ):
         if text.count(line) != 1:
-            sys.exit(f"build_wheel: expected one line {line.strip()!r} in the wheel's METADATA; got:\n{text}")
+            sys.exit(
+                f"build_wheel: expected one line {line.strip()!r} in the wheel's METADATA; got:\n{text}"
+            )
         text = text.replace(line, changed)
     metadata.write_text(text, encoding="utf-8")
 
@@ -129,7 +173,9 @@ def system_turbojpeg() -> Path:
     import turbojpeg
 
     turbojpeg.TurboJPEG()
-    loaded = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    loaded = {
+        line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()
+    }
     found = sorted(path for path in loaded if Path(path).name.startswith("libturbojpeg.so"))
     if len(found) != 1:
         sys.exit(f"build_wheel: expected to have loaded one libturbojpeg.so, got {found}")
@@ -148,9 +194,15 @@ def check(wheel: Path) -> None:
     needed = dict(needs(wheel))
     inside = {Path(name).name for name in needed}
     for name, libraries in needed.items():
-        foreign = [library for library in libraries if library not in inside and not SYSTEM_LIBRARY.fullmatch(library)]
+        foreign = [
+            library
+            for library in libraries
+            if library not in inside and not SYSTEM_LIBRARY.fullmatch(library)
+        ]
         if foreign:
-            sys.exit(f"build_wheel: {name} in {wheel.name} needs {', '.join(foreign)}, which the wheel does not hold")
+            sys.exit(
+                f"build_wheel: {name} in {wheel.name} needs {', '.join(foreign)}, which the wheel does not hold"
+            )
 
 
 def needs(wheel: Path) -> Iterator[tuple[str, list[str]]]:

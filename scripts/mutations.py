@@ -124,18 +124,26 @@ def _of_cpp(path: Path, text: str) -> list[Mutation]:
     for number, full in enumerate(text.splitlines(keepends=True), start=1):
         line = full.rstrip("\n")
         code = line.split("//")[0]
-        is_code = not code.lstrip().startswith(("#", "template", "static_assert", "using", "*", "/*"))
+        is_code = not code.lstrip().startswith(
+            ("#", "template", "static_assert", "using", "*", "/*")
+        )
         if is_code and '"' not in code:
             for match in OPERATOR_CPP.finditer(code):
                 new = TURNED_CPP[match[1]]
                 first, last = begin + match.start(1), begin + match.end(1)
                 found.append(Mutation(path, number, "comparison turned", first, last, new))
             for match in NUMBER_CPP.finditer(code):
-                found.append(Mutation(path, number, "one off", begin + match.start(), begin + match.end(), "2"))
+                found.append(
+                    Mutation(
+                        path, number, "one off", begin + match.start(), begin + match.end(), "2"
+                    )
+                )
             for match in JUNCTION_CPP.finditer(code):
                 new = "||" if match[1] == "&&" else "&&"
                 kind = f"{new} for {match[1]}"
-                found.append(Mutation(path, number, kind, begin + match.start(1), begin + match.end(1), new))
+                found.append(
+                    Mutation(path, number, kind, begin + match.start(1), begin + match.end(1), new)
+                )
             if match := BRANCH_CPP.match(code):
                 first = begin + match.end()
                 last = _closing(text, first)
@@ -143,7 +151,9 @@ def _of_cpp(path: Path, text: str) -> list[Mutation]:
                 found.append(Mutation(path, number, "branch never taken", first, last, new))
             if CALL_CPP.match(code) and not code.lstrip().startswith(("return", "delete", "throw")):
                 indent = len(code) - len(code.lstrip())
-                found.append(Mutation(path, number, "call left out", begin + indent, begin + len(code), ";"))
+                found.append(
+                    Mutation(path, number, "call left out", begin + indent, begin + len(code), ";")
+                )
         begin += len(full)
     return found
 

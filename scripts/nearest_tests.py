@@ -18,7 +18,9 @@ FAR = 4
 
 
 def git(*arguments: str, root: Path = ROOT) -> list[str]:
-    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    return subprocess.run(
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 def changed(base: str) -> set[str]:
@@ -28,7 +30,9 @@ def changed(base: str) -> set[str]:
 
 def module_of(path: str) -> str:
     """The name that a file is imported by; those of tests/ are found without it."""
-    return path.removesuffix(".py").removesuffix("/__init__").removeprefix("tests/").replace("/", ".")
+    return (
+        path.removesuffix(".py").removesuffix("/__init__").removeprefix("tests/").replace("/", ".")
+    )
 
 
 def imported(path: Path) -> set[str]:

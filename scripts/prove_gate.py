@@ -45,8 +45,18 @@ _MOST_CHARACTERS = 240  # of a test's name and of what it said
 GATE, LONG_TIER, NOTHING = "gate", "long tier", "nothing"
 NOT_BY_GATE = "not by the gate"  # and the long tier was not asked
 # Of the text of a test file that has other processes run the product.
-STARTS_PROCESSES = ("support.programs", "support.workers", "support.faults", "subprocess", "DataLoader(", "fork(")
-ELSEWHERE = ("csrc/third_party/", "_neon.cc")  # not ours, or not compiled for this machine's processor
+STARTS_PROCESSES = (
+    "support.programs",
+    "support.workers",
+    "support.faults",
+    "subprocess",
+    "DataLoader(",
+    "fork(",
+)
+ELSEWHERE = (
+    "csrc/third_party/",
+    "_neon.cc",
+)  # not ours, or not compiled for this machine's processor
 
 
 @dataclass
@@ -63,12 +73,20 @@ class Outcome:
 # ------------------------------------------------------------------------------------------------ the copy
 
 
-def run(*words: object, timeout_s: float = TEST_TIMEOUT_S, check: bool = True) -> subprocess.CompletedProcess[str]:
+def run(
+    *words: object, timeout_s: float = TEST_TIMEOUT_S, check: bool = True
+) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{CLONE}:{CLONE / 'tests'}"}
     environment["FASTPIPE_OBJECTS"] = str(PROOF / "objects")
     command = [str(word) for word in words]
     return subprocess.run(
-        command, cwd=CLONE, env=environment, capture_output=True, text=True, check=check, timeout=timeout_s
+        command,
+        cwd=CLONE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=check,
+        timeout=timeout_s,
     )
 
 
@@ -89,7 +107,10 @@ def make_clone(commit: str) -> None:
 
 def take_back() -> None:
     """The copy as it was committed, with its engine."""
-    had_native = any(path.startswith("csrc/") for path in run("git", "diff", "--name-only", "HEAD").stdout.split())
+    had_native = any(
+        path.startswith("csrc/")
+        for path in run("git", "diff", "--name-only", "HEAD").stdout.split()
+    )
     run("git", "checkout", "--quiet", "--force", "HEAD")
     run("git", "clean", "--quiet", "--force", "-d")
     if had_native:
@@ -115,11 +136,23 @@ def note_lines() -> None:
     (PROOF / "data").mkdir()
     coverage = [PYTHON, "-m", "coverage"]
     tests = run(
-        *coverage, "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-n", "auto", timeout_s=7200, check=False
+        *coverage,
+        "run",
+        f"--rcfile={settings}",
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        timeout_s=7200,
+        check=False,
     )
     print("\n".join(tests.stdout.splitlines()[-3:]))
     run(*coverage, "combine", f"--rcfile={settings}", check=False)
-    print(run(*coverage, "report", f"--rcfile={settings}", "--format=total").stdout.strip(), "% of lines run")
+    print(
+        run(*coverage, "report", f"--rcfile={settings}", "--format=total").stdout.strip(),
+        "% of lines run",
+    )
     run(*coverage, "json", f"--rcfile={settings}", "--show-contexts", "-o", PROOF / "coverage.json")
     files = json.loads((PROOF / "coverage.json").read_text())["files"]
     lines = {
@@ -160,14 +193,27 @@ def first_failure(tests: list[str]) -> str:
     """The first test that fails, and why; "" if none does. Files go to pytest in parts, the most promising first."""
     parts = [tests[:6], tests[6:30], tests[30:]]
     # A worker that a fault has ended is not replaced: pytest-xdist can wait for ever after -x.
-    command = [PYTHON, "-m", "pytest", "-q", "-x", "-n", "2", "--max-worker-restart=0", "-p", "no:cacheprovider"]
+    command = [
+        PYTHON,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-n",
+        "2",
+        "--max-worker-restart=0",
+        "-p",
+        "no:cacheprovider",
+    ]
     for part in filter(None, parts):
         try:
             done = run(*command, *part, check=False)
         except subprocess.TimeoutExpired:
             return "(the tests hang)"
         if done.returncode not in (0, 5):
-            failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+            failed = [
+                line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
+            ]
             if not failed:
                 return f"(pytest ended with {done.returncode})"
             return failed[0].split(" ", 1)[-1][:_MOST_CHARACTERS]
@@ -182,8 +228,14 @@ def replays(count: int) -> Iterator[tuple[str, str, dict[str, set[int]]]]:
     commits = run("git", "log", "--no-merges", "--format=%H").stdout.split()
     seen = 0
     for commit in commits:
-        paths = run("git", "diff-tree", "--no-commit-id", "--name-only", "-r", commit).stdout.split()
-        product = [path for path in paths if path.startswith(("fastpipe/", "csrc/")) and not path.endswith(".md")]
+        paths = run(
+            "git", "diff-tree", "--no-commit-id", "--name-only", "-r", commit
+        ).stdout.split()
+        product = [
+            path
+            for path in paths
+            if path.startswith(("fastpipe/", "csrc/")) and not path.endswith(".md")
+        ]
         if not product or not adds_checks(commit):
             continue
         seen += 1
@@ -191,7 +243,10 @@ def replays(count: int) -> Iterator[tuple[str, str, dict[str, set[int]]]]:
             return
         patch = run("git", "diff", f"{commit}^", commit, "--", *product).stdout
         (PROOF / "patch").write_text(patch)
-        if run("git", "apply", "-R", "-C1", "--check", PROOF / "patch", check=False).returncode != 0:
+        if (
+            run("git", "apply", "-R", "-C1", "--check", PROOF / "patch", check=False).returncode
+            != 0
+        ):
             continue
         subject = run("git", "log", "-1", "--format=%h %s", commit).stdout.strip()
         run("git", "apply", "-R", "-C1", PROOF / "patch")
@@ -264,14 +319,19 @@ def kept(file: Path) -> dict[str, Outcome]:
 def keep(file: Path, outcome: Outcome) -> None:
     with open(file, "a") as lines:
         lines.write(json.dumps(asdict(outcome)) + "\n")
-    print(f"{outcome.caught_by:10} {outcome.seconds:6.0f} s  {outcome.fault}  {outcome.test}", flush=True)
+    print(
+        f"{outcome.caught_by:10} {outcome.seconds:6.0f} s  {outcome.fault}  {outcome.test}",
+        flush=True,
+    )
 
 
 def report() -> None:
     for file in sorted(PROOF.glob("*.jsonl")):
         outcomes = [outcome for outcome in kept(file).values() if not outcome.equivalent]
         counts = Counter(outcome.caught_by for outcome in outcomes)
-        shares = ", ".join(f"{name} {counts[name]}" for name in (GATE, LONG_TIER, NOT_BY_GATE, NOTHING))
+        shares = ", ".join(
+            f"{name} {counts[name]}" for name in (GATE, LONG_TIER, NOT_BY_GATE, NOTHING)
+        )
         print(f"\n## {file.stem}: {len(outcomes)} faults; caught by: {shares}\n")
         print("| fault | caught by | test |\n|---|---|---|")
         for outcome in outcomes:
@@ -279,13 +339,19 @@ def report() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["lines", "replays", "mutations", "report"])
     parser.add_argument("--count", type=int, help="how many commits (80) or mutations (60)")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations that are drawn")
     parser.add_argument("--gate", action="store_true", help="do not ask the long tier")
-    parser.add_argument("--whole", action="store_true", help="run all tests where the near ones find nothing")
-    parser.add_argument("--commit", default="HEAD", help="to try faults on: mutations are drawn from its files")
+    parser.add_argument(
+        "--whole", action="store_true", help="run all tests where the near ones find nothing"
+    )
+    parser.add_argument(
+        "--commit", default="HEAD", help="to try faults on: mutations are drawn from its files"
+    )
     options = parser.parse_args()
     PROOF.mkdir(parents=True, exist_ok=True)
     if options.what == "report":

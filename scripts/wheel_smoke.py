@@ -33,8 +33,12 @@ JPEG_LIBRARY = re.compile(r"lib(turbo)?jpeg")
 
 def main() -> None:
     """Everything, in the order in which a user would do it."""
-    version = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]["version"]
-    assert INSTALLED.is_relative_to(Path(sys.prefix).resolve()), f"{INSTALLED} is not of {sys.prefix}"
+    version = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())[
+        "project"
+    ]["version"]
+    assert INSTALLED.is_relative_to(Path(sys.prefix).resolve()), (
+        f"{INSTALLED} is not of {sys.prefix}"
+    )
     assert fastpipe.__version__ == version, f"expected {version}, got {fastpipe.__version__}"
     with tempfile.TemporaryDirectory() as folder:
         source, packed = Path(folder, "source"), Path(folder, "packed")
@@ -69,13 +73,21 @@ def make_pictures(source: Path) -> None:
 def check_epoch(packed: Path) -> None:
     """Each picture once, with its label and its pixels: of both halves, away from where they meet."""
     seen = []
-    with fastpipe.loader(packed, batch_size=5, size=32, train=False, num_workers=2, crop=fastpipe.Resize()) as loader:
+    with fastpipe.loader(
+        packed, batch_size=5, size=32, train=False, num_workers=2, crop=fastpipe.Resize()
+    ) as loader:
         for images, labels in loader:
-            for image, label in zip(images.permute(0, 2, 3, 1).numpy(), labels.tolist(), strict=True):
+            for image, label in zip(
+                images.permute(0, 2, 3, 1).numpy(), labels.tolist(), strict=True
+            ):
                 number = round((int(image[16, 4, 0]) - 20) / 9)
                 for x in (4, 27):
-                    difference = image[16, x].astype(int) - picture(number)[0, x * WIDTH // 32].astype(int)
-                    assert abs(difference).max() <= 4, f"picture {number} at column {x}: {image[16, x]}"
+                    difference = image[16, x].astype(int) - picture(number)[
+                        0, x * WIDTH // 32
+                    ].astype(int)
+                    assert abs(difference).max() <= 4, (
+                        f"picture {number} at column {x}: {image[16, x]}"
+                    )
                 assert label == number % 3, f"picture {number} has the label {label}"
                 seen.append(number)
     assert sorted(seen) == list(range(PICTURES)), seen
@@ -83,18 +95,27 @@ def check_epoch(packed: Path) -> None:
 
 def loaded_libraries() -> Iterator[Path]:
     """Every libjpeg and libturbojpeg that is in this process's memory."""
-    files = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    files = {
+        line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()
+    }
     return (Path(file).resolve() for file in sorted(files) if JPEG_LIBRARY.match(Path(file).name))
 
 
 def check_libraries() -> None:
     """The wheel's own libraries were used, and none of the system's; other packages may bring theirs."""
     loaded = list(loaded_libraries())
-    for folder in (INSTALLED / "_lib", INSTALLED.with_name("fastpipe.libs")):  # the second is not in every wheel
+    for folder in (
+        INSTALLED / "_lib",
+        INSTALLED.with_name("fastpipe.libs"),
+    ):  # the second is not in every wheel
         if folder.exists():
-            assert any(path.parent == folder for path in loaded), f"expected a library from {folder}, got {loaded}"
+            assert any(path.parent == folder for path in loaded), (
+                f"expected a library from {folder}, got {loaded}"
+            )
     packages = [Path(folder).resolve() for folder in sys.path if folder.endswith("site-packages")]
-    strangers = [path for path in loaded if not any(path.is_relative_to(folder) for folder in packages)]
+    strangers = [
+        path for path in loaded if not any(path.is_relative_to(folder) for folder in packages)
+    ]
     assert not strangers, f"loaded from outside the environment: {strangers}"
 
 

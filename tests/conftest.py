@@ -47,7 +47,9 @@ from support.running.workers import forget_terminal_size, worker_count
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 # The programs that tests start find tests/support, too.
-os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 # The programs of tests find fastpipe's byte code, as users do, for whom pip has written it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -77,7 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
     watch_the_end(config)
     watch_cost(config)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        config.addinivalue_line("filterwarnings", "ignore:This process .* is multi-threaded:DeprecationWarning")
+        config.addinivalue_line(
+            "filterwarnings", "ignore:This process .* is multi-threaded:DeprecationWarning"
+        )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -49,18 +49,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _arguments().parse_args(arguments)
     device = torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
-        sys.exit("bench: there is no CUDA device; pass --device cpu to measure everything that needs no GPU")
+        sys.exit(
+            "bench: there is no CUDA device; pass --device cpu to measure everything that needs no GPU"
+        )
     answers: dict[str, Any] = {
-        "command": "python -m bench.gpu " + " ".join(sys.argv[1:] if arguments is None else arguments),
+        "command": "python -m bench.gpu "
+        + " ".join(sys.argv[1:] if arguments is None else arguments),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "machine": machine(),
         "torch": torch.__version__,
         "batch_size": options.batch_size,
     }
-    questions = QUESTIONS if device.type == "cuda" else {name: QUESTIONS[name] for name in WITHOUT_A_GPU}
+    questions = (
+        QUESTIONS if device.type == "cuda" else {name: QUESTIONS[name] for name in WITHOUT_A_GPU}
+    )
     wanted = options.only.split(",") if options.only else list(questions)
     if unknown := set(wanted) - set(questions):
-        sys.exit(f"bench: --only: expected some of {', '.join(questions)}; got {', '.join(sorted(unknown))}")
+        sys.exit(
+            f"bench: --only: expected some of {', '.join(questions)}; got {', '.join(sorted(unknown))}"
+        )
     loads = Loads(options.data, options.batch_size, options.size, options.seconds)
     for name in wanted:
         sys.stderr.write(f"{name} ...\n")
@@ -75,7 +82,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _tests(loads: Loads, device: torch.device, options: argparse.Namespace) -> str:
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests", "tests/long"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "gpu",
+        "-p",
+        "no:cacheprovider",
+        "tests",
+        "tests/long",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout[-4000:]
 
@@ -97,11 +115,26 @@ def _peers(loads: Loads, device: torch.device, options: argparse.Namespace) -> d
         found[label] = {}
         environment = environment if (INSTALLED / environment / "ready").exists() else ""
         for threads in _threads(options):
-            task = ["--workers", str(threads), "--batch-size", str(options.batch_size), "--size", str(options.size)]
+            task = [
+                "--workers",
+                str(threads),
+                "--batch-size",
+                str(options.batch_size),
+                "--size",
+                str(options.size),
+            ]
             task += ["--warmup", "1", "--seconds", str(options.seconds)]
-            command = [python(environment), str(SCRIPTS / script), "read", str(options.photos.resolve()), *task]
+            command = [
+                python(environment),
+                str(SCRIPTS / script),
+                "read",
+                str(options.photos.resolve()),
+                *task,
+            ]
             try:
-                found[label][threads] = run(command, environment, ROOT, 60 + 10 * options.seconds)["images_per_s"]
+                found[label][threads] = run(command, environment, ROOT, 60 + 10 * options.seconds)[
+                    "images_per_s"
+                ]
             except RunError as problem:
                 found[label][threads] = f"failed: {problem}"
     return found
@@ -110,7 +143,9 @@ def _peers(loads: Loads, device: torch.device, options: argparse.Namespace) -> d
 def _training(loads: Loads, device: torch.device, options: argparse.Namespace) -> dict[str, Any]:
     modes = options.modes.split(",")
     if unknown := set(modes) - set(MODES):
-        sys.exit(f"bench: --modes: expected some of {', '.join(MODES)}; got {', '.join(sorted(unknown))}")
+        sys.exit(
+            f"bench: --modes: expected some of {', '.join(MODES)}; got {', '.join(sorted(unknown))}"
+        )
     found = {}
     for mode in modes:
         if mode == "graph" and device.type != "cuda":
@@ -136,7 +171,9 @@ def _memory(loads: Loads, device: torch.device, options: argparse.Namespace) -> 
     return memory(loads, device, max(_threads(options)), model=options.model, size=options.size)
 
 
-def _operations(loads: Loads, device: torch.device, options: argparse.Namespace) -> dict[str, dict[str, float]]:
+def _operations(
+    loads: Loads, device: torch.device, options: argparse.Namespace
+) -> dict[str, dict[str, float]]:
     return augment_ops.figures(options.operations_batch, options.size, device, options.rounds)
 
 
@@ -158,7 +195,9 @@ WITHOUT_A_GPU = ("rates", "peers", "training", "operations")
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.gpu", description="Figures of the GPU path.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.gpu", description="Figures of the GPU path."
+    )
     add = parser.add_argument
     add("data", type=Path, metavar="DATA", help="a folder that `fastpipe pack` wrote")
     add("--only", metavar="NAMES", help=f"separated by commas: {', '.join(QUESTIONS)} (all)")
@@ -166,14 +205,27 @@ def _arguments() -> argparse.ArgumentParser:
     add("--device", default="cuda", help="cuda, cuda:1 or cpu (cuda)")
     add("--batch-size", type=int, default=256, help="samples in a batch (256)")
     add("--size", type=int, default=224, help="output size in pixels (224)")
-    add("--threads", default="1,2,4,8,16", help="numbers of threads, separated by commas (1,2,4,8,16)")
+    add(
+        "--threads",
+        default="1,2,4,8,16",
+        help="numbers of threads, separated by commas (1,2,4,8,16)",
+    )
     add("--seconds", type=float, default=4.0, help="duration of each run of rates and peers (4)")
     add("--rounds", type=int, default=3, help="rounds of what is measured in turn (3)")
     add("--model", default="resnet50", help="of training, overlap and memory (resnet50)")
-    add("--modes", default=",".join(MODES), help=f"of training, separated by commas ({','.join(MODES)})")
+    add(
+        "--modes",
+        default=",".join(MODES),
+        help=f"of training, separated by commas ({','.join(MODES)})",
+    )
     add("--steps", type=int, default=40, help="steps a round of training (40)")
     add("--operations-batch", type=int, default=256, help="images in a batch of operations (256)")
-    add("--json", type=Path, metavar="FILE", help="also write the answers to this file, after each question")
+    add(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="also write the answers to this file, after each question",
+    )
     return parser
 
 

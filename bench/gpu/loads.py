@@ -33,7 +33,12 @@ class Loads:
     def loader(self, device: torch.device, threads: int, **options: Any) -> fastpipe.Loader:
         """A training loader."""
         return fastpipe.loader(
-            self._data, self._batch_size, size=self._size, device=device, num_workers=threads, **options
+            self._data,
+            self._batch_size,
+            size=self._size,
+            device=device,
+            num_workers=threads,
+            **options,
         )
 
     def images_per_s(self, device: torch.device, threads: int) -> float:
@@ -57,7 +62,9 @@ def finish(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _for_seconds(batches: Iterator[tuple[Tensor, Tensor]], seconds: float, device: torch.device) -> tuple[int, float]:
+def _for_seconds(
+    batches: Iterator[tuple[Tensor, Tensor]], seconds: float, device: torch.device
+) -> tuple[int, float]:
     finish(device)
     started, images = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:

@@ -38,7 +38,9 @@ def _by_stream(profile: torch.profiler.profile) -> dict[int, list[Interval]]:
     for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
         if event.device_type() == torch.autograd.DeviceType.CUDA and not event.is_user_annotation():
             begin = event.start_ns() / 1e3
-            streams.setdefault(event.device_resource_id(), []).append((begin, begin + event.duration_ns() / 1e3))
+            streams.setdefault(event.device_resource_id(), []).append(
+                (begin, begin + event.duration_ns() / 1e3)
+            )
     return streams
 
 
@@ -55,7 +57,12 @@ def overlap_of(streams: dict[int, list[Interval]], steps: int) -> dict[str, floa
     """
     merged = {stream: _merged(intervals) for stream, intervals in streams.items()}
     busiest = max(merged, key=lambda stream: sum(end - begin for begin, end in merged[stream]))
-    others = [interval for stream, intervals in streams.items() if stream != busiest for interval in intervals]
+    others = [
+        interval
+        for stream, intervals in streams.items()
+        if stream != busiest
+        for interval in intervals
+    ]
     side = _merged(others)
     side_us = sum(end - begin for begin, end in side)
     hidden_us = sum(
@@ -81,7 +88,9 @@ def _merged(intervals: list[Interval]) -> list[Interval]:
     return done
 
 
-def memory(loads: Loads, device: torch.device, threads: int, *, model: str, size: int) -> dict[str, int]:
+def memory(
+    loads: Loads, device: torch.device, threads: int, *, model: str, size: int
+) -> dict[str, int]:
     """Bytes reserved on the device after 100 and after 1,000 batches of a training loop, and page-locked bytes."""
     found = {}
     with loads.loader(device, threads, augment=augments(size)["randaugment"]) as loader:

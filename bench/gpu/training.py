@@ -83,7 +83,9 @@ class _Captured:
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
         if self._inputs is None:
             self._inputs = images.clone(), labels.clone()
-            side = torch.cuda.Stream(images.device)  # what is made once must not be made in the graph
+            side = torch.cuda.Stream(
+                images.device
+            )  # what is made once must not be made in the graph
             side.wait_stream(torch.cuda.current_stream(images.device))
             with torch.cuda.stream(side):
                 loss = self._step(*self._inputs)
@@ -93,13 +95,17 @@ class _Captured:
             mine.copy_(given)
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):  # in mode "global": no thread may query an event meanwhile
+            with torch.cuda.graph(
+                self._graph
+            ):  # in mode "global": no thread may query an event meanwhile
                 self._loss = self._step(*self._inputs)
         self._graph.replay()
         return self._loss
 
 
-def ms_a_step(step: Step, batches: Iterator[tuple[Tensor, Tensor]], steps: int, device: torch.device) -> float:
+def ms_a_step(
+    step: Step, batches: Iterator[tuple[Tensor, Tensor]], steps: int, device: torch.device
+) -> float:
     """Milliseconds a step on the device, after the first ones: a loader that rests has their batches ready."""
     finish(device)
     for _ in range(_READY):
@@ -119,7 +125,9 @@ class _Moment:
         self._event = None
         self._at = time.perf_counter()
         if device.type == "cuda":
-            self._event = torch.cuda.current_stream(device).record_event(torch.cuda.Event(enable_timing=True))
+            self._event = torch.cuda.current_stream(device).record_event(
+                torch.cuda.Event(enable_timing=True)
+            )
 
     def ms_since(self, earlier: _Moment) -> float:
         if self._event is None or earlier._event is None:
@@ -128,7 +136,15 @@ class _Moment:
 
 
 def against_resident(
-    loads: Loads, device: torch.device, threads: int, *, model: str, mode: str, steps: int, rounds: int, size: int
+    loads: Loads,
+    device: torch.device,
+    threads: int,
+    *,
+    model: str,
+    mode: str,
+    steps: int,
+    rounds: int,
+    size: int,
 ) -> dict[str, Any]:
     """The step with the loader and with one batch that stays on the device, in turn; the rounds' median ratio."""
     found = {}

@@ -14,7 +14,11 @@ import ray
 
 def sample(row: dict[str, Any]) -> dict[str, Any]:
     path = Path(row["path"])
-    return {"__key__": f"{path.parent.name}-{path.stem}", "jpg": row["bytes"], "cls": path.parent.name}
+    return {
+        "__key__": f"{path.parent.name}-{path.stem}",
+        "jpg": row["bytes"],
+        "cls": path.parent.name,
+    }
 
 
 if __name__ == "__main__":

@@ -83,7 +83,10 @@ def main(
         task = Task(order.data, order.workers, order.batch_size, order.size, order.variant)
         figures = measure(read, task, order.warmup, order.seconds, device)
     versions = {package: importlib.metadata.version(package) for package in packages}
-    sys.stdout.write(json.dumps({**figures, "versions": {"Python": platform.python_version(), **versions}}) + "\n")
+    sys.stdout.write(
+        json.dumps({**figures, "versions": {"Python": platform.python_version(), **versions}})
+        + "\n"
+    )
     sys.stdout.flush()
     finish()
     os._exit(0)
@@ -125,7 +128,11 @@ def measure(
             if not first_batch_s:
                 first_batch_s = now - started
                 _check(pictures, labels, task, device)
-            if (number + 1) % task.workers or number + 1 < 2 * task.workers or now - started - first_batch_s < warmup_s:
+            if (
+                (number + 1) % task.workers
+                or number + 1 < 2 * task.workers
+                or now - started - first_batch_s < warmup_s
+            ):
                 continue
             if before is not None:
                 images += task.workers * task.batch_size
@@ -157,7 +164,9 @@ def _check(pictures: Any, labels: Any, task: Task, device: str) -> None:
             f"expected a batch of {count} uint8 pictures of {' x '.join(map(str, sides))}, got {kind} {shape}"
         )
     if labels.numel() != task.batch_size or labels.is_floating_point():
-        raise SystemExit(f"expected {task.batch_size} integer labels, got {labels.dtype} {tuple(labels.shape)}")
+        raise SystemExit(
+            f"expected {task.batch_size} integer labels, got {labels.dtype} {tuple(labels.shape)}"
+        )
 
 
 def _processes() -> list[int]:
@@ -191,4 +200,8 @@ def _memory_mb() -> float:
 def photo_files(photos: Path) -> list[tuple[str, int]]:
     """Path and class number of every photo, as torchvision's ImageFolder lists them."""
     classes = sorted(entry for entry in photos.iterdir() if entry.is_dir())
-    return [(str(path), label) for label, folder in enumerate(classes) for path in sorted(folder.iterdir())]
+    return [
+        (str(path), label)
+        for label, folder in enumerate(classes)
+        for path in sorted(folder.iterdir())
+    ]

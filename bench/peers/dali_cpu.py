@@ -12,9 +12,15 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
 
 @pipeline_def(device_id=None, exec_dynamic=False)
 def photos(folder: str, size: int):
-    jpegs, labels = fn.readers.file(file_root=folder, random_shuffle=True, initial_fill=4096, name="photos")
+    jpegs, labels = fn.readers.file(
+        file_root=folder, random_shuffle=True, initial_fill=4096, name="photos"
+    )
     images = fn.decoders.image_random_crop(
-        jpegs, device="cpu", output_type=types.RGB, random_area=[0.08, 1.0], random_aspect_ratio=[3 / 4, 4 / 3]
+        jpegs,
+        device="cpu",
+        output_type=types.RGB,
+        random_area=[0.08, 1.0],
+        random_aspect_ratio=[3 / 4, 4 / 3],
     )
     images = fn.resize(images, resize_x=size, resize_y=size, interp_type=types.INTERP_LINEAR)
     images = fn.flip(images, horizontal=fn.random.coin_flip())
@@ -22,9 +28,15 @@ def photos(folder: str, size: int):
 
 
 def read(task: contender.Task) -> contender.Loader:
-    pipeline = photos(str(task.data), task.size, batch_size=task.batch_size, num_threads=task.workers)
+    pipeline = photos(
+        str(task.data), task.size, batch_size=task.batch_size, num_threads=task.workers
+    )
     batches = DALIGenericIterator(
-        [pipeline], ["images", "labels"], reader_name="photos", last_batch_policy=LastBatchPolicy.DROP, auto_reset=True
+        [pipeline],
+        ["images", "labels"],
+        reader_name="photos",
+        last_batch_policy=LastBatchPolicy.DROP,
+        auto_reset=True,
     )
     return _Batches(batches)
 

@@ -7,13 +7,26 @@ from __future__ import annotations
 
 import contender
 
-from fastpipe import RandomCrop, loader  # imported now, and torch with it: the time of imports does not count
+from fastpipe import (
+    RandomCrop,
+    loader,
+)  # imported now, and torch with it: the time of imports does not count
 
 
 def read(task: contender.Task) -> contender.Loader:
-    more = {"small": {"crop": RandomCrop(padding=4)}, "gray": {"channels": "gray"}}.get(task.variant, {})
+    more = {"small": {"crop": RandomCrop(padding=4)}, "gray": {"channels": "gray"}}.get(
+        task.variant, {}
+    )
     exact = task.variant != ""
-    return loader(task.data, task.batch_size, size=task.size, train=True, num_workers=task.workers, exact=exact, **more)
+    return loader(
+        task.data,
+        task.batch_size,
+        size=task.size,
+        train=True,
+        num_workers=task.workers,
+        exact=exact,
+        **more,
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ class Photos:
 def write(making: contender.Making) -> None:
     """All photos at most 500 pixels long; as JPEG they are encoded again with quality 90."""
     making.destination.mkdir(parents=True)
-    image = RGBImageField(write_mode=making.variant.replace("small", "raw"), max_resolution=500, jpeg_quality=90)
+    image = RGBImageField(
+        write_mode=making.variant.replace("small", "raw"), max_resolution=500, jpeg_quality=90
+    )
     path = str(making.destination / "photos.beton")
     writer = DatasetWriter(path, {"image": image, "label": IntField()}, num_workers=making.workers)
     writer.from_indexed_dataset(Photos(contender.photo_files(making.photos)))

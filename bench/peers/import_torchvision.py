@@ -15,7 +15,9 @@ except RuntimeError:
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]
     for name in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        torch.library.define(
+            f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        )
     import torchvision
 from torchvision.transforms import Compose, PILToTensor, RandomHorizontalFlip, RandomResizedCrop, v2
 

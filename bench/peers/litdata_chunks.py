@@ -44,7 +44,11 @@ def read(task: contender.Task) -> contender.Loader:
     transform = functools.partial(transformed, transform=training_transform(task.size))
     photos = StreamingDataset(str(task.data), shuffle=True, drop_last=True, transform=transform)
     return StreamingDataLoader(
-        photos, batch_size=task.batch_size, num_workers=task.workers, drop_last=True, persistent_workers=True
+        photos,
+        batch_size=task.batch_size,
+        num_workers=task.workers,
+        drop_last=True,
+        persistent_workers=True,
     )
 
 

@@ -26,7 +26,9 @@ class Photos(StreamingDataset):
 
 def write(making: contender.Making) -> None:
     """MDS shards, whose "jpeg" stores a file's own bytes; its writer has one process."""
-    with MDSWriter(out=str(making.destination), columns={"image": "jpeg", "label": "int"}) as shards:
+    with MDSWriter(
+        out=str(making.destination), columns={"image": "jpeg", "label": "int"}
+    ) as shards:
         for path, label in contender.photo_files(making.photos):
             with Image.open(path) as image:
                 shards.write({"image": image, "label": label})
@@ -36,9 +38,18 @@ def read(task: contender.Task) -> contender.Loader:
     clean_stale_shared_memory()  # what a run that was killed left in /dev/shm
     photos = Photos(task.size, local=str(task.data), shuffle=True, batch_size=task.batch_size)
     return DataLoader(
-        photos, batch_size=task.batch_size, num_workers=task.workers, drop_last=True, persistent_workers=True
+        photos,
+        batch_size=task.batch_size,
+        num_workers=task.workers,
+        drop_last=True,
+        persistent_workers=True,
     )
 
 
 if __name__ == "__main__":
-    contender.main(("mosaicml-streaming", "torch", "torchvision", "pillow"), read, write, clean_stale_shared_memory)
+    contender.main(
+        ("mosaicml-streaming", "torch", "torchvision", "pillow"),
+        read,
+        write,
+        clean_stale_shared_memory,
+    )

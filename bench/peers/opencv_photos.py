@@ -42,7 +42,9 @@ class Photos(Dataset[Sample]):
         with open(path, "rb") as file:
             picture = self._decode(file.read())
         x, y, w, h = random_crop(picture.shape[1], picture.shape[0])
-        picture = cv2.resize(picture[y : y + h, x : x + w], (self._size, self._size), interpolation=cv2.INTER_LINEAR)
+        picture = cv2.resize(
+            picture[y : y + h, x : x + w], (self._size, self._size), interpolation=cv2.INTER_LINEAR
+        )
         if random.random() < 0.5:
             picture = cv2.flip(picture, 1)
         return torch.from_numpy(picture), label

@@ -19,7 +19,9 @@ def main(photos: Path, destination: Path) -> None:
     for name, _ in photo_files(photos):
         path = destination / Path(name).relative_to(photos)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode_jpeg(resizer(np.array(Image.open(name).convert("RGB")), 500), 90).tobytes())
+        path.write_bytes(
+            encode_jpeg(resizer(np.array(Image.open(name).convert("RGB")), 500), 90).tobytes()
+        )
     sys.stdout.write(json.dumps({"destination": str(destination)}) + "\n")
 
 

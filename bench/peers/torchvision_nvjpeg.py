@@ -28,14 +28,22 @@ class Batches:
             ahead = [[pool.submit(read_file, path) for path, _ in run] for run in runs[:2]]
             for number, run in enumerate(runs):
                 files = [file.result() for file in ahead.pop(0)]
-                ahead += [[pool.submit(read_file, path) for path, _ in run] for run in runs[number + 2 : number + 3]]
-                yield self._on_the_gpu(files), torch.tensor([label for _, label in run], device="cuda")
+                ahead += [
+                    [pool.submit(read_file, path) for path, _ in run]
+                    for run in runs[number + 2 : number + 3]
+                ]
+                yield (
+                    self._on_the_gpu(files),
+                    torch.tensor([label for _, label in run], device="cuda"),
+                )
 
     def _on_the_gpu(self, files):
         crops = []
         for photo in decode_jpeg(files, ImageReadMode.RGB, device="cuda"):
             left, top, width, height = random_crop(photo.shape[2], photo.shape[1])
-            crop = functional.resized_crop(photo, top, left, height, width, [self._task.size] * 2, antialias=True)
+            crop = functional.resized_crop(
+                photo, top, left, height, width, [self._task.size] * 2, antialias=True
+            )
             crops.append(crop.flip(-1) if random.random() < 0.5 else crop)
         batch = torch.stack(crops)
         torch.cuda.synchronize()  # the clock is the host's

@@ -17,8 +17,13 @@ class Arrays:
     """As torchvision.datasets.CIFAR10."""
 
     def __init__(self, folder) -> None:
-        self._images, self._labels = np.load(folder / "images.npy"), np.load(folder / "labels.npy").tolist()
-        self._transform = Compose([RandomCrop(32, padding=4), RandomHorizontalFlip(), PILToTensor()])
+        self._images, self._labels = (
+            np.load(folder / "images.npy"),
+            np.load(folder / "labels.npy").tolist(),
+        )
+        self._transform = Compose(
+            [RandomCrop(32, padding=4), RandomHorizontalFlip(), PILToTensor()]
+        )
 
     def __len__(self) -> int:
         return len(self._images)
@@ -30,7 +35,10 @@ class Arrays:
 def write(making: contender.Making) -> None:
     files = contender.photo_files(making.photos)
     making.destination.mkdir(parents=True)
-    np.save(making.destination / "images.npy", np.stack([np.asarray(Image.open(path)) for path, _ in files]))
+    np.save(
+        making.destination / "images.npy",
+        np.stack([np.asarray(Image.open(path)) for path, _ in files]),
+    )
     np.save(making.destination / "labels.npy", np.array([label for _, label in files]))
 
 

@@ -43,7 +43,9 @@ def main() -> None:
     torch.set_num_threads(1)
     photos = torchvision.datasets.ImageFolder(str(arguments.photos), crops(arguments.views))
     workers = arguments.workers
-    loader = DataLoader(photos, BATCH_SIZE, shuffle=True, num_workers=workers, persistent_workers=workers > 0)
+    loader = DataLoader(
+        photos, BATCH_SIZE, shuffle=True, num_workers=workers, persistent_workers=workers > 0
+    )
     now = time.perf_counter if workers else time.process_time
     epochs_s = []
     for _ in range(2):

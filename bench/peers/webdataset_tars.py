@@ -25,14 +25,18 @@ def write(making: contender.Making) -> None:
     making.destination.mkdir(parents=True)
     files = contender.photo_files(making.photos)
     random.Random(0).shuffle(files)
-    with webdataset.ShardWriter(str(making.destination / "%06d.tar"), maxsize=_SHARD_BYTES, verbose=0) as shards:
+    with webdataset.ShardWriter(
+        str(making.destination / "%06d.tar"), maxsize=_SHARD_BYTES, verbose=0
+    ) as shards:
         for number, (path, label) in enumerate(files):
             shards.write({"__key__": f"{number:09d}", "jpg": Path(path).read_bytes(), "cls": label})
 
 
 def read(task: contender.Task) -> contender.Loader:
     shards = sorted(str(path) for path in task.data.glob("*.tar"))
-    samples = _WAYS[task.variant](webdataset.WebDataset(shards, resampled=True, shardshuffle=False).shuffle(1000), task)
+    samples = _WAYS[task.variant](
+        webdataset.WebDataset(shards, resampled=True, shardshuffle=False).shuffle(1000), task
+    )
     return webdataset.WebLoader(samples, batch_size=None, num_workers=task.workers)
 
 

@@ -43,7 +43,9 @@ def bench(
     """
     with exit_codes():
         index = open_data(data)
-        threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+        threads = (
+            granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+        )
         whole("--repeats", repeats, least=1, most=1000)
         whole("--size", size, least=1, most=4096)
         whole("--batch-size", batch_size, least=1, most=2**20)
@@ -52,9 +54,14 @@ def bench(
         groups = [group for group in map(str.strip, (against or "").split(",")) if group]
         if unknown := [group for group in groups if group not in GROUPS]:
             raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {unknown[0]!r}")
-        contenders = ["fastpipe", *dict.fromkeys(name for group in groups for name in GROUPS[group])]
+        contenders = [
+            "fastpipe",
+            *dict.fromkeys(name for group in groups for name in GROUPS[group]),
+        ]
         if against and not isinstance(index.path, Path):
-            raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
+            raise ConfigError(
+                "--against: the other loaders read files; bench a copy of the dataset in a folder"
+            )
         if against and index.storage != JPEG_STORAGE:
             raise ConfigError(
                 f"--against: the other loaders read JPEGs and PNGs, and {data} has coefficients; run "
@@ -76,7 +83,13 @@ def bench(
 
         results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell_run)
         if as_json:
-            print_json({"task": asdict(task), "results": [asdict(result) for result in results], "skipped": {}})
+            print_json(
+                {
+                    "task": asdict(task),
+                    "results": [asdict(result) for result in results],
+                    "skipped": {},
+                }
+            )
             return
         show(out, throughput_table(results), stages_table(results[0].median, threads, batch_size))
 

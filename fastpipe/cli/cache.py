@@ -23,10 +23,14 @@ app = typer.Typer(
 )
 
 Folder = Annotated[
-    Path | None, typer.Option("--cache-dir", metavar="DIR", help="The cache.", show_default="that of fastpipe.loader")
+    Path | None,
+    typer.Option(
+        "--cache-dir", metavar="DIR", help="The cache.", show_default="that of fastpipe.loader"
+    ),
 ]
 Which = Annotated[
-    str | None, typer.Argument(metavar="[DATA]", help="URL or fingerprint of one dataset.", show_default="all")
+    str | None,
+    typer.Argument(metavar="[DATA]", help="URL or fingerprint of one dataset.", show_default="all"),
 ]
 
 
@@ -40,12 +44,17 @@ def list_datasets(cache_dir: Folder = None, as_json: AsJson = False) -> None:
         found = contents.kept_datasets(root)
         scans = kept_scans() if cache_dir is None else []
         if as_json:
-            kept = {"datasets": [asdict(each) for each in found], "scans": [asdict(each) for each in scans]}
+            kept = {
+                "datasets": [asdict(each) for each in found],
+                "scans": [asdict(each) for each in scans],
+            }
             print_json({"cache_dir": str(root), **kept})
             return
         for scan in scans:
             size = f"{scan.disk_bytes / 1e6:,.2f} MB on the disk"
-            out.print(f"scan of {readable(scan.source) or 'nothing: damaged'}: {count(scan.files, 'file')}, {size}")
+            out.print(
+                f"scan of {readable(scan.source) or 'nothing: damaged'}: {count(scan.files, 'file')}, {size}"
+            )
         if not found:
             _tell_empty(root)
             return
@@ -53,7 +62,9 @@ def list_datasets(cache_dir: Folder = None, as_json: AsJson = False) -> None:
             share = f"{each.resident_bytes / max(each.shard_bytes, 1):.0%} of {each.shard_bytes / 1e9:,.2f} GB"
             used = ", in use" if each.in_use else ""
             out.print(readable(each.url))
-            out.print(f"  {share} here, {each.disk_bytes / 1e9:,.2f} GB on the disk{used}; {each.fingerprint}")
+            out.print(
+                f"  {share} here, {each.disk_bytes / 1e9:,.2f} GB on the disk{used}; {each.fingerprint}"
+            )
         out.print(f"{count(len(found), 'dataset')} in {readable(str(root))}")
 
 
@@ -68,7 +79,10 @@ def verify_datasets(data: Which = None, cache_dir: Folder = None, as_json: AsJso
         if as_json:
             names = ("url", "fingerprint", "checked", "damaged")
             print_json(
-                [dict(zip(names, (each.url, each.fingerprint, *counts), strict=True)) for each, *counts in found]
+                [
+                    dict(zip(names, (each.url, each.fingerprint, *counts), strict=True))
+                    for each, *counts in found
+                ]
             )
         else:
             if not found:

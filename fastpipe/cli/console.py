@@ -23,7 +23,9 @@ from fastpipe.store.remote.options import place_of
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the figures as JSON on standard output.")
+]
 Dataset = Annotated[
     str,
     typer.Argument(
@@ -33,7 +35,11 @@ Dataset = Annotated[
     ),
 ]
 Packed = Annotated[
-    str, typer.Argument(metavar="DATA", help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...).")
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...).",
+    ),
 ]
 
 

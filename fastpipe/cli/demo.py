@@ -26,7 +26,9 @@ def demo(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="[DIR]", help="Folder for the photos, the dataset and the sheet.", show_default="fastpipe-demo"
+            metavar="[DIR]",
+            help="Folder for the photos, the dataset and the sheet.",
+            show_default="fastpipe-demo",
         ),
     ] = Path("fastpipe-demo"),
     photos: Annotated[int, typer.Option(help="Number of photos to generate.")] = 600,
@@ -44,10 +46,19 @@ def demo(
         _check_ours(folder)
         folder.mkdir(parents=True, exist_ok=True)
         workers = granted_cpus()
-        source, truth, data, sheet = folder / "photos", folder / "truth", folder / "packed", folder / "batch.png"
+        source, truth, data, sheet = (
+            folder / "photos",
+            folder / "truth",
+            folder / "packed",
+            folder / "batch.png",
+        )
 
-        out.print(f"* generating {photos} photos in {source} (synthetic: 1/f noise, lit shapes, texture; ten classes)")
-        out.print(f"* writing boxes, masks and captions of their objects to {truth} (photos.json: COCO's format)")
+        out.print(
+            f"* generating {photos} photos in {source} (synthetic: 1/f noise, lit shapes, texture; ten classes)"
+        )
+        out.print(
+            f"* writing boxes, masks and captions of their objects to {truth} (photos.json: COCO's format)"
+        )
         write_photos(source, photos, workers=workers, truth=truth)
         out.print(f"* packing them into {data}")
         with pack_progress(err) as progress:
@@ -66,7 +77,9 @@ def demo(
         names = ", ".join(NAMES[name] for name in contenders)
         out.print(f"* measuring each loader {_REPEATS} times, with {workers} workers: {names}")
         task = Task(str(data), _BATCH_SIZE, workers, 224)
-        results = compare(task, contenders, repeats=_REPEATS, seconds=_SECONDS, warmup_s=0.5, on_run=tell_run)
+        results = compare(
+            task, contenders, repeats=_REPEATS, seconds=_SECONDS, warmup_s=0.5, on_run=tell_run
+        )
 
         if not summary.already_packed:
             out.print(pack_table(summary))
@@ -87,4 +100,6 @@ def _check_ours(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; pass a new folder: fastpipe demo DIR")
     if folder.is_dir() and any(folder.iterdir()) and not is_photo_folder(folder / "photos"):
-        raise ConfigError(f"{folder} is not empty, and no earlier demo made it; pass a new folder: fastpipe demo DIR")
+        raise ConfigError(
+            f"{folder} is not empty, and no earlier demo made it; pass a new folder: fastpipe demo DIR"
+        )

@@ -60,12 +60,16 @@ def doctor(
     with exit_codes():
         if train_script is not None:
             if data is not None:
-                raise ConfigError("expected DATA or --train-script COMMAND, got both: run doctor once with each")
+                raise ConfigError(
+                    "expected DATA or --train-script COMMAND, got both: run doctor once with each"
+                )
             _train_script(train_script, as_json, **given)
             return
         if given:
             option = "--" + next(iter(given)).replace("_", "-")
-            raise ConfigError(f"{option} needs --train-script COMMAND: it says when the command is stopped")
+            raise ConfigError(
+                f"{option} needs --train-script COMMAND: it says when the command is stopped"
+            )
         checks = examine(None if data is None else place(data))
         if as_json:
             print_json([asdict(check) for check in checks])
@@ -76,7 +80,12 @@ def doctor(
 
 
 def _train_script(
-    command: str, as_json: bool, *, batches: float = 100, seconds: float = 120.0, stall_timeout: float = 60.0
+    command: str,
+    as_json: bool,
+    *,
+    batches: float = 100,
+    seconds: float = 120.0,
+    stall_timeout: float = 60.0,
 ) -> None:
     from fastpipe.diagnosis.command import watch_command
     from fastpipe.diagnosis.findings import Severity
@@ -86,7 +95,9 @@ def _train_script(
         batches=whole("batches", batches, least=1, most=10**9),
         seconds=positive("seconds", seconds),
         stall_timeout=positive("stall-timeout", stall_timeout),
-        output=2 if as_json else None,  # standard error: the figures have standard output to themselves
+        output=2
+        if as_json
+        else None,  # standard error: the figures have standard output to themselves
         say=lambda why: err.print(f"fastpipe: stopping the command: {why}"),
     )
     if as_json:
@@ -100,7 +111,10 @@ def _train_script(
         )
     else:
         _tell(watched)
-    findings = [*watched.refused, *(finding for each in watched.diagnoses for finding in each.findings)]
+    findings = [
+        *watched.refused,
+        *(finding for each in watched.diagnoses for finding in each.findings),
+    ]
     if any(finding.severity is not Severity.NOTE for finding in findings) or not watched.diagnoses:
         raise typer.Exit(1)
 
@@ -131,5 +145,7 @@ def doctor_table(checks: Sequence[Check]) -> RenderableType:
     table.columns[0].no_wrap = table.columns[2].no_wrap = True
     table.columns[1].overflow = table.columns[3].overflow = "fold"
     for check in checks:
-        table.add_row(check.name, readable(check.found), check.verdict.value, readable(check.advice))
+        table.add_row(
+            check.name, readable(check.found), check.verdict.value, readable(check.advice)
+        )
     return table

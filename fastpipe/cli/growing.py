@@ -33,7 +33,9 @@ def add(as_json: AsJson = False, **options: Any) -> None:
     command is interrupted, run it again: it continues where it stopped.
     """
     with exit_codes():
-        logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)  # what is assumed is shown at the end
+        logging.getLogger("fastpipe.pack").setLevel(
+            logging.ERROR
+        )  # what is assumed is shown at the end
         with pack_progress(err) as progress:
             grown = run_add(**options, on_progress=progress)
         _tell(grown, options["dst"], as_json=as_json)
@@ -58,7 +60,9 @@ def remove(
             height, channels, bits or class, an operator, and a value. May be repeated: then all hold.
     """
     with exit_codes():
-        grown = run_remove(**options, keys=None if keys is None else _lines(keys), classes=classes, where=where)
+        grown = run_remove(
+            **options, keys=None if keys is None else _lines(keys), classes=classes, where=where
+        )
         _tell(grown, options["dst"], as_json=as_json)
 
 
@@ -72,7 +76,9 @@ def log(data: Packed, as_json: AsJson = False) -> None:
         if as_json:
             print_json(found)
             return
-        table = Table("version", "when", "samples", "added", "removed", "command", box=None, pad_edge=False)
+        table = Table(
+            "version", "when", "samples", "added", "removed", "command", box=None, pad_edge=False
+        )
         for column in table.columns[:-1]:
             column.no_wrap = True
         for column in (table.columns[0], *table.columns[2:-1]):
@@ -90,18 +96,28 @@ def _lines(file: Path) -> list[str]:
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise ConfigError(f"--keys {file}: expected a text file in UTF-8 with a key on each line ({problem})") from None
+        raise ConfigError(
+            f"--keys {file}: expected a text file in UTF-8 with a key on each line ({problem})"
+        ) from None
     return [bare for line in text.split("\n") if (bare := line.removesuffix("\r"))]
 
 
 def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
     if as_json:
         own = {"version": grown.info["version"], "samples": grown.info["samples"]}
-        said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected", "assumed")}
+        said = {
+            name: value
+            for name, value in vars(grown).items()
+            if name not in ("info", "rejected", "assumed")
+        }
         rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
         print_json({**own, **said, "rejected": rejected, "assumed": assumed_json(grown.assumed)})
         return
-    parts = [f"{count(number, 'sample')} {what}" for what in ("added", "removed") if (number := getattr(grown, what))]
+    parts = [
+        f"{count(number, 'sample')} {what}"
+        for what in ("added", "removed")
+        if (number := getattr(grown, what))
+    ]
     left = {
         "are there already": grown.known,
         "are copies of others": grown.copies,

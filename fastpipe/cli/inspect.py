@@ -15,7 +15,13 @@ from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, new_table, show
 from fastpipe.errors import ConfigError, readable, whole
 from fastpipe.format.pixel_form import PixelForm
-from fastpipe.show.inspection import Histogram, Inspection, ShuffleReport, shuffle_report, write_contact_sheet
+from fastpipe.show.inspection import (
+    Histogram,
+    Inspection,
+    ShuffleReport,
+    shuffle_report,
+    write_contact_sheet,
+)
 from fastpipe.show.inspection import inspect as inspect_index
 from fastpipe.sources.scan.opening import open_data
 
@@ -64,13 +70,21 @@ def inspect(
         if sheet is not None:
             check_new(sheet, overwrite=overwrite)
         if batch_size is not None and not compare_shuffle:
-            raise ConfigError("--batch-size needs --shuffle: it is the batch of the order that is compared")
+            raise ConfigError(
+                "--batch-size needs --shuffle: it is the batch of the order that is compared"
+            )
         if against is not None and not duplicates:
-            raise ConfigError("--against needs --duplicates: it is the dataset that may have the same pictures")
-        batch_size = 256 if batch_size is None else whole("--batch-size", batch_size, least=1, most=2**31)
+            raise ConfigError(
+                "--against needs --duplicates: it is the dataset that may have the same pictures"
+            )
+        batch_size = (
+            256 if batch_size is None else whole("--batch-size", batch_size, least=1, most=2**31)
+        )
         index = open_data(place(data))
         found = inspect_index(index)
-        shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if compare_shuffle else None
+        shuffled = (
+            shuffle_report(index, batch_size=batch_size, seed=seed) if compare_shuffle else None
+        )
         twice = None
         if duplicates:
             from fastpipe.show.duplicates import duplicates as find_duplicates  # torch
@@ -82,7 +96,9 @@ def inspect(
         shown = replaced = 0
         if picture is not None:
             known = None if index.packed else index.fingerprint  # it need not be listed again
-            shown, replaced = write_contact_sheet(place(data), picture, seed=seed, fingerprint=known)
+            shown, replaced = write_contact_sheet(
+                place(data), picture, seed=seed, fingerprint=known
+            )
         if as_json:
             drawn = {"sheet": None if picture is None else str(picture), "undecodable": replaced}
             more = {"shuffle": asdict(shuffled)} if shuffled else {}
@@ -96,9 +112,13 @@ def inspect(
         if twice is not None:
             show(out, duplicates_table(twice))
         if picture is not None:
-            out.print(f"{count(shown, 'image')} drawn to {picture}{', which replaces an earlier file' * renewed}")
+            out.print(
+                f"{count(shown, 'image')} drawn to {picture}{', which replaces an earlier file' * renewed}"
+            )
         if replaced:
-            advice = "The dataset is damaged: fastpipe verify finds the damage, and --repair repairs it"
+            advice = (
+                "The dataset is damaged: fastpipe verify finds the damage, and --repair repairs it"
+            )
             if not index.packed:
                 advice = "fastpipe pack reads every file to its end, and lists the damaged ones"
             err.print(
@@ -112,18 +132,25 @@ def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
     head = Table.grid(padding=(0, 2))
     head.add_row("dataset", readable(found.path) + ("" if found.packed else " (not packed)"))
     what = "shard" if found.packed else "file"
-    head.add_row("samples", f"{found.samples:,} in {count(found.shards, what)}, {found.size_bytes:,} bytes")
+    head.add_row(
+        "samples", f"{found.samples:,} in {count(found.shards, what)}, {found.size_bytes:,} bytes"
+    )
     pngs = sum(found.counts.get("png", {}).values())
     stored = {"jpeg": "JPEG"}.get(found.storage, found.storage)
     head.add_row("stored as", stored + (f"; {pngs:,} were packed as PNG" if pngs else ""))
     forms = [(PixelForm(each["channels"], each["bits"]), each["samples"]) for each in found.forms]
     if any(form != PixelForm() for form, _ in forms):
-        head.add_row("channels x bits", ", ".join(f"{form}: {samples:,}" for form, samples in forms))
+        head.add_row(
+            "channels x bits", ", ".join(f"{form}: {samples:,}" for form, samples in forms)
+        )
     head.add_row("fingerprint", found.fingerprint)
-    head.add_row("rejected", f"{found.counts['rejected']:,} at {'packing' if found.packed else 'the scan'}")
+    head.add_row(
+        "rejected", f"{found.counts['rejected']:,} at {'packing' if found.packed else 'the scan'}"
+    )
     if not found.packed:
         head.add_row(
-            "converted", f"{found.counts['converted']:,} in each epoch, because they are no baseline JPEGs or PNGs"
+            "converted",
+            f"{found.counts['converted']:,} in each epoch, because they are no baseline JPEGs or PNGs",
         )
     if found.unlabelled:
         head.add_row("without label", f"{found.unlabelled:,}")
@@ -160,15 +187,25 @@ def shuffle_table(report: ShuffleReport) -> RenderableType:
     """How an epoch is shuffled, beside what it is compared with."""
     title = f"shuffle: {report.samples:,} samples in batches of {report.batch_size:,}"
     table = new_table("order", "class mix", "neighbours kept", "displacement", title=title)
-    rows = (("an epoch", report.epoch), ("uniform permutation", report.uniform), ("as in the shards", report.shards))
+    rows = (
+        ("an epoch", report.epoch),
+        ("uniform permutation", report.uniform),
+        ("as in the shards", report.shards),
+    )
     for name, score in rows:
-        table.add_row(name, f"{score.class_mix:.3f}", f"{score.neighbours:.3%}", f"{score.displacement:.3f}")
+        table.add_row(
+            name, f"{score.class_mix:.3f}", f"{score.neighbours:.3%}", f"{score.displacement:.3f}"
+        )
     return table
 
 
 def duplicates_table(found: Duplicates) -> RenderableType:
     """The first pictures that are there several times, with the paths of their sources."""
-    places = f"in both {found.data.path} and {found.other.path}" if found.other else "there several times"
+    places = (
+        f"in both {found.data.path} and {found.other.path}"
+        if found.other
+        else "there several times"
+    )
     if not found.groups:
         return Text(readable(f"no picture is {places}"))
     title = f"{count(len(found.groups), 'picture')} {places}: {count(found.samples, 'sample')}"
@@ -178,7 +215,9 @@ def duplicates_table(found: Duplicates) -> RenderableType:
     table = new_table("samples", "the same in the other", title=readable(title))
     table.columns[1].justify = "left"
     for ours, theirs in zip(few.group_keys(), few.other_keys(), strict=True):
-        table.add_row(*("\n".join(map(readable, each)) for each in (ours, theirs)), end_section=True)
+        table.add_row(
+            *("\n".join(map(readable, each)) for each in (ours, theirs)), end_section=True
+        )
     if not found.other:
         table.columns.pop()
     if len(found.groups) > _MOST_GROUPS:

@@ -12,7 +12,9 @@ def end_at_ctrl_c() -> None:
     KeyboardInterrupt would come in the middle of an import. The start of a C extension turns it into another error, and
     some libraries catch it.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started this ignores Ctrl-C
+    if (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):  # else whoever started this ignores Ctrl-C
         signal.signal(signal.SIGINT, _end)
 
 

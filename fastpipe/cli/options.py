@@ -17,8 +17,18 @@ from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES
 # How a parameter is called on a command line, if it is not --NAME, and more that only a terminal needs.
 _FLAGS = {"fields": "--field", "shuffle": "--no-shuffle", "executor": "--on", "classes": "--class"}
 _FLAGS |= {"out_file": "--out", "compare_shuffle": "--shuffle", "shown_fields": "--fields"}
-_METAVARS = {"image_column": "COLUMN", "label_column": "COLUMN", "image_root": "FOLDER", "split": "NAME"}
-_METAVARS |= {"classes_from": "NAMES", "separator": "TEXT", "encoding": "NAME", "background": "COLOR"}
+_METAVARS = {
+    "image_column": "COLUMN",
+    "label_column": "COLUMN",
+    "image_root": "FOLDER",
+    "split": "NAME",
+}
+_METAVARS |= {
+    "classes_from": "NAMES",
+    "separator": "TEXT",
+    "encoding": "NAME",
+    "background": "COLOR",
+}
 _METAVARS |= {"max_size": "PX", "tile": "PX", "spool": "DIR", "address": "ADDRESS"}
 _MORE: dict[str, dict[str, Any]] = {
     "fields": {
@@ -35,7 +45,9 @@ def declared(function: Callable[..., Any], names: Iterable[str]) -> list[inspect
     return [_for_typer(parameters[name], _kind(parameters[name]), *words[name]) for name in names]
 
 
-def takes(parameters: Iterable[inspect.Parameter] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(
+    parameters: Iterable[inspect.Parameter] = (),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The command gets what a user says for these parameters in its **options; its own come behind them.
 
     Its own have their words in its docstring, too, or are Annotated.
@@ -44,7 +56,11 @@ def takes(parameters: Iterable[inspect.Parameter] = ()) -> Callable[[Callable[..
     def made(command: Callable[..., None]) -> Callable[..., None]:
         words = _docstring(command)
         own = inspect.signature(command, eval_str=True).parameters.values()
-        named = [_for_typer(each, each.annotation, *words[each.name]) for each in own if each.kind != each.VAR_KEYWORD]
+        named = [
+            _for_typer(each, each.annotation, *words[each.name])
+            for each in own
+            if each.kind != each.VAR_KEYWORD
+        ]
         signature = inspect.Signature([*parameters, *named])
 
         @functools.wraps(command)
@@ -61,7 +77,9 @@ def takes(parameters: Iterable[inspect.Parameter] = ()) -> Callable[[Callable[..
     return made
 
 
-def _for_typer(parameter: inspect.Parameter, kind: Any, metavar: str, words: str) -> inspect.Parameter:
+def _for_typer(
+    parameter: inspect.Parameter, kind: Any, metavar: str, words: str
+) -> inspect.Parameter:
     """As typer takes it: what has no default is an argument. `words` end in "; None: default" if that is to be said."""
     if get_origin(kind) is Annotated:
         return parameter.replace(kind=parameter.KEYWORD_ONLY)
@@ -72,10 +90,14 @@ def _for_typer(parameter: inspect.Parameter, kind: Any, metavar: str, words: str
         how: Any = typer.Argument(metavar=name.upper(), help=words)
     else:
         said: dict[str, Any] = {"help": words, "metavar": metavar or _METAVARS.get(name)}
-        how = typer.Option(_flag(name), **{**said, "show_default": otherwise or True, **_MORE.get(name, {})})
+        how = typer.Option(
+            _flag(name), **{**said, "show_default": otherwise or True, **_MORE.get(name, {})}
+        )
         if kind is bool:
             default = False  # a flag is there or is not
-    return inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, how])
+    return inspect.Parameter(
+        name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, how]
+    )
 
 
 def _kind(parameter: inspect.Parameter) -> Any:
@@ -99,10 +121,15 @@ def _plain(value: object) -> object:
 
 def _docstring(function: Callable[..., Any]) -> dict[str, tuple[str, str]]:
     """What a docstring says of each parameter: in brackets, if anything, and in one line; nothing with python -OO."""
-    found = re.search(r"^Args:\n(.*?)(?:\n\n|\Z)", inspect.getdoc(function) or "", re.DOTALL | re.MULTILINE)
-    entries = re.findall(r"^    (\w+)(?: \((.*?)\))?: (.*(?:\n     .*)*)", found[1] if found else "", re.MULTILINE)
+    found = re.search(
+        r"^Args:\n(.*?)(?:\n\n|\Z)", inspect.getdoc(function) or "", re.DOTALL | re.MULTILINE
+    )
+    entries = re.findall(
+        r"^    (\w+)(?: \((.*?)\))?: (.*(?:\n     .*)*)", found[1] if found else "", re.MULTILINE
+    )
     return defaultdict(
-        lambda: ("", ""), {name: (bracket, _for_terminal(" ".join(text.split()))) for name, bracket, text in entries}
+        lambda: ("", ""),
+        {name: (bracket, _for_terminal(" ".join(text.split()))) for name, bracket, text in entries},
     )
 
 

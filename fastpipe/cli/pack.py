@@ -24,7 +24,9 @@ from fastpipe.sources.files import SourcePath, source_path
 PYTHON_ONLY = ("storage_options", "read_timeout", "on_progress")
 
 
-@takes(declared(run_pack, (name for name in signature(run_pack).parameters if name not in PYTHON_ONLY)))
+@takes(
+    declared(run_pack, (name for name in signature(run_pack).parameters if name not in PYTHON_ONLY))
+)
 def pack(as_json: AsJson = False, **options: Any) -> None:
     """Turn a folder of images, WebDataset shards, or files that list images, into tar shards with an index.
 
@@ -35,7 +37,9 @@ def pack(as_json: AsJson = False, **options: Any) -> None:
         # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         logging.getLogger("PIL").addHandler(logging.NullHandler())
-        logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)  # what is assumed is shown at the end
+        logging.getLogger("fastpipe.pack").setLevel(
+            logging.ERROR
+        )  # what is assumed is shown at the end
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
             with pack_progress(err) as progress:
@@ -51,7 +55,11 @@ def pack(as_json: AsJson = False, **options: Any) -> None:
 
 
 def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
-    info = {name: value for name, value in summary.info.items() if name not in ("shards", "classes", "class_counts")}
+    info = {
+        name: value
+        for name, value in summary.info.items()
+        if name not in ("shards", "classes", "class_counts")
+    }
     return {
         **info,
         "classes": len(summary.info["classes"]),
@@ -71,7 +79,9 @@ def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
 
 def _tell_pack(summary: Summary, destination: SourcePath) -> None:
     if summary.already_packed:
-        out.print(f"{destination} is already packed from these sources with these options; nothing to do")
+        out.print(
+            f"{destination} is already packed from these sources with these options; nothing to do"
+        )
         before = summary.info["counts"]["rejected"]
         if before:
             out.print(f"{count(before, 'file')} were rejected: see {destination / REJECTED_FILE}")
@@ -82,7 +92,9 @@ def _tell_pack(summary: Summary, destination: SourcePath) -> None:
     out.print(pack_table(summary))
     rejected = read_rejected(destination)
     if rejected:
-        out.print(f"rejected  {count(len(rejected), 'file')}, listed in {destination / REJECTED_FILE}:")
+        out.print(
+            f"rejected  {count(len(rejected), 'file')}, listed in {destination / REJECTED_FILE}:"
+        )
         for entry in rejected[:5]:
             out.print(f"    {entry['path']}: {entry['reason']}")
         if len(rejected) > 5:
@@ -96,7 +108,9 @@ Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes
 
 
 @takes(declared(run_pack, ["workers"]))
-def unpack(data: Packed, dst: str, format: Format = Format.FOLDER, as_json: AsJson = False, **options: Any) -> None:
+def unpack(
+    data: Packed, dst: str, format: Format = Format.FOLDER, as_json: AsJson = False, **options: Any
+) -> None:
     """Write the images of a dataset as ordinary JPEGs, and PNGs where they have no loss.
 
     They have the same pixels and coefficients, also if the dataset was packed with --storage coefficients.
@@ -113,8 +127,12 @@ def unpack(data: Packed, dst: str, format: Format = Format.FOLDER, as_json: AsJs
         with shown(err, "unpacking", words) as show:
             found = run_unpack(place(data), place(dst), format, **options, on_progress=show)
         if as_json:
-            print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})
+            print_json(
+                {"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out}
+            )
             return
         out.print(f"{count(found.images, 'image')}, {found.bytes:,} bytes, in {dst}")
         if found.left_out:
-            out.print(f"left out: the fields {', '.join(found.left_out)}; --format webdataset keeps them")
+            out.print(
+                f"left out: the fields {', '.join(found.left_out)}; --format webdataset keeps them"
+            )

@@ -13,7 +13,9 @@ from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, whole
 
 # By the names of Augment's constructors.
-_PRESETS = {"none": "imagenet"} | {name: name for name in ("simclr", "randaugment", "trivial_augment")}
+_PRESETS = {"none": "imagenet"} | {
+    name: name for name in ("simclr", "randaugment", "trivial_augment")
+}
 
 
 @takes()
@@ -59,13 +61,20 @@ def preview(
         dataset = open(data)
         names, left_out = _fields(dataset, shown_fields, made)
         # A point keeps its colour.
-        chosen = [Points(name, flip_pairs=[]) if dataset.fields[name].kind == "keypoints" else name for name in names]
+        chosen = [
+            Points(name, flip_pairs=[]) if dataset.fields[name].kind == "keypoints" else name
+            for name in names
+        ]
         more: dict[str, Any] = {"fields": ["image", "label", *chosen]} if names else {}
-        with loader(dataset, min(rows, len(dataset)), size=size, seed=seed, exact=True, augment=made, **more) as photos:
+        with loader(
+            dataset, min(rows, len(dataset)), size=size, seed=seed, exact=True, augment=made, **more
+        ) as photos:
             shown = draw(photos, out_file, rows=rows, overwrite=True).photos
         out.print(f"{count(shown, 'photo')} drawn to {out_file}, each with {VARIANTS} variants")
         if left_out:
-            err.print(f"fastpipe: without {', '.join(left_out)}: the augmentation may move pixels, or mixes images")
+            err.print(
+                f"fastpipe: without {', '.join(left_out)}: the augmentation may move pixels, or mixes images"
+            )
 
 
 def _fields(data: Any, asked: str | None, augmentation: Any) -> tuple[list[str], list[str]]:
@@ -85,7 +94,11 @@ def _fields(data: Any, asked: str | None, augmentation: Any) -> tuple[list[str],
     names = [] if asked == "none" else [name.strip() for name in asked.split(",")]
     for name in names:
         if name not in visible(data, (name,)):
-            kinds = f"it is of kind {data.fields[name].kind}" if name in data.fields else "there is none of this name"
+            kinds = (
+                f"it is of kind {data.fields[name].kind}"
+                if name in data.fields
+                else "there is none of this name"
+            )
             raise ConfigError(
                 f"--fields: expected fields of {data.path} of the kinds {', '.join(VISIBLE)}, got {name!r}: {kinds}. "
                 f"Pass {','.join(visible(data, tuple(data.fields))) or 'none'}"
@@ -100,13 +113,19 @@ def _augmentation(asked: str) -> object:
     if asked in _PRESETS:
         return getattr(Augment, _PRESETS[asked])()
     if ":" not in asked:
-        raise ConfigError(f"--augment: expected {', '.join(_PRESETS)} or FILE.py:NAME, got {asked!r}")
+        raise ConfigError(
+            f"--augment: expected {', '.join(_PRESETS)} or FILE.py:NAME, got {asked!r}"
+        )
     file, _, name = asked.rpartition(":")
     path = Path(file)
     if not name.isidentifier() or path.suffix != ".py":
-        raise ConfigError(f"--augment: expected FILE.py:NAME, for example my_augment.py:build, got {asked!r}")
+        raise ConfigError(
+            f"--augment: expected FILE.py:NAME, for example my_augment.py:build, got {asked!r}"
+        )
     if not path.is_file():
-        raise ConfigError(f"--augment: there is no file {file}; give the path from the current folder")
+        raise ConfigError(
+            f"--augment: there is no file {file}; give the path from the current folder"
+        )
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None  # as of each FILE.py
     assert spec.loader is not None
@@ -115,7 +134,9 @@ def _augmentation(asked: str) -> object:
     try:
         spec.loader.exec_module(module)
         if not hasattr(module, name):
-            raise ConfigError(f"--augment: {file} has no {name!r}; define a function {name}() that returns it")
+            raise ConfigError(
+                f"--augment: {file} has no {name!r}; define a function {name}() that returns it"
+            )
         found = getattr(module, name)
         # A module of torch can be called too, but it is the augmentation itself.
         return found() if callable(found) and not hasattr(found, "forward") else found

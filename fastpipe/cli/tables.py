@@ -74,7 +74,9 @@ def stages_table(figures: Figures, workers: int, batch_size: int) -> RenderableT
     )
     for name, where, micros, threads in rows:
         if micros is not None:
-            table.add_row(name, where, f"{micros:,.1f}", f"{threads * 1e6 / max(micros, 1e-3):,.0f}")
+            table.add_row(
+                name, where, f"{micros:,.1f}", f"{threads * 1e6 / max(micros, 1e-3):,.0f}"
+            )
     return table
 
 
@@ -89,11 +91,18 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
             seen.pop(0)
         then_s, then = seen[0]
         span_s = max(seen[-1][0] - then_s, 1e-6)
-        images, megabytes = (now.files - then.files) / span_s, (now.bytes - then.bytes) / span_s / 1e6
+        images, megabytes = (
+            (now.files - then.files) / span_s,
+            (now.bytes - then.bytes) / span_s / 1e6,
+        )
         doing = f"{now.step}: " if now.step != "packing" else ""
         uploaded = f"  {now.uploaded_bytes / 1e6:,.0f} MB uploaded" if now.uploaded_bytes else ""
         rejected = f"  {now.rejected} rejected" if now.rejected else ""
-        tasks = f"  task {now.tasks:,}/{now.total_tasks:,}, {now.workers:,} CPUs" if now.total_tasks else ""
+        tasks = (
+            f"  task {now.tasks:,}/{now.total_tasks:,}, {now.workers:,} CPUs"
+            if now.total_tasks
+            else ""
+        )
         if tasks and not console.is_terminal and megabytes:  # a bar has it anyway
             tasks += f"  {timedelta(seconds=round((now.total_bytes - now.bytes) / 1e6 / megabytes))} left"
         rates = f"{images:,.0f} images/s  {megabytes:.1f} MB/s"
@@ -114,7 +123,10 @@ def pack_table(summary: Summary) -> RenderableType:
     pack = info["packs"][-1]
     files = pack["source"]["files"]
     table = Table.grid(padding=(0, 2))
-    table.add_row("packed", f"{info['samples']:,} of {count(files, 'file')}, {count(len(info['classes']), 'class')}")
+    table.add_row(
+        "packed",
+        f"{info['samples']:,} of {count(files, 'file')}, {count(len(info['classes']), 'class')}",
+    )
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
     if tally.source_bytes:
@@ -124,13 +136,21 @@ def pack_table(summary: Summary) -> RenderableType:
         table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} files/s")
     fields = ", ".join(f"{name} ({field['kind']})" for name, field in info["fields"].items())
     unlabelled = info["samples"] - sum(info["class_counts"])
-    hint = "" if info["classes"] else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
+    hint = (
+        ""
+        if info["classes"]
+        else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
+    )
     pngs, anew, oriented = counts["png"], counts["reencoded"], counts["exif_oriented"]
     stray, frames = counts["stray_bytes"], counts["multi_frame"]
     turned = "left as stored (--exif apply rotates them upright)"
     if pack["options"]["apply_exif"]:
         turned = "rotated upright"
-    empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
+    empty = [
+        name
+        for name, samples in zip(info["classes"], info["class_counts"], strict=True)
+        if not samples
+    ]
     beside = f"{count(len(summary.stray), 'file')} next to the class folders, or without a row"
     dropped = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
     for there, name, words in (
@@ -140,7 +160,11 @@ def pack_table(summary: Summary) -> RenderableType:
         (pngs, "stored as PNG", _by_reason(pngs)),
         (anew, "encoded again", f"{_by_reason(anew)}; all others keep their exact pixels"),
         (oriented, "EXIF orientation", f"{oriented:,} images have one; {turned}"),
-        (stray, "stray bytes", f"{stray:,} JPEGs had bytes outside their segments; these bytes were left out"),
+        (
+            stray,
+            "stray bytes",
+            f"{stray:,} JPEGs had bytes outside their segments; these bytes were left out",
+        ),
         (frames, "frames", f"{frames:,} files have several; the first of each was packed"),
         (empty, "empty classes", _names(empty)),
         (summary.stray, "not packed", f"{beside}: {_names(summary.stray)}"),
@@ -156,8 +180,12 @@ def show_assumed(console: Console, assumed: Sequence[Assumption]) -> None:
     if not assumed:
         return
     text = Text("\n".join(f"- {readable(str(each))}" for each in assumed), overflow="fold")
-    frame = Panel(text, title="assumed, please check", title_align="left", border_style="yellow", expand=False)
-    console.print(frame, soft_wrap=False)  # else long lines would be cut off at the frame, with the options in them
+    frame = Panel(
+        text, title="assumed, please check", title_align="left", border_style="yellow", expand=False
+    )
+    console.print(
+        frame, soft_wrap=False
+    )  # else long lines would be cut off at the frame, with the options in them
 
 
 def assumed_json(assumed: Sequence[Assumption]) -> list[dict[str, str]]:
@@ -169,4 +197,6 @@ def _by_reason(counts: dict[str, int]) -> str:
 
 
 def _names(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(readable(name) for name in names[:most]) + (" ..." if len(names) > most else "")
+    return ", ".join(readable(name) for name in names[:most]) + (
+        " ..." if len(names) > most else ""
+    )

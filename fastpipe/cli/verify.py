@@ -27,7 +27,11 @@ _SHOWN = 20
 
 @takes(declared(run_verify, ("quick", "workers", "executor", "address")))
 def verify(
-    data: Packed, repair: str | None = None, image_root: str | None = None, as_json: AsJson = False, **options: Any
+    data: Packed,
+    repair: str | None = None,
+    image_root: str | None = None,
+    as_json: AsJson = False,
+    **options: Any,
 ) -> None:
     """Check a dataset: structure, sizes, hashes, and that every image decodes.
 
@@ -94,9 +98,7 @@ def _tell(report: Report) -> None:
 def _next_step(report: Report) -> str:
     path = readable(report.path)
     if any(found.file == DATASET_FILE for found in report.findings):
-        return (
-            f"Only {DATASET_FILE} defines the correct content, so pack it again: fastpipe pack SRC {path} --overwrite"
-        )
+        return f"Only {DATASET_FILE} defines the correct content, so pack it again: fastpipe pack SRC {path} --overwrite"
     if scheme_of(report.path):
         return "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload that"
     repair = f"To repair it: fastpipe verify {path} --repair SRC"

@@ -162,7 +162,7 @@ def make_field_reader(
     if "image" not in chosen.values():
         raise ConfigError(
             f'fields: expected "image" among them, got {fields!r}. A loader makes the images of a '
-            "batch, and places boxes, points and masks on their crops. Add \"image\" and leave it "
+            'batch, and places boxes, points and masks on their crops. Add "image" and leave it '
             "unused; or, for values as they are stored, without decoding: "
             "torch.utils.data.DataLoader(fastpipe.open(DATA).with_fields(...), ...)"
         )

@@ -58,7 +58,9 @@ class UnpackedSample(NamedTuple):
     stored_bytes: int
 
 
-def _write_folders(index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]) -> None:
+def _write_folders(
+    index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]
+) -> None:
     """Writes CLASS/KEY.jpg or .png; images without a class lie beside the folders."""
     folders: dict[int, Path] = {NO_LABEL: destination}
     # A class without images gets a folder, too, so that the others keep their labels when they are

@@ -13,7 +13,9 @@ from fastpipe.format.fields import Field
 _KINDS = ("boxes", "classes", "mask")  # whose values are numbers of classes
 
 
-def check_fields_agree(fields: Mapping[str, Field], names: Sequence[str], option: str, remedy: str = "") -> None:
+def check_fields_agree(
+    fields: Mapping[str, Field], names: Sequence[str], option: str, remedy: str = ""
+) -> None:
     """Raises ConfigError, which begins with `option`, if a class would have two numbers. Fields of other classes may
     stay. `remedy` is what else the user can do.
     """
@@ -27,7 +29,9 @@ def check_fields_agree(fields: Mapping[str, Field], names: Sequence[str], option
                 )
 
 
-def check_fields_alone(fields: Mapping[str, Field], names: Sequence[str], option: str, path: object) -> bool:
+def check_fields_alone(
+    fields: Mapping[str, Field], names: Sequence[str], option: str, path: object
+) -> bool:
     """Of a dataset without labels: whether its fields have these classes, with these numbers. ConfigError: they have
     others.
     """

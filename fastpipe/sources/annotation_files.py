@@ -18,7 +18,8 @@ ENDINGS = (
 START_BYTES = 1 << 16
 # Of CamVid, CVAT and Kaggle: which colour of a mask is which class.
 _COLOURS = re.compile(
-    r"(?:label|class)[-_ ]?(?:colou?rs?|dict|map).*|colou?r[-_ ]?(?:map|table|palette).*|palette.*", re.IGNORECASE
+    r"(?:label|class)[-_ ]?(?:colou?rs?|dict|map).*|colou?r[-_ ]?(?:map|table|palette).*|palette.*",
+    re.IGNORECASE,
 )
 _COLOUR = re.compile(rb"(?<!\d)(?:\d{1,3}[ \t,;]+){2}\d{1,3}(?!\d)")
 _MOST_LINE_BYTES = 4096
@@ -44,27 +45,49 @@ _LABEL_STUDIO = AnnotationTool(
     "images are in its export CSV",
 )
 _CVAT = AnnotationTool(
-    "CVAT's XML", "in CVAT, export the task as COCO 1.0, Pascal VOC 1.1 or YOLO 1.1, and pass the folder"
+    "CVAT's XML",
+    "in CVAT, export the task as COCO 1.0, Pascal VOC 1.1 or YOLO 1.1, and pass the folder",
 )
 _LABELME = AnnotationTool(
-    "labelme's JSON", f"convert them to COCO (labelme2coco), VOC or YOLO (labelme's own scripts); or {_ROW_A_BOX}"
+    "labelme's JSON",
+    f"convert them to COCO (labelme2coco), VOC or YOLO (labelme's own scripts); or {_ROW_A_BOX}",
 )
-_VIA = AnnotationTool("the JSON of VGG's annotator", f"in the annotator, export as COCO; or {_ROW_A_BOX}")
-_SUPERVISELY = AnnotationTool("Supervisely's JSON", "in Supervisely, export as COCO, Pascal VOC or YOLO")
+_VIA = AnnotationTool(
+    "the JSON of VGG's annotator", f"in the annotator, export as COCO; or {_ROW_A_BOX}"
+)
+_SUPERVISELY = AnnotationTool(
+    "Supervisely's JSON", "in Supervisely, export as COCO, Pascal VOC or YOLO"
+)
 _CREATE_ML = AnnotationTool("Create ML's JSON", f"export as COCO; or {_ROW_A_BOX}")
-_BDD = AnnotationTool("the JSON of BDD100K or Scalabel", f"convert it to COCO (bdd2coco); or {_ROW_A_BOX}")
+_BDD = AnnotationTool(
+    "the JSON of BDD100K or Scalabel", f"convert it to COCO (bdd2coco); or {_ROW_A_BOX}"
+)
 _KITTI = AnnotationTool("label files of KITTI", f"convert them to COCO; or {_ROW_A_BOX}")
 _YOLO = AnnotationTool("label files of YOLO", "--format yolo packs a folder of images with these")
-_DOTA = AnnotationTool("label files of DOTA", f"convert them to YOLO's or COCO's form; or {_ROW_A_BOX}")
-_VOC = AnnotationTool("annotations of Pascal VOC", "--format voc packs a folder of images with these")
-TEXT = AnnotationTool("texts", "write a CSV file with a column for the path of the image, and one for the text")
-_DATA = AnnotationTool("data", "list images and values in a JSONL file, or pass samples to fastpipe.Writer")
+_DOTA = AnnotationTool(
+    "label files of DOTA", f"convert them to YOLO's or COCO's form; or {_ROW_A_BOX}"
+)
+_VOC = AnnotationTool(
+    "annotations of Pascal VOC", "--format voc packs a folder of images with these"
+)
+TEXT = AnnotationTool(
+    "texts", "write a CSV file with a column for the path of the image, and one for the text"
+)
+_DATA = AnnotationTool(
+    "data", "list images and values in a JSONL file, or pass samples to fastpipe.Writer"
+)
 
 # All of the words of a row stand in the start of such a file.
 _WORDS = (
     (_LABELME, (rb'"shapes"\s*:', rb'"(?:imagePath|shape_type)"\s*:')),
-    (_LABEL_STUDIO, (rb'"(?:annotations|completions)"\s*:', rb'"data"\s*:', rb'"(?:result|from_name)"\s*:')),
-    (_LABEL_STUDIO, (rb'"annotation_id"\s*:', rb'"(?:rectangle|polygon|brush|keypoint|ellipse)labels"')),
+    (
+        _LABEL_STUDIO,
+        (rb'"(?:annotations|completions)"\s*:', rb'"data"\s*:', rb'"(?:result|from_name)"\s*:'),
+    ),
+    (
+        _LABEL_STUDIO,
+        (rb'"annotation_id"\s*:', rb'"(?:rectangle|polygon|brush|keypoint|ellipse)labels"'),
+    ),
     (_VIA, (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:')),
     (_SUPERVISELY, (rb'"classTitle"\s*:',)),
     (_CREATE_ML, (rb'"coordinates"\s*:', rb'"annotations"\s*:', rb'"image(?:filename)?"\s*:')),
@@ -117,7 +140,9 @@ def refuse_tool(path: SourcePath) -> None:
     """PackError: a file is of a tool whose form fastpipe does not read."""
     tool = unread_tool(path)
     if tool is not None:
-        raise PackError(f"{readable(str(path))} is {tool.name}, which fastpipe does not read: {tool.remedy}")
+        raise PackError(
+            f"{readable(str(path))} is {tool.name}, which fastpipe does not read: {tool.remedy}"
+        )
 
 
 def colour_list(folder: SourcePath, names: Iterable[str]) -> str | None:

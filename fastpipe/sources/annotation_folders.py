@@ -14,10 +14,10 @@ from fastpipe.sources.files import Names, SourcePath, files_below, names_in, ope
 from fastpipe.sources.options import PICTURES, is_picture
 from fastpipe.sources.splits import FEW, split_word
 
-_IMAGES = re.compile(r"(?:(.*?)[-_ ]?)(?:images?|imgs?|jpegimages|leftimg8bit|photos?|pictures?)", re.IGNORECASE)
-_LABELS = (
-    "masks?|annotations?|annots?|labels?|segmentations?|segmentationclass|segs?|gtfine|gt|ground[-_ ]?truths?|trimaps?"
+_IMAGES = re.compile(
+    r"(?:(.*?)[-_ ]?)(?:images?|imgs?|jpegimages|leftimg8bit|photos?|pictures?)", re.IGNORECASE
 )
+_LABELS = "masks?|annotations?|annots?|labels?|segmentations?|segmentationclass|segs?|gtfine|gt|ground[-_ ]?truths?|trimaps?"
 _BESIDE = re.compile(rf"(.*?)[-_ ]?(?:{_LABELS})|(?:{_LABELS})[-_ ](.*)", re.IGNORECASE)
 # By the ending of the first file that says it.
 # An object whose first entry is one of COCO's lists, or "info".
@@ -25,7 +25,10 @@ _COCO = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:info"\s*:\s*\{|(?:images|annotations|categories|licenses)"\s*:\s*\[)'
 )
 _MOST_JSON_FILES = 16
-_NAME_LIST, _NOTES = "classes.txt", "notes.json"  # of Label Studio's YOLO; the notes begin as COCO's files do
+_NAME_LIST, _NOTES = (
+    "classes.txt",
+    "notes.json",
+)  # of Label Studio's YOLO; the notes begin as COCO's files do
 _NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[-+0-9.eE\s]*")
 _START_BYTES = 1 << 16
 _KINDS = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
@@ -38,7 +41,9 @@ class Beside(NamedTuple):
     images: SourcePath
     labels: SourcePath
     part: str  # the split: what is in both names beside "images" and "masks", as train in train_images and train_masks
-    only: SourcePath | None = None  # the file that lists the images of the split; None: all of the folder
+    only: SourcePath | None = (
+        None  # the file that lists the images of the split; None: all of the folder
+    )
 
 
 def beside_images(root: SourcePath, names: Names) -> list[Beside]:
@@ -48,7 +53,11 @@ def beside_images(root: SourcePath, names: Names) -> list[Beside]:
         return []
     images = [(name, part) for name in names.folders if (part := _part(_IMAGES, name)) is not None]
     # Carvana has the images of train_masks in train.
-    images += [(name, name.lower()) for name in names.folders if split_word(name) and _part(_IMAGES, name) is None]
+    images += [
+        (name, name.lower())
+        for name in names.folders
+        if split_word(name) and _part(_IMAGES, name) is None
+    ]
     return [
         Beside(kind_of_labels(root / label), root / image, root / label, part)
         for label, part in labels
@@ -122,7 +131,9 @@ def coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
     found = coco_files(root, names.files) or _coco_exports(root, names.files)
     if not found and "annotations" in names.folders:
         inside = names_in(root / "annotations").files
-        found = coco_files(root / "annotations", inside) or _coco_exports(root / "annotations", inside)
+        found = coco_files(root / "annotations", inside) or _coco_exports(
+            root / "annotations", inside
+        )
     return found
 
 

@@ -18,14 +18,22 @@ def settled_classes(
     assumed: list[Assumption] = []
     settled = []
     for each in fields:
-        found = [text for text in texts.get(each.column, ()) if not each.columns and each.kind == "classes"]
+        found = [
+            text
+            for text in texts.get(each.column, ())
+            if not each.columns and each.kind == "classes"
+        ]
         if found:
-            separator = how.separator or separator_of([text for text in found if not text.startswith("[")])
+            separator = how.separator or separator_of(
+                [text for text in found if not text.startswith("[")]
+            )
             each = each._replace(names=class_names(found, separator), separator=separator)
             if separator and how.separator is None:
                 words = f"field {each.name}: classes in column {each.column!r} are separated by {separator!r}"
                 assumed.append(Assumption(words, f"--separator '{separator}'"))
         settled.append(each)
     if how.separator is not None and not any(each.separator for each in settled):
-        raise PackError("--separator: no field of classes has texts; --field NAME=COLUMN:classes makes one")
+        raise PackError(
+            "--separator: no field of classes has texts; --field NAME=COLUMN:classes makes one"
+        )
     return tuple(settled), assumed

@@ -35,7 +35,9 @@ from fastpipe.sources.table_files import with_labels_first
 
 _CLASSES_FROM = "--classes-from FILE"
 # Behind the name of the image: a_mask.png, and a_mask_1.png where it has several.
-_CALLED_MASK = re.compile(r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE)
+_CALLED_MASK = re.compile(
+    r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE
+)
 _FEW_SOURCES = 4096  # that tell whether there are masks
 _LEAST_MASKS = 0.2  # of all files
 
@@ -49,7 +51,8 @@ def _in_both_cases(*endings: str) -> tuple[str, ...]:
 _LISTS = _in_both_cases(".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet")
 _DOCUMENTS = _in_both_cases(".json", ".xml")
 _NO_LIST = re.compile(
-    r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements", re.IGNORECASE
+    r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",
+    re.IGNORECASE,
 )
 _MOST_OF_STEM = 8  # files whose names begin alike, which are looked at
 _MOST_LISTS = 16  # more belong to an image each
@@ -68,7 +71,12 @@ class ClassFolders(NamedTuple):
 
 
 def class_folders_of(
-    root: SourcePath, names: Names, splits: Mapping[str, SourcePath], split: str, *, certain: bool = False
+    root: SourcePath,
+    names: Names,
+    splits: Mapping[str, SourcePath],
+    split: str,
+    *,
+    certain: bool = False,
 ) -> ClassFolders:
     """The class folders of a folder, or of a split of it; there are none where it has images alone. `certain`: a user
     says that folders are classes.
@@ -78,13 +86,19 @@ def class_folders_of(
         assumed = [*_of_structure(root, names, certain=certain), *numbers_as_texts(names.folders)]
         if not names.folders:
             return ClassFolders(root, [], [], [], names.files, names.hidden, tuple(assumed))
-        return ClassFolders(root, names.folders, list(enumerate(names.folders)), [], [], beside, tuple(assumed))
+        return ClassFolders(
+            root, names.folders, list(enumerate(names.folders)), [], [], beside, tuple(assumed)
+        )
     folders = {name: names_in(folder).folders for name, folder in splits.items()}
     without = {name for name in folders if _has_no_classes(name, folders)}
-    classes = sorted({each for name, here in folders.items() if name not in without for each in here})
+    classes = sorted(
+        {each for name, here in folders.items() if name not in without for each in here}
+    )
     assumed = [*_of_splits(folders, without, split), *numbers_as_texts(classes)]
     if split in without:
-        return ClassFolders(root, classes, [], names.folders, names.files, names.hidden, tuple(assumed))
+        return ClassFolders(
+            root, classes, [], names.folders, names.files, names.hidden, tuple(assumed)
+        )
     here = {*names.folders}
     labels = [(label, name) for label, name in enumerate(classes) if name in here]
     return ClassFolders(root, classes, labels, [], [], beside, tuple(assumed))
@@ -99,7 +113,9 @@ def _has_no_classes(split: str, folders: Mapping[str, Sequence[str]]) -> bool:
     return is_called_images(name) or (bool(others) and name not in others)
 
 
-def _of_splits(folders: Mapping[str, Sequence[str]], without: set[str], split: str) -> Iterator[Assumption]:
+def _of_splits(
+    folders: Mapping[str, Sequence[str]], without: set[str], split: str
+) -> Iterator[Assumption]:
     """What is assumed of the classes of splits."""
     if split in without and folders[split]:
         yield Assumption(
@@ -109,7 +125,9 @@ def _of_splits(folders: Mapping[str, Sequence[str]], without: set[str], split: s
         )
     elif split in without and len(folders) == 1:
         yield Assumption(f"labels: none, for {readable(split)} is a split and no class", AS_CLASSES)
-    yield from only_outside_training({name: here for name, here in folders.items() if name not in without})
+    yield from only_outside_training(
+        {name: here for name, here in folders.items() if name not in without}
+    )
 
 
 def _of_structure(root: SourcePath, names: Names, *, certain: bool) -> Iterator[Assumption]:
@@ -149,15 +167,23 @@ def _of_structure(root: SourcePath, names: Names, *, certain: bool) -> Iterator[
     elif len(folders) == 1:
         yield from _of_one_folder(root / folders[0], folders[0])
     elif folders and (splits := split_folders(root / folders[0], names_in(root / folders[0], FEW))):
-        yield Assumption(f"the folders {some(splits)} in the class folders are no splits: all are packed together")
+        yield Assumption(
+            f"the folders {some(splits)} in the class folders are no splits: all are packed together"
+        )
 
 
 def _unread_list(root: SourcePath, lists: Sequence[str]) -> Assumption:
     """Told of lists beside images without class folders."""
     first = root / lists[0]
     tool = unread_tool(first)
-    remedy = f"it is {tool.name}: {tool.remedy}" if tool else f"if it has them, pass {readable(str(first))}"
-    return Assumption(f"labels: none, though {some(lists)} beside the images may have them; {remedy}")
+    remedy = (
+        f"it is {tool.name}: {tool.remedy}"
+        if tool
+        else f"if it has them, pass {readable(str(first))}"
+    )
+    return Assumption(
+        f"labels: none, though {some(lists)} beside the images may have them; {remedy}"
+    )
 
 
 def _lists_beside(files: Sequence[str], endings: tuple[str, ...]) -> list[str]:
@@ -173,7 +199,10 @@ def _is_of_picture(name: str, files: Sequence[str]) -> bool:
     stem = name.rpartition(".")[0]
     start = bisect_left(files, stem)
     near = files[start : start + _MOST_OF_STEM]
-    return any(is_picture(other) and other.rpartition(".")[0] in (stem, stem.rpartition(".")[0]) for other in near)
+    return any(
+        is_picture(other) and other.rpartition(".")[0] in (stem, stem.rpartition(".")[0])
+        for other in near
+    )
 
 
 def _refuse_colours(root: SourcePath, folders: Sequence[str], lists: Sequence[str]) -> None:
@@ -203,7 +232,9 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
 
 def like_a_split(called: Sequence[str]) -> Assumption:
     """Told of folders that are taken for classes."""
-    return Assumption(f"{some(called)}: a class, though it is called like a split", f"--split {called[0]}")
+    return Assumption(
+        f"{some(called)}: a class, though it is called like a split", f"--split {called[0]}"
+    )
 
 
 def _of_one_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
@@ -246,7 +277,9 @@ def list_class_folders(found: ClassFolders, *, certain: bool = False) -> Listing
     else:
         paths = ((path, NO_LABEL) for path in _all_files(found))
     sources = list(sources_at(found.root, paths))
-    if not certain and any(map(_is_called_mask, (source.path for source in sources[:_FEW_SOURCES]))):
+    if not certain and any(
+        map(_is_called_mask, (source.path for source in sources[:_FEW_SOURCES]))
+    ):
         _refuse_masks(found.root, [source.path for source in sources])
     unread = sidecar_files(found.root, sources, found.classes, certain=certain)
     assumed = (*found.assumed, *unread)
@@ -275,7 +308,9 @@ def _all_files(found: ClassFolders) -> Iterator[str]:
     yield from found.unlabelled_files
 
 
-def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> Iterator[tuple[str, int]]:
+def in_class_folders(
+    root: SourcePath, folders: Iterable[tuple[int, str]]
+) -> Iterator[tuple[str, int]]:
     return ((path, label) for label, name in folders for path in files_below(root, name))
 
 

@@ -26,11 +26,16 @@ class ClassNames:
     """Names of classes; a number is a position in its list. See Note [given classes]"""
 
     labels: tuple[str, ...]
-    fields: tuple[tuple[str, tuple[str, ...]], ...] = ()  # name of a field, and the names of its classes
+    fields: tuple[
+        tuple[str, tuple[str, ...]], ...
+    ] = ()  # name of a field, and the names of its classes
 
     def recorded(self) -> dict[str, Any]:
         """For dataset.json."""
-        return {"labels": list(self.labels), "fields": {name: list(names) for name, names in self.fields}}
+        return {
+            "labels": list(self.labels),
+            "fields": {name: list(names) for name, names in self.fields},
+        }
 
     @classmethod
     def of_recorded(cls, said: Mapping[str, Any]) -> ClassNames:
@@ -40,20 +45,30 @@ class ClassNames:
 
 def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     """The listing with the given names and numbers, of labels and of fields. PackError: it has other classes."""
-    assumed = [each for each in listing.assumed if not each.option.startswith(_OPTION)]  # this settles the others
+    assumed = [
+        each for each in listing.assumed if not each.option.startswith(_OPTION)
+    ]  # this settles the others
     has_labels = bool(listing.classes)
     classes = list(given.labels) if has_labels else []
     if has_labels and not given.labels:
-        raise PackError(f"{_OPTION}: it has no names of labels, and {readable(str(listing.root))} has labels")
+        raise PackError(
+            f"{_OPTION}: it has no names of labels, and {readable(str(listing.root))} has labels"
+        )
     if has_labels:
         used = {source.label for source in listing.sources if source.problem is None} - {NO_LABEL}
         numbers, is_by_position = _numbers(listing, listing.classes, used, given.labels)
         if is_by_position:
-            assumed.append(Assumption(f"labels are numbers: number 0 is {given.labels[0]!r}, and so on", _OPTION))
+            assumed.append(
+                Assumption(
+                    f"labels are numbers: number 0 is {given.labels[0]!r}, and so on", _OPTION
+                )
+            )
         if numbers != list(range(len(numbers))):
             change(
                 listing.sources,
-                lambda each: each if each.label == NO_LABEL else each._replace(label=numbers[each.label]),
+                lambda each: (
+                    each if each.label == NO_LABEL else each._replace(label=numbers[each.label])
+                ),
             )
     fields = tuple(_with_names(listing, field, given, assumed) for field in listing.fields)
     if not has_labels and fields == listing.fields:
@@ -63,7 +78,9 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
 
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
     """The listing of a split, in whose fields of boxes and classes a class has one number in all splits."""
-    named: dict[str, set[str]] = {field.name: set(field.names) for field in listing.fields if field.names}
+    named: dict[str, set[str]] = {
+        field.name: set(field.names) for field in listing.fields if field.names
+    }
     for other in others:
         for field in other.fields:
             if field.name in named:
@@ -79,14 +96,19 @@ def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
 
 
 def numbered_folders(
-    some: Sequence[str], folders: Sequence[str], given: ClassNames | None, is_empty: Callable[[str], bool]
+    some: Sequence[str],
+    folders: Sequence[str],
+    given: ClassNames | None,
+    is_empty: Callable[[str], bool],
 ) -> list[tuple[int, str]]:
     """Some of the class folders with their numbers. PackError: one with files is not among the given names."""
     names = folders if given is None else given.labels
     places = {name: number for number, name in enumerate(names)}
     if given is not None and are_positions(folders, folders, names):
         places = {name: int(name) for name in folders}
-    _refuse([name for name in some if name not in places and not is_empty(name)], names, "the source")
+    _refuse(
+        [name for name in some if name not in places and not is_empty(name)], names, "the source"
+    )
     return [(places[name], name) for name in some if name in places]
 
 
@@ -103,7 +125,10 @@ def renumbered(field: SourceField, value: Any) -> Any:
     if field.kind == "boxes" and isinstance(value, dict) and value.get("labels") is not None:
         return {**value, "labels": [_number(field, label) for label in value["labels"]]}
     if field.kind == "mask" and isinstance(value, dict) and "shapes" in value:
-        return {**value, "shapes": [(_number(field, label), shape) for label, shape in value["shapes"]]}
+        return {
+            **value,
+            "shapes": [(_number(field, label), shape) for label, shape in value["shapes"]],
+        }
     if field.kind == "classes" and isinstance(value, list):
         return [_named(field, each) for each in value]
     return value
@@ -113,26 +138,34 @@ def _number(field: SourceField, label: Any) -> int:
     known = isinstance(label, int) and 0 <= label < len(field.numbers)
     number = field.numbers[label] if known else NO_LABEL
     if number == NO_LABEL:
-        raise ImageError(f"its class {label!r} has no name; expected one of the {len(field.names)} of {_OPTION}")
+        raise ImageError(
+            f"its class {label!r} has no name; expected one of the {len(field.names)} of {_OPTION}"
+        )
     return number
 
 
 def _named(field: SourceField, value: Any) -> str:
     if isinstance(value, str):
         if value not in field.names:
-            raise ImageError(f"the class {value!r} is not among the {len(field.names)} of {_OPTION}")
+            raise ImageError(
+                f"the class {value!r} is not among the {len(field.names)} of {_OPTION}"
+            )
         return value
     return field.names[_number(field, value)]
 
 
-def _with_names(listing: Listing, field: SourceField, given: ClassNames, assumed: list[Assumption]) -> SourceField:
+def _with_names(
+    listing: Listing, field: SourceField, given: ClassNames, assumed: list[Assumption]
+) -> SourceField:
     """The field with the given names and the given numbers of its own."""
     if field.kind not in KINDS or (field.kind == "mask" and not field.names):
         return field
     names = dict(given.fields).get(field.name)
     if names is None and listing.classes:  # the given names are those of the labels
         if field.names:
-            assumed.append(Assumption(f"classes of the field {field.name}: numbered as in the source", _OPTION))
+            assumed.append(
+                Assumption(f"classes of the field {field.name}: numbered as in the source", _OPTION)
+            )
         return field
     if names is None and not given.labels:
         others = ", ".join(name for name, _ in given.fields) or "none"
@@ -145,7 +178,9 @@ def _with_names(listing: Listing, field: SourceField, given: ClassNames, assumed
         )
     if field.kind == "classes" and not field.names:  # values are names
         return field._replace(names=names, numbers=tuple(range(len(names))))
-    by_position = Assumption(f"classes of {field.name} are numbers: number 0 is {names[0]!r}, and so on", _OPTION)
+    by_position = Assumption(
+        f"classes of {field.name} are numbers: number 0 is {names[0]!r}, and so on", _OPTION
+    )
     if not field.names:
         assumed.append(by_position)
         return field._replace(names=names, numbers=tuple(range(len(names))))
@@ -186,7 +221,9 @@ def _refuse(unknown: Sequence[str], names: Sequence[str], source: str) -> None:
     if unknown:
         shown = ", ".join(repr(name) for name in unknown[:_MOST_NAMED])
         more = f" and {len(unknown) - _MOST_NAMED:,} more" if len(unknown) > _MOST_NAMED else ""
-        known = ", ".join(map(repr, names[:_MOST_NAMED])) + (" ..." if len(names) > _MOST_NAMED else "")
+        known = ", ".join(map(repr, names[:_MOST_NAMED])) + (
+            " ..." if len(names) > _MOST_NAMED else ""
+        )
         raise PackError(
             f"{_OPTION}: {source} has the class {shown}{more}, which is not among the {len(names):,} names ({known}). "
             "Add it behind them, or leave its images out of the source"

@@ -87,7 +87,9 @@ def _of_source(path: SourcePath) -> ClassNames:
 
 def _named(fields: Iterable[Field | SourceField]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The fields that have names of classes, with these."""
-    return tuple((field.name, field.names) for field in fields if field.names and field.kind in KINDS)
+    return tuple(
+        (field.name, field.names) for field in fields if field.names and field.kind in KINDS
+    )
 
 
 def _of_text(path: SourcePath, option: str) -> tuple[str, ...]:
@@ -99,11 +101,17 @@ def _of_text(path: SourcePath, option: str) -> tuple[str, ...]:
     try:
         if len(data) > _MOST_BYTES or b"\0" in data:
             raise ValueError(f"more than {_MOST_BYTES:,} bytes, or zeros in them")
-        lines = [line.strip() for line in data.decode("utf-8-sig").split("\n")]  # a name may have a U+2028 in it
+        lines = [
+            line.strip() for line in data.decode("utf-8-sig").split("\n")
+        ]  # a name may have a U+2028 in it
     except ValueError as problem:
-        raise ConfigError(f"{option}: expected a text file in UTF-8 with a name on each line ({problem})") from None
+        raise ConfigError(
+            f"{option}: expected a text file in UTF-8 with a name on each line ({problem})"
+        ) from None
     while lines and not lines[-1]:
         lines.pop()
     if "" in lines:
-        raise ConfigError(f"{option}: line {lines.index('') + 1} is empty; the number of a class is that of its line")
+        raise ConfigError(
+            f"{option}: line {lines.index('') + 1} is empty; the number of a class is that of its line"
+        )
     return checked_names(lines, option)

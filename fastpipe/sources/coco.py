@@ -31,7 +31,11 @@ Entry: TypeAlias = dict[str, Any]
 Id: TypeAlias = int | str
 
 _TASKS = ("instances", "person_keypoints", "captions")
-_OWN = {"bbox": ("boxes", "boxes"), "keypoints": ("keypoints", "keypoints"), "caption": ("captions", "json")}
+_OWN = {
+    "bbox": ("boxes", "boxes"),
+    "keypoints": ("keypoints", "keypoints"),
+    "caption": ("captions", "json"),
+}
 _OTHERS = (FieldColumn("iscrowd", "iscrowd"), FieldColumn("area", "area"))
 _ALL = (*(FieldColumn(name, entry) for entry, (name, _) in _OWN.items()), *_OTHERS)
 _MADE_OF = {"instances": "segmentation"}
@@ -61,7 +65,9 @@ def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
     """Lists the images of files about the same images, in no order; annotations of several with one id are one."""
     # A field that is called as COCO's own is made of the entry that this is made of: boxes of bbox.
     entry_of = {name: entry for entry, (name, _) in _OWN.items()}
-    asked = how.fields and [each._replace(column=entry_of.get(each.column, each.column)) for each in how.fields]
+    asked = how.fields and [
+        each._replace(column=entry_of.get(each.column, each.column)) for each in how.fields
+    ]
     columns = {_MADE_OF.get(each.column, each.column) for each in asked or _ALL}
     annotated = _Annotated(paths, {*columns, "category_id", "iscrowd"})
     if asked is None:
@@ -100,7 +106,9 @@ class _Annotated:
 
     def __init__(self, paths: Sequence[SourcePath], wanted: Collection[str]) -> None:
         self.paths = paths
-        self.images: dict[Id, Row] = {}  # id -> row without values; those that only later files have come last
+        self.images: dict[
+            Id, Row
+        ] = {}  # id -> row without values; those that only later files have come last
         self.ids: dict[Id, Id] = {}  # of the images, as they stand in the file
         self.by_url = set[Id]()  # images that have a coco_url and no file_name
         self._boxes = self._corners = self._shares = 0  # how many there are, and how many look so
@@ -124,13 +132,18 @@ class _Annotated:
                 'another JSON file, make a .jsonl file with a line for each image: {"path": "a.jpg", "label": "cat"}'
             )
         # Of categories, by id; "" where there is no such id.
-        self.names = tuple(self.categories.get(number, "") for number in range(max(self.categories, default=-1) + 1))
+        self.names = tuple(
+            self.categories.get(number, "")
+            for number in range(max(self.categories, default=-1) + 1)
+        )
         self.several_captions = any(self._captions[image] > 1 for image in self.images)
 
     def category(self, entry: Entry) -> int:
         number = id_of(entry.get("category_id"))
         if not isinstance(number, int) or number not in self.categories:
-            raise ImageError(f"expected a category_id of the categories, got {entry.get('category_id')!r:.60}")
+            raise ImageError(
+                f"expected a category_id of the categories, got {entry.get('category_id')!r:.60}"
+            )
         return number
 
     def box(self, entry: Entry) -> list[float]:
@@ -175,7 +188,9 @@ class _Annotated:
             for number, file, _ in self._notes_of(image):
                 where = row_name(f"{self.paths[file].name}/annotations", number)
                 got = image.shown if isinstance(image, _NoId) else repr(image)
-                yield Row(where, problem=f"expected the image_id of one of the images, got {got[:60]}")
+                yield Row(
+                    where, problem=f"expected the image_id of one of the images, got {got[:60]}"
+                )
 
     def _notes_of(self, image: Id | _NoId) -> Iterator[tuple[int, int, Entry]]:
         """Number in its file, number of the file, and entries, of each annotation of an image."""
@@ -192,7 +207,9 @@ class _Annotated:
                 if not isinstance(entry, dict):
                     raise ValueError(f"expected objects in {name}, got {entry!r:.60} ({number:,})")
                 if name == "images":
-                    self._add_image(row_name(f"{self.paths[file].name}/images", number), entry, before)
+                    self._add_image(
+                        row_name(f"{self.paths[file].name}/images", number), entry, before
+                    )
                 elif name == "annotations":
                     self._add_annotation(file, number, entry)
                 else:
@@ -205,13 +222,19 @@ class _Annotated:
         name, path = id_of(entry.get("id")), entry.get("file_name")
         url: Any = entry.get("coco_url")
         has_url = path is None and isinstance(url, str)
-        if has_url:  # as LVIS has it, where the folder is that of the split: train2017/000000000009.jpg
+        if (
+            has_url
+        ):  # as LVIS has it, where the folder is that of the split: train2017/000000000009.jpg
             path = "/".join(url.partition("?")[0].split("/")[-2:])
-        size: Any = tuple(id_of(side) or side for side in (entry.get("width"), entry.get("height")))  # "640", 640.0
+        size: Any = tuple(
+            id_of(side) or side for side in (entry.get("width"), entry.get("height"))
+        )  # "640", 640.0
         problem = None
         if not isinstance(path, str):
             path, problem = "", f"expected a file_name, got {path!r:.60}"
-        elif size not in ((None, None), (0, 0)) and not all(type(side) is int and side > 0 for side in size):
+        elif size not in ((None, None), (0, 0)) and not all(
+            type(side) is int and side > 0 for side in size
+        ):
             problem = f"expected a width and a height, got {size[0]!r:.40} and {size[1]!r:.40}"
         if name is None:
             raise ValueError(
@@ -276,11 +299,19 @@ class _Annotated:
 
     def _add_category(self, entry: Entry) -> None:
         number, name, points = id_of(entry.get("id")), entry.get("name"), entry.get("keypoints")
-        if not isinstance(number, int) or not 0 <= number < MOST_CLASSES or not isinstance(name, str):
+        if (
+            not isinstance(number, int)
+            or not 0 <= number < MOST_CLASSES
+            or not isinstance(name, str)
+        ):
             got = f"{entry.get('id')!r:.40} and {name!r:.60}"
-            raise ValueError(f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {got}")
+            raise ValueError(
+                f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {got}"
+            )
         if self.categories.setdefault(number, name) != name:
-            raise ValueError(f"category {number} is {name!r:.60}, and {self.categories[number]!r:.60}")
+            raise ValueError(
+                f"category {number} is {name!r:.60}, and {self.categories[number]!r:.60}"
+            )
         if points is not None:
             texts = isinstance(points, list) and all(isinstance(point, str) for point in points)
             if not texts or self.points not in ((), tuple(points)):
@@ -293,9 +324,13 @@ def _image_folder(annotated: _Annotated, split: str | None) -> ImageFolder:
     """The folder with the first image: beside the annotations, or called after their split."""
     path = annotated.paths[0]
     task, _, after = Path(path.name).stem.partition("_")
-    split = split or (after if task in ("instances", "captions") else after.removeprefix("keypoints_"))
+    split = split or (
+        after if task in ("instances", "captions") else after.removeprefix("keypoints_")
+    )
     tops = [path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent]
-    roots = dict.fromkeys(root for top in tops for root in (top, top / "images", top / split, top / "images" / split))
+    roots = dict.fromkeys(
+        root for top in tops for root in (top, top / "images", top / split, top / "images" / split)
+    )
     first = _first_path(annotated)
     here = [root for root in roots if first and not isinstance(state_or_problem(root, first), str)]
     if len(here) == 1:
@@ -307,13 +342,17 @@ def _image_folder(annotated: _Annotated, split: str | None) -> ImageFolder:
         here = [folder.root for folder in by_end]
     if not here and annotated.by_url:
         flat = first.rpartition("/")[2]
-        here = [root for root in roots if flat and not isinstance(state_or_problem(root, flat), str)]
+        here = [
+            root for root in roots if flat and not isinstance(state_or_problem(root, flat), str)
+        ]
         if len(here) == 1:
             return ImageFolder(_with_urls(annotated, here[0]), _as_written)
     found = f"is in {'several' if here else 'none'} of {', '.join(readable(str(root)) for root in here or roots)}"
     only_urls = ""
     if annotated.by_url:
-        only_urls = ". Images have a coco_url and no file_name: download them, into folders or one folder"
+        only_urls = (
+            ". Images have a coco_url and no file_name: download them, into folders or one folder"
+        )
     raise PackError(
         f"{readable(str(path))}: the first image, {first[:200]!r}, {found}{only_urls}. --image-root says where the "
         "images are"
@@ -354,7 +393,9 @@ def _with_urls(annotated: _Annotated, root: SourcePath) -> SourcePath:
     if first is not None:
         path = annotated.images[first].path
         flat = path.rpartition("/")[2]
-        if isinstance(state_or_problem(root, path), str) and not isinstance(state_or_problem(root, flat), str):
+        if isinstance(state_or_problem(root, path), str) and not isinstance(
+            state_or_problem(root, flat), str
+        ):
             for number in annotated.by_url:
                 image = annotated.images[number]
                 annotated.images[number] = image._replace(path=image.path.rpartition("/")[2])
@@ -383,7 +424,9 @@ def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
             f"{asked}: category 0 of {file} has the number of the background; pack instances=instances:mask"
         )
     of_categories = expected == "boxes" or (expected == "mask" and column == "segmentation")
-    names = annotated.names if of_categories else annotated.points if expected == "keypoints" else ()
+    names = (
+        annotated.names if of_categories else annotated.points if expected == "keypoints" else ()
+    )
     pairs = flip_pairs(names) if expected == "keypoints" else ()
     return SourceField(name, expected, names=names, flip_pairs=pairs, column=column)
 
@@ -400,7 +443,10 @@ def _id_field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
 def flip_pairs(points: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """The points that change places in a mirrored image: those whose names differ in left and right only."""
     place = {name: number for number, name in enumerate(points)}
-    mirrored = (re.sub("left|right", lambda side: {"left": "right"}.get(side[0], "left"), name) for name in points)
+    mirrored = (
+        re.sub("left|right", lambda side: {"left": "right"}.get(side[0], "left"), name)
+        for name in points
+    )
     pairs = ((number, place.get(name, number)) for number, name in enumerate(mirrored))
     return tuple(pair for pair in pairs if pair[0] < pair[1])
 
@@ -434,9 +480,15 @@ def _value(annotated: _Annotated, field: SourceField, of_image: Sequence[tuple[s
         return _each(objects, lambda entry: _points(entry, len(annotated.points)))
     if field.kind != "mask":
         return [entry.get(field.column) for _, entry in objects]
-    numbers = range(1, len(objects) + 1) if field.column == "instances" else _each(objects, annotated.category)
+    numbers = (
+        range(1, len(objects) + 1)
+        if field.column == "instances"
+        else _each(objects, annotated.category)
+    )
     shapes = [(number, entry) for number, (_, entry) in zip(numbers, objects, strict=True)]
-    crowds_first = sorted(shapes, key=lambda shape: not shape[1].get("iscrowd"))  # they cover no single object
+    crowds_first = sorted(
+        shapes, key=lambda shape: not shape[1].get("iscrowd")
+    )  # they cover no single object
     return {"shapes": [(number, entry.get("segmentation") or []) for number, entry in crowds_first]}
 
 
@@ -502,7 +554,9 @@ def array_entries(path: SourcePath, encoding: str | None = None) -> Iterator[Any
             text.take("")
     except (ValueError, RecursionError) as problem:
         hint = f". {HINT}" if isinstance(problem, UnicodeDecodeError) else ""
-        raise PackError(f"{readable(str(path))} is damaged or no array in JSON: {problem}{hint}") from problem
+        raise PackError(
+            f"{readable(str(path))} is damaged or no array in JSON: {problem}{hint}"
+        ) from problem
 
 
 class _Text:
@@ -511,7 +565,9 @@ class _Text:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-        self._parse = json.JSONDecoder(parse_constant=lambda name: None if name == "NaN" else float(name)).raw_decode
+        self._parse = json.JSONDecoder(
+            parse_constant=lambda name: None if name == "NaN" else float(name)
+        ).raw_decode
         self._text = ""
         self._at = 0
         self._before = 0  # characters
@@ -547,7 +603,9 @@ class _Text:
             try:
                 value, end = self._parse(self._text, self._at)
             except ValueError as problem:  # it is damaged, or ends in the middle
-                why = str(getattr(problem, "msg", problem))  # the error itself would keep the text in memory
+                why = str(
+                    getattr(problem, "msg", problem)
+                )  # the error itself would keep the text in memory
             else:
                 if self._ended or self._text[end : end + 1] in _BEHIND:
                     self._at = end

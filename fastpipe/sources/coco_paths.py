@@ -43,7 +43,9 @@ def find_by_end(first: str, roots: Sequence[SourcePath]) -> list[ImageFolder]:
     return []
 
 
-def _folder_by_end(root: SourcePath, first: str, dropped: int, clean: Callable[[str], str]) -> ImageFolder:
+def _folder_by_end(
+    root: SourcePath, first: str, dropped: int, clean: Callable[[str], str]
+) -> ImageFolder:
     start = clean(first).split("/")[:dropped]
 
     def below(path: str) -> str:

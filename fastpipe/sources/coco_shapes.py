@@ -16,10 +16,14 @@ def box_around(segmentation: Any) -> list[float]:
     if isinstance(segmentation, dict):
         return _box_of_runs(segmentation)
     polygons = segmentation if isinstance(segmentation, list) else []
-    flat: list[Any] = [each for polygon in polygons for each in (polygon if isinstance(polygon, list) else [None])]
+    flat: list[Any] = [
+        each for polygon in polygons for each in (polygon if isinstance(polygon, list) else [None])
+    ]
     finite = all(type(each) in (int, float) and math.isfinite(each) for each in flat)
     if not flat or len(flat) % 2 or not finite:
-        raise ImageError(f"expected a bbox, or polygons to put a box around; got {segmentation!r:.60}")
+        raise ImageError(
+            f"expected a bbox, or polygons to put a box around; got {segmentation!r:.60}"
+        )
     xs, ys = flat[::2], flat[1::2]
     return [min(xs), min(ys), max(xs), max(ys)]
 
@@ -31,7 +35,9 @@ def _box_of_runs(shape: dict[str, Any]) -> list[float]:
         counts = shape["counts"]
         runs = unpacked_counts(counts) if isinstance(counts, str) else list(map(int, counts))
     except (KeyError, TypeError, ValueError) as problem:
-        raise ImageError(f"expected a bbox, or runs to put a box around ({problem}); got {shape!r:.60}") from None
+        raise ImageError(
+            f"expected a bbox, or runs to put a box around ({problem}); got {shape!r:.60}"
+        ) from None
     lefts, tops, rights, bottoms = [], [], [], []
     start = 0
     for number, run in enumerate(runs):

@@ -60,7 +60,9 @@ def categories_of(path: SourcePath) -> Categories:
     return {
         id_of(entry["id"]): entry["name"]
         for entry in found or ()
-        if isinstance(entry, dict) and id_of(entry.get("id")) is not None and isinstance(entry.get("name"), str)
+        if isinstance(entry, dict)
+        and id_of(entry.get("id")) is not None
+        and isinstance(entry.get("name"), str)
     }
 
 
@@ -85,7 +87,11 @@ def _categories_in(data: bytes) -> list[Any] | None:
         found, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
-    return found if found and all(isinstance(entry, dict) and "id" in entry for entry in found) else None
+    return (
+        found
+        if found and all(isinstance(entry, dict) and "id" in entry for entry in found)
+        else None
+    )
 
 
 def _difference(ours: Mapping[Any, str], theirs: Mapping[Any, str]) -> str | None:

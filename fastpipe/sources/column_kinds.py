@@ -22,7 +22,9 @@ from fastpipe.sources.listing import SourceField
 
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0[0-9]+")
-_WHOLE = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")  # as pandas writes whole numbers if one of the column is missing
+_WHOLE = re.compile(
+    r"(-?(0|[1-9][0-9]{0,18}))\.0+"
+)  # as pandas writes whole numbers if one of the column is missing
 NO_LABELS = ("", "-1", "-1.0")  # in a CSV file, without the spaces around them
 _FOURS = "lists of four numbers"  # how a value looks
 _MEANING = {
@@ -34,7 +36,16 @@ _MEANING = {
 }  # of looks that matter to labels only
 _MOST_FIRST = 1000  # values that are kept in any case
 _MOST_DISTINCT = 2000  # values of a column that are kept apart
-_FLAGS = {"0": 0, "1": 1, "-1": -1, "0.0": 0, "1.0": 1, "-1.0": -1, "true": 1, "false": 0}  # as texts, in small letters
+_FLAGS = {
+    "0": 0,
+    "1": 1,
+    "-1": -1,
+    "0.0": 0,
+    "1.0": 1,
+    "-1.0": -1,
+    "true": 1,
+    "false": 0,
+}  # as texts, in small letters
 
 
 class Seen:
@@ -48,7 +59,9 @@ class Seen:
         # Look -> the first such row. Of a list of numbers: how many there are, and whether there are fractions.
         self._looks: dict[Any, str] = {}
         self.first: list[str] = []  # the first values that differ, as texts
-        self._texts: set[str] | None = set()  # the values, as texts; None: there are too many, or others among them
+        self._texts: set[str] | None = (
+            set()
+        )  # the values, as texts; None: there are too many, or others among them
 
     def add(self, value: object, where: str) -> None:
         """One more value, of the row of this name; None: it is missing."""
@@ -62,7 +75,9 @@ class Seen:
             self._see(text, _look_of_text(text), where)
 
     def _see(self, value: object, look: Any, where: str) -> None:
-        if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self._looks):
+        if isinstance(look, tuple) and any(
+            isinstance(one, tuple) and one[0] != look[0] for one in self._looks
+        ):
             look = "json"  # lists of several lengths
         self._looks.setdefault(look, where)
         if len(self.first) < _MOST_FIRST and isinstance(value, (str, int, float)):
@@ -115,7 +130,11 @@ class Seen:
         """Whether all values are lists of four numbers, lists of these, empty lists or missing, as a column of boxes
         has them.
         """
-        fours = {look for look in self._looks if look == _FOURS or (isinstance(look, tuple) and look[0] == 4)}
+        fours = {
+            look
+            for look in self._looks
+            if look == _FOURS or (isinstance(look, tuple) and look[0] == 4)
+        }
         return bool(fours) and self._looks.keys() <= {*fours, "none", "no list"}
 
     @property
@@ -131,7 +150,11 @@ class Seen:
         if there in ({"text"}, {"boxes"}):
             return str(*there)
         lists = [look for look in looks if isinstance(look, tuple)]
-        return "floats" if len(lists) == len(looks) and any(fractions for _, fractions in lists) else "json"
+        return (
+            "floats"
+            if len(lists) == len(looks) and any(fractions for _, fractions in lists)
+            else "json"
+        )
 
     def are_numbers(self, column: str) -> bool:
         """Whether the labels of a CSV file are numbers, not names. PackError: it is not certain, or they are scores."""
@@ -142,7 +165,9 @@ class Seen:
             )
         if self._typed:  # in JSONL each value says it
             return False
-        there = {look: where for look, where in self._looks.items() if look not in ("none", *NO_LABELS)}
+        there = {
+            look: where for look, where in self._looks.items() if look not in ("none", *NO_LABELS)
+        }
         others = [where for look, where in there.items() if look not in ("int", "whole")]
         if others and "int" in there and not there.keys() <= {"int", "padded"}:
             raise PackError(
@@ -166,7 +191,9 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     if kind == "classes" and field.names and isinstance(value, list):
         for each in value:
             if not isinstance(each, int) or not 0 <= each < len(field.names):
-                raise ImageError(f"expected class numbers of 0 to {len(field.names) - 1:,}, got {each}")
+                raise ImageError(
+                    f"expected class numbers of 0 to {len(field.names) - 1:,}, got {each}"
+                )
         return [field.names[each] for each in value]
     if kind == "boxes" and (lists := in_lists(value)) is not None:
         return detection(lists, field)
@@ -177,7 +204,11 @@ def _flagged(values: Sequence[Any], field: SourceField) -> list[str]:
     """The classes whose columns have a 1 in a row."""
     found = []
     for value, name in zip(values, field.columns, strict=True):
-        flag = 0 if value is None or str(value).strip() == "" else _FLAGS.get(str(value).strip().lower())
+        flag = (
+            0
+            if value is None or str(value).strip() == ""
+            else _FLAGS.get(str(value).strip().lower())
+        )
         if flag is None:
             raise ImageError(f"column {name}: expected 0 or 1, or -1 or 1, got {value!r:.40}")
         if flag == 1:
@@ -191,7 +222,9 @@ def _classes_in(text: str, field: SourceField) -> list[Any]:
     if text.startswith("[") and text.endswith("]"):
         found = listed(text)
     else:
-        found = [part.strip() for part in (text.split(field.separator) if field.separator else [text])]
+        found = [
+            part.strip() for part in (text.split(field.separator) if field.separator else [text])
+        ]
     found = [each for each in dict.fromkeys(found) if each != ""]
     return found if field.names else [_whole(each) for each in found]
 
@@ -200,7 +233,9 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value) else value
 
 
-_ADJACENT = re.compile(r"(['\"])\s+\1")  # between the texts of an array as numpy prints it: ['cat' 'dog']
+_ADJACENT = re.compile(
+    r"(['\"])\s+\1"
+)  # between the texts of an array as numpy prints it: ['cat' 'dog']
 
 
 def listed(text: str) -> list[Any]:

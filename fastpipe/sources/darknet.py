@@ -16,7 +16,11 @@ from fastpipe.sources.files import Names, SourcePath, open_binary, open_unchange
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import FEW
 
-NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")  # a name a line; a fixed few, else *.names
+NAME_LISTS = (
+    "classes.txt",
+    "obj.names",
+    "_darknet.labels",
+)  # a name a line; a fixed few, else *.names
 _SPLITS = {"train": "train", "valid": "val", "val": "val", "test": "test"}
 _LEAST_NUMBERS = 5  # of a line: a class and a box
 _START_BYTES = 1 << 16
@@ -113,7 +117,9 @@ def listed_images(file: Path, images: Path) -> list[str]:
             folders[written] = _folder_of_line(file, line)
         path = f"{folders[written]}/{name}"
         if not path.startswith(f"{top}/"):
-            raise PackError(f"{readable(str(file))}: expected images below {readable(top)}, got {line[:200]!r}")
+            raise PackError(
+                f"{readable(str(file))}: expected images below {readable(top)}, got {line[:200]!r}"
+            )
         paths.append(os.path.relpath(path, top))
     return paths
 

@@ -24,7 +24,11 @@ def in_lists(value: object) -> Mapping[str, Any] | None:
     """A value as an object of lists; None: it has no boxes."""
     if isinstance(value, Mapping):
         return value if "bbox" in value else None
-    if isinstance(value, list) and value and all(isinstance(each, Mapping) and "bbox" in each for each in value):
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(each, Mapping) and "bbox" in each for each in value)
+    ):
         return {name: [each.get(name) for each in value] for name in value[0]}
     return None
 
@@ -40,7 +44,9 @@ def detection(value: Mapping[str, Any], field: SourceField) -> dict[str, Any]:
         corners = [corners_of(*box, form=field.box_format or "xywh") for box in value["bbox"] or []]
     except (TypeError, ValueError):
         got = repr(value["bbox"])[:60]
-        raise ImageError(f"expected boxes of four numbers: x, y, width, height; got {got}") from None
+        raise ImageError(
+            f"expected boxes of four numbers: x, y, width, height; got {got}"
+        ) from None
     labels = categories_in(value)
     if labels is None:
         return {"boxes": corners}
@@ -90,7 +96,9 @@ def assumed_of_detections(
             text = f"boxes ({column}): left, top, width, height, as COCO has them"
             assumed.append(Assumption(text, "--box-format xyxy or cxcywh"))
         elif kinds.get(column) == "json":
-            text = f"boxes: none, though column {column!r} has bbox and classes, and is stored as json"
+            text = (
+                f"boxes: none, though column {column!r} has bbox and classes, and is stored as json"
+            )
             assumed.append(Assumption(text, f"--field boxes={column}:boxes"))
     return assumed
 
@@ -102,6 +110,8 @@ def with_names(
     settled = []
     for each in fields:
         if each.kind == "boxes" and each.column in names:
-            each = each._replace(names=tuple(names[each.column]) or each.names, box_format=box_format or "")
+            each = each._replace(
+                names=tuple(names[each.column]) or each.names, box_format=box_format or ""
+            )
         settled.append(each)
     return tuple(settled)

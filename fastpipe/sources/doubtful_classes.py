@@ -20,8 +20,12 @@ def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assu
     text = f"classes: the folders {some(folders)}, though they are called like parts of one dataset"
     if inside:
         one = f"--split {readable(folders[0])}"
-        return Assumption(f"{text}; if the folders in them ({some(inside)}) are the classes, pack one part", one)
-    return Assumption(f"{text}; if they are no classes, move their images into one folder", AS_CLASSES)
+        return Assumption(
+            f"{text}; if the folders in them ({some(inside)}) are the classes, pack one part", one
+        )
+    return Assumption(
+        f"{text}; if they are no classes, move their images into one folder", AS_CLASSES
+    )
 
 
 def refused_parts(root: object, parts: Sequence[str], classes: Sequence[str]) -> PackError:
@@ -42,7 +46,9 @@ def similar_names(classes: Sequence[str]) -> list[str]:
     for name in classes:
         if name:
             groups.setdefault(_plain(name), []).append(name)
-    return [name for names in groups.values() if len(set(names)) > 1 for name in dict.fromkeys(names)]
+    return [
+        name for names in groups.values() if len(set(names)) > 1 for name in dict.fromkeys(names)
+    ]
 
 
 def _plain(name: str) -> str:

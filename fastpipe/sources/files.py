@@ -26,10 +26,42 @@ SourcePath: TypeAlias = "Path | RemotePath"
 # git, Android. No class and no sample, wherever they lie. Other names with a dot are hidden only at the top.
 _LEFT_BEHIND = frozenset(
     (
-        *("__MACOSX", ".DS_Store", ".AppleDouble", ".Trashes", ".Spotlight-V100", ".fseventsd", "Icon\r"),
-        *("Thumbs.db", "thumbs.db", "Thumbs.DB", "THUMBS.DB", "ehthumbs.db", "desktop.ini", "Desktop.ini"),
-        *("$RECYCLE.BIN", "System Volume Information", "@eaDir", "#recycle", ".ipynb_checkpoints", ".directory"),
-        *(".git", ".gitkeep", ".gitignore", ".gitattributes", ".keep", ".nomedia", ".picasa.ini", "Picasa.ini"),
+        *(
+            "__MACOSX",
+            ".DS_Store",
+            ".AppleDouble",
+            ".Trashes",
+            ".Spotlight-V100",
+            ".fseventsd",
+            "Icon\r",
+        ),
+        *(
+            "Thumbs.db",
+            "thumbs.db",
+            "Thumbs.DB",
+            "THUMBS.DB",
+            "ehthumbs.db",
+            "desktop.ini",
+            "Desktop.ini",
+        ),
+        *(
+            "$RECYCLE.BIN",
+            "System Volume Information",
+            "@eaDir",
+            "#recycle",
+            ".ipynb_checkpoints",
+            ".directory",
+        ),
+        *(
+            ".git",
+            ".gitkeep",
+            ".gitignore",
+            ".gitattributes",
+            ".keep",
+            ".nomedia",
+            ".picasa.ini",
+            "Picasa.ini",
+        ),
     )
 )
 _OF_MACOS = "._"  # before the name of the file that it belongs to
@@ -50,7 +82,9 @@ def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = Non
 def state_at(root: SourcePath, path: str) -> FileState:
     """The state of a file below a folder. OSError: there is none, or it cannot be looked at."""
     if isinstance(root, Path):
-        return state_of(os.stat(os.path.join(root, path)))  # a Path for each of a million files would take seconds
+        return state_of(
+            os.stat(os.path.join(root, path))
+        )  # a Path for each of a million files would take seconds
     return (root / path).state()
 
 
@@ -68,7 +102,9 @@ def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> 
 class LocalFile(io.FileIO):
     """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
 
-    def __init__(self, path: Path | str | bytes) -> None:  # it does not wait for the writer of a pipe
+    def __init__(
+        self, path: Path | str | bytes
+    ) -> None:  # it does not wait for the writer of a pipe
         super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
     def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
@@ -93,7 +129,9 @@ def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
         raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
     if not file.state.is_regular:
         file.close()
-        raise PackError(f"{readable(str(path))} is not a regular file; expected one, for fastpipe reads no streams")
+        raise PackError(
+            f"{readable(str(path))} is not a regular file; expected one, for fastpipe reads no streams"
+        )
     return file
 
 
@@ -179,14 +217,19 @@ def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> I
                 yield f"{folder}/{path}" if folder else path
         return
     top = root.resolve()
-    seen = {(info.st_dev, info.st_ino) for info in map(os.stat, [top, *top.parents] if folder else top.parents)}
+    seen = {
+        (info.st_dev, info.st_ino)
+        for info in map(os.stat, [top, *top.parents] if folder else top.parents)
+    }
     for place, folders, files in os.walk(root / folder, followlinks=True, onerror=_refuse):
         info = os.stat(place)
         if (info.st_dev, info.st_ino) in seen:
             folders.clear()
             continue
         seen.add((info.st_dev, info.st_ino))
-        folders[:] = sorted(name for name in folders if (hidden or name[0] != ".") and not is_left_behind(name))
+        folders[:] = sorted(
+            name for name in folders if (hidden or name[0] != ".") and not is_left_behind(name)
+        )
         prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
         prefix = prefix.removeprefix("./")
         for name in files:
@@ -199,10 +242,14 @@ def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> I
 
 
 def _refuse(problem: OSError) -> NoReturn:
-    raise PackError(f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}") from problem
+    raise PackError(
+        f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}"
+    ) from problem
 
 
-def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None) -> bytes:
+def read_as_listed(
+    root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None
+) -> bytes:
     """Bytes of a file that has not changed since it was listed (not ctime: backups change it). PackError: it has."""
     stop = listed.size_bytes if stop is None else stop
     if not isinstance(root, Path):
@@ -211,15 +258,24 @@ def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 
     try:
         file = opened(root / path)
     except OSError as problem:
-        if problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR):  # as if it were gone
+        if problem.errno not in (
+            errno.ENOENT,
+            errno.ENOTDIR,
+            errno.ELOOP,
+            errno.EISDIR,
+        ):  # as if it were gone
             raise
         with_all = "" if root.exists() else ", with all of the source"
-        raise changed(root / path, f"{had} has disappeared{with_all} ({problem.strerror})") from problem
+        raise changed(
+            root / path, f"{had} has disappeared{with_all} ({problem.strerror})"
+        ) from problem
     with file:
         before = file.state
         data = file.read_at(stop - start, start) if before.is_regular else b""
         after = file.state
     if not before[:2] == after[:2] == listed[:2] or len(data) != stop - start:
-        now = f"now has {after.size_bytes:,}: it was written again, or something else is in its place"
+        now = (
+            f"now has {after.size_bytes:,}: it was written again, or something else is in its place"
+        )
         raise changed(root / path, f"{had} {now}")
     return data

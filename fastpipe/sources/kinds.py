@@ -85,7 +85,9 @@ class Recognised(NamedTuple):
     split: str = ""  # that it is, of the splits of the source; "": it is all of the source
     splits: Mapping[str, SourcePath] = {}  # all splits of the source that have a folder each
     top: SourcePath | None = None  # the folder that holds these; None: there are none
-    tars: Mapping[str, Sequence[str]] = {}  # the tars of all splits of the source, where these lie in one folder
+    tars: Mapping[
+        str, Sequence[str]
+    ] = {}  # the tars of all splits of the source, where these lie in one folder
     beside: Beside | None = None  # the folders of images and of their labels or masks
     chosen: str = ""  # of files that list images, the name of the split, or of the file
     others: Mapping[str, Sequence[SourcePath]] = {}  # as `paths`, of the other splits
@@ -128,7 +130,9 @@ def list_sources(
     if how.classes is not None:
         listing = with_given_classes(listing, how.classes)
     elif found.format == "imagefolder" and not found.split and not is_pattern:
-        listing = replace(listing, assumed=(*listing.assumed, *_other_classes_of_training(root, listing.classes)))
+        listing = replace(
+            listing, assumed=(*listing.assumed, *_other_classes_of_training(root, listing.classes))
+        )
     listing = replace(listing, assumed=(*listing.assumed, *_similar_classes(listing)))
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
@@ -218,7 +222,9 @@ def could_be_source(path: Path) -> bool:
         if not path.is_dir():
             return path.is_file() and format_of(path.name) is not None
         packed = is_dataset(path) or (path / WORK_FOLDER).exists()
-        return not packed and any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
+        return not packed and any(
+            entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir()
+        )
     return False
 
 
@@ -259,10 +265,15 @@ def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
         if name != found.split:
             with suppress(PackError):
                 others.append(_folder(folder, replace(how, format="voc")).beside)
-    listing = list_voc(found.root, found.beside, how.split, [each for each in others if each is not None])
-    masks = [each for each in beside_images(found.root, names_in(found.root)) if each.kind == "masks"]
+    listing = list_voc(
+        found.root, found.beside, how.split, [each for each in others if each is not None]
+    )
+    masks = [
+        each for each in beside_images(found.root, names_in(found.root)) if each.kind == "masks"
+    ]
     left_out = [
-        Assumption(f"{each.labels.name}: left out, for only boxes are packed", "--format masks") for each in masks
+        Assumption(f"{each.labels.name}: left out, for only boxes are packed", "--format masks")
+        for each in masks
     ]
     return replace(listing, assumed=(*listing.assumed, *left_out))
 
@@ -278,9 +289,13 @@ def _of_masks(found: Recognised, how: SourceOptions) -> Listing:
         images = splits[chosen]
         there = fitting(chosen, names_in(masks, FEW).folders)
         if there is None:
-            raise PackError(f"{readable(str(masks))}: expected a folder {readable(chosen)}, as in {images.parent.name}")
+            raise PackError(
+                f"{readable(str(masks))}: expected a folder {readable(chosen)}, as in {images.parent.name}"
+            )
         masks = masks / there
-    return list_masks(Folders(found.root, _below(found.root, images), _below(found.root, masks)), how)
+    return list_masks(
+        Folders(found.root, _below(found.root, images), _below(found.root, masks)), how
+    )
 
 
 def _below(root: SourcePath, folder: SourcePath) -> str:
@@ -291,7 +306,9 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     """Class folders, images without classes, or tars."""
     root = found.root
     if found.names is None:
-        return list_archives(root, [""], asked=how.fields, split=how.split, columns=_tar_columns(how))
+        return list_archives(
+            root, [""], asked=how.fields, split=how.split, columns=_tar_columns(how)
+        )
     (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
     if folders and not in_tars:
         return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
@@ -305,12 +322,16 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
         )
     tars = [name for name in files if name.lower().endswith(".tar")]
     if not in_tars and tars:  # --format imagefolder says that each is a class
-        return list_tar_classes(root, tars, [name for name in [*files, *hidden] if name not in tars])
+        return list_tar_classes(
+            root, tars, [name for name in [*files, *hidden] if name not in tars]
+        )
     if not in_tars:
         return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
     if found.tars:
         columns = _tar_columns(how)
-        listing = list_archives(root, list(found.tars[found.split]), asked=how.fields, columns=columns)
+        listing = list_archives(
+            root, list(found.tars[found.split]), asked=how.fields, columns=columns
+        )
         others = [
             list_archives(root, list(tars), columns=columns).classes
             for name, tars in found.tars.items()
@@ -337,10 +358,14 @@ def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
 
 def _class_folders(found: Recognised, how: SourceOptions) -> ClassFolders:
     names = found.names or names_in(found.root)
-    folders = class_folders_of(found.root, names, found.splits, found.split, certain=how.format == "imagefolder")
+    folders = class_folders_of(
+        found.root, names, found.splits, found.split, certain=how.format == "imagefolder"
+    )
     if found.top is None or folders.folders:
         return folders
-    tables = [name for name in names_in(found.top).files if format_of(name) in (*_MANIFESTS, "parquet")]
+    tables = [
+        name for name in names_in(found.top).files if format_of(name) in (*_MANIFESTS, "parquet")
+    ]
     if not tables:
         return folders
     fitting_split = [name for name in tables if split_in_path(name) == split_word(found.split)]
@@ -362,7 +387,16 @@ class _SourceKind(NamedTuple):
 
 
 _OF_TABLES = (
-    *("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator", "unlisted"),
+    *(
+        "image_column",
+        "label_column",
+        "fields",
+        "image_root",
+        "split",
+        "coordinates",
+        "separator",
+        "unlisted",
+    ),
     "box_format",
 )
 _OPTIONS = (*_OF_TABLES, "encoding")
@@ -377,7 +411,9 @@ _FORMATS = {
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
-    "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OF_TABLES, (".parquet",)),
+    "parquet": _SourceKind(
+        lambda found, how: list_tables(found.root, how), _OF_TABLES, (".parquet",)
+    ),
     "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OF_TABLES, (".arrow",)),
     "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), _OF_COCO, (".json",)),
     "voc": _SourceKind(_of_boxes, ("split", "coordinates")),
@@ -396,11 +432,15 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     for name in _ALL_OPTIONS:
         if name == "split" and found.split:
             continue
-        no_parts = name == "split" and found.names is None and found.format not in _FILES_WITH_SPLITS
+        no_parts = (
+            name == "split" and found.names is None and found.format not in _FILES_WITH_SPLITS
+        )
         if getattr(how, name) is not None and (name not in allowed or no_parts):
             what = "a single file" if name in allowed else f"{found.format} sources"
             option = "--field" if name == "fields" else "--" + name.replace("_", "-")
-            raise PackError(f"{option} has no meaning for {what}, and {readable(str(root))} is one; leave it out")
+            raise PackError(
+                f"{option} has no meaning for {what}, and {readable(str(root))} is one; leave it out"
+            )
     return found
 
 
@@ -413,7 +453,9 @@ def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     if how.format == "auto" and path.name in METADATA:
         return Recognised("metadata", path, _metadata(path.parent, Names([], [], []))[""], None)
     if how.format in ("imagefolder", "voc", "yolo", "masks"):
-        raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
+        raise PackError(
+            f"--format {how.format}: expected a folder, and {readable(str(path))} is a file"
+        )
     if how.format == "auto":
         _refuse_unread(path)
     kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
@@ -455,16 +497,22 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
         tables = with_labels_first(_manifests_in(names))
         file = f", such as {readable(str(root / tables[0]))}" if tables else ""
         remedy = f"--format picks one; or pass the file that lists the images{file}"
-        raise PackError(f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}")
+        raise PackError(
+            f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}"
+        )
     kind, paths = kinds[0], [root]
     if kind in ("metadata", "coco", *_MANIFESTS):
         chosen, lists = _lists(kind, root, names, how.split)
-        others = {name: files for name, files in lists.items() if name != chosen and split_in_path(name)}
+        others = {
+            name: files for name, files in lists.items() if name != chosen and split_in_path(name)
+        }
         return Recognised(kind, root, lists[chosen], names, others=others, chosen=chosen)
     if kind in USUAL_FOLDERS:
         pair = chosen_pair(kind, root, names, how.split)
         return Recognised(kind, root, paths, names, pair.part, beside=pair)
-    if kind == "webdataset" and (tars := split_tars(name for name in names.files if name.lower().endswith(".tar"))):
+    if kind == "webdataset" and (
+        tars := split_tars(name for name in names.files if name.lower().endswith(".tar"))
+    ):
         chosen = chosen_split(root, how.split, dict.fromkeys(tars))
         return Recognised(kind, root, paths, names, chosen, tars=tars)
     return Recognised(kind, root, paths, names)
@@ -494,7 +542,9 @@ class _Inner(NamedTuple):
     description: str
 
 
-def _other_source(folder: SourcePath, how: SourceOptions, depth: int, *, is_alone: bool) -> _Inner | None:
+def _other_source(
+    folder: SourcePath, how: SourceOptions, depth: int, *, is_alone: bool
+) -> _Inner | None:
     """The source in a folder, or below it, if it is no images, and no class folders. Splits count only where each
     folder around them holds nothing else (`is_alone`): else they are folders in class folders.
     """
@@ -526,7 +576,9 @@ def _lies_at_top(kind: str, root: SourcePath, names: Names, how: SourceOptions) 
     if kind == "coco":
         return bool(coco_splits(root, names))
     endings = _FORMATS[kind].endings
-    return kind in ("metadata", "parquet", "arrow") or any(name.lower().endswith(endings) for name in names.files)
+    return kind in ("metadata", "parquet", "arrow") or any(
+        name.lower().endswith(endings) for name in names.files
+    )
 
 
 def _split_of(root: SourcePath, splits: Mapping[str, SourcePath], how: SourceOptions) -> Recognised:
@@ -540,7 +592,9 @@ def _split_of(root: SourcePath, splits: Mapping[str, SourcePath], how: SourceOpt
     chosen = chosen_split(root, how.split, splits, more)
     found = _folder(splits[chosen], inside)
     if found.format == "imagefolder" and found.names is not None and len(found.names.folders) == 1:
-        others = {_folder(folder, inside).format for name, folder in splits.items() if name != chosen}
+        others = {
+            _folder(folder, inside).format for name, folder in splits.items() if name != chosen
+        }
         if labelled := sorted(others & USUAL_FOLDERS.keys()):
             raise PackError(
                 f"the split {chosen} of {readable(str(root))} has no labels, and others are of the format "
@@ -549,11 +603,21 @@ def _split_of(root: SourcePath, splits: Mapping[str, SourcePath], how: SourceOpt
     return found._replace(split=chosen, splits=splits, top=root)
 
 
-def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> tuple[str, dict[str, list[SourcePath]]]:
+def _lists(
+    kind: str, root: SourcePath, names: Names, split: str | None
+) -> tuple[str, dict[str, list[SourcePath]]]:
     """The split that a user asks for; and by split, or by name, the files of a folder that list images."""
     if split == "":  # the key of what says none
-        raise PackError("--split: expected the name of a split, got ''; leave it out if there are none")
-    found = _metadata(root, names) if kind == "metadata" else coco_splits(root, names) if kind == "coco" else {}
+        raise PackError(
+            "--split: expected the name of a split, got ''; leave it out if there are none"
+        )
+    found = (
+        _metadata(root, names)
+        if kind == "metadata"
+        else coco_splits(root, names)
+        if kind == "coco"
+        else {}
+    )
     if "" in found and (split is None or (kind == "metadata" and fitting(split, found) is None)):
         return "", found  # beside the images themselves
     if not found:  # files of the format, which may have a split in their names
@@ -580,7 +644,11 @@ def _is_ours(root: SourcePath, names: Names) -> bool:
         ours = is_dataset(root)
     except OSError as problem:
         raise PackError(f"cannot read {root / DATASET_FILE}: {problem.strerror}") from problem
-    damaged = set(names.folders) <= {FIELDS_FOLDER} and DATASET_FILE in names.files and not is_foreign(root)
+    damaged = (
+        set(names.folders) <= {FIELDS_FOLDER}
+        and DATASET_FILE in names.files
+        and not is_foreign(root)
+    )
     return ours or damaged or (root / WORK_FOLDER).is_dir()
 
 
@@ -595,7 +663,9 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     if _metadata(root, names):
         found.append("metadata")
     in_data = names_in(root / "data").files if "data" in folders else []
-    if any(name.lower().endswith(".parquet") and name not in METADATA for name in [*files, *in_data]):
+    if any(
+        name.lower().endswith(".parquet") and name not in METADATA for name in [*files, *in_data]
+    ):
         found.append("parquet")
     if coco_splits(root, names):
         found.append("coco")
@@ -605,7 +675,11 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     if found:
         return found
     tables = with_labels_first(_manifests_in(names))
-    manifests = [kind for name in tables if _lists_images(root / name, how.encoding) and (kind := format_of(name))]
+    manifests = [
+        kind
+        for name in tables
+        if _lists_images(root / name, how.encoding) and (kind := format_of(name))
+    ]
     found = sorted(set(manifests))
     if found and (folders or len(manifests) < len(files)) and how.split is None:
         found.append("imagefolder")
@@ -619,7 +693,9 @@ def _lists_images(path: SourcePath, encoding: str | None) -> bool:
             return any(name.strip().lower() in IMAGE_COLUMNS for name in header_of(path, encoding))
         with open_binary(path) as file:
             names = json.loads(file.readline(_HEADER_BYTES).decode("utf-8-sig"))
-        return isinstance(names, dict) and any(name.strip().lower() in IMAGE_COLUMNS for name in names)
+        return isinstance(names, dict) and any(
+            name.strip().lower() in IMAGE_COLUMNS for name in names
+        )
     return False
 
 
@@ -627,6 +703,7 @@ def _metadata(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
     """The folders with metadata, "" is the source itself -> these files."""
     folders = {"": root, **{name: root / name for name in names.folders}}
     found = {
-        name: [folder / each for each in METADATA if (folder / each).is_file()] for name, folder in folders.items()
+        name: [folder / each for each in METADATA if (folder / each).is_file()]
+        for name, folder in folders.items()
     }
     return {name: files for name, files in found.items() if files}

@@ -74,7 +74,9 @@ def pairs_of(kind: str, root: SourcePath, names: Names) -> list[Beside]:
         if listed:
             return listed
     pairs = beside_images(root, names)
-    found = [each for each in pairs if each.kind == kind] or [each for each in pairs if not each.kind]
+    found = [each for each in pairs if each.kind == kind] or [
+        each for each in pairs if not each.kind
+    ]
     if not found and kind == "voc" and is_flat_voc(names):
         return [Beside("voc", root, root, "")]
     if not found and kind == "yolo" and is_flat_yolo(root, names):

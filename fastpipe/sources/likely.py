@@ -11,15 +11,20 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import ColumnChoice, SourceOptions, named
 
 # Words in the name of a column that holds classes, in small letters.
-_WORDS = (
-    "label labels class classes classid classname category categories target targets diagnosis diagnoses dx species"
-)
+_WORDS = "label labels class classes classid classname category categories target targets diagnosis diagnoses dx species"
 _MORE_WORDS = "breed variety genus disease finding findings grade severity level gt groundtruth tag tags emotion"
 _LABEL_WORDS = frozenset([*_WORDS.split(), *_MORE_WORDS.split()])
-_WORDS_OF_SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
+_WORDS_OF_SEVERAL = (
+    "labels classes categories targets diagnoses findings tags attributes keywords genres"
+)
 _SEVERAL = frozenset(_WORDS_OF_SEVERAL.split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-SEPARATORS = ("|", ";", ",", " ")  # between the classes of a picture; the first that a column has counts
+SEPARATORS = (
+    "|",
+    ";",
+    ",",
+    " ",
+)  # between the classes of a picture; the first that a column has counts
 _MOST_WORDS = 3  # in the name of a class that commas separate from others
 _RARE_SEPARATORS = ("/", "+", "&")  # they are in names, too
 _LEAST_FLAGS = 2  # columns of 0 and 1 that look like classes
@@ -85,27 +90,46 @@ class Joined(NamedTuple):
     separator: str
 
 
-def joined_classes(texts: Collection[str], *, are_labels: bool, are_several: bool = False) -> Joined | None:
+def joined_classes(
+    texts: Collection[str], *, are_labels: bool, are_several: bool = False
+) -> Joined | None:
     """A text that looks like several classes, such as "cat|dog", and what separates them; None: none does.
     `are_labels`: the column is called as if it held classes; else it may hold sentences. `are_several`: as if it held
     several, as "tags" says.
     """
     for separator in (*SEPARATORS, *_RARE_SEPARATORS):
-        parts = {text: [part.strip() for part in text.split(separator)] for text in texts if separator in text.strip()}
+        parts = {
+            text: [part.strip() for part in text.split(separator)]
+            for text in texts
+            if separator in text.strip()
+        }
         parts = {text: found for text, found in parts.items() if all(found)}
         others = {text.strip() for text in texts}
         counted = Counter(part for found in parts.values() for part in set(found))
         for text in sorted(parts):
             # Each part is a class by itself, or with others: "scab rust" beside "rust", and "scab".
             alone = separator == " "
-            are_classes = all(part in others or (not alone and counted[part] > 1) for part in parts[text])
-            if are_classes or separator == "|" or (are_labels and _are_names(parts[text], separator)):
+            are_classes = all(
+                part in others or (not alone and counted[part] > 1) for part in parts[text]
+            )
+            if (
+                are_classes
+                or separator == "|"
+                or (are_labels and _are_names(parts[text], separator))
+            ):
                 return Joined(text, separator)
     words = [text.split() for text in sorted(texts)]
     several = _with_moving_words(words) if are_labels else ()
     if not several and are_several:
         counted = Counter(word for found in words for word in set(found))
-        several = next((found for found in words if len(found) > 1 and any(counted[word] > 1 for word in found)), ())
+        several = next(
+            (
+                found
+                for found in words
+                if len(found) > 1 and any(counted[word] > 1 for word in found)
+            ),
+            (),
+        )
     if several:
         return Joined(" ".join(several), " ")
     return None
@@ -131,9 +155,14 @@ def _with_moving_words(texts: Sequence[Sequence[str]]) -> Sequence[str]:
     return next((words for words in texts if len(words) > 1 and not moving.isdisjoint(words)), ())
 
 
-def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: SourceOptions) -> tuple[Assumption, ...]:
+def assumed_of_columns(
+    seen: Mapping[str, Values], columns: ColumnChoice, how: SourceOptions
+) -> tuple[Assumption, ...]:
     """What the columns of a table leave open about labels: none is taken, though one looks like it; several in one."""
-    claimed = {columns.image, *(each for field in how.fields or () for each in field.columns_of(seen))}
+    claimed = {
+        columns.image,
+        *(each for field in how.fields or () for each in field.columns_of(seen)),
+    }
     free = [column for column in seen if column not in claimed]
     if columns.label is not None and columns.label not in seen:
         return ()
@@ -145,9 +174,13 @@ def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: S
         return (Assumption(text, _field_of_classes(columns.label, joined)),)
     found = [*_one_of_flags(seen, free)]
     flags = {column for column in free if seen[column].flags}
-    likely = [column for column in free if named_as_label(column) and not seen[column].are_fractions]
+    likely = [
+        column for column in free if named_as_label(column) and not seen[column].are_fractions
+    ]
     if not likely and not found and len(free) == 1 and not seen[free[0]].are_fractions:
-        likely = [column for column in free if seen[column].repeats or _joined(seen, column) is not None]
+        likely = [
+            column for column in free if seen[column].repeats or _joined(seen, column) is not None
+        ]
     likely = [column for column in likely if not found or column not in flags]
     if not likely:
         return tuple(found)

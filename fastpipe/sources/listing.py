@@ -103,14 +103,22 @@ class Source(NamedTuple):
     size_bytes: int
     mtime_ns: int
     ctime_ns: int  # the latest of all files that the sample is made of
-    problem: str | None = None  # why it cannot be read, found while listing; None: there is nothing against it
-    archive: str | None = None  # path of its tar, "" where the source is the tar; None: it is a file itself
+    problem: str | None = (
+        None  # why it cannot be read, found while listing; None: there is nothing against it
+    )
+    archive: str | None = (
+        None  # path of its tar, "" where the source is the tar; None: it is a file itself
+    )
     offset_bytes: int = 0  # of its first byte in the tar
     archive_bytes: int = 0
-    parts: tuple[ByteRange | None, ...] = ()  # in the tar, the member with each field's value; None: there is none
+    parts: tuple[
+        ByteRange | None, ...
+    ] = ()  # in the tar, the member with each field's value; None: there is none
     file: str | None = None  # path of the file, where `path` is not: several rows may name one file
     note: Note | None = None  # of a row: the values of its fields; None: it has no fields
-    identity: int | None = None  # of the picture that was packed into a shard of ours; None: of this one
+    identity: int | None = (
+        None  # of the picture that was packed into a shard of ours; None: of this one
+    )
     origin_bytes: int = 0  # the size of that picture's file; 0: of this one
 
     @property
@@ -124,15 +132,23 @@ class SourceField(NamedTuple):
 
     name: str
     kind: str
-    in_note: bool = False  # its value is an entry of a member in JSON, under its name; else it is the member
+    in_note: bool = (
+        False  # its value is an entry of a member in JSON, under its name; else it is the member
+    )
     # Of its classes, which are numbers in the source; of "boxes" and "mask": by label; of "keypoints": of the points.
     names: tuple[str, ...] = ()
-    flip_pairs: tuple[tuple[int, int], ...] = ()  # points of "keypoints" that change places in a mirrored image
+    flip_pairs: tuple[
+        tuple[int, int], ...
+    ] = ()  # points of "keypoints" that change places in a mirrored image
     column: str = ""  # where its value is: a column, an entry of annotations, or the ending of a tar's members
     # With given classes: the number of each class of the source, -1: it has none. `names` are the given ones.
     numbers: tuple[int, ...] = ()
-    columns: tuple[str, ...] = ()  # of 0 and 1, or -1 and 1: each is a class of the field; (): `column` is the only one
-    separator: str = ""  # between the classes in a text, as "cat|dog" has them; "": the value is a list
+    columns: tuple[
+        str, ...
+    ] = ()  # of 0 and 1, or -1 and 1: each is a class of the field; (): `column` is the only one
+    separator: str = (
+        ""  # between the classes in a text, as "cat|dog" has them; "": the value is a list
+    )
     box_format: str = ""  # of boxes that an object holds, one of BOX_FORMATS; "": xywh
 
 
@@ -140,7 +156,9 @@ class Assumption(NamedTuple):
     """What nothing in the source says for sure, and how it was read."""
 
     text: str  # such as "labels: none, though column 'class' looks like one"
-    option: str = ""  # of `fastpipe pack` that settles it, such as "--label-column class"; "": there is none
+    option: str = (
+        ""  # of `fastpipe pack` that settles it, such as "--label-column class"; "": there is none
+    )
 
     def __str__(self) -> str:
         return f"{self.text} ({self.option})" if self.option else self.text
@@ -153,12 +171,18 @@ class Listing:
     root: SourcePath  # the folder or tar file, or its URL
     classes: list[str]  # names, in the order of the labels
     sources: list[Source]  # the files, in packing order
-    stray: list[str]  # files beside the class folders, or without a row in the metadata; they are not packed
-    dropped: Mapping[str, int] = field(default_factory=dict)  # members of tars that are left out, by extension
+    stray: list[
+        str
+    ]  # files beside the class folders, or without a row in the metadata; they are not packed
+    dropped: Mapping[str, int] = field(
+        default_factory=dict
+    )  # members of tars that are left out, by extension
     fields: tuple[SourceField, ...] = ()  # of the samples, in the order of `Source.parts`
     notes: Notes | None = None  # the values of rows, see `Note`
     assumed: tuple[Assumption, ...] = ()  # shown to the user
-    coordinates: str = SHOWN  # of the values of fields, by the format's rule; only of pictures that EXIF turns
+    coordinates: str = (
+        SHOWN  # of the values of fields, by the format's rule; only of pictures that EXIF turns
+    )
     # When it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
     taken_ns: int = field(default_factory=time.time_ns)
 
@@ -194,12 +218,18 @@ class Listing:
         for source in self.sources[start:stop]:
             note = None if source.note is None else source.note.state
             times = f"{source.mtime_ns} {source.ctime_ns if here else ''}"
-            total += _hash_of(source, f"{source.label} {source.size_bytes} {times}", source.parts, note)
+            total += _hash_of(
+                source, f"{source.label} {source.size_bytes} {times}", source.parts, note
+            )
         return in_hex(total)
 
     def _hash_of_numbers(self) -> int:
         """Of the numbers that classes of fields get, which the values of rows do not have; 0: these stay."""
-        return sum(xxhash.xxh3_128_intdigest(repr(field).encode()) for field in self.fields if field.numbers)
+        return sum(
+            xxhash.xxh3_128_intdigest(repr(field).encode())
+            for field in self.fields
+            if field.numbers
+        )
 
 
 @dataclass(frozen=True)
@@ -207,7 +237,9 @@ class Facts:
     """A listing without its sources: all that the destination, the steps on a cluster and publishing know of it."""
 
     root: str  # of the sources, resolved; of a program that adds samples, the program's kind
-    classes: list[str] | None  # names, in the order of the labels; None: the labels in digits, without gaps
+    classes: (
+        list[str] | None
+    )  # names, in the order of the labels; None: the labels in digits, without gaps
     files: int = 0
     size_bytes: int = 0
     content: str = ""  # `Listing.digest`
@@ -244,7 +276,9 @@ class Facts:
             self,
             files=self.files + other.files,
             size_bytes=self.size_bytes + other.size_bytes,
-            content=in_hex(int(self.content, 16) + int(other.content, 16) - class_hash(self.classes or ())),
+            content=in_hex(
+                int(self.content, 16) + int(other.content, 16) - class_hash(self.classes or ())
+            ),
             state=in_hex(int(self.state, 16) + int(other.state, 16)),
             taken_ns=min(self.taken_ns, other.taken_ns),
             changed_ns=max(self.changed_ns, other.changed_ns),
@@ -265,7 +299,11 @@ class Facts:
 
 
 def _hash_of(source: Source, facts: str, parts: object, note: int | None) -> int:
-    name = os.fsencode(source.path) + f"\0{facts}\n".encode() + (repr(parts).encode() if source.parts else b"")
+    name = (
+        os.fsencode(source.path)
+        + f"\0{facts}\n".encode()
+        + (repr(parts).encode() if source.parts else b"")
+    )
     return int(xxhash.xxh3_128_intdigest(name if note is None else name + f"{note:x}\n".encode()))
 
 
@@ -280,7 +318,10 @@ def in_hex(total: int) -> str:
 def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, str]]:
     """The key to sort by: a seeded hash of the path, which new files do not change; or the class. Then the path."""
     if shuffle:
-        return lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path)
+        return lambda source: (
+            xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed),
+            source.path,
+        )
     return lambda source: (source.label, source.path)
 
 
@@ -306,7 +347,9 @@ def read_source(root: SourcePath, source: Source, most_bytes: int | None = None)
     """The content of a source, or its first bytes; see `read_as_listed`. OSError: only of a file by itself."""
     start, size = source.offset_bytes, min(source.size_bytes, most_bytes or source.size_bytes)
     if source.archive is None:
-        return read_as_listed(root, source.file_path, FileState(source.size_bytes, source.mtime_ns, 0), 0, size)
+        return read_as_listed(
+            root, source.file_path, FileState(source.size_bytes, source.mtime_ns, 0), 0, size
+        )
     try:
         listed = FileState(source.archive_bytes, source.mtime_ns, 0)
         return read_as_listed(root, source.archive, listed, start, start + size)

@@ -22,7 +22,14 @@ from fastpipe.sources.encodings import HINT, as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.likely import assumed_of_columns
 from fastpipe.sources.listing import Assumption, Listing
-from fastpipe.sources.options import FILE_NAME, MOST_FIELDS, SourceOptions, choose_columns, is_picture, named_as_image
+from fastpipe.sources.options import (
+    FILE_NAME,
+    MOST_FIELDS,
+    SourceOptions,
+    choose_columns,
+    is_picture,
+    named_as_image,
+)
 from fastpipe.sources.rows import Row, Rows, list_rows, row_name, rows_of
 from fastpipe.sources.split_column import ALL, folder_of, refuse_split, split_column, split_of_paths
 from fastpipe.sources.table_boxes import BOXES, box_columns, gathering, no_boxes
@@ -36,7 +43,9 @@ MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
 _HEAD_BYTES = 1 << 16
 _TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
-_DAMAGE = re.compile("[\0\udc80-\udcff]")  # NUL, and bytes that are no UTF-8, as "surrogateescape" has them
+_DAMAGE = re.compile(
+    "[\0\udc80-\udcff]"
+)  # NUL, and bytes that are no UTF-8, as "surrogateescape" has them
 _FURTHER = f"_{FILE_NAME}"  # of images, in metadata
 
 
@@ -56,7 +65,9 @@ def list_manifest(
         rows = partial(metadata_rows, path, how)
     else:
         rows = partial(json_rows, path, how.encoding)
-    of_classes = {column for each in how.fields or () if each.kind == "classes" for column in (each.column,)}
+    of_classes = {
+        column for each in how.fields or () if each.kind == "classes" for column in (each.column,)
+    }
     empty: dict[str, Any] = {}  # the values of an image without a row
     folders: dict[str, set[str]] = {}  # in the paths of columns that may hold those of the images
     seen = _seen(rows(), name, typed=typed, of_classes=of_classes, how=how, folders=folders)
@@ -69,10 +80,15 @@ def list_manifest(
     if not images and not metadata and how.image_column is None:
         images = _with_names_of_pictures(seen, asked)
         assumed += [
-            Assumption(f"images: column {each!r} has names of pictures", f"--image-column {each}") for each in images
+            Assumption(f"images: column {each!r} has names of pictures", f"--image-column {each}")
+            for each in images
         ]
     if metadata:
-        images = [FILE_NAME] if FILE_NAME in seen else [column for column in further if column not in asked]
+        images = (
+            [FILE_NAME]
+            if FILE_NAME in seen
+            else [column for column in further if column not in asked]
+        )
 
     def kind_of(column: str) -> str:
         return "image" if column in further else seen[column].kind if column in seen else "boxes"
@@ -87,7 +103,9 @@ def list_manifest(
         there = {column: each for column, each in there.items() if column != split.column}
     hint = f" (--image-column {' or '.join(_IDS & {*seen})})" if _IDS & {*seen} else ""
     hint += "" if typed else ". If the file has no header row, write one, such as path,label"
-    columns = choose_columns(name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags, hint)
+    columns = choose_columns(
+        name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags, hint
+    )
     label, fields = columns.label, columns.fields
     if not has_splits:
         split = split_of_paths(columns.image, folders.get(columns.image, ()), how, name)
@@ -99,7 +117,9 @@ def list_manifest(
     else:
         others = {column: each for column, each in seen.items() if column in there}
         assumed += assumed_of_columns(others, columns, how)
-        fields, more = settled_classes(fields, {column: each.texts for column, each in seen.items()}, how)
+        fields, more = settled_classes(
+            fields, {column: each.texts for column, each in seen.items()}, how
+        )
         assumed += more
         detections = {
             column: sorted(each.detections.names)
@@ -124,10 +144,14 @@ def list_manifest(
     else:
         numbered = label is not None and seen[label].are_numbers(f"{name}, column {label}")
         listed = Rows(lambda: rows_of(rows(), columns, typed=typed, numbered=numbered, split=split))
-    known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
+    known = (
+        files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
+    )
     beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
     unlisted = Unlisted(how.unlisted, empty)
-    return list_rows(root, listed, fields, beside=beside, assumed=assumed, unlisted=unlisted, table=path.name)
+    return list_rows(
+        root, listed, fields, beside=beside, assumed=assumed, unlisted=unlisted, table=path.name
+    )
 
 
 def _with_names_of_pictures(seen: Mapping[str, Seen], asked: Container[str]) -> list[str]:
@@ -177,12 +201,18 @@ def _seen(
         if each.count < count:
             each.add(None, "")  # a record without the key says the same as one with null
     if not seen:
-        first = f" that can be read; the first: {problem}" if problem else "; expected a row for each image"
+        first = (
+            f" that can be read; the first: {problem}"
+            if problem
+            else "; expected a row for each image"
+        )
         raise PackError(f"{name} holds no rows{first}")
     return seen
 
 
-def csv_rows(path: SourcePath, form: TextForm | None = None, encoding: str | None = None) -> Iterator[Row]:
+def csv_rows(
+    path: SourcePath, form: TextForm | None = None, encoding: str | None = None
+) -> Iterator[Row]:
     """The records of a CSV or TSV file (RFC 4180, spaces before a value do not count), or of a list; all are texts.
 
     `form` None: as its first lines tell.
@@ -201,7 +231,9 @@ def csv_rows(path: SourcePath, form: TextForm | None = None, encoding: str | Non
         if form.separator == SPACES:
             reader: Any = _SpacedReader(texts(file), form)
         else:
-            reader = csv.reader(texts(file), delimiter=form.separator, skipinitialspace=True, strict=True)
+            reader = csv.reader(
+                texts(file), delimiter=form.separator, skipinitialspace=True, strict=True
+            )
         number = form.skipped + 1
         try:
             for cells in reader:
@@ -252,7 +284,9 @@ def _row(where: str, columns: list[str], cells: list[str]) -> Row:
     for name, cell in zip(columns, cells, strict=True):
         damage = None if cell.isascii() and "\0" not in cell else _DAMAGE.search(cell)
         if damage is not None:
-            return Row(where, problem=f"column {name}: expected UTF-8 text, got {_byte(damage)}. {HINT}")
+            return Row(
+                where, problem=f"column {name}: expected UTF-8 text, got {_byte(damage)}. {HINT}"
+            )
     return Row(where, dict(zip(columns, cells, strict=True)))
 
 
@@ -261,7 +295,11 @@ def json_rows(path: SourcePath, encoding: str | None = None) -> Iterator[Row]:
     if json_layout(path, encoding) == "array":
         for number, entry in enumerate(array_entries(path, encoding), 1):
             where = row_name(path.name, number)
-            problem = None if isinstance(entry, dict) else f"expected an object in JSON, got {entry!r:.40}"
+            problem = (
+                None
+                if isinstance(entry, dict)
+                else f"expected an object in JSON, got {entry!r:.40}"
+            )
             yield Row(where, entry if problem is None else {}, problem)
         return
     with open_unchanged(path) as opened:
@@ -274,9 +312,13 @@ def json_rows(path: SourcePath, encoding: str | None = None) -> Iterator[Row]:
                 try:
                     row = Row(where, {**json_value(line.decode())})
                 except UnicodeDecodeError as problem:
-                    row = Row(where, problem=f"expected UTF-8 text ({problem}), got {line[:40]!r}. {HINT}")
+                    row = Row(
+                        where, problem=f"expected UTF-8 text ({problem}), got {line[:40]!r}. {HINT}"
+                    )
                 except (ValueError, TypeError, RecursionError) as problem:
-                    row = Row(where, problem=f"expected an object in JSON ({problem}), got {line[:40]!r}")
+                    row = Row(
+                        where, problem=f"expected an object in JSON ({problem}), got {line[:40]!r}"
+                    )
                 yield row
 
 
@@ -285,7 +327,12 @@ def json_layout(path: SourcePath, encoding: str | None = None) -> str:
     if path.suffix.lower() != ".json":
         return "lines"
     with open_unchanged(path) as file:
-        head = as_utf8(file, encoding, str(path)).read(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
+        head = (
+            as_utf8(file, encoding, str(path))
+            .read(_HEAD_BYTES)
+            .removeprefix(codecs.BOM_UTF8)
+            .lstrip()
+        )
     if head.startswith(b"["):
         return "array"
     first, _, rest = head.partition(b"\n")

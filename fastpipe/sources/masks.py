@@ -31,7 +31,9 @@ _LEAST_SHARE = 0.95  # of the images that have a mask
 _MOST_LOOKED_AT = 16  # masks whose pixels are read while listing
 _COLOR_AT = 25  # byte of a PNG's header
 _GRAY, _PALETTE = 0, 3  # colour types of PNG
-_OF_IMAGES = re.compile(r"^(?:image|img|photo)[-_ ]?(?=\d)|[-_ ](?:leftImg8bit|image|img|im|sat|rgb)$", re.IGNORECASE)
+_OF_IMAGES = re.compile(
+    r"^(?:image|img|photo)[-_ ]?(?=\d)|[-_ ](?:leftImg8bit|image|img|im|sat|rgb)$", re.IGNORECASE
+)
 _OF_MASKS = re.compile(r"^(?:mask|label|seg|gt|annotation|trimap)[-_ ]?(?=\d)", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[-_. ]")
 
@@ -64,7 +66,9 @@ def _pictures(root: SourcePath, folder: str) -> Iterator[str]:
     return filter(is_picture, files_below(root, folder, hidden=False))
 
 
-def paired(folders: Folders, images: Sequence[str], masks: Sequence[str]) -> dict[str, dict[str, str]]:
+def paired(
+    folders: Folders, images: Sequence[str], masks: Sequence[str]
+) -> dict[str, dict[str, str]]:
     """Kind of mask -> image -> mask. The kind is what is behind the image's name; see Note [names of masks]"""
     by_name: dict[tuple[str, str], str] = {}
     for image in images:
@@ -99,7 +103,9 @@ def _fields(
     where = f"{readable(str(folders.root / folders.images))} and {readable(str(folders.root / folders.masks))}"
     for each in asked or ():
         if each.column not in kinds:
-            raise PackError(f"{each}: {where} have the kinds of masks {some(sorted(kinds)) or '(none)'}")
+            raise PackError(
+                f"{each}: {where} have the kinds of masks {some(sorted(kinds)) or '(none)'}"
+            )
         if each.kind not in (None, _MASK, "image"):
             raise PackError(f"{each}: expected the kind mask or image")
         yield SourceField(each.name, each.kind or _MASK, column=each.column)
@@ -107,8 +113,17 @@ def _fields(
         return
     whole = [kind for kind, found in kinds.items() if len(found) >= _LEAST_SHARE * len(images)]
     if len(whole) != 1:
-        counts = ", ".join(f"{readable(kind)} ({len(found):,})" for kind, found in sorted(kinds.items())[:5]) or "none"
-        what = "one kind of mask by its name" if whole else "a mask of the same name for nearly each image"
+        counts = (
+            ", ".join(
+                f"{readable(kind)} ({len(found):,})" for kind, found in sorted(kinds.items())[:5]
+            )
+            or "none"
+        )
+        what = (
+            "one kind of mask by its name"
+            if whole
+            else "a mask of the same name for nearly each image"
+        )
         raise PackError(
             f"{where}: expected {what}; there are {len(images):,} images, and masks called after them: {counts}. "
             "--field mask=KIND packs one of these kinds, --format imagefolder takes the two folders as classes. Other "
@@ -117,7 +132,12 @@ def _fields(
     yield SourceField(_MASK, _MASK, column=whole[0])
 
 
-def _row(folders: Folders, image: str, fields: Sequence[SourceField], kinds: Mapping[str, Mapping[str, str]]) -> Row:
+def _row(
+    folders: Folders,
+    image: str,
+    fields: Sequence[SourceField],
+    kinds: Mapping[str, Mapping[str, str]],
+) -> Row:
     values = {field.name: kinds[field.column].get(image) for field in fields}
     missing = [name for name, mask in values.items() if mask is None]
     problem = f"no {missing[0]} of this name in {folders.masks}" if missing else None

@@ -19,7 +19,9 @@ from fastpipe.sources.listing import SHOWN, STORED, SourceField
 from fastpipe.store.remote.options import RemoteOptions
 
 # Of a source; AUTO: what it certainly is.
-Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO MASKS")
+Format = StrEnum(
+    "Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO MASKS"
+)
 COORDINATES = (SHOWN, STORED)
 # What the numbers of a box are, as torchvision.ops.box_convert calls it: left, top, right, bottom; left, top, width,
 # height; centre, width, height.
@@ -47,7 +49,9 @@ class FieldColumn(NamedTuple):
             return (self.column,)
         found: list[str] = []
         for part in map(str.strip, self.column.split(",")):
-            found += [column for column in known if column == part or fnmatchcase(column, part)] or [part]
+            found += [
+                column for column in known if column == part or fnmatchcase(column, part)
+            ] or [part]
         return tuple(dict.fromkeys(found))
 
     def __str__(self) -> str:
@@ -59,18 +63,36 @@ class SourceOptions:
     """How a source is read."""
 
     format: str = "auto"  # a Format; "auto": what the source is, where that is certain
-    image_column: str | None = None  # the column with images or their paths; None: the only one there is
+    image_column: str | None = (
+        None  # the column with images or their paths; None: the only one there is
+    )
     label_column: str | None = None  # the column with labels; None: "label", if there is one
     fields: tuple[FieldColumn, ...] | None = None  # of the samples; None: all that the source has
-    image_root: str | None = None  # the folder that paths of images are relative to; None: that of their file
-    split: str | None = None  # the part of the source that is packed, such as "train"; None: it has one
-    coordinates: str | None = None  # SHOWN or STORED; None: as the sizes in the annotations say, else the format
+    image_root: str | None = (
+        None  # the folder that paths of images are relative to; None: that of their file
+    )
+    split: str | None = (
+        None  # the part of the source that is packed, such as "train"; None: it has one
+    )
+    coordinates: str | None = (
+        None  # SHOWN or STORED; None: as the sizes in the annotations say, else the format
+    )
     first_label: int | None = None  # the number of the first class in label files of YOLO; None: 0
-    classes: ClassNames | None = None  # names of the classes by number; None: those of the source, as it numbers them
-    separator: str | None = None  # between the classes of a picture in a text; None: what the column has
-    box_format: str | None = None  # what four numbers of a box are: one of BOX_FORMATS; None: what the columns say
-    unlisted: str | None = None  # of images without a row: one of UNLISTED; None: DROP, and this is said
-    encoding: str | None = None  # of the text of a table; None: UTF-8, or UTF-16 where its first bytes say so
+    classes: ClassNames | None = (
+        None  # names of the classes by number; None: those of the source, as it numbers them
+    )
+    separator: str | None = (
+        None  # between the classes of a picture in a text; None: what the column has
+    )
+    box_format: str | None = (
+        None  # what four numbers of a box are: one of BOX_FORMATS; None: what the columns say
+    )
+    unlisted: str | None = (
+        None  # of images without a row: one of UNLISTED; None: DROP, and this is said
+    )
+    encoding: str | None = (
+        None  # of the text of a table; None: UTF-8, or UTF-16 where its first bytes say so
+    )
     remote: RemoteOptions | None = None  # how a URL is read; None: as by default
 
     def __post_init__(self) -> None:
@@ -85,7 +107,14 @@ class SourceOptions:
             choice("--unlisted", self.unlisted, UNLISTED)
         if self.separator == "":
             raise ConfigError("--separator: expected the text between classes, such as '|'; got ''")
-        for name in ("image_column", "label_column", "split", "image_root", "separator", "encoding"):
+        for name in (
+            "image_column",
+            "label_column",
+            "split",
+            "image_root",
+            "separator",
+            "encoding",
+        ):
             value = getattr(self, name)
             if not isinstance(value, (str, type(None))):
                 expected = "the path of a folder" if name == "image_root" else "a text"
@@ -101,7 +130,9 @@ class SourceOptions:
 
     def recorded(self) -> dict[str, Any]:
         """For dataset.json: what differs from the defaults. Not the image root: it may be elsewhere next time."""
-        said: dict[str, Any] = {name: value for name in _SAID if (value := getattr(self, name)) not in (None, "auto")}
+        said: dict[str, Any] = {
+            name: value for name in _SAID if (value := getattr(self, name)) not in (None, "auto")
+        }
         if self.fields is not None:
             said["fields"] = [list(field) for field in self.fields]
         if self.classes is not None:
@@ -119,7 +150,11 @@ def _is_encoding(name: str) -> bool:
 
 
 def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
-    fields = None if said.get("fields") is None else tuple(FieldColumn(*field) for field in said["fields"])
+    fields = (
+        None
+        if said.get("fields") is None
+        else tuple(FieldColumn(*field) for field in said["fields"])
+    )
     classes = ClassNames.of_recorded(said["classes_from"]) if "classes_from" in said else None
     others = {name: said[name] for name in _SAID if name in said}
     return SourceOptions(**others, fields=fields, image_root=image_root, classes=classes)
@@ -135,7 +170,9 @@ def source_options(
     NAME=COLUMN:KIND or NAME. ConfigError: a value is wrong.
     """
     root = os.fspath(image_root) if isinstance(image_root, os.PathLike) else image_root
-    return SourceOptions(fields=None if fields is None else tuple(_fields(fields)), image_root=root, **others)
+    return SourceOptions(
+        fields=None if fields is None else tuple(_fields(fields)), image_root=root, **others
+    )
 
 
 def _fields(fields: object) -> Iterable[FieldColumn]:
@@ -143,9 +180,14 @@ def _fields(fields: object) -> Iterable[FieldColumn]:
     if given is None and isinstance(fields, Iterable) and not isinstance(fields, (str, bytes)):
         texts = list(fields)
         if all(isinstance(each, str) for each in texts):
-            given = [(name, column if said else name) for name, said, column in (each.partition("=") for each in texts)]
+            given = [
+                (name, column if said else name)
+                for name, said, column in (each.partition("=") for each in texts)
+            ]
     if given is None:
-        expected = "names of fields and their columns, such as {'caption': 'text'} or ['caption=text']"
+        expected = (
+            "names of fields and their columns, such as {'caption': 'text'} or ['caption=text']"
+        )
         raise ConfigError(f"fields: expected {expected}, got {fields!r}")
     seen = set()
     for name, column in given:
@@ -159,7 +201,11 @@ def _fields(fields: object) -> Iterable[FieldColumn]:
             raise ConfigError(f"--field {name}={column}: {problem}") from None
         seen.add(name)
         before, colon, kind = column.rpartition(":")
-        yield FieldColumn(name, before, kind) if colon and kind in KINDS else FieldColumn(name, column)
+        yield (
+            FieldColumn(name, before, kind)
+            if colon and kind in KINDS
+            else FieldColumn(name, column)
+        )
 
 
 def pick_split(split: str | None, there: Collection[str], root: SourcePath) -> str:
@@ -167,7 +213,9 @@ def pick_split(split: str | None, there: Collection[str], root: SourcePath) -> s
     for each in there:
         if each == split or (split is None and len(there) == 1):
             return each
-    names = ", ".join(readable(name) or "(files that say none)" for name in sorted(there)) or "(none)"
+    names = (
+        ", ".join(readable(name) or "(files that say none)" for name in sorted(there)) or "(none)"
+    )
     asked = "" if split is None else f"--split {split}: "
     raise PackError(f"{asked}{readable(str(root))} has the splits {names}: --split picks one")
 
@@ -197,9 +245,7 @@ _OF_MEMBERS = ("text", "json", "bytes", "mask", "image")
 
 # Columns with the path of an image, if there is no --image-column; with its id, if there is none of the first.
 _IMAGES = "path file_name filename file filepath file_path image image_path image_file img img_path"
-_IMAGE_IDS = (
-    "image_id imageid image_name imagename img_name img_id image_index image_filename filepaths filenames fname"
-)
+_IMAGE_IDS = "image_id imageid image_name imagename img_name img_id image_index image_filename filepaths filenames fname"
 IMAGE_COLUMNS = frozenset(_IMAGES.split())
 _ID_COLUMNS = frozenset(_IMAGE_IDS.split())
 FILE_NAME = "file_name"
@@ -214,8 +260,12 @@ def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
     taken = Counter(short.values())
     found: dict[str, SourceField] = {}
     for ending, name in short.items():
-        name = _field_name(name if taken[name] == 1 else ending, found)  # such as a-b.txt and a_b.txt
-        found[name] = SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"), column=ending)
+        name = _field_name(
+            name if taken[name] == 1 else ending, found
+        )  # such as a-b.txt and a_b.txt
+        found[name] = SourceField(
+            name, _KINDS.get(ending.rpartition(".")[2], "bytes"), column=ending
+        )
     return tuple(found.values())
 
 
@@ -224,18 +274,26 @@ def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tupl
     found = []
     for field in asked:
         if field.column not in kinds:
-            raise PackError(f"{field}: no sample has a member with the ending {field.column}; there are {named(kinds)}")
+            raise PackError(
+                f"{field}: no sample has a member with the ending {field.column}; there are {named(kinds)}"
+            )
         if field.kind is not None and field.kind not in _OF_MEMBERS:
             expected = f"expected one of the kinds {', '.join(_OF_MEMBERS)} for a member of a tar"
-            raise PackError(f"{field}: {expected}. Store other values as json, or write them with fastpipe.Writer")
-        found.append(SourceField(field.name, field.kind or kinds[field.column], column=field.column))
+            raise PackError(
+                f"{field}: {expected}. Store other values as json, or write them with fastpipe.Writer"
+            )
+        found.append(
+            SourceField(field.name, field.kind or kinds[field.column], column=field.column)
+        )
     return tuple(found)
 
 
 def field_of_dataset(field: Field) -> SourceField:
     """A field of a packed dataset, as its shards hold it."""
     ending = member(field)
-    return SourceField(field.name, field.kind, ending is None, field.names, field.flip_pairs, ending or NOTE)
+    return SourceField(
+        field.name, field.kind, ending is None, field.names, field.flip_pairs, ending or NOTE
+    )
 
 
 def _field_name(like: str, taken: Container[str] = ()) -> str:
@@ -288,7 +346,9 @@ def choose_columns(
     said += [(str(each), column) for each, found in parts.items() for column in found]
     for option, column in said:
         if column is not None and column not in columns:
-            raise PackError(f"{option}: {table} has no such column; expected one of {named(columns)}")
+            raise PackError(
+                f"{option}: {table} has no such column; expected one of {named(columns)}"
+            )
     if image is None and images:
         image, *others = images
         if others:
@@ -296,7 +356,9 @@ def choose_columns(
             raise PackError(f"{table} has {several}. --image-column picks one")
     elif image is None:
         expected = f"a column with images, or with paths such as {FILE_NAME if further else 'path, file_name or image'}"
-        raise PackError(f"{table}: expected {expected}; got {named(columns)}. --image-column names it{hint}")
+        raise PackError(
+            f"{table}: expected {expected}; got {named(columns)}. --image-column names it{hint}"
+        )
     claimed = {image, *(column for found in parts.values() for column in found if len(found) == 1)}
     if label is None and _LABEL in columns and _LABEL not in claimed:
         label = _LABEL
@@ -316,7 +378,10 @@ def choose_columns(
 
 
 def _flags(
-    field: FieldColumn, columns: tuple[str, ...], others: Collection[str | None], are_flags: Callable[[str], bool]
+    field: FieldColumn,
+    columns: tuple[str, ...],
+    others: Collection[str | None],
+    are_flags: Callable[[str], bool],
 ) -> tuple[str, ...]:
     """The columns of 0 and 1 that a field of classes is made of; none where it is made of one column."""
     if columns in ((), (field.column,)):
@@ -326,7 +391,9 @@ def _flags(
     found = tuple(column for column in columns if column not in others and are_flags(column))
     if wrong or not found:
         got = f"{readable(wrong[0])} has others" if wrong else "no column that fits has"
-        raise PackError(f"{field}: expected columns of 0 and 1, or -1 and 1, a column a class; {got}")
+        raise PackError(
+            f"{field}: expected columns of 0 and 1, or -1 and 1, a column a class; {got}"
+        )
     return found
 
 
@@ -340,4 +407,7 @@ def named_as_image(columns: Iterable[str], how: SourceOptions) -> list[str]:
 
 def named(columns: Iterable[str]) -> str:
     shown = sorted(columns)
-    return ", ".join(map(readable, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "") or "none"
+    return (
+        ", ".join(map(readable, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "")
+        or "none"
+    )

@@ -32,7 +32,10 @@ _CHOOSE = "Choose the columns to store with --field NAME=COLUMN"
 # Each type's name -> the kind of field that its values are, and its tests. Times, dates and decimals are kept as text.
 _TYPES: Mapping[str, tuple[str | None, tuple[Callable[[pa.DataType], bool], ...]]] = {
     "text": ("text", (types.is_string, types.is_large_string, types.is_string_view)),
-    "bytes": ("bytes", (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)),
+    "bytes": (
+        "bytes",
+        (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view),
+    ),
     "time": ("text", (types.is_timestamp, types.is_date, types.is_time, types.is_decimal)),
     "int": ("int", (types.is_integer,)),
     "bool": ("int", (types.is_boolean,)),
@@ -61,17 +64,30 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
         if held[column] not in allowed:
             raise _wrong(schema, file, column, expected)
 
-    images = [name for name in held if _is_feature(features.get(name), "Image")] or of_type("file") or of_type("bytes")
+    images = (
+        [name for name in held if _is_feature(features.get(name), "Image")]
+        or of_type("file")
+        or of_type("bytes")
+    )
     images = images or named_as_image(of_type("text"), how)
     image, label, asked, *_ = choose_columns(
-        file, schema.names, how, images, kind_of, are_flags=lambda column: held[column] in ("int", "bool", "float")
+        file,
+        schema.names,
+        how,
+        images,
+        kind_of,
+        are_flags=lambda column: held[column] in ("int", "bool", "float"),
     )
     has_paths = held[image] == "text"
-    check(image, ("text", "bytes", "file"), "images, as bytes, a struct of bytes and path, or paths")
+    check(
+        image, ("text", "bytes", "file"), "images, as bytes, a struct of bytes and path, or paths"
+    )
     if label is not None:
         others = f"Name another column with --label-column, or store this one as a field: --field labels={label}"
         check(label, ("text", "int", "null"), f"labels, as whole numbers or names. {others}")
-    types_, what = (("text",), "paths, as the images are") if has_paths else (("bytes", "file"), "bytes")
+    types_, what = (
+        (("text",), "paths, as the images are") if has_paths else (("bytes", "file"), "bytes")
+    )
     fields = []
     for each in asked:
         if each.kind in _PICTURES:
@@ -86,7 +102,9 @@ def known_columns(schema: pa.Schema) -> dict[str, Known]:
     """The columns that may hold a class for each row: numbers and texts."""
     held = {each.name: _held(each.type) for each in schema}
     return {
-        name: Known(are_fractions=what == "float") for name, what in held.items() if what in ("int", "text", "bool")
+        name: Known(are_fractions=what == "float")
+        for name, what in held.items()
+        if what in ("int", "text", "bool")
     }
 
 
@@ -96,7 +114,9 @@ def columns_of_rows(schema: pa.Schema, how: SourceOptions, file: str) -> list[st
     odd = [each.name for each in schema if _kind(each.type, None) in (None, "bytes", "image")]
     asked = {how.image_column, how.label_column, *(each.column for each in how.fields or ())}
     if wrong := [name for name in odd if how.fields is None or name in asked]:
-        raise _wrong(schema, file, wrong[0], f"values that JSON can hold, in metadata of images. {_CHOOSE}")
+        raise _wrong(
+            schema, file, wrong[0], f"values that JSON can hold, in metadata of images. {_CHOOSE}"
+        )
     return [name for name in schema.names if name not in odd]
 
 
@@ -106,7 +126,9 @@ def _check_names(schema: pa.Schema, file: str) -> None:
 
 
 def _wrong(schema: pa.Schema, file: str, column: str, expected: str) -> PackError:
-    return PackError(f"{file}: column {column!r} is {_storage(schema.field(column).type)}; expected {expected}")
+    return PackError(
+        f"{file}: column {column!r} is {_storage(schema.field(column).type)}; expected {expected}"
+    )
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
@@ -118,9 +140,13 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 def _held(kind: pa.DataType) -> str:
     """What values of a type are: "file" is the struct that Hugging Face's Image is stored as; "": none of `_TYPES`."""
     kind = _storage(kind)
-    name = next((name for name, (_, tests) in _TYPES.items() if any(test(kind) for test in tests)), "")
+    name = next(
+        (name for name, (_, tests) in _TYPES.items() if any(test(kind) for test in tests)), ""
+    )
     parts = {part.name: part.type for part in kind} if name == "struct" else {}
-    is_file = "bytes" in parts and parts.keys() <= {"bytes", "path"} and _held(parts["bytes"]) == "bytes"
+    is_file = (
+        "bytes" in parts and parts.keys() <= {"bytes", "path"} and _held(parts["bytes"]) == "bytes"
+    )
     return "file" if is_file else name
 
 
@@ -141,8 +167,18 @@ def _kind(kind: pa.DataType, feature: Any) -> str | None:
 def _is_json(kind: pa.DataType) -> bool:
     kind = _storage(kind)
     held = _held(kind)
-    parts = [part.type for part in kind] if held == "struct" else [kind.value_type] if held == "list" else []
-    return all(map(_is_json, parts)) if parts else held in ("null", "bool", "int", "float", "text", "struct")
+    parts = (
+        [part.type for part in kind]
+        if held == "struct"
+        else [kind.value_type]
+        if held == "list"
+        else []
+    )
+    return (
+        all(map(_is_json, parts))
+        if parts
+        else held in ("null", "bool", "int", "float", "text", "struct")
+    )
 
 
 def _features(schema: pa.Schema) -> Mapping[str, Any]:
@@ -214,7 +250,9 @@ class Cells:
     def value(self, field: int, at: int) -> Any:
         """The value of a field in a row, as Python has it; ValueError: there is none, such as text that is no UTF-8."""
         cells = self._fields[field]
-        return [each[at].as_py() for each in cells] if isinstance(cells, list) else cells[at].as_py()
+        return (
+            [each[at].as_py() for each in cells] if isinstance(cells, list) else cells[at].as_py()
+        )
 
 
 def _files(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
@@ -258,7 +296,11 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
         self.path, self.opened = path, open_regular(path)
         self._first = self.opened.state
         # Arrow's own file reads ranges of any length, and copies none.
-        self._file = pa.OSFile(os.fspath(path)) if isinstance(path, Path) else pa.PythonFile(self.opened, mode="r")
+        self._file = (
+            pa.OSFile(os.fspath(path))
+            if isinstance(path, Path)
+            else pa.PythonFile(self.opened, mode="r")
+        )
         weakref.finalize(self, self.opened.close)  # also where it is found to be no table
         with self.reading("its description"):
             self._open()
@@ -271,9 +313,13 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
         """All groups of rows, in order."""
 
     @abstractmethod
-    def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]: ...
+    def _batches(
+        self, group: Group, columns: list[str], rows: int | None
+    ) -> Iterator[pa.RecordBatch]: ...
 
-    def read(self, group: Group, columns: list[str], rows: int | None = None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, group: Group, columns: list[str], rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a group, in order, so many at a time; None: as many as fit into little memory."""
         read = 0
         with self.reading(f"{self.group} {group.number}"):
@@ -283,7 +329,9 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
             if read != group.rows:
                 raise ValueError(f"it has {read:,} rows; expected {group.rows:,}")
 
-    def values(self, group: Group, columns: list[str], rows: int | None = None) -> Iterator[list[list[Any]]]:
+    def values(
+        self, group: Group, columns: list[str], rows: int | None = None
+    ) -> Iterator[list[list[Any]]]:
         """The same as Python has them: lists of values, one a column; times and decimals as text."""
         for batch in self.read(group, columns, rows):
             with self.reading(f"{self.group} {group.number}"):
@@ -295,21 +343,34 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
 
     def is_replaced(self) -> bool:
         """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""
-        return isinstance(self.path, Path) and state_or_problem(self.path.parent, self.path.name)[:2] != self._first[:2]
+        return (
+            isinstance(self.path, Path)
+            and state_or_problem(self.path.parent, self.path.name)[:2] != self._first[:2]
+        )
 
     @contextlib.contextmanager
     def reading(self, part: str) -> Iterator[None]:
         """Names the file and the part of it that cannot be read, or contradicts itself."""
         try:
             yield
-        except (pa.ArrowException, OSError, ValueError, EOFError, KeyError, IndexError, MemoryError) as problem:
+        except (
+            pa.ArrowException,
+            OSError,
+            ValueError,
+            EOFError,
+            KeyError,
+            IndexError,
+            MemoryError,
+        ) as problem:
             if self.opened.state[:2] != self._first[:2]:
                 raise changed(self.path) from problem
             said = readable(" ".join(str(problem).split())[:300])
             why = f"cannot be read as {self.kind}: {said}. It is damaged or incomplete: get it again, or leave it out"
             if isinstance(problem, MemoryError):  # pyarrow's own is one, too
                 why = "not enough memory to read it. Run the same command again where there is more"
-            raise PackError(f"{readable(str(self.path))}, {part}: {why}. Finished shards are kept") from problem
+            raise PackError(
+                f"{readable(str(self.path))}, {part}: {why}. Finished shards are kept"
+            ) from problem
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -325,7 +386,11 @@ class ParquetTable(TableFile):
 
     def _open(self) -> None:
         name, kept = (str(self.path), self.opened.state), ParquetTable._footers
-        options = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+        options = {
+            "buffer_size": _BUFFER_BYTES,
+            "pre_buffer": False,
+            "page_checksum_verification": True,
+        }
         self._parquet = pq.ParquetFile(self._file, metadata=kept.get(name), **options)
         footer = self._parquet.metadata
         size_bytes = ParquetTable._kept_bytes + footer.serialized_size
@@ -344,11 +409,15 @@ class ParquetTable(TableFile):
                 after = first + facts.num_rows
                 believed = first <= after <= _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW
                 if not believed or not 0 <= stored <= size_bytes or min(sizes, default=0) < 0:
-                    raise ValueError(f"the footer says {after:,} rows up to here, {stored:,} of {size_bytes:,} bytes")
+                    raise ValueError(
+                        f"the footer says {after:,} rows up to here, {stored:,} of {size_bytes:,} bytes"
+                    )
             yield Group(number, first, facts.num_rows, 0, sum(sizes))
             first = after
 
-    def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, group: Group, columns: list[str], rows: int | None
+    ) -> Iterator[pa.RecordBatch]:
         per_row = max(group.size_bytes // max(group.rows, 1), 1)
         rows = rows or max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
         yield from self._parquet.iter_batches(rows, [group.number], columns, use_threads=False)
@@ -361,7 +430,9 @@ class ArrowTable(TableFile):
 
     def _open(self) -> None:
         if self._file.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
-            raise ValueError("it has a footer (Feather); expected a stream of Arrow, as save_to_disk writes it")
+            raise ValueError(
+                "it has a footer (Feather); expected a stream of Arrow, as save_to_disk writes it"
+            )
         self._end = self._first.size_bytes - len(_END)
         self._file.seek(max(self._end, 0))
         if self._file.read(len(_END)) != _END:
@@ -383,7 +454,9 @@ class ArrowTable(TableFile):
             yield Group(number, first, batch.num_rows, offset, after - offset)
             number, first, offset = number + 1, first + batch.num_rows, after
 
-    def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, group: Group, columns: list[str], rows: int | None
+    ) -> Iterator[pa.RecordBatch]:
         offset, batch = self._last
         if offset != group.offset_bytes:
             batch = self._batch(group.offset_bytes)
@@ -394,7 +467,9 @@ class ArrowTable(TableFile):
         self._file.seek(offset)
         message = pa.ipc.read_message(self._file)
         if message.type != "record batch":
-            raise ValueError(f"expected a record batch, got a {message.type}; columns with dictionaries are not read")
+            raise ValueError(
+                f"expected a record batch, got a {message.type}; columns with dictionaries are not read"
+            )
         batch = pa.ipc.read_record_batch(message, self.schema)
         batch.validate(full=True)  # offsets of hostile files may lead anywhere
         return batch

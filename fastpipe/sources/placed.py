@@ -29,7 +29,9 @@ class Placed(NamedTuple):
 
     assumption: Assumption
     prefix: str = ""  # at the start of all paths, with / between folders; it is left out
-    files: Mapping[str, str] = {}  # path in the table -> path of the file, where files were looked for
+    files: Mapping[
+        str, str
+    ] = {}  # path in the table -> path of the file, where files were looked for
 
     def path(self, written: str, *, is_image: bool) -> str:
         """The path of a file below the image root, from that in the table."""
@@ -41,7 +43,9 @@ class Placed(NamedTuple):
 
 def placed(root: Path, paths: Iterable[str], table: str) -> Placed | None:
     """Where the files of paths are; None: nowhere. PackError: two files fit one path. `table`: the name of its file."""
-    parts = {path: [part for part in _plain(path).split("/") if part not in ("", ".")] for path in paths}
+    parts = {
+        path: [part for part in _plain(path).split("/") if part not in ("", ".")] for path in paths
+    }
     parts = {path: names for path, names in parts.items() if names and ".." not in names}
     if not parts:
         return None
@@ -71,7 +75,9 @@ def _without_prefix(root: Path, parts: Mapping[str, Sequence[str]], shared: int)
     return None
 
 
-def _below(root: Path, parts: Mapping[str, Sequence[str]], shared: int, table: str) -> Placed | None:
+def _below(
+    root: Path, parts: Mapping[str, Sequence[str]], shared: int, table: str
+) -> Placed | None:
     """Where the files are if they lie in any folders below."""
     by_name: dict[str, list[str]] = {}
     for file in files_below(root, hidden=False):

@@ -37,12 +37,16 @@ class Row(NamedTuple):
     """What a source says of one image. Paths have "/", and are relative to the image root."""
 
     where: str  # names it: the file that it stands in, and its number there
-    values: Mapping[str, Any] = {}  # as JSON has them, by column, from `rows_of` on by field; of "mask", "image": paths
+    values: Mapping[
+        str, Any
+    ] = {}  # as JSON has them, by column, from `rows_of` on by field; of "mask", "image": paths
     problem: str | None = None  # why it cannot be packed; None: nothing is known
     path: str = ""  # of the image's file
     label: int | str | None = None  # a number, or the name of a class
     size: tuple[int, int] | None = None  # width and height, if the source says them
-    is_of_another: bool = False  # of another split, of which only the label counts: all splits have the same classes
+    is_of_another: bool = (
+        False  # of another split, of which only the label counts: all splits have the same classes
+    )
 
 
 class Rows:
@@ -129,7 +133,11 @@ def list_rows(
     taken = _take(image_root, rows, fields, place, labels)
     assumed = list(assumed)
     if table and not taken.has_files and isinstance(image_root, Path):
-        put = placed(image_root, (row.path for row in rows if is_name(row.path) and not scheme_of(row.path)), table)
+        put = placed(
+            image_root,
+            (row.path for row in rows if is_name(row.path) and not scheme_of(row.path)),
+            table,
+        )
         if put is not None:
             taken = _take(image_root, _at_their_place(rows, put, fields), fields, place, labels)
             assumed.append(put.assumption)
@@ -142,14 +150,28 @@ def list_rows(
         elif unlisted.choice is None:
             assumed += assumption_of(without_row, len(sources))
     taken.notes.flush()
-    stray = sorted(path for path in beside if path not in taken.names and path not in taken.elsewhere)
+    stray = sorted(
+        path for path in beside if path not in taken.names and path not in taken.elsewhere
+    )
     classes = labels.settle(sources)
     assumed += labels.assumed(classes)
-    return Listing(image_root, classes, sources, stray, fields=tuple(fields), notes=taken.notes, assumed=tuple(assumed))
+    return Listing(
+        image_root,
+        classes,
+        sources,
+        stray,
+        fields=tuple(fields),
+        notes=taken.notes,
+        assumed=tuple(assumed),
+    )
 
 
 def _take(
-    image_root: SourcePath, rows: Iterable[Row], fields: Sequence[SourceField], place: str, labels: Labels
+    image_root: SourcePath,
+    rows: Iterable[Row],
+    fields: Sequence[SourceField],
+    place: str,
+    labels: Labels,
 ) -> _Taken:
     """Takes all rows, some at a time: they hold their values, and files behind a URL are asked for many at once."""
     taken, waiting = _Taken(image_root, fields, place, labels), iter(rows)
@@ -158,7 +180,9 @@ def _take(
     return taken
 
 
-def _at_their_place(rows: Iterable[Row], put: Placed, fields: Sequence[SourceField]) -> Iterator[Row]:
+def _at_their_place(
+    rows: Iterable[Row], put: Placed, fields: Sequence[SourceField]
+) -> Iterator[Row]:
     """The rows with the paths of their files."""
     files = [each.name for each in fields if each.kind in _FILES]
     for row in rows:
@@ -193,14 +217,22 @@ def _relative_path(path: str, image_root: SourcePath) -> str:
 class _Taken:
     """What rows have taken so far: names, labels, notes."""
 
-    def __init__(self, root: SourcePath, fields: Sequence[SourceField], place: str, labels: Labels) -> None:
-        self.names: dict[str, int] = {}  # -> how many rows have wanted it; and 0 for files of fields
+    def __init__(
+        self, root: SourcePath, fields: Sequence[SourceField], place: str, labels: Labels
+    ) -> None:
+        self.names: dict[
+            str, int
+        ] = {}  # -> how many rows have wanted it; and 0 for files of fields
         self.notes = Notes()
         self.labels = labels
         self._root, self._fields, self._place = root, fields, place
-        self._states: dict[str, FileState | str] = {}  # of the files of some rows, or why they cannot be read
+        self._states: dict[
+            str, FileState | str
+        ] = {}  # of the files of some rows, or why they cannot be read
         self._written = WrittenNames(root)
-        self._paths: dict[str, str] = {}  # as some rows write them -> of the files, where they differ
+        self._paths: dict[
+            str, str
+        ] = {}  # as some rows write them -> of the files, where they differ
         self._twice: dict[str, None] = {}  # paths of images that several rows have
         self.sources: list[Source] = []
         self.elsewhere = set[str]()  # paths of images of other splits
@@ -226,12 +258,21 @@ class _Taken:
         """Finds the files of rows, which `source` takes then."""
         files = [each.name for each in self._fields if each.kind in _FILES]
         said: list[Any] = [path for row in rows for path in (row.path, *map(row.values.get, files))]
-        paths = list(dict.fromkeys(_relative_path(path, self._root) for path in said if is_name(path)))
-        absent = [f"{'a URL that is not' if scheme_of(path) else 'no such file'} in {self._place}" for path in paths]
+        paths = list(
+            dict.fromkeys(_relative_path(path, self._root) for path in said if is_name(path))
+        )
+        absent = [
+            f"{'a URL that is not' if scheme_of(path) else 'no such file'} in {self._place}"
+            for path in paths
+        ]
         if isinstance(self._root, Path):
-            found: Iterable[FileState | str] = map(partial(state_or_problem, self._root), paths, absent)
+            found: Iterable[FileState | str] = map(
+                partial(state_or_problem, self._root), paths, absent
+            )
         else:
-            found = (state or why for state, why in zip(self._root.look_up(paths), absent, strict=True))
+            found = (
+                state or why for state, why in zip(self._root.look_up(paths), absent, strict=True)
+            )
         self._states = dict(zip(paths, found, strict=True))
         self._paths = {}
         for path, why in zip(paths, absent, strict=True):
@@ -253,7 +294,9 @@ class _Taken:
         path = _relative_path(row.path, self._root) if is_name(row.path) else ""
         try:
             if row.problem is not None or not path:
-                raise ValueError(row.problem or f"expected the path of an image, got {row.path[:60]!r}")
+                raise ValueError(
+                    row.problem or f"expected the path of an image, got {row.path[:60]!r}"
+                )
             found = self._state(path)
             self.has_files = True
             label = self.labels.take(row.label, row.where)
@@ -278,7 +321,11 @@ class _Taken:
         count = f"{number:,} images are" if number > 1 else "an image is"
         at_least = "at least " if number == _MOST_TWICE else ""
         shown = readable(first)
-        return (Assumption(f"rows: {at_least}{count} in several rows, and each row is a sample: {shown}, {shown}#2"),)
+        return (
+            Assumption(
+                f"rows: {at_least}{count} in several rows, and each row is a sample: {shown}, {shown}#2"
+            ),
+        )
 
     def _state(self, path: str, whose: str = "") -> FileState:
         found = self._states[path]
@@ -303,9 +350,13 @@ class _Taken:
             value = row.values.get(each.name)
             if each.kind in _FILES and value is not None and not isinstance(value, dict):
                 if not is_name(value):
-                    raise ValueError(f"field {each.name}: expected the path of a file, got {str(value)[:60]!r}")
+                    raise ValueError(
+                        f"field {each.name}: expected the path of a file, got {str(value)[:60]!r}"
+                    )
                 path = _relative_path(value, self._root)
-                times[each.name] = found = self._state(path, f"field {each.name}: {readable(path)}: ")
+                times[each.name] = found = self._state(
+                    path, f"field {each.name}: {readable(path)}: "
+                )
                 path = self._paths.get(path, path)
                 self.names.setdefault(path, 0)
                 value = {"file": path, "size_bytes": found.size_bytes}
@@ -313,7 +364,9 @@ class _Taken:
                 values[each.name] = value
         try:
             content = json.dumps([row.size, values]).encode()
-            line = json.dumps([row.size, values, {name: state.mtime_ns for name, state in times.items()}]).encode()
+            line = json.dumps(
+                [row.size, values, {name: state.mtime_ns for name, state in times.items()}]
+            ).encode()
         except (TypeError, ValueError, RecursionError) as problem:
             raise ValueError(f"expected values that JSON can hold: {problem}") from None
         state = xxhash.xxh3_64_intdigest(line + repr(times).encode())
@@ -324,7 +377,11 @@ class _Taken:
 def is_name(path: object) -> bool:
     """Whether a file can have this name."""
     try:
-        return isinstance(path, str) and "\0" not in path and 0 < len(os.fsencode(path)) <= _MOST_PATH_BYTES
+        return (
+            isinstance(path, str)
+            and "\0" not in path
+            and 0 < len(os.fsencode(path)) <= _MOST_PATH_BYTES
+        )
     except UnicodeEncodeError:
         return False
 
@@ -347,7 +404,9 @@ class Labels:
             return NO_LABEL
         numbered = isinstance(label, int)
         if isinstance(label, bool) or not isinstance(label, (int, str)):
-            raise ValueError(f"label: expected a whole number or the name of a class, got {label!r:.60}")
+            raise ValueError(
+                f"label: expected a whole number or the name of a class, got {label!r:.60}"
+            )
         if self._known is None and self._numbered not in (None, numbered):
             this, others = ("number", "names") if numbered else ("name", "numbers")
             raise PackError(
@@ -361,7 +420,9 @@ class Labels:
                 raise ValueError(f"label: expected -1 (none) or 0 to {most - 1:,}, got {label}")
             self._most, self._least = max(self._most, label), min(self._least, label)
             return label
-        if (label and not is_name(label)) or (self._known is not None and label not in self._numbers):
+        if (label and not is_name(label)) or (
+            self._known is not None and label not in self._numbers
+        ):
             what = "a class" if self._known is None else f"one of the {len(self._known)} classes"
             raise ValueError(f"label: expected the name of {what}, got {label[:60]!r}")
         return self._numbers.setdefault(label, len(self._numbers))
@@ -375,7 +436,10 @@ class Labels:
         names = sorted(self._numbers)
         place = {name: number for number, name in enumerate(names)}
         order = [place[name] for name in self._numbers]
-        change(sources, lambda each: each if each.label == NO_LABEL else each._replace(label=order[each.label]))
+        change(
+            sources,
+            lambda each: each if each.label == NO_LABEL else each._replace(label=order[each.label]),
+        )
         return names
 
     def assumed(self, classes: Sequence[str]) -> tuple[Assumption, ...]:
@@ -384,10 +448,16 @@ class Labels:
             return ()
         if self._numbered and self._least == 1 < self._most:
             return (
-                Assumption(f"labels: 1 to {self._most} stay as they are, so class 0 of {len(classes)} has no sample"),
+                Assumption(
+                    f"labels: 1 to {self._most} stay as they are, so class 0 of {len(classes)} has no sample"
+                ),
             )
         odd = numbers_as_texts(classes)
         if odd is None:
             return ()
         label = list(classes).index(odd)
-        return (Assumption(f"classes: these numbers are texts, and sorted as texts: {odd!r} is label {label}"),)
+        return (
+            Assumption(
+                f"classes: these numbers are texts, and sorted as texts: {odd!r} is label {label}"
+            ),
+        )

@@ -17,7 +17,11 @@ ALL = "all"  # the option that packs all rows
 _NAMES = "split subset partition set dataset dataset_split data_set phase usage part fold mode"
 _VALUES = "train training trn test testing tst val valid validation dev eval evaluation holdout public private"
 _COLUMNS, _WORDS = frozenset(_NAMES.split()), frozenset(_VALUES.split())
-_FLAGS = {"is_valid": ("valid", "train"), "is_val": ("val", "train"), "is_test": ("test", "train")}  # 1 and 0
+_FLAGS = {
+    "is_valid": ("valid", "train"),
+    "is_val": ("val", "train"),
+    "is_test": ("test", "train"),
+}  # 1 and 0
 _FLAGS |= {"is_train": ("train", "valid"), "is_training": ("train", "valid")}
 _TRUE, _FALSE = ("true", "1", "1.0"), ("false", "0", "0.0")
 
@@ -44,25 +48,35 @@ def split_column(seen: Mapping[str, Seen], how: SourceOptions, table: str) -> Sp
     says no split.
     """
     taken = {each.column for each in how.fields or ()} | {how.label_column, how.image_column}
-    found = {column: names for column in seen if column not in taken and (names := _splits(column, seen[column]))}
+    found = {
+        column: names
+        for column in seen
+        if column not in taken and (names := _splits(column, seen[column]))
+    }
     if not found:
         return None
     column, names = next(iter(found.items()))
     return _chosen(SplitColumn(column, names, ""), how, table, f"column {readable(column)!r}")
 
 
-def split_of_paths(column: str, folders: Collection[str], how: SourceOptions, table: str) -> SplitColumn | None:
+def split_of_paths(
+    column: str, folders: Collection[str], how: SourceOptions, table: str
+) -> SplitColumn | None:
     """The same of the column of the images, where their folders are splits, such as train/ and test/; `folders`: those
     in all paths.
     """
-    parts = {folder: [part for part in folder.split("/") if part not in ("", ".")] for folder in folders}
+    parts = {
+        folder: [part for part in folder.split("/") if part not in ("", ".")] for folder in folders
+    }
     depth = count_shared(parts.values())
     heads = {folder: names[depth] for folder, names in parts.items() if len(names) > depth}
     splits = called_like_splits(sorted({*heads.values()}))
     if len({*splits.values()}) < 2:
         return None
     names = {folder: head for folder, head in heads.items() if head in splits}
-    return _chosen(SplitColumn(column, names, "", holds_paths=True), how, table, "the folders of its paths")
+    return _chosen(
+        SplitColumn(column, names, "", holds_paths=True), how, table, "the folders of its paths"
+    )
 
 
 def folder_of(path: object) -> str:

@@ -19,8 +19,21 @@ from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.listing import Assumption, Listing, Source, change
 
-_WORDS = {"train": "train", "training": "train", "trainval": "trainval", "test": "test", "testing": "test"}
-_WORDS |= {"val": "val", "valid": "val", "validation": "val", "dev": "dev", "eval": "eval", "evaluation": "eval"}
+_WORDS = {
+    "train": "train",
+    "training": "train",
+    "trainval": "trainval",
+    "test": "test",
+    "testing": "test",
+}
+_WORDS |= {
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "dev",
+    "eval": "eval",
+    "evaluation": "eval",
+}
 _THINGS = "images?|imgs?|photos?|pictures?|data|dataset|set|split"
 # The whole name: train, Val, test2017, seg_train, training_set, test_images.
 _FOLDER = re.compile(
@@ -34,7 +47,9 @@ _PART_WORDS = (
     "cams?|patients?|subjects?|cases?|scans?|study|studies"
 )
 # fold1, part_a, cv_fold_0, images_001, batch-3-of-10
-_PART = re.compile(rf"((?:.*[-_ ])?(?:{_PART_WORDS}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])", re.IGNORECASE)
+_PART = re.compile(
+    rf"((?:.*[-_ ])?(?:{_PART_WORDS}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])", re.IGNORECASE
+)
 _MOST_NAMED = 5
 FEW = 1000  # names of a folder that tell what it holds; there may be millions
 
@@ -42,11 +57,19 @@ FEW = 1000  # names of a folder that tell what it holds; there may be millions
 class SplitsError(PackError):
     """A source has several splits, or not the one that a user asks for."""
 
-    def __init__(self, root: SourcePath, asked: str | None, splits: Mapping[str, SourcePath | None], more: str) -> None:
+    def __init__(
+        self,
+        root: SourcePath,
+        asked: str | None,
+        splits: Mapping[str, SourcePath | None],
+        more: str,
+    ) -> None:
         self.root, self.asked, self.splits = root, asked, dict(splits)
         names = ", ".join(map(readable, sorted(splits)))
         option = "" if asked is None else f"--split {asked}: "
-        super().__init__(f"{option}{readable(str(root))} has the splits {names}: --split picks one{more}")
+        super().__init__(
+            f"{option}{readable(str(root))} has the splits {names}: --split picks one{more}"
+        )
 
 
 def split_word(name: str) -> str | None:
@@ -90,7 +113,9 @@ def are_called_like_parts(folders: Sequence[str]) -> bool:
     return len(names) == 1 and None not in matches
 
 
-def split_folders(root: SourcePath, names: Names, asked: str | None = None) -> dict[str, SourcePath]:
+def split_folders(
+    root: SourcePath, names: Names, asked: str | None = None
+) -> dict[str, SourcePath]:
     """Name -> folder of the splits; none where the folders are none. See Note [splits of a root]"""
     return {name: _inner(root / name) for name in called_like_splits(names.folders, asked)}
 
@@ -98,7 +123,11 @@ def split_folders(root: SourcePath, names: Names, asked: str | None = None) -> d
 def _inner(folder: SourcePath) -> SourcePath:
     """The folder in it that is called like it, if there is nothing else, as zip files have them; else itself."""
     names = names_in(folder, FEW)
-    if len(names.folders) == 1 and not names.files and names.folders[0].lower() == folder.name.lower():
+    if (
+        len(names.folders) == 1
+        and not names.files
+        and names.folders[0].lower() == folder.name.lower()
+    ):
         return folder / names.folders[0]
     return folder
 
@@ -122,7 +151,9 @@ def fitting(asked: str, splits: Iterable[str]) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def chosen_split(root: SourcePath, asked: str | None, splits: Mapping[str, SourcePath | None], more: str = "") -> str:
+def chosen_split(
+    root: SourcePath, asked: str | None, splits: Mapping[str, SourcePath | None], more: str = ""
+) -> str:
     """The split that a user asks for, or the only one there is. SplitsError: there is neither."""
     if asked is None and len(splits) == 1:
         return next(iter(splits))
@@ -144,7 +175,9 @@ def classes_of_all(splits: Sequence[Sequence[str]]) -> list[str]:
 
 def only_outside_training(splits: Mapping[str, Sequence[str]]) -> Iterator[Assumption]:
     """Told of classes that other splits have and the training split lacks: their numbers are among its own."""
-    train = {each for name, classes in splits.items() if _word_of(name) == "train" for each in classes}
+    train = {
+        each for name, classes in splits.items() if _word_of(name) == "train" for each in classes
+    }
     for name, classes in splits.items():
         new = [] if _word_of(name) == "train" else sorted({*classes} - train)
         if train and new:
@@ -179,4 +212,6 @@ def with_classes(listing: Listing, classes: list[str]) -> Listing:
 def some(names: Iterable[str]) -> str:
     """A few names, for a message."""
     shown = [readable(name) for name in names]
-    return ", ".join(shown[:_MOST_NAMED]) + (f" and {len(shown) - _MOST_NAMED:,} more" * (len(shown) > _MOST_NAMED))
+    return ", ".join(shown[:_MOST_NAMED]) + (
+        f" and {len(shown) - _MOST_NAMED:,} more" * (len(shown) > _MOST_NAMED)
+    )

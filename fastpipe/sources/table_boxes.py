@@ -58,9 +58,17 @@ _FORMS = (
     )),
     *((tuple(names.split()), "xywh", False) for names in ("x y w h", "x y width height")),
 )  # fmt: skip
-_ONE_COLUMN = frozenset(("bbox", "box", "boundingbox", "bndbox", "boxes", "bboxes", "boundingboxes", "boxesstring"))
+_ONE_COLUMN = frozenset(
+    ("bbox", "box", "boundingbox", "bndbox", "boxes", "bboxes", "boundingboxes", "boxesstring")
+)
 _PREFIXES = re.compile(r"^(bbox|box|boundingbox|bndbox|bb|roi|rect|region)(?=.)")
-_SIDES = (("width", "height"), ("imagewidth", "imageheight"), ("imgwidth", "imgheight"), ("imgw", "imgh"), ("w", "h"))
+_SIDES = (
+    ("width", "height"),
+    ("imagewidth", "imageheight"),
+    ("imgwidth", "imgheight"),
+    ("imgw", "imgh"),
+    ("w", "h"),
+)
 _NO_BOX = frozenset(("", "[]", "no_box", "nan", "none", "null"))
 
 
@@ -75,20 +83,28 @@ class BoxColumns(NamedTuple):
 def box_columns(seen: Mapping[str, Seen], how: SourceOptions, table: str) -> BoxColumns | None:
     """The columns of boxes; None: there are none, or fields are made of them. PackError: it is not certain."""
     taken = {column for each in how.fields or () for column in each.columns_of(seen)}
-    figures = {plain: column for column in seen if seen[column].are_figures and (plain := _plain(column))}
+    figures = {
+        plain: column for column in seen if seen[column].are_figures and (plain := _plain(column))
+    }
     for names, form, certain in _FORMS:
         columns = tuple(figures.get(name, "") for name in names)
         if all(columns) and not taken & set(columns) and not ("x3" in figures and "x2" in names):
             return _read_as(columns, form, certain, how, table)
     for column in seen:
-        if column not in taken and _plain(column, whole=True) in _ONE_COLUMN and _holds_boxes(seen[column]):
+        if (
+            column not in taken
+            and _plain(column, whole=True) in _ONE_COLUMN
+            and _holds_boxes(seen[column])
+        ):
             return _read_as((column,), "xywh", False, how, table)
     return None
 
 
 def no_boxes(table: str) -> PackError:
     """Of a table whose boxes a user describes, and which has none."""
-    return PackError(f"--box-format: {table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox")
+    return PackError(
+        f"--box-format: {table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox"
+    )
 
 
 def _holds_boxes(seen: Seen) -> bool:
@@ -99,16 +115,22 @@ def _holds_boxes(seen: Seen) -> bool:
     return bool(texts) and all(_fours(text) is not None for text in texts)
 
 
-def _read_as(columns: tuple[str, ...], form: str, certain: bool, how: SourceOptions, table: str) -> BoxColumns:
+def _read_as(
+    columns: tuple[str, ...], form: str, certain: bool, how: SourceOptions, table: str
+) -> BoxColumns:
     shown = ", ".join(map(readable, columns))
     if how.box_format in (None, form) and (certain or how.box_format):
         return BoxColumns(columns, form)
     if how.box_format is not None:
         if certain:
-            raise PackError(f"--box-format {how.box_format}: the columns {shown} of {table} say that they are {form}")
+            raise PackError(
+                f"--box-format {how.box_format}: the columns {shown} of {table} say that they are {form}"
+            )
         return BoxColumns(columns, how.box_format)
     words = "left, top, width, height, as COCO has them"
-    return BoxColumns(columns, form, (Assumption(f"boxes ({shown}): {words}", "--box-format xyxy or cxcywh"),))
+    return BoxColumns(
+        columns, form, (Assumption(f"boxes ({shown}): {words}", "--box-format xyxy or cxcywh"),)
+    )
 
 
 def _plain(column: str, *, whole: bool = False) -> str:
@@ -117,7 +139,9 @@ def _plain(column: str, *, whole: bool = False) -> str:
     return bare if whole else _PREFIXES.sub("", bare)
 
 
-def class_column(seen: Mapping[str, Seen], columns: ColumnChoice, boxes: BoxColumns, how: SourceOptions) -> str | None:
+def class_column(
+    seen: Mapping[str, Seen], columns: ColumnChoice, boxes: BoxColumns, how: SourceOptions
+) -> str | None:
     """The column with the class of each box; None: there is none. PackError: several may be it."""
     if columns.label is not None:
         return columns.label
@@ -152,12 +176,16 @@ class Gathering:
 
     def __post_init__(self) -> None:
         self._notes = Notes()
-        self._places: dict[str, array[int]] = {}  # path of an image -> offset and size of each of its rows
+        self._places: dict[
+            str, array[int]
+        ] = {}  # path of an image -> offset and size of each of its rows
         self._lost: list[Row] = []
         self._elsewhere: dict[str, None] = {}  # paths of images of other splits
         self._names: set[str] = set()
         self._fractions, self._most = False, 0.0
-        self._has_lists = False  # whether a row has a list of classes, which is no label of its image
+        self._has_lists = (
+            False  # whether a row has a list of classes, which is no label of its image
+        )
         self._has_numbers = False  # whether a class is a number
 
     @property
@@ -170,7 +198,9 @@ class Gathering:
         """The values of an image without a row: it has no boxes."""
         values: dict[str, Any] = {each.name: [] for each in self.others}
         if self.field is not None:
-            values[self.field.name] = {"boxes": []} if self.label is None else {"boxes": [], "labels": []}
+            values[self.field.name] = (
+                {"boxes": []} if self.label is None else {"boxes": [], "labels": []}
+            )
         return values
 
     def fields(self) -> tuple[SourceField, ...]:
@@ -230,25 +260,30 @@ class Gathering:
             boxes = [box for _, ours, *_ in found for box in ours]
             labels = [label for _, _, ours, *_ in found for label in ours]
             others = {
-                each.name: [value for row in found for value in row[3].get(each.name, ())] for each in self.others
+                each.name: [value for row in found for value in row[3].get(each.name, ())]
+                for each in self.others
             }
             first = found[0][0]
-            problem = next((f"{problem} ({where})" for where, *_, problem in found if problem), None)
+            problem = next(
+                (f"{problem} ({where})" for where, *_, problem in found if problem), None
+            )
             if problem is not None and found[0][-1] is not None:
                 problem = found[0][-1]  # it is named by its first row anyway
             sizes = [tuple(size) for *_, size, _ in found if size is not None]
             if problem is None and len(set(sizes)) > 1:
-                problem = (
-                    f"its rows say different sizes: {sizes[0]} and {next(each for each in sizes if each != sizes[0])}"
-                )
+                problem = f"its rows say different sizes: {sizes[0]} and {next(each for each in sizes if each != sizes[0])}"
             value: dict[str, Any] = {"shares" if shares else "boxes": boxes}
             if self.label is not None:
-                value["labels"] = [numbers[each] if isinstance(each, str) else each for each in labels]
+                value["labels"] = [
+                    numbers[each] if isinstance(each, str) else each for each in labels
+                ]
             elif shares:
                 value["labels"] = None
             values = {**({} if self.field is None else {self.field.name: value}), **others}
             label = labels[0] if is_of_image and labels else None
-            yield Row(first, values, problem, path, label, sizes[0] if sizes and not problem else None)
+            yield Row(
+                first, values, problem, path, label, sizes[0] if sizes and not problem else None
+            )
         yield from self._lost
         for path in self._elsewhere:
             yield Row("", path=path, is_of_another=True)
@@ -266,13 +301,17 @@ class Gathering:
             there = [cell for cell in cells if not _is_missing(cell)]
             if there and len(there) < 4:
                 shown = ", ".join(self.boxes.columns)
-                raise ImageError(f"columns {shown}: expected four numbers, or none where there is no box; got {cells}")
+                raise ImageError(
+                    f"columns {shown}: expected four numbers, or none where there is no box; got {cells}"
+                )
             fours = [[float(str(cell)) for cell in there]] if there else []
         found = []
         for one, two, three, four in fours:
             box = corners_of(one, two, three, four, form=self.boxes.form)
             self._most = max(self._most, *(abs(each) for each in (one, two, three, four)))
-            self._fractions = self._fractions or any(not each.is_integer() for each in (one, two, three, four))
+            self._fractions = self._fractions or any(
+                not each.is_integer() for each in (one, two, three, four)
+            )
             found.append(box)
         return found
 
@@ -287,7 +326,9 @@ class Gathering:
             return [self._label(value)] * count
         self._has_lists = True
         if len(value) != count:
-            raise ImageError(f"column {self.label}: expected a class for each of {count} boxes, got {len(value)}")
+            raise ImageError(
+                f"column {self.label}: expected a class for each of {count} boxes, got {len(value)}"
+            )
         return [self._label(each) for each in value]
 
     def _lists_boxes(self, row: Row) -> bool:
@@ -308,7 +349,9 @@ class Gathering:
             self._has_numbers = True
             return number
         if not isinstance(value, str):
-            raise ImageError(f"column {self.label}: expected the name or number of a class, got {value!r:.60}")
+            raise ImageError(
+                f"column {self.label}: expected the name or number of a class, got {value!r:.60}"
+            )
         self._names.add(value)
         return value
 
@@ -350,7 +393,9 @@ def gathering(
     label = class_column(seen, columns, boxes, how)
     numbered = label is not None and seen[label].are_numbers(f"{table}, column {label}")
     plain = {_plain(column, whole=True): column for column in seen if column not in boxes.columns}
-    sides = next(((plain[one], plain[two]) for one, two in _SIDES if one in plain and two in plain), ())
+    sides = next(
+        ((plain[one], plain[two]) for one, two in _SIDES if one in plain and two in plain), ()
+    )
     if not all(seen[side].are_figures for side in sides):
         sides = ()
     own = {columns.image, label, *boxes.columns, *sides}
@@ -358,19 +403,27 @@ def gathering(
         field: SourceField | None = SourceField("boxes", "boxes")
         others = [each for each in columns.fields if each.column not in own]
     else:
-        field = next((SourceField(each.name, "boxes") for each in how.fields if each.column == BOXES), None)
+        field = next(
+            (SourceField(each.name, "boxes") for each in how.fields if each.column == BOXES), None
+        )
         others = [each for each in columns.fields if each.column != BOXES]
     if field is not None:
         others = [each for each in others if each.name != field.name]
     for each in others:
-        if how.fields is not None and each.kind not in ("json", "text") and _asked_kind(how, each.name):
+        if (
+            how.fields is not None
+            and each.kind not in ("json", "text")
+            and _asked_kind(how, each.name)
+        ):
             raise PackError(
                 f"--field {each.name}={each.column}:{each.kind}: {table} has a row for each box, so the value of an "
                 "image is a list in JSON; leave out the kind"
             )
     as_json = tuple(each._replace(kind="json") for each in others)
     of_images = columns.label is not None
-    return Gathering(seen, columns.image, boxes, label, numbered, of_images, as_json, field, sides, typed)
+    return Gathering(
+        seen, columns.image, boxes, label, numbered, of_images, as_json, field, sides, typed
+    )
 
 
 BOXES = "boxes"  # of --field: the boxes of a table with a row for each

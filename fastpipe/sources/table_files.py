@@ -35,4 +35,6 @@ def left_out(tables: Sequence[str]) -> list[Assumption]:
     forms = [name for name in tables if is_submission(name)]
     if not forms or len(forms) == len(tables):
         return []
-    return [Assumption(f"tables: {some(forms)} is not read, for it is called like a form for results")]
+    return [
+        Assumption(f"tables: {some(forms)} is not read, for it is called like a form for results")
+    ]

@@ -16,7 +16,14 @@ from fastpipe.sources.class_columns import settled_classes
 from fastpipe.sources.files import SourcePath, files_below, names_in
 from fastpipe.sources.listing import Listing
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables import SCAN_ROWS, add_texts, open_table, saved_files, saved_splits, split_of
+from fastpipe.sources.tables import (
+    SCAN_ROWS,
+    add_texts,
+    open_table,
+    saved_files,
+    saved_splits,
+    split_of,
+)
 
 
 class _Tables(NamedTuple):
@@ -32,11 +39,15 @@ def split_of_tables(root: SourcePath, how: SourceOptions) -> str:
     return how.split or ("" if root.is_dir() else split_of(root.name))
 
 
-def listings_of_others(listing: Listing, root: SourcePath, how: SourceOptions) -> dict[str, Listing]:
+def listings_of_others(
+    listing: Listing, root: SourcePath, how: SourceOptions
+) -> dict[str, Listing]:
     """By split, listings without samples, of splits that have texts where `listing` has names of classes."""
     are_numbers = listing.classes == [str(number) for number in range(len(listing.classes))]
     has_texts = bool(listing.classes) and not are_numbers
-    if not has_texts and not any(field.kind == "classes" and field.names for field in listing.fields):
+    if not has_texts and not any(
+        field.kind == "classes" and field.names for field in listing.fields
+    ):
         return {}
     listings = {}
     for split, tables in _others(root, how):
@@ -81,7 +92,9 @@ def _named_listing(tables: _Tables, how: SourceOptions) -> Listing | None:
 
             columns = columns_of_table(file.schema, how, name)
             fields = columns.fields
-            has_text_labels = bool(columns.label and columns.classes is None and file.holds_texts(columns.label))
+            has_text_labels = bool(
+                columns.label and columns.classes is None and file.holds_texts(columns.label)
+            )
             has_text_fields = any(field.kind == "classes" and not field.names for field in fields)
             if not has_text_labels and not has_text_fields:
                 return None

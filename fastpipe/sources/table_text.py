@@ -21,7 +21,9 @@ LISTS = (".txt", ".lst", ".list")  # endings of files with a path a line, which 
 SPACES = " "  # any number of spaces and tabs between the values, and none in them but in a path
 _HEAD_BYTES = 1 << 16
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_BOXES_BEHIND = re.compile(r"\d+(\.\d+)?(,\d+(\.\d+)?){4}")  # x1,y1,x2,y2,class, as keras-yolo3 has them
+_BOXES_BEHIND = re.compile(
+    r"\d+(\.\d+)?(,\d+(\.\d+)?){4}"
+)  # x1,y1,x2,y2,class, as keras-yolo3 has them
 
 
 class TextForm(NamedTuple):
@@ -47,7 +49,9 @@ def text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
     is_list = path.suffix.lower() in LISTS
     if not lines:
         return TextForm(_usual(path))
-    if is_list and len(lines) > 2 and lines[0].strip().isdigit():  # as CelebA has it: how many rows there are
+    if (
+        is_list and len(lines) > 2 and lines[0].strip().isdigit()
+    ):  # as CelebA has it: how many rows there are
         names, first = lines[1].split(), lines[2].split()
         if len(first) == len(names) + 1:
             return TextForm(SPACES, ("path", *names), skipped=2)
@@ -71,14 +75,20 @@ def _cells(line: str, separator: str) -> list[str]:
     if separator == SPACES:
         return line.split()
     try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])]
+        return [
+            cell.strip()
+            for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+        ]
     except csv.Error:
         return []
 
 
 def _without_header(path: SourcePath, separator: str, cells: Sequence[str]) -> TextForm:
     """The columns of a file whose first row has these values, one of them a path."""
-    name, at = readable(str(path)), next(number for number, cell in enumerate(cells) if is_picture(cell))
+    name, at = (
+        readable(str(path)),
+        next(number for number, cell in enumerate(cells) if is_picture(cell)),
+    )
     if separator == SPACES:
         behind = cells[at + 1 :]
         if any(map(_BOXES_BEHIND.fullmatch, behind)):
@@ -89,8 +99,16 @@ def _without_header(path: SourcePath, separator: str, cells: Sequence[str]) -> T
         if at and not any(map(_NUMBER.fullmatch, cells[:at])):  # spaces in the path
             cells, at = [" ".join(cells[: at + 1]), *behind], 0
     columns = _names(path, cells, at)
-    more = [each for each, cell in zip(columns, cells, strict=True) if each != "path" and is_picture(cell)]
-    assumed = [Assumption(f"{path.name}: it has no header row, and its columns are taken as {', '.join(columns)}")]
+    more = [
+        each
+        for each, cell in zip(columns, cells, strict=True)
+        if each != "path" and is_picture(cell)
+    ]
+    assumed = [
+        Assumption(
+            f"{path.name}: it has no header row, and its columns are taken as {', '.join(columns)}"
+        )
+    ]
     if more:
         field = f"--field mask={more[0]}:mask"
         assumed.append(Assumption(f"column {more[0]!r} of paths is stored as text", field))
@@ -103,7 +121,9 @@ def _names(path: SourcePath, cells: Sequence[str], at: int) -> tuple[str, ...]:
         return "path", "label"
     if len(cells) == 6 and at == 0 and all(numbers[1:5]):  # keras-retinanet's
         return "path", "x1", "y1", "x2", "y2", "class"
-    if len(cells) == 3 and at == 2 and all(numbers[:2]) and path.suffix.lower() == ".lst":  # MXNet's
+    if (
+        len(cells) == 3 and at == 2 and all(numbers[:2]) and path.suffix.lower() == ".lst"
+    ):  # MXNet's
         return "index", "label", "path"
     return tuple("path" if number == at else f"column_{number + 1}" for number in range(len(cells)))
 

@@ -36,7 +36,18 @@ _FILES_SAMPLED, _ROWS_SAMPLED = 4, 128
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 # train-00000-of-00002.parquet, also with a hash behind it.
 _PART = re.compile(r"(?P<split>.+?)-\d{3,}-of-\d{3,}(-[0-9a-f]+)?\.parquet", re.IGNORECASE)
-_USUAL = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval", "evaluation"}
+_USUAL = {
+    "train",
+    "training",
+    "test",
+    "testing",
+    "val",
+    "valid",
+    "validation",
+    "dev",
+    "eval",
+    "evaluation",
+}
 
 
 class Table(NamedTuple):
@@ -65,10 +76,14 @@ class TableListing(Listing):
     def samples(self, most: int) -> list[Source]:
         """Rows at the start of a few files: those of one group are read together."""
         rows = sorted(self.sources, key=lambda source: (source.archive or "", source.offset_bytes))
-        files = [list(islice(ours, most)) for _, ours in groupby(rows, key=lambda source: source.archive)]
+        files = [
+            list(islice(ours, most)) for _, ours in groupby(rows, key=lambda source: source.archive)
+        ]
         files = files[:: -(-len(files) // _FILES_SAMPLED)]
         each = -(-_ROWS_SAMPLED // len(files))
-        found = [source for ours in files for source in ours[:each]] + [row for ours in files for row in ours[each:]]
+        found = [source for ours in files for source in ours[:each]] + [
+            row for ours in files for row in ours[each:]
+        ]
         return found[:most]
 
     def digest(self) -> str:
@@ -92,19 +107,27 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     tables: dict[str, Table] = {}
     sources: list[Source] = []
     known: dict[str, Known] = {}
-    detections: dict[str, list[str]] = {}  # columns with objects that hold boxes -> the names of their classes
+    detections: dict[
+        str, list[str]
+    ] = {}  # columns with objects that hold boxes -> the names of their classes
     categories: dict[str, Detections] = {}  # of columns that become fields of boxes
     texts: dict[str, set[str]] = {}  # of columns that become fields of classes
     for name in names:
         with open_table(kind, folder / name) as file:
-            from fastpipe.sources.parquet_arrow import columns_of_table, detection_names, known_columns
+            from fastpipe.sources.parquet_arrow import (
+                columns_of_table,
+                detection_names,
+                known_columns,
+            )
 
             here = columns_of_table(file.schema, how, name)
             known = known or known_columns(file.schema)
             if columns is _NO_COLUMNS:
                 columns, numbers = here, Labels(here.classes)
             if here != columns:
-                part = next(part for part in here._fields if getattr(here, part) != getattr(columns, part))
+                part = next(
+                    part for part in here._fields if getattr(here, part) != getattr(columns, part)
+                )
                 raise PackError(
                     f"{name} has other columns than {names[0]}: {part} is {getattr(here, part)!r} there, "
                     f"{getattr(columns, part)!r} here. Pack them one by one, or choose columns that all have "
@@ -113,14 +136,20 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             add_texts(file, columns, texts)
             _add_categories(file, columns, categories)
             if name == names[0]:
-                detections = {column: list(names) for column, names in detection_names(file.schema).items()}
+                detections = {
+                    column: list(names) for column, names in detection_names(file.schema).items()
+                }
                 known |= _with_first_texts(file, known)
             if columns.has_paths:
                 continue
             groups, labels = [], list[Any]()
             for group in file.groups():
                 groups.append(group)
-                cells = file.values(group, [columns.label], SCAN_ROWS) if columns.label else [[[None] * group.rows]]
+                cells = (
+                    file.values(group, [columns.label], SCAN_ROWS)
+                    if columns.label
+                    else [[[None] * group.rows]]
+                )
                 labels += chain.from_iterable(values for (values,) in cells)
             state = file.opened.state
         tables[name] = Table(state, tuple(groups))
@@ -132,7 +161,17 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             except ValueError as wrong:
                 problem = str(wrong)
             sources.append(
-                Source(path, number, 0, state.mtime_ns, state.ctime_ns, problem, name, row, state.size_bytes)
+                Source(
+                    path,
+                    number,
+                    0,
+                    state.mtime_ns,
+                    state.ctime_ns,
+                    problem,
+                    name,
+                    row,
+                    state.size_bytes,
+                )
             )
     fields, assumed = settled_classes(columns.fields, texts, how)
     for column, found in categories.items():
@@ -158,14 +197,18 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     for option in ("image_root", "unlisted"):
         if getattr(how, option) is not None:
             name = option.replace("_", "-")
-            raise PackError(f"--{name}: column {columns.image!r} holds images, not their paths; leave it out")
+            raise PackError(
+                f"--{name}: column {columns.image!r} holds images, not their paths; leave it out"
+            )
     if not sources:
         raise PackError(f"{root} holds no rows: the {len(names)} tables are empty")
     classes = numbers.settle(sources)
     if columns.label in known and columns.classes is None:
         known[columns.label] = Known(texts=classes)
     assumed += [*assumed_of_columns(known, columns, how), *numbers.assumed(classes)]
-    listing = Listing(folder, classes, sources, stray, fields=columns.fields, assumed=tuple(assumed))
+    listing = Listing(
+        folder, classes, sources, stray, fields=columns.fields, assumed=tuple(assumed)
+    )
     return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns)
 
 
@@ -179,7 +222,9 @@ def add_texts(file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]
                     found.update(value for value in values if value is not None)
 
 
-def _add_categories(file: TableFile, columns: ColumnChoice, categories: dict[str, Detections]) -> None:
+def _add_categories(
+    file: TableFile, columns: ColumnChoice, categories: dict[str, Detections]
+) -> None:
     """Adds the names of classes in the columns that become fields of boxes."""
     for each in columns.fields:
         if each.kind == "boxes":
@@ -203,7 +248,9 @@ def _with_first_texts(file: TableFile, known: Mapping[str, Known]) -> dict[str, 
 
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
     """The groups of a file that hold any of these rows."""
-    return (each for each in table.groups if any(each.first_row + at in rows for at in range(each.rows)))
+    return (
+        each for each in table.groups if any(each.first_row + at in rows for at in range(each.rows))
+    )
 
 
 def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
@@ -220,7 +267,9 @@ def _rows(kind: str, folder: SourcePath, names: list[str], columns: list[str]) -
     for name in names:
         with open_table(kind, folder / name) as file:
             found = chain.from_iterable(file.values(group, columns) for group in file.groups())
-            for number, cells in enumerate(chain.from_iterable(zip(*values, strict=True) for values in found)):
+            for number, cells in enumerate(
+                chain.from_iterable(zip(*values, strict=True) for values in found)
+            ):
                 values = (None if cell != cell else cell for cell in cells)
                 yield Row(row_name(name, number), dict(zip(columns, values, strict=True)))
 
@@ -249,7 +298,9 @@ def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], lis
     splits: dict[str, list[str]] = {}
     stray: list[str] = []
     for name in sorted(files_below(root, hidden=False)):
-        there = splits.setdefault(split_of(name), []) if name.lower().endswith(".parquet") else stray
+        there = (
+            splits.setdefault(split_of(name), []) if name.lower().endswith(".parquet") else stray
+        )
         there.append(name)
     if not splits:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
@@ -275,7 +326,11 @@ def saved_files(root: SourcePath, prefix: str) -> list[str]:
     """The files that state.json names, with the folder before them."""
     state = root / prefix / _STATE
     listed: Any = _json(state).get("_data_files")
-    names = [each.get("filename") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    names = (
+        [each.get("filename") for each in listed if isinstance(each, dict)]
+        if isinstance(listed, list)
+        else []
+    )
     if not names or not all(map(_is_name, names)) or len({*names}) != len(listed):
         expected = "expected a list of files in the same folder"
         raise PackError(f"{readable(str(state))}: {expected}, got {str(listed)[:100]!r}")
@@ -283,7 +338,12 @@ def saved_files(root: SourcePath, prefix: str) -> list[str]:
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    return (
+        isinstance(name, str)
+        and name not in ("", ".", "..")
+        and "/" not in name
+        and "\0" not in name
+    )
 
 
 def _json(file: SourcePath) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.tar_writer import BLOCK, padded
 from fastpipe.sources.files import SourcePath, open_regular
 
-MOST_EXTENSION_BYTES = 1 << 20  # of an extended header: macOS and GNU tar put a file's attributes there
+MOST_EXTENSION_BYTES = (
+    1 << 20
+)  # of an extended header: macOS and GNU tar put a file's attributes there
 _MOST_PADDING_BYTES = 1 << 20  # behind the end; a record is 10,240 bytes with most programs
 _WINDOW_BYTES = 4096  # read at once: a small sample's headers, label and note
 
@@ -38,13 +40,17 @@ _WITHOUT_BYTES = {
     b"6": "a pipe (fifo)",
 }
 # gzip, bzip2, xz, zstd, lz4, zip
-_COMPRESSED = re.compile(rb"\x1f\x8b|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|PK\x03\x04")
+_COMPRESSED = re.compile(
+    rb"\x1f\x8b|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|PK\x03\x04"
+)
 
 _CHECKSUM = slice(148, 156)
 _OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
 _DECIMAL = re.compile(rb"[0-9]{1,19}")
 _RECORD_LENGTH = re.compile(rb"([1-9][0-9]{0,8}) ")
-_SPARSE = re.compile(rb"GNU\.sparse\..*|SCHILY\.realsize", re.DOTALL)  # keywords in GNU's and star's forms
+_SPARSE = re.compile(
+    rb"GNU\.sparse\..*|SCHILY\.realsize", re.DOTALL
+)  # keywords in GNU's and star's forms
 
 
 class _Header(NamedTuple):
@@ -84,9 +90,15 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         place = at - self._window_at
         if place < 0 or place + size > len(self._window):
             try:
-                self._window, self._window_at, place = self._file.read_at(max(size, _WINDOW_BYTES), at), at, 0
+                self._window, self._window_at, place = (
+                    self._file.read_at(max(size, _WINDOW_BYTES), at),
+                    at,
+                    0,
+                )
             except OSError as problem:
-                raise PackError(f"{readable(str(self.path))} cannot be read: {problem.strerror}") from problem
+                raise PackError(
+                    f"{readable(str(self.path))} cannot be read: {problem.strerror}"
+                ) from problem
         return self._window[place : place + size]
 
     def members(self) -> Iterator[Member]:
@@ -95,14 +107,18 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         try:
             while True:
                 start, changes = at, {}
-                while (header := _parse(self._all(at, BLOCK, "a header or the end"))) and header.kind in _EXTENSIONS:
+                while (
+                    header := _parse(self._all(at, BLOCK, "a header or the end"))
+                ) and header.kind in _EXTENSIONS:
                     if (size := header.size_bytes) > MOST_EXTENSION_BYTES:
                         raise ValueError(
                             f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got {size:,}"
                         )
                     found = _changes(header.kind, self._all(at + BLOCK, size, "an extended header"))
                     if changes.keys() & found.keys():
-                        raise ValueError("expected one extended header of each type, and one name, before a member")
+                        raise ValueError(
+                            "expected one extended header of each type, and one name, before a member"
+                        )
                     changes |= found
                     at += BLOCK + padded(header.size_bytes, BLOCK)
                 if header is None:
@@ -111,7 +127,9 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
                 yield member
                 at = member.offset_bytes + padded(member.size_bytes, BLOCK)
             if at != start:
-                raise ValueError("expected the member that belongs to the extended header, got a block of zeros")
+                raise ValueError(
+                    "expected the member that belongs to the extended header, got a block of zeros"
+                )
             self._check_end(at)
         except ValueError as problem:
             if at == 0 and _COMPRESSED.match(self.read(0, BLOCK)):
@@ -165,7 +183,9 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         return data
 
     def _cut_off(self, what: str, end: int) -> ValueError:
-        return ValueError(f"expected {what} up to byte {end}; the file ends at byte {self.state.size_bytes}")
+        return ValueError(
+            f"expected {what} up to byte {end}; the file ends at byte {self.state.size_bytes}"
+        )
 
 
 def compressed(path: SourcePath) -> PackError:
@@ -186,13 +206,19 @@ def _parse(block: bytes) -> _Header | None:
     """Reads a header of 512 bytes; None: they are zeros. ValueError: it is none, or a damaged one."""
     stored = block[_CHECKSUM]
     # adler32 sums bytes modulo 65,521, in C; half a block's sum is below that.
-    total = (zlib.adler32(block[: BLOCK // 2]) & 0xFFFF) + (zlib.adler32(block[BLOCK // 2 :]) & 0xFFFF) - 2
+    total = (
+        (zlib.adler32(block[: BLOCK // 2]) & 0xFFFF)
+        + (zlib.adler32(block[BLOCK // 2 :]) & 0xFFFF)
+        - 2
+    )
     if not total:
         return None
     total += 8 * ord(" ") - sum(stored)
     said = _number(stored, "tar header with a checksum")
     # Some old programs added bytes up as signed ones.
-    if said != total and said != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
+    if said != total and said != total - 256 * sum(
+        byte > 127 for byte in block[:148] + block[156:]
+    ):
         raise ValueError(f"expected a tar header with checksum {total:o} (octal), got {said:o}")
     magic = block[257:263]
     if magic[:5] != b"ustar" and magic != bytes(6):
@@ -201,7 +227,9 @@ def _parse(block: bytes) -> _Header | None:
     kind = block[156:157]
     if block[345] and magic == b"ustar\0":
         name = _text(block[345:500]) + b"/" + name
-    elif block[345] and kind != _OLD_SPARSE:  # tarfile takes the times of tar --incremental there for the prefix
+    elif (
+        block[345] and kind != _OLD_SPARSE
+    ):  # tarfile takes the times of tar --incremental there for the prefix
         raise ValueError(f"expected no prefix of the name in a header of format {magic!r}")
     size_bytes = _number(block[124:136], "size")
     return _Header(kind, name, block[157:257], size_bytes, kind == _OLD_SPARSE and block[482] != 0)
@@ -213,12 +241,16 @@ def _changes(kind: bytes, data: bytes) -> dict[bytes, bytes]:
     if kind == _LONG_LINK:
         return itself
     if kind == _LONG_NAME and b"\0" not in data:  # tarfile reads on, to the end of the block
-        raise ValueError(f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none")
+        raise ValueError(
+            f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none"
+        )
     found = {b"path": _text(data)} if kind == _LONG_NAME else _pax_records(data)
     if kind == _GLOBAL_PAX:
         for keyword in found:  # it would apply to every member
             if keyword in (b"path", b"size", b"linkpath") or _SPARSE.fullmatch(keyword):
-                raise ValueError(f"expected no {keyword[:40].decode('latin1')!a} in a global pax header")
+                raise ValueError(
+                    f"expected no {keyword[:40].decode('latin1')!a} in a global pax header"
+                )
         return {}
     if not found.get(b"path", b"-"):
         raise ValueError("expected a name in the extended header, got an empty name")
@@ -234,9 +266,13 @@ def _pax_records(data: bytes) -> dict[bytes, bytes]:
     while at < len(data):
         length = _RECORD_LENGTH.match(data, at)
         end = at + int(length[1]) if length else at
-        keyword, equals, value = data[length.end() : end - 1].partition(b"=") if length else (b"", b"", b"")
+        keyword, equals, value = (
+            data[length.end() : end - 1].partition(b"=") if length else (b"", b"", b"")
+        )
         if not (keyword and equals) or end > len(data) or data[end - 1 : end] != b"\n":
-            raise ValueError(f"expected a pax record 'LENGTH KEYWORD=VALUE' and a newline, got {data[at : at + 40]!r}")
+            raise ValueError(
+                f"expected a pax record 'LENGTH KEYWORD=VALUE' and a newline, got {data[at : at + 40]!r}"
+            )
         records[keyword] = value
         at = end
     return records

@@ -26,7 +26,15 @@ from fastpipe.sources.class_folders import like_a_split, numbers_as_texts
 from fastpipe.sources.doubtful_classes import parts_as_classes
 from fastpipe.sources.files import FIRST_OF_LEFT_BEHIND, SourcePath, lies_in_left_behind, state_at
 from fastpipe.sources.likely import named_as_label
-from fastpipe.sources.listing import STORED, Assumption, ByteRange, Listing, Source, SourceField, change
+from fastpipe.sources.listing import (
+    STORED,
+    Assumption,
+    ByteRange,
+    Listing,
+    Source,
+    SourceField,
+    change,
+)
 from fastpipe.sources.options import (
     MOST_FIELDS,
     NOTE,
@@ -39,7 +47,13 @@ from fastpipe.sources.options import (
 )
 from fastpipe.sources.rows import Labels
 from fastpipe.sources.sidecar_files import sidecar_files
-from fastpipe.sources.splits import are_called_like_parts, called_like_splits, chosen_split, some, split_word
+from fastpipe.sources.splits import (
+    are_called_like_parts,
+    called_like_splits,
+    chosen_split,
+    some,
+    split_word,
+)
 from fastpipe.sources.tar_reader import Member, TarFile, shown
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -113,15 +127,23 @@ class Gathered:
     """Samples or files of tars. A tar's path is relative to the source, "" where it is the source."""
 
     classes: int = MOST_CLASSES  # labels have to be below this
-    labelled: bool = False  # a sample of a WebDataset has to have a label; else it must not have one
-    sources: list[Source] = field(default_factory=list)  # so far, and members that cannot be any, with the reason
+    labelled: bool = (
+        False  # a sample of a WebDataset has to have a label; else it must not have one
+    )
+    sources: list[Source] = field(
+        default_factory=list
+    )  # so far, and members that cannot be any, with the reason
     # Those that files lie in, or that are members, as their first names, three at most.
     folders: set[tuple[str, ...]] = field(default_factory=set)
-    dropped: dict[str, int] = field(default_factory=dict)  # members that are neither picture nor label, by extension
+    dropped: dict[str, int] = field(
+        default_factory=dict
+    )  # members that are neither picture nor label, by extension
     # Of some sources, by their position, the members that may be values of fields, by extension.
     members: dict[int, dict[str, ByteRange]] = field(default_factory=dict)
     endings: Counter[str] = field(default_factory=Counter)  # of these members
-    names: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))  # of labels, of each tar
+    names: dict[str, dict[int, str]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )  # of labels, of each tar
     # Paths of the sources that samples of ours were packed from, by which these are called; None: they are called
     # after their members.
     origins: set[str] | None = None
@@ -131,7 +153,9 @@ class Gathered:
     def drop(self, extension: str, members: int = 1) -> None:
         """Counts members that are left out."""
         extension = shown(extension, 20)
-        kind = extension if extension in self.dropped or len(self.dropped) < _MOST_KINDS else "other"
+        kind = (
+            extension if extension in self.dropped or len(self.dropped) < _MOST_KINDS else "other"
+        )
         self.dropped[kind] = self.dropped.get(kind, 0) + members
 
     def rename(self, ending: str, other: str) -> None:
@@ -260,7 +284,9 @@ class Gathered:
         try:
             if len(others) < len(sample.others):
                 ((twice, _),) = Counter(each.extension for each in sample.others).most_common(1)
-                raise ValueError(f"expected one member .{shown(twice, 20)} with this key, got several")
+                raise ValueError(
+                    f"expected one member .{shown(twice, 20)} with this key, got several"
+                )
             label, ours = self._facts(sample, others.get(NOTE))
         except ValueError as problem:
             self._add(member, path, str(problem))
@@ -288,7 +314,9 @@ class Gathered:
             name = str(label) if ours is None or ours.class_name is None else ours.class_name
             known = self.names[self._archive].setdefault(label, name)
             if known != name:
-                raise ValueError(f"its label {label} is the class {name!r} here, and {known!r} before it")
+                raise ValueError(
+                    f"its label {label} is the class {name!r} here, and {known!r} before it"
+                )
         return label, ours
 
     def _chosen_label(self, sample: _Sample, note: ByteRange | None) -> int:
@@ -300,7 +328,9 @@ class Gathered:
         else:
             entries = {} if note is None else _entries(self._tar.read(*note))
             if column not in entries:
-                raise ValueError(f"expected its label in KEY.{column}, or as {column!r} in KEY.json, got neither")
+                raise ValueError(
+                    f"expected its label in KEY.{column}, or as {column!r} in KEY.json, got neither"
+                )
             value = entries[column]
         return self.chosen.take(value, f"{self._archive}/{sample.images[0].path}".lstrip("/"))
 
@@ -320,7 +350,12 @@ class Gathered:
         return int(number[1])
 
     def _add(
-        self, member: Member, path: str, problem: str | None = None, label: int = 0, ours: Ours | None = None
+        self,
+        member: Member,
+        path: str,
+        problem: str | None = None,
+        label: int = 0,
+        ours: Ours | None = None,
     ) -> bool:
         """Adds a picture, and says so; or what is none, with the reason, under a name that is no other one's path."""
         if problem is None and path in self._seen:
@@ -335,7 +370,15 @@ class Gathered:
             self.origins.add(whole)
         size, mtime, ctime, _ = self._tar.state
         source = Source(
-            whole, label, member.size_bytes, mtime, ctime, problem, self._archive, member.offset_bytes, size
+            whole,
+            label,
+            member.size_bytes,
+            mtime,
+            ctime,
+            problem,
+            self._archive,
+            member.offset_bytes,
+            size,
         )
         self.sources.append(source if ours is None else source._replace(identity=ours.identity))
         return problem is None
@@ -373,7 +416,9 @@ def _text_label(data: bytes) -> int | str:
         return int(number[1])
     text = data.decode("utf-8-sig").strip()
     if not text or len(text) > _MOST_LABEL_CHARACTERS or "\n" in text:
-        raise ValueError(f"its label is {shown(text, 40)!r}; expected a number, or the name of a class")
+        raise ValueError(
+            f"its label is {shown(text, 40)!r}; expected a number, or the name of a class"
+        )
     return text
 
 
@@ -410,7 +455,9 @@ def list_archives(
             members, again = tee(tar.members())
             if not files.take_files(tar, name, members):
                 _refuse_split(root, split)
-                return _web_dataset(root, tars, _gathered(root, tars, Gathered(labelled=True)), others, asked)
+                return _web_dataset(
+                    root, tars, _gathered(root, tars, Gathered(labelled=True)), others, asked
+                )
             if not files.folders:  # else they are an image folder
                 samples.take_samples(tar, name, again)
     listing = _image_folder(root, [name or root.name for name in tars], files, others, split)
@@ -419,7 +466,9 @@ def list_archives(
         gathered = _gathered(root, tars, Gathered()) if files.folders else samples
         return _web_dataset(root, tars, gathered, others, asked)
     if asked is not None:
-        raise PackError(f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out")
+        raise PackError(
+            f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out"
+        )
     return listing
 
 
@@ -444,16 +493,22 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     problem = index.damage(lambda name: state_at(root, name).size_bytes)
     said, got = read_self_checksum((root / DATASET_FILE).read_bytes()) or ("", "")
     if said != got:
-        problem = f"{DATASET_FILE} has changed since it was written: expected hash {said}, got {got}"
+        problem = (
+            f"{DATASET_FILE} has changed since it was written: expected hash {said}, got {got}"
+        )
     if problem is not None:
-        raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
+        raise PackError(
+            f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first"
+        )
     gathered = Gathered(len(index.classes), labelled=True, origins=set())
     _gathered(root, [shard.name for shard in index.shards], gathered)
     gathered.endings.pop(NOTE, None)  # the notes of samples are ours
     for each in index.fields.values():
         if each.kind == "image":  # a further image of a sample is a JPEG or a PNG
             gathered.rename(f"{each.name}.png", f"{each.name}.jpg")
-    listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
+    listing = _listing(
+        root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values()))
+    )
     _take_origins(listing.sources, index, index.sources())
     return replace(listing, coordinates=STORED)  # fields were moved with the pictures
 
@@ -472,7 +527,9 @@ def _take_origins(sources: list[Source], index: PackedIndex, known: NDArray[np.v
             row = next(rows, None)
         if source.problem is not None:
             return source
-        return source._replace(origin_bytes=row[2]) if row is not None and row[:2] == place else None
+        return (
+            source._replace(origin_bytes=row[2]) if row is not None and row[:2] == place else None
+        )
 
     change(sources, with_origin)
 
@@ -485,7 +542,11 @@ def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:
 
 
 def _web_dataset(
-    root: SourcePath, tars: list[str], gathered: Gathered, stray: list[str], asked: tuple[FieldColumn, ...] | None
+    root: SourcePath,
+    tars: list[str],
+    gathered: Gathered,
+    stray: list[str],
+    asked: tuple[FieldColumn, ...] | None,
 ) -> Listing:
     endings = gathered.endings
     if not gathered.sources and "tar" in gathered.dropped:
@@ -495,7 +556,11 @@ def _web_dataset(
         )
     if not gathered.sources and gathered.dropped:
         images = [ending for ending in gathered.dropped if is_picture(f"x.{ending}")]
-        option = f"--image-column {images[0]} takes KEY.{images[0]} as the image of a sample. " if images else ""
+        option = (
+            f"--image-column {images[0]} takes KEY.{images[0]} as the image of a sample. "
+            if images
+            else ""
+        )
         raise PackError(
             f"{readable(str(root))} has no image in its tars: the endings of the members are "
             f"{', '.join([*gathered.dropped][:10])}. An ending begins at the first dot: photo.v1.jpg has v1.jpg, "
@@ -510,7 +575,9 @@ def _web_dataset(
         assumed += (Assumption(words, "--field NAME=ENDING"),)
     groups = dict.fromkeys(tar_class(name) for name in tars)
     if len(groups) > 1 and not gathered.names and gathered.sources:
-        shown = ", ".join(map(readable, [*groups][:_MOST_SHOWN])) + (", ..." if len(groups) > _MOST_SHOWN else "")
+        shown = ", ".join(map(readable, [*groups][:_MOST_SHOWN])) + (
+            ", ..." if len(groups) > _MOST_SHOWN else ""
+        )
         words = f"labels: none, though the tars are called {shown}, as if each were a class"
         assumed += (Assumption(words, "--format imagefolder"),)
     if gathered.sources and not gathered.names and gathered.columns.label is None:
@@ -526,17 +593,24 @@ def _web_dataset(
 
 def _unread_labels(root: SourcePath, gathered: Gathered) -> Iterator[Assumption]:
     """Told of members, or entries of a KEY.json, that are called like labels and are none."""
-    endings = [ending for ending in gathered.endings if _is_called_label(ending.removesuffix(".txt"))]
+    endings = [
+        ending for ending in gathered.endings if _is_called_label(ending.removesuffix(".txt"))
+    ]
     if endings:
         yield Assumption(
-            f"labels: none, though the members .{endings[0]} are called so", f"--label-column {endings[0]}"
+            f"labels: none, though the members .{endings[0]} are called so",
+            f"--label-column {endings[0]}",
         )
         return
     notes = ((at, members[NOTE]) for at, members in gathered.members.items() if NOTE in members)
     for at, (offset, size) in islice(notes, 1):
         with TarFile(root / (gathered.sources[at].archive or "")) as tar:
             entries = _entries(tar.read(offset, size))
-        names = [name for name, value in entries.items() if _is_called_label(name) and isinstance(value, (int, str))]
+        names = [
+            name
+            for name, value in entries.items()
+            if _is_called_label(name) and isinstance(value, (int, str))
+        ]
         if names:
             yield Assumption(
                 f"labels: none, though the samples' .json have {readable(names[0])!r}, which is called so",
@@ -556,7 +630,9 @@ def tar_class(name: str) -> str:
 
 def list_tar_classes(root: SourcePath, tars: list[str], stray: Sequence[str] = ()) -> Listing:
     """Lists the images in tars, in no order; each tar is a class, and cat-0.tar and cat-1.tar are one."""
-    of_tar = {name: tar_class(name) or name.rpartition("/")[2].removesuffix(".tar") for name in tars}
+    of_tar = {
+        name: tar_class(name) or name.rpartition("/")[2].removesuffix(".tar") for name in tars
+    }
     classes = sorted(set(of_tar.values()))
     numbers = {name: number for number, name in enumerate(classes)}
     gathered = Gathered()
@@ -568,14 +644,22 @@ def list_tar_classes(root: SourcePath, tars: list[str], stray: Sequence[str] = (
                 )
 
     def labelled(source: Source) -> Source:
-        return source if source.problem is not None else source._replace(label=numbers[of_tar[source.archive or ""]])
+        return (
+            source
+            if source.problem is not None
+            else source._replace(label=numbers[of_tar[source.archive or ""]])
+        )
 
     change(gathered.sources, labelled)
     return Listing(root, classes, gathered.sources, list(stray))
 
 
 def _listing(
-    root: SourcePath, classes: list[str], gathered: Gathered, stray: list[str], fields: tuple[SourceField, ...]
+    root: SourcePath,
+    classes: list[str],
+    gathered: Gathered,
+    stray: list[str],
+    fields: tuple[SourceField, ...],
 ) -> Listing:
     """The samples with those of their members that are fields."""
     columns = {field.column for field in fields}
@@ -623,8 +707,12 @@ def _image_folder(
     """As if the tars had been unpacked; see Note [a tar of a folder]. None: there are no folders."""
     folders = {folder for folder in gathered.folders if not folder[0].startswith(".")}
     tops = {folder[0] for folder in folders}
-    depth = int(len(tops) == 1 and any(len(folder) > 1 for folder in folders) and _called(min(tops), tars))
-    names = sorted({folder[depth] for folder in folders if len(folder) > depth and folder[depth][0] != "."})
+    depth = int(
+        len(tops) == 1 and any(len(folder) > 1 for folder in folders) and _called(min(tops), tars)
+    )
+    names = sorted(
+        {folder[depth] for folder in folders if len(folder) > depth and folder[depth][0] != "."}
+    )
     if not names:
         return None
     splits = called_like_splits(names, split)
@@ -658,7 +746,9 @@ def _image_folder(
     return Listing(root, names, gathered.sources, stray, assumed=tuple(assumed))
 
 
-def _assumed_of_folders(names: Sequence[str], folders: Collection[tuple[str, ...]], depth: int) -> list[Assumption]:
+def _assumed_of_folders(
+    names: Sequence[str], folders: Collection[tuple[str, ...]], depth: int
+) -> list[Assumption]:
     """What is assumed of folders in tars that are taken for classes; `depth` of them lie around these."""
     assumed = list(numbers_as_texts(names))
     called = [name for name in names if split_word(name) is not None]
@@ -683,4 +773,7 @@ def _called(folder: str, tars: list[str]) -> bool:
     Note [a tar of a folder] `tar cf photos.tar photos` puts the folder photos around the class folders. Only the tar's
     name tells that photos is no class: photos.tar, photos-000.tar and photos_1.tar are called after it.
     """
-    return all(re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE) for tar in tars)
+    return all(
+        re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE)
+        for tar in tars
+    )

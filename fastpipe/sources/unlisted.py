@@ -32,7 +32,9 @@ class Unlisted(NamedTuple):
     values: Mapping[str, Any] = {}  # of the fields of such an image
 
 
-def images_without_row(root: SourcePath, listed: Collection[str], elsewhere: Collection[str]) -> list[str]:
+def images_without_row(
+    root: SourcePath, listed: Collection[str], elsewhere: Collection[str]
+) -> list[str]:
     """The images beside those of rows that have no row, sorted. `listed`: the files that rows name; `elsewhere`: those
     that rows of other splits name.
     """
@@ -57,7 +59,10 @@ def assumption_of(images: list[str], count_of_rows: int) -> Iterator[Assumption]
         return
     first = readable(images[0])
     has = "image has no row and is" if len(images) == 1 else "images have no row and are"
-    yield Assumption(f"images: {len(images):,} {has} left out, beside {count_of_rows:,} with one: {first}", _OPTION)
+    yield Assumption(
+        f"images: {len(images):,} {has} left out, beside {count_of_rows:,} with one: {first}",
+        _OPTION,
+    )
 
 
 def _names(root: SourcePath, folder: str) -> list[str]:

@@ -54,7 +54,9 @@ def parse_annotation(text: str) -> Annotation:
         boxes.append(box)
         names.append(name)
         difficult.append(is_difficult or 0)
-    return Annotation((root.findtext("filename") or "").strip(), size, boxes, names, difficult, unsaid, around)
+    return Annotation(
+        (root.findtext("filename") or "").strip(), size, boxes, names, difficult, unsaid, around
+    )
 
 
 def _box(thing: ElementTree.Element) -> list[float] | None:
@@ -72,7 +74,9 @@ def _box_around(thing: ElementTree.Element, where: str) -> list[float]:
         if each.tag[:1] in numbers and (each.tag[1:].isdecimal() or each.tag in numbers):
             numbers[each.tag[:1]].append(float(each.text or "none"))
     if not numbers["x"] or len(numbers["x"]) != len(numbers["y"]):
-        other = "a robndbox, which is a rotated box" if thing.find("robndbox") is not None else "none"
+        other = (
+            "a robndbox, which is a rotated box" if thing.find("robndbox") is not None else "none"
+        )
         raise ValueError(f"{where}: expected a bndbox or a polygon, got {other}")
     return [min(numbers["x"]), min(numbers["y"]), max(numbers["x"]), max(numbers["y"])]
 

@@ -29,7 +29,9 @@ class _Voc(NamedTuple):
     problem: str | None = None
 
 
-def list_voc(root: Path, beside: Beside, split: str | None, others: Sequence[Beside] = ()) -> Listing:
+def list_voc(
+    root: Path, beside: Beside, split: str | None, others: Sequence[Beside] = ()
+) -> Listing:
     """Lists the images that have annotations, or those of a split, in no order. All splits have the same classes, also
     `others`, which have folders of their own.
     """
@@ -64,9 +66,13 @@ def list_voc(root: Path, beside: Beside, split: str | None, others: Sequence[Bes
             called = (by_stem[stem] for stem in (path, name) if len(by_stem[stem]) == 1)
             path = next(called, [path or f"{name}.jpg"])[0]
         # Pixels are counted from 1, and the last one is inside.
-        boxes = [[left - first, top - first, right, bottom] for left, top, right, bottom in found.boxes]
+        boxes = [
+            [left - first, top - first, right, bottom] for left, top, right, bottom in found.boxes
+        ]
         labelled = {"boxes": boxes, "labels": [numbers[each] for each in found.names]}
-        return Row(where, {"boxes": labelled, "difficult": found.difficult}, path=path, size=found.size)
+        return Row(
+            where, {"boxes": labelled, "difficult": found.difficult}, path=path, size=found.size
+        )
 
     fields = [SourceField("boxes", "boxes", names=tuple(classes)), SourceField("difficult", "json")]
     listing = list_rows(folder, map(row, wanted), fields, place=folder.name)
@@ -77,13 +83,19 @@ def _assumed_of_voc(annotations: Sequence[Annotation]) -> Iterator[Assumption]:
     boxes = sum(len(each.boxes) for each in annotations)
     from_zero = sum(each.from_zero for each in annotations)
     if from_zero:
-        yield Assumption(f"boxes that begin at 0: {from_zero:,} of {boxes:,}; so pixels are counted from 0, not from 1")
+        yield Assumption(
+            f"boxes that begin at 0: {from_zero:,} of {boxes:,}; so pixels are counted from 0, not from 1"
+        )
     unsaid = sum(each.unsaid for each in annotations)
     if unsaid:
-        yield Assumption(f"objects that say neither 0 nor 1 as difficult: {unsaid:,}; they are taken as not difficult")
+        yield Assumption(
+            f"objects that say neither 0 nor 1 as difficult: {unsaid:,}; they are taken as not difficult"
+        )
     around = sum(each.around for each in annotations)
     if around:
-        yield Assumption(f"objects with a polygon and no bndbox: {around:,}; the boxes are those around them")
+        yield Assumption(
+            f"objects with a polygon and no bndbox: {around:,}; the boxes are those around them"
+        )
 
 
 def _annotations(folder: Path) -> dict[str, _Voc]:
@@ -107,7 +119,9 @@ def _text(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as problem:
-        raise ImageError(f"{path.name} cannot be read: {getattr(problem, 'strerror', problem)}") from None
+        raise ImageError(
+            f"{path.name} cannot be read: {getattr(problem, 'strerror', problem)}"
+        ) from None
 
 
 def _voc(path: Path) -> _Voc:
@@ -117,7 +131,9 @@ def _voc(path: Path) -> _Voc:
         return _Voc(None, f"{path.name} is no annotation of VOC: {problem}")
 
 
-def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_label: int = 0) -> Listing:
+def list_yolo(
+    beside: Beside, split: str | None, tops: Sequence[Path], first_label: int = 0
+) -> Listing:
     """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes. The names of
     the classes are in one of `tops`.
     """
@@ -137,7 +153,9 @@ def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_lab
         absent = len(listed) - len(paths)
     has_labels = labels.is_dir()
     below_labels = files_below(labels, hidden=False) if has_labels else []
-    texts = {path for path in below_labels if path.endswith(".txt") and Path(path).name != "classes.txt"}
+    texts = {
+        path for path in below_labels if path.endswith(".txt") and Path(path).name != "classes.txt"
+    }
     text_of = {path: str(Path(path).with_suffix(".txt")) for path in paths}
     stray = texts - set(text_of.values()) if beside.only is None else set()
     if texts and len(stray) == len(texts):
@@ -155,9 +173,14 @@ def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_lab
     fields = [SourceField("boxes", "boxes", names=data.names)]
     if data.points is not None:
         fields.append(SourceField("keypoints", "keypoints", flip_pairs=data.flip_pairs))
-    rows = (_yolo_row(path, labels / text_of[path], reader, has_points=data.points is not None) for path in paths)
+    rows = (
+        _yolo_row(path, labels / text_of[path], reader, has_points=data.points is not None)
+        for path in paths
+    )
     place = images.name if beside.part else "images"
-    listing = list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place=place)
+    listing = list_rows(
+        images, rows, fields, beside=(f"labels/{path}" for path in stray), place=place
+    )
     reader.check_first_label(readable(str(labels)))
     assumed = reader.assumed()
     if not data.names:
@@ -167,9 +190,17 @@ def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_lab
         assumed.append(Assumption(f"boxes: none, for there is no folder {readable(str(labels))}"))
     bare = sum(text not in texts for text in text_of.values())
     if has_labels and bare:
-        assumed.append(Assumption(f"images without a label file: {bare:,} of {len(paths):,}; they have no boxes"))
+        assumed.append(
+            Assumption(
+                f"images without a label file: {bare:,} of {len(paths):,}; they have no boxes"
+            )
+        )
     if absent:
-        assumed.append(Assumption(f"images that the list names, and that are not there: {absent:,}; they are left out"))
+        assumed.append(
+            Assumption(
+                f"images that the list names, and that are not there: {absent:,}; they are left out"
+            )
+        )
     sharing = len(paths) - len(set(text_of.values()))
     if sharing:
         names = "images whose names differ in the ending alone, such as 1.jpg and 1.png"

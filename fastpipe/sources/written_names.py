@@ -28,7 +28,10 @@ class _Folder:
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:
-        return _grouped([*self._folders, *self._files], [_folded(name) for name in [*self._folders, *self._files]])
+        return _grouped(
+            [*self._folders, *self._files],
+            [_folded(name) for name in [*self._folders, *self._files]],
+        )
 
     @cached_property
     def _by_stem(self) -> dict[str, list[str]]:
@@ -38,7 +41,11 @@ class _Folder:
     def fitting(self, name: str, *, last: bool) -> list[str]:
         """The names that a table may have written so; `last`: of the file itself, whose ending it may leave out."""
         fits = self._by_name.get(_folded(name), [])
-        exact = [each for each in fits if unicodedata.normalize("NFC", each) == unicodedata.normalize("NFC", name)]
+        exact = [
+            each
+            for each in fits
+            if unicodedata.normalize("NFC", each) == unicodedata.normalize("NFC", name)
+        ]
         if exact or fits or not last or is_picture(name):
             return exact if len(exact) == 1 else fits
         return self._by_stem.get(_folded(name), [])
@@ -68,7 +75,9 @@ class WrittenNames:
             fits = [] if folder is None else folder.fitting(part, last=number == len(parts) - 1)
             if len(fits) > 1:
                 shown = ", ".join(map(readable, fits[:_MOST_SHOWN]))
-                raise ValueError(f"several files fit {readable(written)!r}: {shown}; write the whole name of one")
+                raise ValueError(
+                    f"several files fit {readable(written)!r}: {shown}; write the whole name of one"
+                )
             if not fits:
                 return None
             found = os.path.join(found, fits[0])

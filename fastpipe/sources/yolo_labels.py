@@ -25,8 +25,12 @@ FIRST_LABEL = "--first-label 1"
 class DataYaml(NamedTuple):
     """What a data.yaml says of all images."""
 
-    names: tuple[str, ...] = ()  # of the classes, by number; "" where one is missing; (): it says none
-    points: tuple[int, int] | None = None  # points an object, and numbers a point: 2, or 3 with its visibility
+    names: tuple[
+        str, ...
+    ] = ()  # of the classes, by number; "" where one is missing; (): it says none
+    points: tuple[int, int] | None = (
+        None  # points an object, and numbers a point: 2, or 3 with its visibility
+    )
     flip_index: tuple[int, ...] = ()  # the point of a mirrored image that takes the place of each
 
     @property
@@ -36,7 +40,10 @@ class DataYaml(NamedTuple):
 
 def read_data_yaml(folders: Sequence[Path]) -> DataYaml:
     """Of the first folder that has one; without such a file it says nothing."""
-    file = next((folder / name for folder in folders for name in YAML_FILES if (folder / name).is_file()), None)
+    file = next(
+        (folder / name for folder in folders for name in YAML_FILES if (folder / name).is_file()),
+        None,
+    )
     if file is None:
         return DataYaml()
     said = load_yaml(file)
@@ -47,13 +54,20 @@ def read_data_yaml(folders: Sequence[Path]) -> DataYaml:
             raise ValueError(f"nc is {said['nc']!r:.20}, and there are {len(said['names'])} names")
         return DataYaml(names, points, _flip_index(said.get("flip_idx"), points))
     except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise PackError(f"{readable(str(file))}: expected names of the classes: {problem}") from problem
+        raise PackError(
+            f"{readable(str(file))}: expected names of the classes: {problem}"
+        ) from problem
 
 
 def _names(said: Any) -> tuple[str, ...]:
-    names = {int(number): name for number, name in (enumerate(said) if isinstance(said, list) else said.items())}
+    names = {
+        int(number): name
+        for number, name in (enumerate(said) if isinstance(said, list) else said.items())
+    }
     texts = {number: str(name) if type(name) is int else name for number, name in names.items()}
-    if max(texts, default=0) > _MOST_CLASSES or not all(isinstance(name, str) for name in texts.values()):
+    if max(texts, default=0) > _MOST_CLASSES or not all(
+        isinstance(name, str) for name in texts.values()
+    ):
         raise ValueError(f"got numbers over {_MOST_CLASSES:,}, or names that are no texts")
     return tuple(texts.get(number, "") for number in range(max(texts, default=-1) + 1))
 
@@ -63,7 +77,9 @@ def _points(said: Any) -> tuple[int, int] | None:
         return None
     count, numbers = map(int, said)
     if count < 1 or numbers not in (2, 3):
-        raise ValueError(f"kpt_shape: expected the number of points, and 2 or 3 numbers a point; got {said!r:.60}")
+        raise ValueError(
+            f"kpt_shape: expected the number of points, and 2 or 3 numbers a point; got {said!r:.60}"
+        )
     return count, numbers
 
 
@@ -71,7 +87,9 @@ def _flip_index(said: Any, points: tuple[int, int] | None) -> tuple[int, ...]:
     if not said or points is None:
         return ()
     if sorted(said) != list(range(points[0])):
-        raise ValueError(f"flip_idx: expected the numbers 0 to {points[0] - 1} in another order, got {said!r:.60}")
+        raise ValueError(
+            f"flip_idx: expected the numbers 0 to {points[0] - 1} in another order, got {said!r:.60}"
+        )
     return tuple(said)
 
 
@@ -191,7 +209,11 @@ class LabelReader:
                 )
             )
         if self._twice:
-            found.append(Assumption(f"lines that stand twice in a label file: {self._twice:,}; each is taken once"))
+            found.append(
+                Assumption(
+                    f"lines that stand twice in a label file: {self._twice:,}; each is taken once"
+                )
+            )
         return found
 
 

@@ -37,7 +37,11 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
         place = said.get("val", said.get("valid")) if key == "val" else said.get(key)
         if not isinstance(place, str) or not place:
             continue
-        places = (Path(os.path.normpath(top / each)) for top in tops for each in (place, place.removeprefix("../")))
+        places = (
+            Path(os.path.normpath(top / each))
+            for top in tops
+            for each in (place, place.removeprefix("../"))
+        )
         there = next((each for each in places if each.exists()), None)
         if there is None:
             continue
@@ -65,8 +69,12 @@ def load_yaml(file: Path) -> dict[Any, Any]:
     try:
         import yaml
     except ImportError as problem:
-        raise PackError(f"{readable(str(file))} needs PyYAML ({problem}): pip install pyyaml") from problem
+        raise PackError(
+            f"{readable(str(file))} needs PyYAML ({problem}): pip install pyyaml"
+        ) from problem
     try:
         return {**yaml.safe_load(file.read_text("utf-8"))}
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
-        raise PackError(f"{readable(str(file))}: expected names of the classes: {problem}") from problem
+        raise PackError(
+            f"{readable(str(file))}: expected names of the classes: {problem}"
+        ) from problem

@@ -163,9 +163,7 @@ class PipelineCropping(Cropping):
         rest = [row for row in range(len(pictures)) if row not in opened or row in failed]
         if not rest:
             return out, {}
-        convert = partial(
-            _convert, max_pixels=self._max_pixels, background=self._background
-        )
+        convert = partial(_convert, max_pixels=self._max_pixels, background=self._background)
         results = _map_in_threads(convert, [pictures[row] for row in rest], threads)
         converted: dict[int, Picture] = {}
         failed = {}
@@ -265,7 +263,9 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
             # OpenCV and PyTurboJPEG, which few pipelines need.
             from fastpipe.sources.picture.convert import EncodeOptions, convert
 
-            packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0, background=background))
+            packed = convert(
+                data, EncodeOptions(max_pixels=max_pixels, tile=0, background=background)
+            )
             return Picture(packed.width, packed.height, data=packed.data)
         from fastpipe.sources.picture.pillow import open_image, rgb_of
 

@@ -19,7 +19,10 @@ def has_alpha(data: bytes) -> bool:
     """
     if not data.startswith(PNG_MAGIC) or len(data) <= _COLOUR_TYPE_AT:
         return False
-    return data[_COLOUR_TYPE_AT] in _WITH_ALPHA or data.find(b"tRNS", 0, max(0, data.find(b"IDAT"))) >= 0
+    return (
+        data[_COLOUR_TYPE_AT] in _WITH_ALPHA
+        or data.find(b"tRNS", 0, max(0, data.find(b"IDAT"))) >= 0
+    )
 
 
 def tell_dropped() -> None:

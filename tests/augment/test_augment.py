@@ -27,14 +27,21 @@ LABELS = torch.arange(8)
 def plain(images: Tensor, mean: Any = IMAGENET_MEAN, std: Any = IMAGENET_STD) -> Tensor:
     """As everybody writes it."""
     shape = (1, 3, 1, 1)
-    return images.float().div(255).sub(torch.tensor(mean).view(shape)).div(torch.tensor(std).view(shape))
+    return (
+        images.float()
+        .div(255)
+        .sub(torch.tensor(mean).view(shape))
+        .div(torch.tensor(std).view(shape))
+    )
 
 
 @given(
     st.integers(1, 9),
     st.integers(1, 40),
     st.integers(1, 40),
-    st.sampled_from([(IMAGENET_MEAN, IMAGENET_STD), ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0, 0, 0), (1, 2, 3))]),
+    st.sampled_from(
+        [(IMAGENET_MEAN, IMAGENET_STD), ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0, 0, 0), (1, 2, 3))]
+    ),
 )
 def test_normalising_is_the_plain_one(count: int, height: int, width: int, moments: Any) -> None:
     images = torch.randint(0, 256, (count, height, width, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
@@ -132,8 +139,17 @@ def test_a_smaller_last_batch_is_its_own() -> None:
 
 
 def test_repr_tells_what_it_does() -> None:
-    shown = repr(Augment.simclr(strength=0.5, mixup=0.2, num_classes=10, erasing=0.25, dtype=torch.bfloat16))
-    for part in ("bfloat16", "strength=0.5", "mixup=0.2", "num_classes=10", "erasing=0.25", "Blur(probability=0.5)"):
+    shown = repr(
+        Augment.simclr(strength=0.5, mixup=0.2, num_classes=10, erasing=0.25, dtype=torch.bfloat16)
+    )
+    for part in (
+        "bfloat16",
+        "strength=0.5",
+        "mixup=0.2",
+        "num_classes=10",
+        "erasing=0.25",
+        "Blur(probability=0.5)",
+    ):
         assert part in shown
 
 
@@ -142,12 +158,21 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: Augment([torch.nn.Identity(), len]), "operation 1: expected a torch.nn.Module"),
     (lambda: Augment([torch.nn.Identity]), "create an object of it: Identity(...)"),
     (lambda: Augment([Augment.imagenet()]), "is an Augment; pass its operations instead"),
-    (lambda: Augment(torch.nn.Sequential(Augment.imagenet())), "is an Augment; pass its operations instead"),
-    (lambda: Augment(dtype=torch.float64), "dtype: expected torch.float32 or torch.bfloat16 or torch.float16"),
+    (
+        lambda: Augment(torch.nn.Sequential(Augment.imagenet())),
+        "is an Augment; pass its operations instead",
+    ),
+    (
+        lambda: Augment(dtype=torch.float64),
+        "dtype: expected torch.float32 or torch.bfloat16 or torch.float16",
+    ),
     (lambda: Augment(dtype="float32"), "got 'float32'"),
     (lambda: Augment(mean=None), "expected both, or None for both"),
     (lambda: Augment(mean="0.5"), "mean: expected one number for all channels, or one per channel"),
-    (lambda: Augment(std=(1, 1)), "std: expected one number for all channels, or one per channel: 1 (gray), 3"),
+    (
+        lambda: Augment(std=(1, 1)),
+        "std: expected one number for all channels, or one per channel: 1 (gray), 3",
+    ),
     (lambda: Augment(std=0), "std: expected numbers above 0, got 0"),
     (lambda: Augment(std=(1, 1, 0)), "std: expected numbers above 0"),
     (lambda: Augment(mean=(123.7, 116.3, 103.5)), "divide values for bytes by 255"),
@@ -171,18 +196,33 @@ WRONG: list[tuple[Any, str]] = [
         lambda: Augment.imagenet()(torch.zeros(3, 4, 4, dtype=torch.uint8)),
         "expected images (N, C, height, width), C = 1",
     ),
-    (lambda: Augment.imagenet()(torch.zeros(1, 2, 4, 4, dtype=torch.uint8)), "3 of RGB or 4 of RGB with alpha, got"),
+    (
+        lambda: Augment.imagenet()(torch.zeros(1, 2, 4, 4, dtype=torch.uint8)),
+        "3 of RGB or 4 of RGB with alpha, got",
+    ),
     (lambda: Augment.imagenet()(torch.zeros(1, 5, 4, 3, dtype=torch.uint8)), "permute(0, 3, 1, 2)"),
-    (lambda: Augment.imagenet()(torch.zeros(0, 3, 4, 4, dtype=torch.uint8)), "expected images (N, C, height, width)"),
+    (
+        lambda: Augment.imagenet()(torch.zeros(0, 3, 4, 4, dtype=torch.uint8)),
+        "expected images (N, C, height, width)",
+    ),
     (lambda: Augment.imagenet(mixup=1)(photos(8, 4, 4)), "pass labels"),
     (lambda: Augment.imagenet(mixup=1)(photos(8, 4, 4), LABELS), "pass num_classes="),
     (lambda: Augment.imagenet()(photos(8, 4, 4), LABELS[:3]), "expected labels (8,) int64"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), LABELS.float()), "got torch.float32 (8,)"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), [1] * 8), "got list"),
-    (lambda: Augment.imagenet(mixup=1, num_classes=7)(photos(8, 4, 4), LABELS), "labels from 0 to 6, got 0 to 7"),
+    (
+        lambda: Augment.imagenet(mixup=1, num_classes=7)(photos(8, 4, 4), LABELS),
+        "labels from 0 to 6, got 0 to 7",
+    ),
     (lambda: Augment.imagenet(mixup=1, num_classes=9)(photos(8, 4, 4), LABELS - 1), "got -1 to 6"),
-    (lambda: Augment.imagenet()(photos(8, 4, 4), LABELS.to("meta")), "images are on cpu, labels on meta"),
-    (lambda: Augment.imagenet()(photos(8, 4, 4), samples=[1, 2]), "samples: expected 8 whole numbers"),
+    (
+        lambda: Augment.imagenet()(photos(8, 4, 4), LABELS.to("meta")),
+        "images are on cpu, labels on meta",
+    ),
+    (
+        lambda: Augment.imagenet()(photos(8, 4, 4), samples=[1, 2]),
+        "samples: expected 8 whole numbers",
+    ),
     (lambda: Augment.imagenet()(photos(8, 4, 4), samples=np.ones(8)), "float64"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), seed=-1), "seed: expected 0 to"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), epoch=0.5), "epoch: expected a whole number"),
@@ -200,7 +240,8 @@ def test_a_plan_of_another_batch_is_refused() -> None:
     augment = Augment.imagenet()
     plan = augment.plan(np.arange(4), (9, 9), seed=0, epoch=0, batch=0)
     with pytest.raises(
-        ConfigError, match=re.escape("the plan is for images (4, 3, 9, 9) of 8 bits, got (8, 3, 9, 9) of 8")
+        ConfigError,
+        match=re.escape("the plan is for images (4, 3, 9, 9) of 8 bits, got (8, 3, 9, 9) of 8"),
     ):
         augment.carry_out(photos(8, 9, 9), LABELS, plan, tensors_of(plan))
 
@@ -208,8 +249,12 @@ def test_a_plan_of_another_batch_is_refused() -> None:
 def test_tensors_of_another_plan_are_refused() -> None:
     augment, images = Augment.simclr(), photos(8, 9, 9)
     plan = augment.plan(np.arange(8), (9, 9), seed=0, epoch=0, batch=0)
-    with pytest.raises(ConfigError, match=re.escape("got none for 0.factors, 0.rows, 1.rows, 2.rows, 2.sigmas")):
-        augment.carry_out(images, LABELS, plan, {name: torch.zeros(3) for name in ("3.scale", "3.shift")})
+    with pytest.raises(
+        ConfigError, match=re.escape("got none for 0.factors, 0.rows, 1.rows, 2.rows, 2.sigmas")
+    ):
+        augment.carry_out(
+            images, LABELS, plan, {name: torch.zeros(3) for name in ("3.scale", "3.shift")}
+        )
 
 
 def test_fewer_classes_than_the_dataset_has_are_refused() -> None:
@@ -236,4 +281,6 @@ def test_two_views_of_the_same_images_differ() -> None:
         assert not torch.equal(first, second)
         assert torch.equal(first, again(images, samples=samples))
         assert torch.equal(second, again(images, samples=samples))
-        assert torch.equal(augment(images, batch=3, samples=samples), again(images, batch=3, samples=samples))
+        assert torch.equal(
+            augment(images, batch=3, samples=samples), again(images, batch=3, samples=samples)
+        )

@@ -49,7 +49,9 @@ def rgba(seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def wide(seed: int, channels: int) -> Tensor:
     """uint16 of all values, channels_last."""
-    numbers = np.random.default_rng(seed).integers(0, 2**16, (COUNT, *SIZE, channels), dtype=np.uint16)
+    numbers = np.random.default_rng(seed).integers(
+        0, 2**16, (COUNT, *SIZE, channels), dtype=np.uint16
+    )
     return torch.from_numpy(numbers).permute(0, 3, 1, 2)
 
 
@@ -63,7 +65,9 @@ def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 LUMA = (0.299, 0.587, 0.114)
-GRAY_MEAN, GRAY_STD = (sum(a * b for a, b in zip(LUMA, each, strict=True)) for each in (IMAGENET_MEAN, IMAGENET_STD))
+GRAY_MEAN, GRAY_STD = (
+    sum(a * b for a, b in zip(LUMA, each, strict=True)) for each in (IMAGENET_MEAN, IMAGENET_STD)
+)
 MOMENTS: list[tuple[int, dict[str, Any], Any, Any]] = [
     (1, {}, [GRAY_MEAN], [GRAY_STD]),
     (4, {}, [*IMAGENET_MEAN, 0.0], [*IMAGENET_STD, 1.0]),
@@ -71,7 +75,12 @@ MOMENTS: list[tuple[int, dict[str, Any], Any, Any]] = [
     (1, {"mean": 0.4, "std": 0.3}, [0.4], [0.3]),
     (3, {"mean": 0.4, "std": 0.3}, [0.4] * 3, [0.3] * 3),
     (4, {"mean": 0.4, "std": (1, 2, 3, 4)}, [0.4] * 4, [1.0, 2.0, 3.0, 4.0]),
-    (4, {"mean": (0.1, 0.2, 0.3, 0.4), "std": (1, 2, 3)}, [0.1, 0.2, 0.3, 0.4], [1.0, 2.0, 3.0, 1.0]),
+    (
+        4,
+        {"mean": (0.1, 0.2, 0.3, 0.4), "std": (1, 2, 3)},
+        [0.1, 0.2, 0.3, 0.4],
+        [1.0, 2.0, 3.0, 1.0],
+    ),
     (1, UNIT, [0.0], [1.0]),
 ]
 
@@ -80,8 +89,12 @@ MOMENTS: list[tuple[int, dict[str, Any], Any, Any]] = [
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16])
 def test_normalising_is_the_plain_one(dtype: torch.dtype) -> None:
     for channels, options, mean, std in MOMENTS:
-        images = wide(0, channels) if dtype == torch.uint16 else last_channels(*rgba())[:, -channels:]
-        expected = (unit(images) - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
+        images = (
+            wide(0, channels) if dtype == torch.uint16 else last_channels(*rgba())[:, -channels:]
+        )
+        expected = (unit(images) - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(
+            -1, 1, 1
+        )
         for operations in ((), [torch.nn.Identity()]):
             augment = Augment(operations, **options)
             torch.testing.assert_close(augment(images), expected, atol=1e-6, rtol=0)
@@ -98,7 +111,11 @@ def test_numbers_that_do_not_fit_the_channels_are_named() -> None:
             {"mean": (0.5,), "std": (0.5,)},
             "mean: expected one number for all channels, or one per channel, and the images have 3",
         ),
-        (1, {"mean": 0.5, "std": (1, 1, 1, 1)}, "got (1.0, 1.0, 1.0, 1.0). Pass Augment(std=) as many"),
+        (
+            1,
+            {"mean": 0.5, "std": (1, 1, 1, 1)},
+            "got (1.0, 1.0, 1.0, 1.0). Pass Augment(std=) as many",
+        ),
         (4, {"mean": (0.5,), "std": 1}, "or load images with 1: fastpipe.loader(channels=)"),
     ]
     for channels, options, message in mistakes:
@@ -114,8 +131,12 @@ def test_numbers_that_do_not_fit_the_channels_are_named() -> None:
 def test_a_plan_of_other_channels_or_bits_is_refused() -> None:
     augment, images = Augment.imagenet(), photos(COUNT, *SIZE)
     for channels, bits in ((3, 16), (4, 8)):
-        plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0, channels=channels, bits=bits)
-        with pytest.raises(ConfigError, match=re.escape(f"({COUNT}, {channels}, 30, 40) of {bits} bits, got")):
+        plan = augment.plan(
+            np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0, channels=channels, bits=bits
+        )
+        with pytest.raises(
+            ConfigError, match=re.escape(f"({COUNT}, {channels}, 30, 40) of {bits} bits, got")
+        ):
             augment.carry_out(images, LABELS, plan, tensors_of(plan))
 
 
@@ -123,7 +144,9 @@ def test_operations_get_all_16_bits() -> None:
     for channels in (1, 3, 4):
         seen: list[Tensor] = []
         images = wide(channels, channels)
-        Augment(Returns(lambda images, seen=seen: seen.append(images.clone()) or images), **UNIT)(images)
+        Augment(Returns(lambda images, seen=seen: seen.append(images.clone()) or images), **UNIT)(
+            images
+        )
         assert seen[0].dtype == torch.float32
         torch.testing.assert_close(seen[0], unit(images), atol=1e-7, rtol=0)
         assert torch.equal(seen[0].mul(65535).round().to(torch.int32), images.to(torch.int32))
@@ -169,7 +192,9 @@ def test_alpha_moves_with_the_pixels_and_else_stays(name: str) -> None:
 
 
 @pytest.mark.usefixtures("placed")
-@pytest.mark.parametrize("options", [{"erasing": 0.7}, {"mixup": 0.4}, {"cutmix": 1.0}, MIXED], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"erasing": 0.7}, {"mixup": 0.4}, {"cutmix": 1.0}, MIXED], ids=str
+)
 def test_erasing_and_mixing_treat_all_channels_alike(options: dict[str, Any]) -> None:
     rgb, alpha = rgba()
     augment = Augment(**{**UNIT, "num_classes": COUNT, **options})
@@ -195,13 +220,21 @@ def test_draws_depend_neither_on_channels_nor_on_bits(name: str) -> None:
                 np.testing.assert_array_equal(array, plans[0].arrays[entry], entry)
 
 
-@pytest.mark.parametrize(("name", "channels"), [("imagenet", 1), ("simclr", 4), ("randaugment", 1), ("randaugment", 4)])
+@pytest.mark.parametrize(
+    ("name", "channels"), [("imagenet", 1), ("simclr", 4), ("randaugment", 1), ("randaugment", 4)]
+)
 def test_nothing_waits_for_the_device(name: str, channels: int) -> None:
     augment, images = (COLOUR | POLICIES)[name](**MIXED), wide(0, channels)
-    plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0, channels=channels, bits=16)
+    plan = augment.plan(
+        np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0, channels=channels, bits=16
+    )
     expected, _ = augment.carry_out(images, LABELS, plan, tensors_of(plan))
     with simulated() as gpu:
-        there, labels, tensors = images.to("cuda:0"), LABELS.to("cuda:0"), tensors_of(plan, "cuda:0")
+        there, labels, tensors = (
+            images.to("cuda:0"),
+            LABELS.to("cuda:0"),
+            tensors_of(plan, "cuda:0"),
+        )
         gpu.waits.clear()
         gpu.copies.clear()
         out, _ = augment.carry_out(there, labels, plan, tensors)
@@ -214,13 +247,21 @@ def test_normalising_gray_is_one_kernel_and_16_bits_two() -> None:
     assert launches_of(Augment.imagenet(), wide(0, 4)) == ["_to_copy", "addcmul"]
 
 
-@pytest.mark.parametrize(("channels", "dtype"), [(1, torch.uint16), (3, torch.uint8), (4, torch.uint16)])
+@pytest.mark.parametrize(
+    ("channels", "dtype"), [(1, torch.uint16), (3, torch.uint8), (4, torch.uint16)]
+)
 @pytest.mark.parametrize("kornias", [False, True], ids=["ours", "kornia's"])
-def test_second_pictures_are_pasted_to_the_bit(kornias: bool, channels: int, dtype: torch.dtype) -> None:
+def test_second_pictures_are_pasted_to_the_bit(
+    kornias: bool, channels: int, dtype: torch.dtype
+) -> None:
     cut = k.RandomCutMixV2(p=1.0, use_correct_lambda=True)
     augment = Augment(cut, num_classes=9) if kornias else Augment(cutmix=1.0, num_classes=9)
     pictures = wide(0, channels).permute(0, 2, 3, 1)
-    pictures = pictures if dtype == torch.uint16 else pictures.to(torch.int32).bitwise_and(255).to(torch.uint8)
+    pictures = (
+        pictures
+        if dtype == torch.uint16
+        else pictures.to(torch.int32).bitwise_and(255).to(torch.uint8)
+    )
     plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0, channels=channels)
     moved = augment.move_masks(pictures, plan, tensors_of(plan))
     assert moved.dtype == dtype
@@ -234,7 +275,9 @@ def test_second_pictures_are_pasted_to_the_bit(kornias: bool, channels: int, dty
 
 
 def test_masks_of_16_bits_move_to_the_bit() -> None:
-    flips = k.AugmentationSequential(k.RandomHorizontalFlip(p=1.0), k.CenterCrop((20, 20)), data_keys=["input", "mask"])
+    flips = k.AugmentationSequential(
+        k.RandomHorizontalFlip(p=1.0), k.CenterCrop((20, 20)), data_keys=["input", "mask"]
+    )
     augment, masks = Augment(flips), wide(0, 1)[:, 0]
     plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0, channels=1)
     for fill in (0, 255, 65535):
@@ -278,12 +321,17 @@ def test_a_module_that_refuses_the_channels_is_named_when_it_is_planned() -> Non
         for channels in (1, 4):
             said = f"{type(module).__name__} refused images (N, {channels}, height, width)"
             with pytest.raises(ConfigError, match=re.escape(said)):
-                Augment(module).plan(np.arange(2), SIZE, seed=0, epoch=0, batch=0, channels=channels)
+                Augment(module).plan(
+                    np.arange(2), SIZE, seed=0, epoch=0, batch=0, channels=channels
+                )
         assert Augment(module).plan(np.arange(2), SIZE, seed=0, epoch=0, batch=0).channels == 3
 
 
 def test_your_own_modules_get_the_channels() -> None:
     gray = photos(COUNT, *SIZE)[:, :1]
     assert Augment(torch.nn.Conv2d(1, 7, 3), **UNIT)(gray).shape == (COUNT, 7, 28, 38)
-    with pytest.raises(ConfigError, match=re.escape("expected images (N, 1, height, width), with as many channels as")):
+    with pytest.raises(
+        ConfigError,
+        match=re.escape("expected images (N, 1, height, width), with as many channels as"),
+    ):
         Augment(torch.nn.Conv2d(1, 3, 1))(gray)

@@ -15,7 +15,9 @@ from fastpipe.augment import effects, operation
 from fastpipe.augment.presets import Grayscale
 
 # torch's compiler warns of torch itself.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,9 @@ def test_functions_of_a_policy_can_be_compiled(name: str, monkeypatch: pytest.Mo
     assert_traced(name, monkeypatch)
 
 
-def test_each_operation_of_a_preset_is_compiled_and_no_module_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_operation_of_a_preset_is_compiled_and_no_module_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     given: list[Any] = []
 
     def compile_(function: Any, **options: Any) -> Any:

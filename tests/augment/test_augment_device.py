@@ -17,7 +17,13 @@ from fastpipe.augment import effects, pixels
 
 COUNT, SIZE = 40, (24, 30)
 LABELS = torch.arange(COUNT)
-MIXED: dict[str, Any] = {"erasing": 0.4, "mixup": 0.3, "cutmix": 1.0, "label_smoothing": 0.1, "num_classes": 50}
+MIXED: dict[str, Any] = {
+    "erasing": 0.4,
+    "mixup": 0.3,
+    "cutmix": 1.0,
+    "label_smoothing": 0.1,
+    "num_classes": 50,
+}
 AUGMENTS = {
     "imagenet": Augment.imagenet(**MIXED),
     "simclr": Augment.simclr(**MIXED),
@@ -37,7 +43,11 @@ def test_nothing_waits_for_the_device(name: str) -> None:
     plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0)
     expected = augment.carry_out(photos(COUNT, *SIZE), LABELS, plan, tensors_of(plan))
     with simulated() as gpu:
-        images, labels, tensors = photos(COUNT, *SIZE).to("cuda:0"), LABELS.to("cuda:0"), tensors_of(plan, "cuda:0")
+        images, labels, tensors = (
+            photos(COUNT, *SIZE).to("cuda:0"),
+            LABELS.to("cuda:0"),
+            tensors_of(plan, "cuda:0"),
+        )
         gpu.waits.clear()
         gpu.copies.clear()
         out, soft = augment.carry_out(images, labels, plan, tensors)
@@ -54,7 +64,9 @@ def test_how_a_batch_is_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch)
     for name in ("imagenet", "simclr", "randaugment", "trivial_augment", "bfloat16"):
         expected, _ = AUGMENTS[name](images, LABELS, batch=0)
         for rows in (1, 3, 17):
-            monkeypatch.setattr(pixels, "PART_BYTES", 12 * SIZE[0] * SIZE[1] * rows // torch.get_num_threads())
+            monkeypatch.setattr(
+                pixels, "PART_BYTES", 12 * SIZE[0] * SIZE[1] * rows // torch.get_num_threads()
+            )
             monkeypatch.setattr(pixels, "NORMALISE_BYTES", pixels.PART_BYTES)
             result, _ = AUGMENTS[name](images, LABELS, batch=0)
             assert torch.equal(result, expected), (name, rows)
@@ -62,19 +74,42 @@ def test_how_a_batch_is_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch)
 
 
 # For these a device has nothing to do.
-VIEWS = {"permute", "slice", "empty", "empty_like", "detach", "view", "select", "unsqueeze", "expand", "unbind"}
+VIEWS = {
+    "permute",
+    "slice",
+    "empty",
+    "empty_like",
+    "detach",
+    "view",
+    "select",
+    "unsqueeze",
+    "expand",
+    "unbind",
+}
 
 
 def launches_of(augment: Augment, images: Tensor) -> list[str]:
     """The kernels of a batch, by name, in order."""
     count, channels, *size = images.shape
-    keys = {"seed": 0, "epoch": 0, "batch": 0, "channels": channels, "bits": 8 * images.element_size()}
+    keys = {
+        "seed": 0,
+        "epoch": 0,
+        "batch": 0,
+        "channels": channels,
+        "bits": 8 * images.element_size(),
+    }
     plan = augment.plan(np.arange(count), (size[0], size[1]), **keys)
-    images, labels, tensors = images.to("meta"), torch.arange(count, device="meta"), tensors_of(plan, "meta")
+    images, labels, tensors = (
+        images.to("meta"),
+        torch.arange(count, device="meta"),
+        tensors_of(plan, "meta"),
+    )
     kernels: list[str] = []
 
     class Names(TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             kernels.append(function._schema.name.partition("::")[2])
             return function(*args, **(kwargs or {}))
 

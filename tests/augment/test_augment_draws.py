@@ -22,7 +22,13 @@ PRESETS: dict[str, Callable[..., Augment]] = {
     "randaugment": Augment.randaugment,
     "trivial_augment": Augment.trivial_augment,
 }
-MIXED: dict[str, Any] = {"erasing": 0.4, "mixup": 0.3, "cutmix": 1.0, "label_smoothing": 0.1, "num_classes": 50}
+MIXED: dict[str, Any] = {
+    "erasing": 0.4,
+    "mixup": 0.3,
+    "cutmix": 1.0,
+    "label_smoothing": 0.1,
+    "num_classes": 50,
+}
 presets = st.sampled_from(list(PRESETS))
 
 
@@ -36,7 +42,13 @@ class Noise(torch.nn.Module):
 
 def generators() -> tuple[Any, ...]:
     name, keys, *rest = np.random.get_state()
-    return (*torch.get_rng_state().tolist(), random.getstate(), name, *np.asarray(keys).tolist(), *rest)
+    return (
+        *torch.get_rng_state().tolist(),
+        random.getstate(),
+        name,
+        *np.asarray(keys).tolist(),
+        *rest,
+    )
 
 
 @settings(max_examples=25)
@@ -52,14 +64,18 @@ def test_a_sample_gets_the_same_pixels_in_any_company(
 ) -> None:
     augment = PRESETS[preset](erasing=0.5)
     images = photos(count, *size)
-    samples = np.array(data.draw(st.lists(st.integers(0, 2**60), min_size=count, max_size=count, unique=True)))
+    samples = np.array(
+        data.draw(st.lists(st.integers(0, 2**60), min_size=count, max_size=count, unique=True))
+    )
     together = augment(images, seed=seed, samples=samples)
     some = data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=count))
     assert torch.equal(augment(images[some], seed=seed, samples=samples[some]), together[some])
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_same_draws_give_the_same_bytes_whatever_happened_to_global_generators(preset: str) -> None:
+def test_the_same_draws_give_the_same_bytes_whatever_happened_to_global_generators(
+    preset: str,
+) -> None:
     images, labels = photos(12, 30, 21), torch.arange(12)
     augment = PRESETS[preset](**MIXED)
     expected = augment(images, labels, seed=4, epoch=3, batch=2)
@@ -102,7 +118,9 @@ def test_planning_calls_nothing_of_torch(monkeypatch: pytest.MonkeyPatch) -> Non
     before = torch.get_rng_state()
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             raise AssertionError(f"plan called {function}")
 
     with Watch():

@@ -40,17 +40,42 @@ def unit(size: tuple[int, int]) -> Tensor:
 
 Call = tuple[str, Callable[..., Tensor], Tensor | None, Callable[[Any, Tensor, float], Tensor]]
 OPERATIONS: list[Call] = [
-    ("brightness", effects.brightness, FACTORS, lambda f, image, value: f.adjust_brightness(image, value)),
-    ("contrast", effects.contrast, FACTORS, lambda f, image, value: f.adjust_contrast(image, value)),
-    ("saturation", effects.saturation, FACTORS, lambda f, image, value: f.adjust_saturation(image, value)),
+    (
+        "brightness",
+        effects.brightness,
+        FACTORS,
+        lambda f, image, value: f.adjust_brightness(image, value),
+    ),
+    (
+        "contrast",
+        effects.contrast,
+        FACTORS,
+        lambda f, image, value: f.adjust_contrast(image, value),
+    ),
+    (
+        "saturation",
+        effects.saturation,
+        FACTORS,
+        lambda f, image, value: f.adjust_saturation(image, value),
+    ),
     (
         "hue",
         effects.hue,
         torch.tensor([-0.5, 0.5, 0.2, -0.13, 0.3, -0.4]),
         lambda f, image, value: f.adjust_hue(image, value),
     ),
-    ("grayscale", effects.grayscale, None, lambda f, image, _: f.rgb_to_grayscale(image, len(image))),
-    ("sharpness", effects.sharpness, FACTORS, lambda f, image, value: f.adjust_sharpness(image, value)),
+    (
+        "grayscale",
+        effects.grayscale,
+        None,
+        lambda f, image, _: f.rgb_to_grayscale(image, len(image)),
+    ),
+    (
+        "sharpness",
+        effects.sharpness,
+        FACTORS,
+        lambda f, image, value: f.adjust_sharpness(image, value),
+    ),
     (
         "posterize",
         effects.posterize,
@@ -74,7 +99,10 @@ def test_an_operation_is_torchvisions(v2: Any, call: Call, monkeypatch: pytest.M
     numbers = [0.0] * 6 if values is None else values.tolist()
     for size, channels in product(SIZES, (1, 3)):
         images = unit(size)[:, :channels].contiguous()
-        expected = [theirs(v2.functional, image, number) for image, number in zip(images, numbers, strict=True)]
+        expected = [
+            theirs(v2.functional, image, number)
+            for image, number in zip(images, numbers, strict=True)
+        ]
         for on_cpu in (True, False):
             monkeypatch.setattr(pixels, "on_cpu", lambda device, here=on_cpu: here)
             result = ours(images.clone()) if values is None else ours(images.clone(), values)
@@ -89,13 +117,17 @@ def test_blur_is_torchvisions(v2: Any) -> None:
             v2.functional.gaussian_blur(image, kernel, [float(sigma)] * 2)
             for image, sigma in zip(images, sigmas, strict=True)
         ]
-        torch.testing.assert_close(gaussian_blur(images, sigmas, radius), torch.stack(expected), atol=2e-6, rtol=0)
+        torch.testing.assert_close(
+            gaussian_blur(images, sigmas, radius), torch.stack(expected), atol=2e-6, rtol=0
+        )
 
 
 def test_both_ways_to_blur_are_one() -> None:
     images, weights = unit((20, 31)), torch.rand(6, 4)
     for dimension in (2, 3):
-        shifted, convolved = (way(images, weights, 3, dimension) for way in (_by_shifts, _by_convolution))
+        shifted, convolved = (
+            way(images, weights, 3, dimension) for way in (_by_shifts, _by_convolution)
+        )
         torch.testing.assert_close(shifted, convolved, atol=2e-6, rtol=0)
 
 
@@ -117,7 +149,9 @@ THEIR_NAMES = {
 }
 
 
-def their_magnitude(transform: Any, pick: str, bin_number: int, sign: int, size: tuple[int, int]) -> float:
+def their_magnitude(
+    transform: Any, pick: str, bin_number: int, sign: int, size: tuple[int, int]
+) -> float:
     """torchvision's magnitude of a bin, with the sign where it has one."""
     magnitudes, signed = transform._AUGMENTATION_SPACE[THEIR_NAMES[pick]]
     values = magnitudes(31, *size)
@@ -143,10 +177,14 @@ def their_transform(v2: Any, space: Space) -> Any:
 def test_picks_are_torchvisions(v2: Any) -> None:
     assert list(THEIR_NAMES) == list(PICKS)
     for space in (RANDAUGMENT, TRIVIAL_AUGMENT):
-        assert list(their_transform(v2, space)._AUGMENTATION_SPACE) == [THEIR_NAMES[pick] for pick in PICKS]
+        assert list(their_transform(v2, space)._AUGMENTATION_SPACE) == [
+            THEIR_NAMES[pick] for pick in PICKS
+        ]
 
 
-@pytest.mark.parametrize("space", [RANDAUGMENT, TRIVIAL_AUGMENT], ids=["randaugment", "trivial_augment"])
+@pytest.mark.parametrize(
+    "space", [RANDAUGMENT, TRIVIAL_AUGMENT], ids=["randaugment", "trivial_augment"]
+)
 def test_numbers_are_torchvisions_magnitudes(v2: Any, space: Space) -> None:
     transform, size = their_transform(v2, space), (224, 161)
     for pick in PICKS[6:12]:
@@ -158,13 +196,17 @@ def test_numbers_are_torchvisions_magnitudes(v2: Any, space: Space) -> None:
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("preset", ["randaugment", "trivial_augment"])
-def test_policy_presets_are_torchvisions_sample_by_sample(v2: Any, preset: str, channels: int) -> None:
+def test_policy_presets_are_torchvisions_sample_by_sample(
+    v2: Any, preset: str, channels: int
+) -> None:
     """Draws each sample's operations from the streams, and has torchvision do them."""
     size, count = (40, 48), 90
     images = photos(count, *size)[:, :channels]
     space, layers = (RANDAUGMENT, 3) if preset == "randaugment" else (TRIVIAL_AUGMENT, 1)
     options: dict[str, Any] = {"mean": None, "std": None}
-    augment = Augment.randaugment(3, 13, **options) if layers == 3 else Augment.trivial_augment(**options)
+    augment = (
+        Augment.randaugment(3, 13, **options) if layers == 3 else Augment.trivial_augment(**options)
+    )
     result = augment(images, seed=5, epoch=2, batch=0)
     draws = Draws(np.arange(count), seed=5, epoch=2, batch=0)
     transform, seen = their_transform(v2, space), set()
@@ -193,7 +235,12 @@ def test_simclr_is_torchvisions_with_the_same_parameters(v2: Any) -> None:
     assert (len(jittered) > 20, len(grey) > 2, len(blurred) > 10) == (True, True, True)
 
     adjust = v2.functional
-    steps = (adjust.adjust_brightness, adjust.adjust_contrast, adjust.adjust_saturation, adjust.adjust_hue)
+    steps = (
+        adjust.adjust_brightness,
+        adjust.adjust_contrast,
+        adjust.adjust_saturation,
+        adjust.adjust_hue,
+    )
     expected = list(images.float() / 255)
     for place, row in enumerate(jittered):
         for which in order:
@@ -223,6 +270,12 @@ def test_shares_of_simclr_are_the_papers() -> None:
         assert high - 0.01 < values.max() <= high
         assert values.mean() == pytest.approx((low + high) / 2, abs=0.01)
     sigmas = plan.arrays["2.sigmas"]
-    assert (sigmas.min(), sigmas.max()) == (pytest.approx(0.1, abs=0.01), pytest.approx(2.0, abs=0.01))
-    orders = {Augment.simclr().plan(np.arange(1), (9, 9), seed=0, epoch=0, batch=b).hosts[0][1] for b in range(400)}
+    assert (sigmas.min(), sigmas.max()) == (
+        pytest.approx(0.1, abs=0.01),
+        pytest.approx(2.0, abs=0.01),
+    )
+    orders = {
+        Augment.simclr().plan(np.arange(1), (9, 9), seed=0, epoch=0, batch=b).hosts[0][1]
+        for b in range(400)
+    }
     assert len(orders) == 24

@@ -45,8 +45,12 @@ def test_mixup_is_the_papers_formula() -> None:
     share = torch.from_numpy(planned(augment, size)["share"]).double()
     for i in range(COUNT):
         j, lam = i - 1, share[i]  # the partner is the row before
-        torch.testing.assert_close(mixed[i].double(), lam * x[i] + (1 - lam) * x[j], atol=1e-6, rtol=0)
-        torch.testing.assert_close(soft[i].double(), lam * y[i] + (1 - lam) * y[j], atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            mixed[i].double(), lam * x[i] + (1 - lam) * x[j], atol=1e-6, rtol=0
+        )
+        torch.testing.assert_close(
+            soft[i].double(), lam * y[i] + (1 - lam) * y[j], atol=1e-6, rtol=0
+        )
 
 
 @pytest.mark.usefixtures("layout")
@@ -130,7 +134,10 @@ def test_smoothing_and_mixing_go_together() -> None:
 def ks_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     """Kolmogorov-Smirnov's, of two samples."""
     both = np.sort(np.concatenate([one, other]))
-    shares = (np.searchsorted(np.sort(values), both, side="right") / len(values) for values in (one, other))
+    shares = (
+        np.searchsorted(np.sort(values), both, side="right") / len(values)
+        for values in (one, other)
+    )
     first, second = shares
     return float(np.abs(first - second).max())
 
@@ -184,14 +191,23 @@ def test_erasing_blanks_a_box_after_normalising() -> None:
 
 def test_erased_boxes_are_distributed_as_torchvisions(torchvision: ModuleType) -> None:
     height, width, count = 224, 160, 4000
-    plan = Augment.imagenet(erasing=1.0).plan(np.arange(count), (height, width), seed=0, epoch=0, batch=0)
+    plan = Augment.imagenet(erasing=1.0).plan(
+        np.arange(count), (height, width), seed=0, epoch=0, batch=0
+    )
     top, left, bottom, right = plan.split(plan.arrays)[0]["boxes"].T.astype(float)
-    ours = {"area": (bottom - top) * (right - left), "ratio": (bottom - top) / (right - left), "top": top, "left": left}
+    ours = {
+        "area": (bottom - top) * (right - left),
+        "ratio": (bottom - top) / (right - left),
+        "top": top,
+        "left": left,
+    }
     picture = torch.empty(3, height, width)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         get_params = torchvision.transforms.RandomErasing.get_params
-        drawn = np.array([get_params(picture, (0.02, 0.33), (0.3, 3.3), [0.0])[:4] for _ in range(count)], float)
+        drawn = np.array(
+            [get_params(picture, (0.02, 0.33), (0.3, 3.3), [0.0])[:4] for _ in range(count)], float
+        )
     i, j, h, w = drawn.T
     theirs = {"area": h * w, "ratio": h / w, "top": i, "left": j}
     for name, values in ours.items():

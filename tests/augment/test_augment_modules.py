@@ -83,7 +83,9 @@ def test_the_batch_and_the_seed_decide_and_nothing_else() -> None:
     assert torch.equal(augment(images, seed=1, epoch=2, batch=3), expected)
     assert generators() == before
     for other in ({"seed": 2}, {"epoch": 3}, {"batch": 4}):
-        assert not torch.equal(augment(images, **{"seed": 1, "epoch": 2, "batch": 3, **other}), expected)
+        assert not torch.equal(
+            augment(images, **{"seed": 1, "epoch": 2, "batch": 3, **other}), expected
+        )
 
 
 def test_two_modules_of_a_kind_and_two_ranks_of_a_batch_draw_differently() -> None:
@@ -132,7 +134,12 @@ def test_a_module_a_list_and_a_container_give_the_same() -> None:
     for moments in ({}, {"mean": None, "std": None}, {"mean": (0.5,) * 3, "std": (0.25,) * 3}):
         results = [
             Augment(made, **moments)(images, seed=4, epoch=1)
-            for module in (k.ColorJitter(0.4, 0.4, 0.4, 0.1), k.RandomAffine(15.0), Noise(), torch.nn.Identity())
+            for module in (
+                k.ColorJitter(0.4, 0.4, 0.4, 0.1),
+                k.RandomAffine(15.0),
+                Noise(),
+                torch.nn.Identity(),
+            )
             for made in (
                 module,
                 [module],
@@ -147,12 +154,15 @@ def test_a_module_a_list_and_a_container_give_the_same() -> None:
         for first in range(0, len(results), 8):
             assert all(torch.equal(result, results[first]) for result in results[first : first + 8])
         assert torch.equal(
-            as_augment(k.RandomAffine(15.0))(images, seed=4), Augment([k.RandomAffine(15.0)])(images, seed=4)
+            as_augment(k.RandomAffine(15.0))(images, seed=4),
+            Augment([k.RandomAffine(15.0)])(images, seed=4),
         )
-    plain = (images.double() / 255 - torch.tensor(IMAGENET_MEAN).view(3, 1, 1)) / torch.tensor(IMAGENET_STD).view(
-        3, 1, 1
+    plain = (images.double() / 255 - torch.tensor(IMAGENET_MEAN).view(3, 1, 1)) / torch.tensor(
+        IMAGENET_STD
+    ).view(3, 1, 1)
+    torch.testing.assert_close(
+        as_augment(torch.nn.Identity())(images).double(), plain, atol=1e-5, rtol=0
     )
-    torch.testing.assert_close(as_augment(torch.nn.Identity())(images).double(), plain, atol=1e-5, rtol=0)
 
 
 def test_containers_that_only_call_their_modules_are_looked_into() -> None:
@@ -165,7 +175,9 @@ def test_containers_that_only_call_their_modules_are_looked_into() -> None:
         k.AugmentationSequential(*modules, data_keys=None),
         torch.nn.Sequential(modules[0], k.ImageSequential(*modules[1:])),
     ):
-        assert [type(stage.module) for stage in Augment(container).operations] == [type(module) for module in modules]
+        assert [type(stage.module) for stage in Augment(container).operations] == [
+            type(module) for module in modules
+        ]
     assert len(Augment(k.ImageSequential(*modules[:2], random_apply=1)).operations) == 1
 
 
@@ -175,7 +187,9 @@ def test_normalising_twice_is_refused() -> None:
         with pytest.raises(ConfigError, match="Leave Normalize out, or pass mean=None, std=None"):
             Augment(made)
     images = photos(2, 8, 8)
-    torch.testing.assert_close(Augment(normalise, mean=None, std=None)(images), images / 255 * 2 - 1)
+    torch.testing.assert_close(
+        Augment(normalise, mean=None, std=None)(images), images / 255 * 2 - 1
+    )
 
 
 class Normalize(torch.nn.Module):
@@ -230,7 +244,9 @@ class Holds(torch.nn.Module):
     ],
 )
 def test_normalising_twice_is_refused_however_deep_it_lies(module: torch.nn.Module) -> None:
-    with pytest.raises(ConfigError, match=r"contains Normalize, and Augment itself normalises.*mean=None, std=None"):
+    with pytest.raises(
+        ConfigError, match=r"contains Normalize, and Augment itself normalises.*mean=None, std=None"
+    ):
         Augment(module)
     Augment(module, mean=None, std=None)
 
@@ -241,23 +257,34 @@ def test_normalising_twice_by_torchvision_is_refused(torchvision: ModuleType) ->
     normalise = v2.Normalize((0.5,) * 3, (0.5,) * 3)
     once = v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True)])
     assert len(Augment(once).operations) == 1
-    for made in (v2.Compose([once, normalise]), v2.RandomApply([normalise]), v2.RandomChoice([once, normalise])):
+    for made in (
+        v2.Compose([once, normalise]),
+        v2.RandomApply([normalise]),
+        v2.RandomChoice([once, normalise]),
+    ):
         with pytest.raises(ConfigError, match="contains Normalize"):
             Augment(made)
     with pytest.raises(ConfigError, match="Leave ImageClassification out"):
         Augment(presets.ImageClassification(crop_size=8))
     images = photos(2, 8, 8)
     torch.testing.assert_close(
-        Augment(v2.Compose([normalise]), mean=None, std=None)(images), images / 255 * 2 - 1, atol=1e-6, rtol=0
+        Augment(v2.Compose([normalise]), mean=None, std=None)(images),
+        images / 255 * 2 - 1,
+        atol=1e-6,
+        rtol=0,
     )
 
 
-def test_a_transform_of_torchvision_in_a_list_of_a_module_draws_for_each_image(torchvision: ModuleType) -> None:
+def test_a_transform_of_torchvision_in_a_list_of_a_module_draws_for_each_image(
+    torchvision: ModuleType,
+) -> None:
     v2 = importlib.import_module("torchvision.transforms.v2")
     images = photos(16, 8, 8)
     module = Compose(v2.RandomHorizontalFlip(p=0.5))
     flipped = Augment(module, mean=None, std=None)(images, seed=0, batch=0)
-    mirrored = [torch.allclose(one, two) for one, two in zip(flipped, images.flip(3) / 255, strict=True)]
+    mirrored = [
+        torch.allclose(one, two) for one, two in zip(flipped, images.flip(3) / 255, strict=True)
+    ]
     assert {*mirrored} == {True, False}, "not the whole batch alike"
 
 
@@ -294,7 +321,9 @@ def test_operations_of_a_preset_go_with_modules_of_others() -> None:
     alone = Augment.randaugment(4, mean=None, std=None)(images)
     assert differing(result, alone, by=0.1) < 0.05
     for later in (ours, [k.RandomInvert()]):
-        with pytest.raises(ConfigError, match="later operations of fastpipe or kornia need the same size"):
+        with pytest.raises(
+            ConfigError, match="later operations of fastpipe or kornia need the same size"
+        ):
             Augment([Returns(lambda images: images[:, :, ::2, ::2]), *later])(images)
 
 
@@ -310,7 +339,10 @@ def test_modules_may_change_the_size() -> None:
     ]
     augment = Augment(follow, erasing=0.5, mixup=0.2, cutmix=1.0, num_classes=4)
     assert augment(images, labels)[0].shape == (4, 3, 8, 9)
-    shapes = {tuple(Augment(k.RandomCrop((8, 9), p=0.5))(images, batch=batch).shape[2:]) for batch in range(8)}
+    shapes = {
+        tuple(Augment(k.RandomCrop((8, 9), p=0.5))(images, batch=batch).shape[2:])
+        for batch in range(8)
+    }
     assert shapes == {(8, 9), (20, 20)}  # kornia's p of a crop is for the batch
     augment = Augment([k.RandomCrop((8, 9), p=0.5), k.RandomInvert()])
     with pytest.raises(ConfigError, match="need the same size"):
@@ -323,10 +355,16 @@ def test_a_module_that_returns_no_batch_is_named() -> None:
         (lambda images: (images, 1), "Returns returned tuple"),
         (lambda images: images[:2], "Returns returned shape (2, 3, 8, 6)"),
         (lambda images: images.mean(), "Returns returned shape ()"),
-        (lambda images: images.to(torch.uint8), "Returns returned torch.uint8 of shape (4, 3, 8, 6)"),
+        (
+            lambda images: images.to(torch.uint8),
+            "Returns returned torch.uint8 of shape (4, 3, 8, 6)",
+        ),
     ]
     for make, message in mistakes:
-        for augment in (Augment([torch.nn.Identity(), Returns(make)]), Augment(Returns(make), mean=None, std=None)):
+        for augment in (
+            Augment([torch.nn.Identity(), Returns(make)]),
+            Augment(Returns(make), mean=None, std=None),
+        ):
             with pytest.raises(ConfigError, match=re.escape(message)) as raised:
                 augment(photos(4, 8, 6))
             assert "4 here" in str(raised.value)
@@ -337,7 +375,9 @@ def test_what_cannot_be_normalised_or_mixed_is_refused() -> None:
     with pytest.raises(ConfigError, match=re.escape("the operations returned shape (4, 1, 8, 6)")):
         Augment([Returns(lambda images: images[:, :1])])(images)
     halved = Returns(lambda images: images[:, :, ::2, ::2])
-    with pytest.raises(ConfigError, match=re.escape("from (8, 6) to (4, 3); erasing, mixup, cutmix")):
+    with pytest.raises(
+        ConfigError, match=re.escape("from (8, 6) to (4, 3); erasing, mixup, cutmix")
+    ):
         Augment([halved], mixup=1.0, num_classes=4)(images, labels)
     with pytest.raises(ConfigError, match=re.escape("size=(4, 3)")):
         Augment([halved], erasing=0.5)(images)
@@ -375,7 +415,9 @@ def launched(augment: Augment, count: int = 4, size: tuple[int, int] = (32, 40))
     plan = augment.plan(np.arange(count), size, seed=0, epoch=0, batch=0)
     tensors = tensors_of(plan, "meta")
     labels = torch.zeros(count, dtype=torch.int64, device="meta")
-    return augment.carry_out(torch.empty(count, 3, *size, dtype=torch.uint8, device="meta"), labels, plan, tensors)[0]
+    return augment.carry_out(
+        torch.empty(count, 3, *size, dtype=torch.uint8, device="meta"), labels, plan, tensors
+    )[0]
 
 
 def test_weights_and_buffers_are_moved_to_the_device_of_the_images() -> None:
@@ -386,11 +428,20 @@ def test_weights_and_buffers_are_moved_to_the_device_of_the_images() -> None:
 
 
 def test_small_parameters_come_in_the_loaders_one_copy() -> None:
-    for name in ("RandomAffine", "RandomBrightness", "RandomGrayscale", "RandomErasing", "RandomSolarize"):
+    for name in (
+        "RandomAffine",
+        "RandomBrightness",
+        "RandomGrayscale",
+        "RandomErasing",
+        "RandomSolarize",
+    ):
         augment = Augment([CASES[name]()])
         plan = augment.plan(np.arange(4), (32, 40), **KEYS)
         with simulated() as gpu:
-            images, labels = photos(4, 32, 40).to("cuda:0"), torch.zeros(4, dtype=torch.int64, device="cuda:0")
+            images, labels = (
+                photos(4, 32, 40).to("cuda:0"),
+                torch.zeros(4, dtype=torch.int64, device="cuda:0"),
+            )
             tensors = tensors_of(plan, "cuda:0")
             gpu.copies.clear()
             augment.carry_out(images, labels, plan, tensors)
@@ -398,7 +449,13 @@ def test_small_parameters_come_in_the_loaders_one_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["RandomPlasmaShadow", "RandomGaussianNoise", "RandomElasticTransform", "RandomSaltAndPepperNoise"]
+    "name",
+    [
+        "RandomPlasmaShadow",
+        "RandomGaussianNoise",
+        "RandomElasticTransform",
+        "RandomSaltAndPepperNoise",
+    ],
 )
 def test_whole_maps_are_made_on_the_device(name: str) -> None:
     augment = Augment([CASES[name]()])
@@ -406,14 +463,23 @@ def test_whole_maps_are_made_on_the_device(name: str) -> None:
     made: list[int] = []
 
     class Sizes(TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             result = function(*args, **(kwargs or {}))
-            made.extend(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.is_cpu)
+            made.extend(
+                leaf.numel()
+                for leaf in tree_leaves(result)
+                if isinstance(leaf, Tensor) and leaf.is_cpu
+            )
             return result
 
     plan = augment.plan(np.arange(6), size, **KEYS)
     with simulated() as gpu:
-        images, labels = photos(6, *size).to("cuda:0"), torch.zeros(6, dtype=torch.int64, device="cuda:0")
+        images, labels = (
+            photos(6, *size).to("cuda:0"),
+            torch.zeros(6, dtype=torch.int64, device="cuda:0"),
+        )
         tensors = tensors_of(plan, "cuda:0")
         gpu.waits.clear()
         with Sizes():
@@ -450,7 +516,9 @@ def test_kornias_policies_point_to_the_presets_once(caplog: pytest.LogCaptureFix
 def test_a_policy_of_kornia_applies_several_operations_in_a_batch() -> None:
     augment = Augment(k.auto.TrivialAugment())
     plan = augment.plan(np.arange(64), (32, 32), seed=0, epoch=0, batch=0)
-    chosen = [tuple(leaf for leaf in call.leaves if isinstance(leaf, str)) for call in plan.hosts[0]]
+    chosen = [
+        tuple(leaf for leaf in call.leaves if isinstance(leaf, str)) for call in plan.hosts[0]
+    ]
     assert len(chosen) == 16
     assert len(set(chosen)) > 6
 
@@ -471,7 +539,9 @@ def test_transforms_of_torchvision_draw_for_each_sample(torchvision: ModuleType)
         augment = Augment([module], mean=None, std=None)
         result = augment(images, seed=3, samples=samples)
         assert 8 <= 32 - sum(map(torch.equal, result, plain)) <= 24
-        assert torch.equal(augment(images[few], seed=3, samples=samples[few]), result[few]), "the same in any batch"
+        assert torch.equal(augment(images[few], seed=3, samples=samples[few]), result[few]), (
+            "the same in any batch"
+        )
 
 
 def test_a_transform_that_draws_nothing_gets_the_whole_batch(torchvision: ModuleType) -> None:

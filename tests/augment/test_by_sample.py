@@ -47,7 +47,9 @@ DRAWS: dict[str, Callable[[int], Tensor]] = {
     "uniform_": lambda n: torch.empty(n).uniform_(2, 3),
     "normal_": lambda n: torch.empty(n).normal_(5, 2),
     "normal of a size": lambda n: torch.normal(0.0, 1.0, (n, 2)),
-    "normal of a size by name": lambda n: torch.normal(mean=0.0, std=1.0, size=(n, 2), dtype=torch.float64),
+    "normal of a size by name": lambda n: torch.normal(
+        mean=0.0, std=1.0, size=(n, 2), dtype=torch.float64
+    ),
     "normal of two shapes": lambda n: torch.normal(torch.zeros(n, 1), torch.ones(5)),
     "normal": lambda n: torch.normal(torch.zeros(n), 2.0),
     "Uniform": lambda n: Uniform(-1.0, 1.0).rsample(torch.Size((n,))),
@@ -97,7 +99,9 @@ def test_numbers_have_the_distribution_asked_for() -> None:
         assert ours.double().mean().item() == pytest.approx(theirs.double().mean().item(), abs=0.02)
         assert ours.double().std().item() == pytest.approx(theirs.double().std().item(), abs=0.02)
         bins = torch.linspace(float(theirs.min()), float(theirs.max()), 9)
-        counts = [torch.histogram(drawn.float(), bins)[0] / drawn.numel() for drawn in (ours, theirs)]
+        counts = [
+            torch.histogram(drawn.float(), bins)[0] / drawn.numel() for drawn in (ours, theirs)
+        ]
         assert (counts[0] - counts[1]).abs().max() < 0.005
 
 
@@ -111,7 +115,9 @@ def test_rows_and_calls_are_independent() -> None:
         drawn = torch.cat([torch.rand(12, 5_000), torch.rand(12, 5_000)])
     off = torch.corrcoef(drawn) - torch.eye(24)
     assert off.abs().max() < 0.06
-    neighbours = torch.corrcoef(torch.stack([drawn[:, :-1].flatten(), drawn[:, 1:].flatten()]))[0, 1]
+    neighbours = torch.corrcoef(torch.stack([drawn[:, :-1].flatten(), drawn[:, 1:].flatten()]))[
+        0, 1
+    ]
     assert abs(neighbours) < 0.02
 
 

@@ -14,12 +14,25 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_the_table_has_all_modules_that_move() -> None:
-    assert {"RandomAffine", "RandomElasticTransform", "RandomErasing", "RandomResizedCrop", "Resize"} < set(MOVING)
+    assert {
+        "RandomAffine",
+        "RandomElasticTransform",
+        "RandomErasing",
+        "RandomResizedCrop",
+        "Resize",
+    } < set(MOVING)
     assert len(MOVING) == 17
 
 
 def test_the_host_waits_for_no_mask() -> None:
-    names = ("PadTo", "RandomCrop", "RandomElasticTransform", "RandomErasing", "RandomHorizontalFlip", "RandomShear")
+    names = (
+        "PadTo",
+        "RandomCrop",
+        "RandomElasticTransform",
+        "RandomErasing",
+        "RandomHorizontalFlip",
+        "RandomShear",
+    )
     for name in names:
         augment, masks = keyed(name), ids(4)
         plan = plan_of(augment, 4)
@@ -30,7 +43,14 @@ def test_the_host_waits_for_no_mask() -> None:
 
 
 def test_the_host_does_not_wait_for_where_images_are() -> None:
-    for name in ("RandomCrop", "RandomElasticTransform", "RandomTranslate", "randaugment", "mixup", "cutmix"):
+    for name in (
+        "RandomCrop",
+        "RandomElasticTransform",
+        "RandomTranslate",
+        "randaugment",
+        "mixup",
+        "cutmix",
+    ):
         augment, shown = bare(name), ids(4) > 60
         plan = plan_of(augment, 4)
         expected = shown_after(augment, shown, plan)
@@ -58,7 +78,9 @@ def test_how_a_batch_is_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["RandomAffine", "RandomHorizontalFlip", "RandomPerspective", "RandomRotation"])
+@pytest.mark.parametrize(
+    "name", ["RandomAffine", "RandomHorizontalFlip", "RandomPerspective", "RandomRotation"]
+)
 def test_a_gpu_gives_what_a_cpu_gives_and_the_host_never_waits(name: str) -> None:
     augment, masks = keyed(name), ids(12)
     plan = plan_of(augment, 12)

@@ -27,7 +27,9 @@ def cutmix(**options: Any) -> torch.nn.Module:
     return k.RandomCutMixV2(use_correct_lambda=True, **options)
 
 
-def planned(module: torch.nn.Module, batch: int, count: int = 8) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+def planned(
+    module: torch.nn.Module, batch: int, count: int = 8
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Images and labels of a batch, and the parameters that kornia drew for it."""
     augment = Augment(module, mean=None, std=None, num_classes=CLASSES)
     images, labels = photos(count, *SIZE), torch.arange(count) % CLASSES
@@ -36,7 +38,9 @@ def planned(module: torch.nn.Module, batch: int, count: int = 8) -> tuple[Tensor
     return mixed, soft, plan.hosts[0][1]
 
 
-def labels_of_kornia(module: torch.nn.Module, parameters: dict[str, Tensor], is_cutmix: bool) -> Tensor:
+def labels_of_kornia(
+    module: torch.nn.Module, parameters: dict[str, Tensor], is_cutmix: bool
+) -> Tensor:
     """Soft labels from kornia's own: two labels a row, and lambda, the share of the second in mixup, of the first in
     cutmix.
     """
@@ -79,8 +83,12 @@ def test_each_label_has_the_share_of_its_pixels(name: str) -> None:
         torch.testing.assert_close(mixed.mean((1, 2, 3)), expected, atol=2e-3, rtol=0)
 
 
-def test_in_a_loader_labels_become_soft_and_the_number_of_classes_is_the_datasets(flat: Path) -> None:
-    with fastpipe.loader(flat, 8, size=32, num_workers=1, augment=[k.RandomGrayscale(), k.RandomMixUpV2()]) as loader:
+def test_in_a_loader_labels_become_soft_and_the_number_of_classes_is_the_datasets(
+    flat: Path,
+) -> None:
+    with fastpipe.loader(
+        flat, 8, size=32, num_workers=1, augment=[k.RandomGrayscale(), k.RandomMixUpV2()]
+    ) as loader:
         for _, labels in loader:
             assert labels.shape == (8, 3)
             torch.testing.assert_close(labels.sum(1), torch.ones(8))
@@ -89,7 +97,9 @@ def test_in_a_loader_labels_become_soft_and_the_number_of_classes_is_the_dataset
 
 def test_it_goes_with_our_own_mixing_and_smoothing() -> None:
     labels = torch.arange(8) % CLASSES
-    augment = Augment([cutmix(), k.RandomMixUpV2()], mixup=0.5, label_smoothing=0.1, num_classes=CLASSES)
+    augment = Augment(
+        [cutmix(), k.RandomMixUpV2()], mixup=0.5, label_smoothing=0.1, num_classes=CLASSES
+    )
     _, soft = augment(photos(8, *SIZE), labels, seed=1)
     torch.testing.assert_close(soft.sum(1), torch.ones(8))
     assert soft.min() >= 0.1 / CLASSES - 1e-6
@@ -125,10 +135,16 @@ def test_what_labels_cannot_follow_is_refused_by_name() -> None:
         warnings.simplefilter("ignore")  # kornia's, about the labels of its older cutmix
         several = k.RandomCutMixV2(num_mix=2)
     for module, said in (
-        (k.RandomTransplantation(), "RandomTransplantation mixes images, and fastpipe does not know how"),
+        (
+            k.RandomTransplantation(),
+            "RandomTransplantation mixes images, and fastpipe does not know how",
+        ),
         (Own(), "Own mixes images, and fastpipe does not know how"),
         (several, "RandomCutMixV2(num_mix=2): the boxes of several mixes overlap"),
-        (Mine(k.RandomMixUpV2()), "Mine contains RandomMixUpV2, which mixes images; labels would stay as they are"),
+        (
+            Mine(k.RandomMixUpV2()),
+            "Mine contains RandomMixUpV2, which mixes images; labels would stay as they are",
+        ),
         (
             k.ImageSequential(k.RandomMixUpV2(), k.RandomInvert(), random_apply=1),
             "ImageSequential contains RandomMixUpV2, which mixes images",
@@ -137,13 +153,17 @@ def test_what_labels_cannot_follow_is_refused_by_name() -> None:
         with pytest.raises(ConfigError, match=re.escape(said)):
             Augment(module)
     for module in (k.RandomMosaic(output_size=(16, 16)), k.RandomMosaic(mosaic_grid=(1, 4))):
-        with pytest.raises(ConfigError, match="the labels' shares are known only for windows as large as an image"):
+        with pytest.raises(
+            ConfigError, match="the labels' shares are known only for windows as large as an image"
+        ):
             Augment(module, num_classes=2)(photos(4, *SIZE), torch.zeros(4, dtype=torch.int64))
 
 
 def test_a_jigsaw_moves_parts_within_an_image_and_leaves_labels_alone() -> None:
     images, labels = photos(8, 32, 32), torch.arange(8)
-    moved, after = Augment(k.RandomJigsaw((2, 2), p=1.0), mean=None, std=None)(images, labels, seed=1)
+    moved, after = Augment(k.RandomJigsaw((2, 2), p=1.0), mean=None, std=None)(
+        images, labels, seed=1
+    )
     assert torch.equal(after, labels)
     plain = Augment(mean=None, std=None)(images)
     for one, other in zip(moved, plain, strict=True):

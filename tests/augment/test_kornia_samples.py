@@ -30,7 +30,10 @@ def copies() -> Tensor:
 def results() -> dict[str, Tensor]:
     """What each augmentation makes of the copies in epoch 0. torch's own generator is never drawn from."""
     before = torch.get_rng_state()
-    made = {name: Augment(make(), mean=None, std=None)(copies(), seed=1, batch=0) for name, make in CASES.items()}
+    made = {
+        name: Augment(make(), mean=None, std=None)(copies(), seed=1, batch=0)
+        for name, make in CASES.items()
+    }
     assert torch.equal(torch.get_rng_state(), before)
     return made
 
@@ -38,7 +41,10 @@ def results() -> dict[str, Tensor]:
 def test_every_augmentation_is_in_the_table() -> None:
     assert (
         all_2d()
-        == {name for name in CASES if hasattr(k, name) and "Sequential" not in name} | MIXING | REFUSED | NOT_MADE
+        == {name for name in CASES if hasattr(k, name) and "Sequential" not in name}
+        | MIXING
+        | REFUSED
+        | NOT_MADE
     )
 
 
@@ -68,9 +74,13 @@ def test_it_changes_as_many_images_as_kornia_itself() -> None:
     for name, make in CASES.items():
         module = make()
         p = getattr(module, "p", None)
-        if p is None or name.startswith("RandomPlasma"):  # whose shadow may be empty, and which draw for long
+        if p is None or name.startswith(
+            "RandomPlasma"
+        ):  # whose shadow may be empty, and which draw for long
             continue
-        plan = Augment(module, mean=None, std=None).plan(np.arange(600), SIZE, seed=2, epoch=0, batch=0)
+        plan = Augment(module, mean=None, std=None).plan(
+            np.arange(600), SIZE, seed=2, epoch=0, batch=0
+        )
         changed = sum(600 if call.rows is None else len(call.rows) for call in plan.hosts[0])
         assert abs(changed / 600 - p) < 0.06, name
         compared += 1

@@ -28,7 +28,12 @@ def test_the_host_never_waits_for_many_images() -> None:
 
 def test_a_gpu_gives_what_a_cpu_gives() -> None:
     size = (96, 100)
-    for name in ("RandomRain", "RandomThinPlateSpline", "RandomFisheye", "RandomSaltAndPepperNoise"):
+    for name in (
+        "RandomRain",
+        "RandomThinPlateSpline",
+        "RandomFisheye",
+        "RandomSaltAndPepperNoise",
+    ):
         augment, plan = planned(name, size, 6, batch=0)
         expected = augment(photos(6, *size), batch=0)
         with simulated() as gpu:
@@ -59,7 +64,11 @@ def test_copies_to_a_gpu_are_queued(count: int) -> None:
             with WithoutWaits():
                 queued = copy(values)
             assert gpu.waits == [], name
-            assert (queued.device, queued.dtype, queued.shape) == (there.device, there.dtype, there.shape)
+            assert (queued.device, queued.dtype, queued.shape) == (
+                there.device,
+                there.dtype,
+                there.shape,
+            )
             assert torch.equal(queued.cpu(), there.cpu()), name
             gpu.waits.clear()
 

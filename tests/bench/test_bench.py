@@ -41,7 +41,9 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
 
         def of(data: Path) -> Iterator[Batch]:
             if request.param == "fastpipe":
-                return chain.from_iterable(repeat(stack.enter_context(make_fastpipe_loader(task(data)))))
+                return chain.from_iterable(
+                    repeat(stack.enter_context(make_fastpipe_loader(task(data))))
+                )
             return iterate_torch(request.param, task(data))
 
         yield of
@@ -67,7 +69,9 @@ def test_every_contender_makes_the_same_kind_of_batch(start: Start, flat: Path) 
 def test_every_contender_takes_a_folder_of_other_formats(start: Start, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     for number in range(BATCH):
-        Image.new("RGB", (40, 30), (200, 100, 20)).save(tmp_path / "a" / f"{number}.{'webp' if number % 2 else 'png'}")
+        Image.new("RGB", (40, 30), (200, 100, 20)).save(
+            tmp_path / "a" / f"{number}.{'webp' if number % 2 else 'png'}"
+        )
     images, _ = next(start(tmp_path))
     colours = images.float().mean((2, 3))
     assert (colours - torch.tensor([200, 100, 20])).abs().max() < 8
@@ -79,7 +83,9 @@ def test_every_contender_crops_and_mirrors(start: Start, tmp_path: Path) -> None
     pixels[:, :50, 0] = pixels[:, 50:, 2] = 255
     for number in range(BATCH):
         (tmp_path / "source" / "only").mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(tmp_path / "source" / "only" / f"{number}.jpg", quality=95, subsampling=0)
+        Image.fromarray(pixels).save(
+            tmp_path / "source" / "only" / f"{number}.jpg", quality=95, subsampling=0
+        )
     pack(tmp_path / "source", tmp_path / "packed")
     batches = start(tmp_path / "packed")
     rows = torch.cat([next(batches)[0] for _ in range(30)]).float()
@@ -103,7 +109,8 @@ def test_random_crops_are_torchvisions(torchvision: object) -> None:
     width, height = 500, 375
     ours = np.array([child._draw_crop(width, height) for _ in range(4000)], float)
     theirs = [
-        RandomResizedCrop.get_params(torch.empty(3, height, width), (0.08, 1), (3 / 4, 4 / 3)) for _ in range(4000)
+        RandomResizedCrop.get_params(torch.empty(3, height, width), (0.08, 1), (3 / 4, 4 / 3))
+        for _ in range(4000)
     ]
     x, y, w, h = ours.T
     top, left, tall, wide = np.array(theirs, float).T
@@ -144,7 +151,11 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         monkeypatch.setattr(measure, "_run_child", fake)
         repeats = len(speeds["fastpipe"])
         told: list[tuple[int, str]] = []
-        options = {"repeats": repeats, "seconds": 1, "on_run": lambda number, name, _: told.append((number, name))}
+        options = {
+            "repeats": repeats,
+            "seconds": 1,
+            "on_run": lambda number, name, _: told.append((number, name)),
+        }
         results = compare(Task("x", 1, 1, 1), list(speeds), **options)
         assert order == list(speeds) * repeats, "contenders take turns"
         assert told == [(number, name) for number in range(repeats) for name in speeds]
@@ -157,7 +168,12 @@ def test_medians_and_ratios(play: Play) -> None:
     ours, theirs = play({"fastpipe": [100.0, 400.0, 300.0], "torch-pil": [50.0, 100.0, 300.0]})
     assert (ours.median.images_per_s, ours.slowest, ours.fastest, ours.ratio) == (300, 100, 400, 1)
     # Pairs measured next to each other: 2, 4 and 1.
-    assert (theirs.median.images_per_s, theirs.slowest, theirs.fastest, theirs.ratio) == (100, 50, 300, 2)
+    assert (theirs.median.images_per_s, theirs.slowest, theirs.fastest, theirs.ratio) == (
+        100,
+        50,
+        300,
+        2,
+    )
     assert ours.median.first_batch_s == pytest.approx(1 / 300)
     assert (ours.median.cpus, ours.median.memory_mb, ours.median.read_us) == (3, 7, None)
 
@@ -170,7 +186,9 @@ def test_the_median_of_an_even_number_and_of_missing_figures(play: Play) -> None
 
 
 @pytest.mark.parametrize("contender", ["fastpipe", "torch-cv2"])
-def test_a_contender_is_measured_by_its_order(contender: str, flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contender_is_measured_by_its_order(
+    contender: str, flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The program that is measured, in this process."""
 
     def run(command: list[str], *, input: str, timeout: float, **_: object) -> SimpleNamespace:
@@ -197,19 +215,30 @@ def test_a_contender_is_measured_by_its_order(contender: str, flat: Path, monkey
         assert stages == [None] * 4
 
 
-def test_a_contender_that_fails_or_is_stuck(tmp_path: Path, flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = {"contender": "torch-cv2", "warmup_s": 0, "seconds": 1, "task": vars(task(tmp_path / "nowhere"))}
+def test_a_contender_that_fails_or_is_stuck(
+    tmp_path: Path, flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = {
+        "contender": "torch-cv2",
+        "warmup_s": 0,
+        "seconds": 1,
+        "task": vars(task(tmp_path / "nowhere")),
+    }
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order)))
     with pytest.raises(SystemExit, match="nowhere does not exist"):
         child.main()
     failed = SimpleNamespace(returncode=1, stderr="  Traceback: no such thing\n")
     monkeypatch.setattr(measure.subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(FastpipeError, match=r"^bench: torch-cv2 failed:\nTraceback: no such thing$"):
+    with pytest.raises(
+        FastpipeError, match=r"^bench: torch-cv2 failed:\nTraceback: no such thing$"
+    ):
         compare(task(flat), ["torch-cv2"], repeats=1, seconds=0.1)
 
     def never(command: list[str], *, timeout: float, **_: object) -> None:
         raise subprocess.TimeoutExpired(command, timeout)
 
     monkeypatch.setattr(measure.subprocess, "run", never)
-    with pytest.raises(FastpipeError, match="fastpipe gave no results within 131 s and may be stuck"):
+    with pytest.raises(
+        FastpipeError, match="fastpipe gave no results within 131 s and may be stuck"
+    ):
         compare(task(flat), ["fastpipe"], repeats=1, seconds=0.1)

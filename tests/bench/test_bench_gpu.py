@@ -27,16 +27,25 @@ from bench.gpu.profile import overlap_of
     [
         ({7: [(0, 10_000)], 13: [(1000, 2000), (3000, 4000)]}, 2.0, 1.0),
         ({7: [(0, 10_000)], 13: [(9000, 12_000)]}, 3.0, 1 / 3),
-        ({7: [(0, 4000), (4000, 9000)], 13: [(3000, 5000), (4000, 6000)], 17: [(5000, 6000)]}, 3.0, 1.0),
+        (
+            {7: [(0, 4000), (4000, 9000)], 13: [(3000, 5000), (4000, 6000)], 17: [(5000, 6000)]},
+            3.0,
+            1.0,
+        ),
         ({7: [(0, 10_000)], 13: [(20_000, 21_000)]}, 1.0, 0.0),
         ({7: [(0, 10_000)]}, 0.0, 0.0),
     ],
 )
-def test_overlap(streams: dict[int, list[tuple[float, float]]], side_ms: float, hidden: float) -> None:
+def test_overlap(
+    streams: dict[int, list[tuple[float, float]]], side_ms: float, hidden: float
+) -> None:
     found = overlap_of(streams, steps=2)
     assert found["side_ms"] == pytest.approx(side_ms / 2)
     assert found["hidden"] == pytest.approx(hidden)
-    assert found["launches"] == sum(len(intervals) for stream, intervals in streams.items() if stream != 7) / 2
+    assert (
+        found["launches"]
+        == sum(len(intervals) for stream, intervals in streams.items() if stream != 7) / 2
+    )
 
 
 def test_batches_that_are_ready_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +64,18 @@ def test_batches_that_are_ready_are_not_measured(monkeypatch: pytest.MonkeyPatch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SMALL = ["--batch-size", "8", "--size", "32", "--threads", "1,2", "--seconds", "0.1", "--rounds", "2"]
+SMALL = [
+    "--batch-size",
+    "8",
+    "--size",
+    "32",
+    "--threads",
+    "1,2",
+    "--seconds",
+    "0.1",
+    "--rounds",
+    "2",
+]
 SMALL += ["--model", "resnet18", "--steps", "2", "--operations-batch", "4"]
 
 
@@ -72,5 +92,7 @@ def test_a_question_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_unknown_words(flat: Path) -> None:
     for option, value in (("--only", "rates,speed"), ("--only", "memory"), ("--modes", "fast")):
-        with pytest.raises(SystemExit, match=rf"{option}: expected some of .*; got {value.split(',')[-1]}"):
+        with pytest.raises(
+            SystemExit, match=rf"{option}: expected some of .*; got {value.split(',')[-1]}"
+        ):
             gpu.main([str(flat), "--device", "cpu", option, value, *SMALL])

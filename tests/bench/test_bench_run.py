@@ -14,7 +14,9 @@ import pytest
 import torch
 from support.checkout import ROOT
 
-sys.path.extend([str(ROOT), str(ROOT / "bench" / "peers")])  # last, so that fastpipe is the one under test
+sys.path.extend(
+    [str(ROOT), str(ROOT / "bench" / "peers")]
+)  # last, so that fastpipe is the one under test
 
 import contender
 
@@ -27,7 +29,10 @@ LOAD = Load(workers=2, batch_size=8, size=16, warmup_s=0, seconds=1)
 
 
 def runs(*speeds: float) -> list[Run]:
-    return [Run(images_per_s=speed, cpus=2, first_batch_s=1 / speed, memory_mb=speed) for speed in speeds]
+    return [
+        Run(images_per_s=speed, cpus=2, first_batch_s=1 / speed, memory_mb=speed)
+        for speed in speeds
+    ]
 
 
 @pytest.fixture
@@ -85,11 +90,19 @@ def test_the_tables() -> None:
         Duel("gone", "Gone", "x", "fastpipe", missing="cannot be installed: no | wheel"),
     ]
     packing = [
-        {"label": "ours", "images_per_s": 1234.5, "slowest": 1000.0, "fastest": 1500.0, "bytes": 5_000_000},
+        {
+            "label": "ours",
+            "images_per_s": 1234.5,
+            "slowest": 1000.0,
+            "fastest": 1500.0,
+            "bytes": 5_000_000,
+        },
         {"label": "theirs", "missing": "ended with code 1"},
     ]
     lines = report.markdown(results(duels, packing)).splitlines()
-    assert lines[0].startswith("2026-01-02, Some CPU, 2 CPUs, 24 GB, Linux 6; 6,000 photos, 2 workers")
+    assert lines[0].startswith(
+        "2026-01-02, Some CPU, 2 CPUs, 24 GB, Linux 6; 6,000 photos, 2 workers"
+    )
     table = [line for line in lines if line.startswith(("| **", "| Slow", "| Quick", "| Gone"))]
     assert table == [
         "| **fastpipe** | **2,000** | 2,000 to 2,000 |  |  | 0.00 s | 2,000 MB | 3 MB |",
@@ -100,7 +113,9 @@ def test_the_tables() -> None:
     assert "| ours | 1,234 | 1,000 to 1,500 | 5 MB |" in lines
     assert "| theirs | missing | ended with code 1 |  |" in lines
     assert "| slow | Python 3.11.7, slow 1.0 |" in lines
-    columns = {block.count("|") for block in lines if block.startswith(("| Slow", "| Quick", "| **"))}
+    columns = {
+        block.count("|") for block in lines if block.startswith(("| Slow", "| Quick", "| **"))
+    }
     assert len(columns) == 1
 
 
@@ -143,7 +158,9 @@ def test_a_peer_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert duel.summary()["missing"] == duel.missing
 
 
-def test_why_an_installation_failed_is_kept(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_an_installation_failed_is_kept(
+    nothing_installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*command: str) -> None:
         raise install.InstallError(f"`{command[0]}`: no compiler")
 
@@ -175,7 +192,9 @@ def test_every_peer_has_a_script_and_exact_requirements() -> None:
 
 
 @pytest.mark.parametrize(("samples", "each", "expected"), [(10, 2, 10), (5, 1, 5), (2, 1, 3)])
-def test_photos_are_repeated_or_thinned(tmp_path: Path, samples: int, each: int, expected: int) -> None:
+def test_photos_are_repeated_or_thinned(
+    tmp_path: Path, samples: int, each: int, expected: int
+) -> None:
     for number in range(5):
         folder = tmp_path / "source" / f"class-{number % 2}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +210,9 @@ def test_photos_are_repeated_or_thinned(tmp_path: Path, samples: int, each: int,
 class Clock:
     """A loader that takes a given time for each batch, on a clock of its own."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: list[float], shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, seconds: list[float], shape: tuple[int, ...]
+    ) -> None:
         self.now, self.seconds, self.shape = 0.0, seconds, shape
         fake = SimpleNamespace(perf_counter=lambda: self.now)
         monkeypatch.setattr(contender, "time", fake)
@@ -202,7 +223,10 @@ class Clock:
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for seconds in self.seconds:
             self.now += seconds
-            yield torch.zeros(self.shape, dtype=torch.uint8), torch.zeros(self.shape[0], dtype=torch.int64)
+            yield (
+                torch.zeros(self.shape, dtype=torch.uint8),
+                torch.zeros(self.shape[0], dtype=torch.int64),
+            )
 
 
 def test_the_clock_stands_still_while_an_epoch_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +242,11 @@ def test_the_clock_stands_still_while_an_epoch_starts(monkeypatch: pytest.Monkey
 def test_what_cannot_be_measured_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     task = contender.Task(Path("x"), workers=2, batch_size=8, size=16, variant="")
     batch = (torch.zeros((8, 3, 16, 16), dtype=torch.uint8), torch.zeros(8, dtype=torch.int64))
-    with pytest.raises(SystemExit, match=r"expected at least 6 batches an epoch.*got 5; raise --samples"):
+    with pytest.raises(
+        SystemExit, match=r"expected at least 6 batches an epoch.*got 5; raise --samples"
+    ):
         contender.measure(lambda _: [batch] * 5, task, 0, 1)
-    with pytest.raises(SystemExit, match=r"8 uint8 pictures of 3 x 16 x 16, got torch.uint8 \(8, 16, 16, 3\)"):
+    with pytest.raises(
+        SystemExit, match=r"8 uint8 pictures of 3 x 16 x 16, got torch.uint8 \(8, 16, 16, 3\)"
+    ):
         contender.measure(lambda _: Clock(monkeypatch, [1.0], (8, 16, 16, 3)), task, 0, 1)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.cluster_simulation import PHOTO_BYTES, Drawn, DrawnStore, Pack, drawn_ranges, filled, tables_requests
+from bench.cluster_simulation import (
+    PHOTO_BYTES,
+    Drawn,
+    DrawnStore,
+    Pack,
+    drawn_ranges,
+    filled,
+    tables_requests,
+)
 from fastpipe.format.layout import shard_name
 from fastpipe.packing.shard.entry import read_entry
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES
@@ -19,7 +27,9 @@ def test_drawn_shards_have_the_samples_and_the_size_that_are_said() -> None:
     store = DrawnStore(drawn)
     entry = read_entry(store, drawn.entry_name(7), store.sizes())
     assert entry is not None
-    assert [(shard_name(tar.number), tar.samples) for tar in entry.tars] == [("shard-000007.tar", drawn.samples(7))]
+    assert [(shard_name(tar.number), tar.samples) for tar in entry.tars] == [
+        ("shard-000007.tar", drawn.samples(7))
+    ]
     assert len(entry.records(store)) == drawn.samples(7)
 
 

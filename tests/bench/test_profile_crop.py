@@ -29,6 +29,9 @@ def test_a_function_counts_for_its_part() -> None:
 
 
 def test_a_part_is_the_sum_of_its_functions_and_the_median_of_the_turns() -> None:
-    turns = [{"libc.so.6;memset": us, "libc.so.6;__memset_avx2": 1.0, f"{ENGINE}idct_quad": 50.0} for us in (2, 9, 4)]
+    turns = [
+        {"libc.so.6;memset": us, "libc.so.6;__memset_avx2": 1.0, f"{ENGINE}idct_quad": 50.0}
+        for us in (2, 9, 4)
+    ]
     assert median(turns, "clearing coefficients") == "5.0"
     assert median(turns, "resize") == ""

@@ -24,8 +24,15 @@ def test_wrong_choices(tmp_path: Path) -> None:
 
 
 def test_the_middle_run_stands_for_all() -> None:
-    runs = [{"images_per_s": speed, "median_wait_ms": 1000 / speed} for speed in (300.0, 100.0, 200.0)]
-    assert stall.middle(runs) == {"images_per_s": 200.0, "median_wait_ms": 5.0, "slowest": 100.0, "fastest": 300.0}
+    runs = [
+        {"images_per_s": speed, "median_wait_ms": 1000 / speed} for speed in (300.0, 100.0, 200.0)
+    ]
+    assert stall.middle(runs) == {
+        "images_per_s": 200.0,
+        "median_wait_ms": 5.0,
+        "slowest": 100.0,
+        "fastest": 300.0,
+    }
     assert stall.middle([{"refused": "ValueError"}] * 2) == {"refused": "ValueError"}
 
 

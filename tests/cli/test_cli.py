@@ -41,7 +41,9 @@ def test_version() -> None:
     assert succeeded("--version") == f"fastpipe {fastpipe.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["pack", "add", "remove", "bench", "inspect", "preview", "doctor", "demo"])
+@pytest.mark.parametrize(
+    "command", ["pack", "add", "remove", "bench", "inspect", "preview", "doctor", "demo"]
+)
 def test_help_explains_every_option(command: str) -> None:
     text = succeeded(command, "--help")
     options = re.findall(r"^ +(--[a-z-]+)[^\n]*?(?:  +(\S.*))?$", text, re.MULTILINE)
@@ -57,11 +59,17 @@ def options_of(command: str) -> set[str]:
 def test_options_are_explained_by_the_words_of_the_python_function() -> None:
     text = " ".join(succeeded("pack", "--help").split())
     assert "--max-scans <int> Reject progressive JPEGs with more scans. [default: 256]" in text
-    assert "--workers <int> Number of threads. [default: (the CPUs granted to this process)]" in text
+    assert (
+        "--workers <int> Number of threads. [default: (the CPUs granted to this process)]" in text
+    )
     assert "--no-shuffle Keep the order of classes and paths." in text
     assert "--on-error <report|fail> If a file cannot be packed: report lists it" in text
     assert "or 90 if --max-size shrinks them" in text
-    python = set(inspect.signature(fastpipe.pack).parameters) - {"storage_options", "read_timeout", "on_progress"}
+    python = set(inspect.signature(fastpipe.pack).parameters) - {
+        "storage_options",
+        "read_timeout",
+        "on_progress",
+    }
     renamed = {"fields": "field", "shuffle": "no_shuffle", "executor": "on"}
     flags = {f"--{renamed.get(name, name).replace('_', '-')}" for name in python - {"src", "dst"}}
     assert options_of("pack") == flags | {"--json", "--help"}
@@ -77,7 +85,8 @@ def test_help_names_only_options_that_are_there(command: str) -> None:
 def test_tables_of_options_in_the_docs_name_only_options_that_are_there() -> None:
     text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
     tables = [
-        re.findall(r"--[a-z][a-z-]*", each) for each in re.findall(r"\| option \| effect \|\n((?:\|.*\n)+)", text)
+        re.findall(r"--[a-z][a-z-]*", each)
+        for each in re.findall(r"\| option \| effect \|\n((?:\|.*\n)+)", text)
     ]
     assert set(tables[0]) <= options_of("pack")
     assert "--max-scans" in tables[0]
@@ -101,9 +110,13 @@ def test_without_a_command_the_help_is_shown() -> None:
 def test_wrong_usage(source: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     for size in ("abc", "", "1XB", "-5MB", "1 MB 2"):
-        assert "expected a number of bytes, or text such as" in failed(2, "pack", source, packed, "--shard-size", size)
+        assert "expected a number of bytes, or text such as" in failed(
+            2, "pack", source, packed, "--shard-size", size
+        )
     assert "shard-size: expected 100000" in failed(2, "pack", source, packed, "--shard-size", "1kB")
-    assert "--lossless does not go with --quality" in failed(2, "pack", source, packed, "--quality", 80, "--lossless")
+    assert "--lossless does not go with --quality" in failed(
+        2, "pack", source, packed, "--quality", 80, "--lossless"
+    )
     assert "quality: expected 1 to 100, got 0" in failed(2, "pack", source, packed, "--quality", 0)
     assert "workers: expected 1" in failed(2, "pack", source, packed, "--workers", 0)
     assert "must not contain DST" in failed(2, "pack", source, source / "inside")
@@ -114,7 +127,9 @@ def test_wrong_usage(source: Path, tmp_path: Path) -> None:
 
 
 def test_what_failed_says_what_to_do(tmp_path: Path, source: Path, packed: Path) -> None:
-    assert "does not exist; expected a folder" in failed(1, "pack", tmp_path / "nowhere", tmp_path / "packed")
+    assert "does not exist; expected a folder" in failed(
+        1, "pack", tmp_path / "nowhere", tmp_path / "packed"
+    )
     assert f"pack them first: fastpipe pack {source} DST" in failed(1, "verify", source)
     assert "fastpipe pack SRC" in failed(1, "bench", tmp_path / "nowhere")
     (tmp_path / "full").mkdir()
@@ -123,7 +138,9 @@ def test_what_failed_says_what_to_do(tmp_path: Path, source: Path, packed: Path)
     assert "cannot write" in failed(1, "inspect", packed, "--sheet", tmp_path / "no" / "folder.png")
 
 
-def test_names_that_look_like_markup_or_are_not_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_look_like_markup_or_are_not_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Standard output takes UTF-8 only: a name that is not would be an error there."""
     monkeypatch.setenv("COLUMNS", "120")
     source, packed = os.fsencode(tmp_path / "source"), tmp_path / "packed"
@@ -136,12 +153,19 @@ def test_names_that_look_like_markup_or_are_not_utf_8(tmp_path: Path, monkeypatc
     write_raw(source + b"/beside\xff", b"beside")
     text = succeeded("pack", tmp_path / "source", packed)
     assert "packed         3 of 6 files" in text
-    for name in ("[red]empty, empty\\xff", "[blue], beside\\xff", "[red]/[i]2\\xff.jpg: not an image"):
+    for name in (
+        "[red]empty, empty\\xff",
+        "[blue], beside\\xff",
+        "[red]/[i]2\\xff.jpg: not an image",
+    ):
         assert name in text
     text = succeeded("inspect", packed, "--no-sheet")
     for name in ("[red]", "[bold]b", "caf\\xe9"):
         assert name in text
-    assert "[bold]b" in json.loads(succeeded("inspect", packed, "--no-sheet", "--json"))["class_counts"]
+    assert (
+        "[bold]b"
+        in json.loads(succeeded("inspect", packed, "--no-sheet", "--json"))["class_counts"]
+    )
 
 
 def write_raw(path: bytes, content: bytes) -> None:
@@ -166,7 +190,9 @@ def test_inspect_draws_to_a_file_named_after_the_dataset(
     assert os.listdir(tmp_path) == ["packed-sheet.png"]
     assert "packed-sheet.png, which replaces an earlier file" in succeeded("inspect", packed)
     (tmp_path / "mine.png").write_bytes(b"precious")
-    assert "mine.png exists; pass another name, or --overwrite" in failed(2, "inspect", packed, "--sheet", "mine.png")
+    assert "mine.png exists; pass another name, or --overwrite" in failed(
+        2, "inspect", packed, "--sheet", "mine.png"
+    )
     assert (tmp_path / "mine.png").read_bytes() == b"precious"
     succeeded("inspect", packed, "--sheet", "mine.png", "--overwrite")
     assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
@@ -183,7 +209,10 @@ def test_inspect_as_json(packed: Path, tmp_path: Path) -> None:
 
 def fake_compare(task: Task, contenders: list[str], **options: object) -> list[Measured]:
     figures = Figures(1000.0, 0.5, 1.5, None, 1.0, 500.0, 300.0, 2.0)
-    return [Measured(name, figures, 900.0, 1100.0, 1.0 + number) for number, name in enumerate(contenders)]
+    return [
+        Measured(name, figures, 900.0, 1100.0, 1.0 + number)
+        for number, name in enumerate(contenders)
+    ]
 
 
 def test_bench_shows_everyone_and_the_ratios(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +226,9 @@ def test_bench_shows_everyone_and_the_ratios(packed: Path, monkeypatch: pytest.M
 
 
 def test_bench_refuses(packed: Path) -> None:
-    assert "--against: expected torch, got 'ffcv'" in failed(2, "bench", packed, "--against", "ffcv")
+    assert "--against: expected torch, got 'ffcv'" in failed(
+        2, "bench", packed, "--against", "ffcv"
+    )
     assert "repeats: expected 1" in failed(2, "bench", packed, "--repeats", 0)
     assert "seconds: expected 0.1" in failed(2, "bench", packed, "--seconds", 0)
     assert "size: expected 1" in failed(2, "bench", packed, "--size", 0)
@@ -219,9 +250,19 @@ def test_bench_as_json(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "compare", fake_compare)
     size = ("--repeats", 1, "--seconds", 0.1, "--batch-size", 8, "--workers", 1, "--size", 32)
     content = json.loads(succeeded("bench", packed, "--json", *size))
-    assert content["task"] == {"data": str(packed), "batch_size": 8, "workers": 1, "size": 32, "seed": 0}
+    assert content["task"] == {
+        "data": str(packed),
+        "batch_size": 8,
+        "workers": 1,
+        "size": 32,
+        "seed": 0,
+    }
     (result,) = content["results"]
-    assert (result["contender"], result["ratio"], result["median"]["images_per_s"]) == ("fastpipe", 1, 1000)
+    assert (result["contender"], result["ratio"], result["median"]["images_per_s"]) == (
+        "fastpipe",
+        1,
+        1000,
+    )
     assert content["skipped"] == {}
 
 
@@ -232,7 +273,12 @@ def test_the_program_needs_no_torch(packed: Path, tmp_path: Path) -> None:
     paths = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
     environment = {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(
-        [COMMAND, "verify", str(packed)], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [COMMAND, "verify", str(packed)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"sound: {packed}: 24 samples in 1 shard, ")
@@ -246,8 +292,12 @@ def at_ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def test_what_ctrl_c_means(at_ctrl_c: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is to run in the background
+def test_what_ctrl_c_means(
+    at_ctrl_c: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # as a shell starts what is to run in the background
     interrupts.end_at_ctrl_c()
     interrupts.raise_at_ctrl_c()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -288,4 +338,7 @@ def test_an_error_of_the_system_ends_with_1(packed: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(bench, "compare", broken)
     result = fp("bench", packed)
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == "fastpipe: system error: [Errno 5] Input/output error: '/data'"
+    assert (
+        result.stderr.splitlines()[-1]
+        == "fastpipe: system error: [Errno 5] Input/output error: '/data'"
+    )

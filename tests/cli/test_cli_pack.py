@@ -33,7 +33,9 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert re.search(r"shards +1, [\d,]+ bytes *\n", text)
     assert re.search(r"size +\d+\.\d% of the source's [\d,]+ bytes", text)
     assert re.search(r"empty classes +dog *\n", text)
-    assert re.search(r"not packed +1 file next to the class folders, or without a row: README *\n", text)
+    assert re.search(
+        r"not packed +1 file next to the class folders, or without a row: README *\n", text
+    )
     assert "rejected  1 file, listed in" in text
     assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
@@ -77,7 +79,9 @@ def test_pack_as_json(source: Path, tmp_path: Path) -> None:
 
 
 def test_pack_tells_of_files_of_several_frames(source: Path, tmp_path: Path) -> None:
-    (source / "ant" / "a.gif").write_bytes(saved("GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))]))
+    (source / "ant" / "a.gif").write_bytes(
+        saved("GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))])
+    )
     text = succeeded("pack", source, tmp_path / "packed")
     assert re.search(r"frames +1 files have several; the first of each was packed", text)
 
@@ -97,7 +101,9 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
     options = "--workers 1 --max-size 40 --quality 70 --tile 16 --shard-size 1MiB --seed 3 --exif apply --keep-metadata"
     limits = "--max-pixels 1000000 --max-scans 20 --on-error report --damaged decode"
     packed = tmp_path / "packed"
-    content = json.loads(succeeded("pack", source, packed, *options.split(), *limits.split(), "--json"))
+    content = json.loads(
+        succeeded("pack", source, packed, *options.split(), *limits.split(), "--json")
+    )
     assert content["packs"][0]["options"] == {
         "max_size": 40,
         "quality": 70,
@@ -117,7 +123,9 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
     }
     assert "--overwrite" in failed(1, "pack", source, packed)
     assert "packed" in succeeded("pack", source, packed, "--overwrite")
-    assert "ant/bad.jpg cannot be packed" in failed(1, "pack", source, tmp_path / "fail", "--on-error", "fail")
+    assert "ant/bad.jpg cannot be packed" in failed(
+        1, "pack", source, tmp_path / "fail", "--on-error", "fail"
+    )
 
 
 def test_tiles_are_32_pixels_wide_if_not_told_otherwise(source: Path, tmp_path: Path) -> None:
@@ -138,7 +146,10 @@ def test_without_tiles_there_are_no_restart_markers(source: Path, tmp_path: Path
         packed = tmp_path / f"packed-{tile}"
         succeeded("pack", source, packed, "--tile", tile)
         index = PackedIndex(packed)
-        found = [DRI in [marker for marker, _ in segments(packed_jpeg(index, sample))] for sample in range(len(index))]
+        found = [
+            DRI in [marker for marker, _ in segments(packed_jpeg(index, sample))]
+            for sample in range(len(index))
+        ]
         assert sum(found) == marked, tile
 
 
@@ -153,7 +164,13 @@ def test_tiles_that_cannot_be_are_refused(source: Path, tmp_path: Path) -> None:
 
 
 def test_shard_sizes() -> None:
-    sizes = {"100000": 100_000, "256MB": 256_000_000, "1GiB": 2**30, "1.5 mib": 1572864, "200k": 200_000}
+    sizes = {
+        "100000": 100_000,
+        "256MB": 256_000_000,
+        "1GiB": 2**30,
+        "1.5 mib": 1572864,
+        "200k": 200_000,
+    }
     assert {words: size_bytes("--shard-size", words) for words in sizes} == sizes
 
 
@@ -162,5 +179,7 @@ def test_a_progress_line_now_and_then_where_there_is_no_terminal(
 ) -> None:
     monkeypatch.setattr("fastpipe.machine.progress._LINE_EVERY_S", 0.0)
     result = fp("pack", source, tmp_path / "packed")
-    assert re.search(r"^packing: 24/24 files  [\d,]+ images/s  [\d.]+ MB/s$", result.stderr, re.MULTILINE)
+    assert re.search(
+        r"^packing: 24/24 files  [\d,]+ images/s  [\d.]+ MB/s$", result.stderr, re.MULTILINE
+    )
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", result.output)

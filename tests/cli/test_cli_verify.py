@@ -19,7 +19,9 @@ from fastpipe.format.packed_index import PackedIndex
 def test_sound_is_said_with_what_was_read(textured: Path) -> None:
     size = int(PackedIndex(textured).shard_sizes.sum())
     text = succeeded("verify", textured)
-    assert text.startswith(f"sound: {textured}: 23 samples in 1 shard, {size:,} bytes, each image decoded, in ")
+    assert text.startswith(
+        f"sound: {textured}: 23 samples in 1 shard, {size:,} bytes, each image decoded, in "
+    )
     quick = succeeded("verify", textured, "--quick")
     assert "read no shard" in quick
 
@@ -30,16 +32,23 @@ def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path]
     result = fp("verify", dataset, "--workers", 2)
     assert result.exit_code == 1
     _, key, offset = PackedIndex(dataset).where(6)
-    assert f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the image has changed" in result.stdout
+    assert (
+        f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the image has changed"
+        in result.stdout
+    )
     assert f"damaged: {dataset}: 2 problems, 1 sample affected" in result.stdout
     assert fp("verify", dataset, "--quick").exit_code == 0
 
 
-def test_no_repair_is_advised_that_would_be_refused(textured: Path, copied: Callable[[Path], Path]) -> None:
+def test_no_repair_is_advised_that_would_be_refused(
+    textured: Path, copied: Callable[[Path], Path]
+) -> None:
     dataset = copied(textured)
     damage(dataset, 6)
     assert f"To repair it: fastpipe verify {dataset} --repair SRC" in fp("verify", dataset).stdout
-    (dataset / DATASET_FILE).write_bytes((dataset / DATASET_FILE).read_bytes().replace(b'"seed": 0', b'"seed": 1'))
+    (dataset / DATASET_FILE).write_bytes(
+        (dataset / DATASET_FILE).read_bytes().replace(b'"seed": 0', b'"seed": 1')
+    )
     said = fp("verify", dataset).stdout
     assert "--repair" not in said
     assert f"pack it again: fastpipe pack SRC {dataset} --overwrite" in said
@@ -52,7 +61,10 @@ def test_what_is_advised_for_a_dataset_of_a_program(tmp_path: Path) -> None:
         writer.add(jpeg_bytes(), caption="a picture")
     (dataset / "fields" / "caption.bytes.npy").unlink()
     said = fp("verify", dataset).stdout
-    assert f"To repair it: fastpipe verify {dataset} --repair SRC, where SRC is any other folder" in said
+    assert (
+        f"To repair it: fastpipe verify {dataset} --repair SRC, where SRC is any other folder"
+        in said
+    )
     assert "repaired: fields/caption.bytes.npy" in succeeded("verify", dataset, "--repair", other)
     damage(dataset, 0)
     said = fp("verify", dataset).stdout

@@ -17,12 +17,18 @@ class Work(NamedTuple):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-@pytest.mark.parametrize("name", ["/data/{a}/photos", "/data/{}", "/data/[/x]/photos", "/data/[red]cats", "/a:cat:/b"])
-def test_names_of_folders_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch, name: str, terminal: bool) -> None:
+@pytest.mark.parametrize(
+    "name", ["/data/{a}/photos", "/data/{}", "/data/[/x]/photos", "/data/[red]cats", "/a:cat:/b"]
+)
+def test_names_of_folders_are_shown_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, name: str, terminal: bool
+) -> None:
     monkeypatch.setattr(progress, "_LINE_EVERY_S", 0)
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=terminal, width=120)
-    with progress.shown(console, f"scanning {name}", lambda work: f"{work.bytes} of {name}") as tell:
+    with progress.shown(
+        console, f"scanning {name}", lambda work: f"{work.bytes} of {name}"
+    ) as tell:
         tell(Work(1, 2))
         tell(Work(2, 2))
     assert f"scanning {name}" in shown.getvalue()

@@ -41,12 +41,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_same_arguments_same_bytes_and_other_arguments_other_bytes() -> None:
     assert make_photo(1, 2, 3) == make_photo(1, 2, 3)
-    jpegs = {make_photo(*arguments).jpeg for arguments in ((1, 2, 3), (2, 2, 3), (1, 3, 3), (1, 2, 4))}
+    jpegs = {
+        make_photo(*arguments).jpeg for arguments in ((1, 2, 3), (2, 2, 3), (1, 3, 3), (1, 2, 4))
+    }
     assert len(jpegs) == 4
 
 
@@ -68,7 +74,9 @@ def test_a_scale_makes_smaller_photos(tmp_path: Path, sample: list[DemoPhoto]) -
     write_photos(tmp_path, 3, scale=0.25)
     for index, photo in enumerate(sample[:3]):
         small = make_photo(0, index, index, 0.25)
-        assert (small.width, small.height) == pytest.approx((photo.width / 4, photo.height / 4), abs=1)
+        assert (small.width, small.height) == pytest.approx(
+            (photo.width / 4, photo.height / 4), abs=1
+        )
         assert (tmp_path / CLASSES[index] / f"{index:05d}.jpg").read_bytes() == small.jpeg
 
 
@@ -89,7 +97,9 @@ def test_opencv_threads_are_put_back(tmp_path: Path) -> None:
     assert cv2.getNumThreads() == before
 
 
-def test_any_number_of_workers_writes_the_same_and_what_is_missing(folder: Path, tmp_path: Path) -> None:
+def test_any_number_of_workers_writes_the_same_and_what_is_missing(
+    folder: Path, tmp_path: Path
+) -> None:
     expected = contents(folder)
     assert write_photos(tmp_path, 3, seed=4, workers=1) == 3
     (tmp_path / CLASSES[1] / "00001.jpg").unlink()

@@ -50,7 +50,15 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
         assert sheet.size == (8 * 166 + 6, 3 * 184 + 6)
     assert quick[0][1] == ["fastpipe", "torch-pil", "torch-cv2"]
     assert quick[0][0].data == str(folder / "packed")
-    for word in ("photos", "packing", "epoch", "masks", "batch.png", "measuring", "DataLoader, PIL"):
+    for word in (
+        "photos",
+        "packing",
+        "epoch",
+        "masks",
+        "batch.png",
+        "measuring",
+        "DataLoader, PIL",
+    ):
         assert word in said
 
     before = modified(folder)
@@ -83,11 +91,15 @@ def test_fewer_photos_than_last_time_are_refused(tmp_path: Path, quick: object) 
 
 def test_what_a_user_has_in_the_folder_is_never_replaced(tmp_path: Path, quick: object) -> None:
     (tmp_path / "file").touch()
-    assert "file is a file; pass a new folder" in failed(2, "demo", tmp_path / "file", "--photos", 10)
+    assert "file is a file; pass a new folder" in failed(
+        2, "demo", tmp_path / "file", "--photos", 10
+    )
     for name in ("photos/mine.jpg", "packed/dataset.json"):
         mine = tmp_path / Path(name).stem / name
         mine.parent.mkdir(parents=True)
         mine.write_bytes(b"precious")
         folder = tmp_path / Path(name).stem
-        assert "no earlier demo made it; pass a new folder" in failed(2, "demo", folder, "--photos", 5)
+        assert "no earlier demo made it; pass a new folder" in failed(
+            2, "demo", folder, "--photos", 5
+        )
         assert mine.read_bytes() == b"precious"

@@ -35,7 +35,11 @@ def coco(demo: Path) -> dict[str, Any]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def stored_mask(demo: Path, name: str) -> NDArray[np.uint8]:
@@ -112,15 +116,21 @@ def test_masks_are_where_the_objects_are(demo: Path, coco: dict[str, Any]) -> No
         mask = (stored_mask(demo, name) > 0).astype(np.uint8)
         shift = 0.5 * entry["area"] ** 0.5
         moved = [
-            cv2.warpAffine(mask, np.array([[1, 0, x], [0, 1, y]], dtype=np.float64), mask.shape[::-1])
+            cv2.warpAffine(
+                mask, np.array([[1, 0, x], [0, 1, y]], dtype=np.float64), mask.shape[::-1]
+            )
             for x, y in ((shift, 0), (-shift, 0), (0, shift), (0, -shift))
         ]
         here = contrast(pixels, mask)
         assert here > 12, name
-        assert here > 1.2 * np.mean([contrast(pixels, np.asarray(other, np.uint8)) for other in moved]), name
+        assert here > 1.2 * np.mean(
+            [contrast(pixels, np.asarray(other, np.uint8)) for other in moved]
+        ), name
 
 
-def test_captions_name_the_object_its_colour_and_its_place(demo: Path, coco: dict[str, Any]) -> None:
+def test_captions_name_the_object_its_colour_and_its_place(
+    demo: Path, coco: dict[str, Any]
+) -> None:
     for name, image, entry in described(coco):
         assert (demo / "truth" / Path(name).with_suffix(".txt")).read_text() == entry["caption"]
         assert name.split("/")[0] in entry["caption"].split()
@@ -138,8 +148,22 @@ def test_captions_name_the_object_its_colour_and_its_place(demo: Path, coco: dic
         ("disc", [(220, 120, 60)], True, 2, 1, "a gray disc at the bottom"),
         ("arrow", [(20, 140, 250)], False, 1, 1, "an orange arrow in the middle"),
         ("ring", [(20, 60, 100)], False, 0, 1, "a dark brown ring at the top"),
-        ("stripes", [(30, 30, 200), (235, 235, 235)], False, 2, 1, "a pebble with red and white stripes at the bottom"),
-        ("checks", [(100, 102, 104), (120, 121, 122)], False, 2, 0, "a pebble with gray checks at the bottom left"),
+        (
+            "stripes",
+            [(30, 30, 200), (235, 235, 235)],
+            False,
+            2,
+            1,
+            "a pebble with red and white stripes at the bottom",
+        ),
+        (
+            "checks",
+            [(100, 102, 104), (120, 121, 122)],
+            False,
+            2,
+            0,
+            "a pebble with gray checks at the bottom left",
+        ),
     ],
 )
 def test_captions_of_known_objects(
@@ -147,7 +171,12 @@ def test_captions_of_known_objects(
 ) -> None:
     mask = np.zeros((90, 120), dtype=np.bool_)
     mask[30 * row + 5 : 30 * row + 25, 40 * column + 10 : 40 * column + 30] = True
-    assert describe_object(name, [np.array(colour, dtype=np.float64) for colour in bgr], mask, gray=gray) == caption
+    assert (
+        describe_object(
+            name, [np.array(colour, dtype=np.float64) for colour in bgr], mask, gray=gray
+        )
+        == caption
+    )
 
 
 def test_photos_are_the_same_with_and_without_ground_truth(demo: Path, tmp_path: Path) -> None:
@@ -155,7 +184,9 @@ def test_photos_are_the_same_with_and_without_ground_truth(demo: Path, tmp_path:
     assert contents(tmp_path) == contents(demo / "photos")
 
 
-def test_ground_truth_does_not_depend_on_threads_or_earlier_calls(demo: Path, tmp_path: Path) -> None:
+def test_ground_truth_does_not_depend_on_threads_or_earlier_calls(
+    demo: Path, tmp_path: Path
+) -> None:
     """Photos without ground truth, then some with it, then the rest."""
     source, truth = tmp_path / "photos", tmp_path / "truth"
     write_photos(source, 5, seed=SEED)
@@ -209,7 +240,9 @@ def test_a_damaged_mask_is_named(demo: Path, tmp_path: Path) -> None:
     write_photos(source, 3, seed=SEED, truth=truth)
     mask = truth / CLASSES[2] / "00002.png"
     mask.write_bytes(b"no PNG")
-    with pytest.raises(ConfigError, match=f"expected the mask of a demo photo in {mask}; delete {mask}"):
+    with pytest.raises(
+        ConfigError, match=f"expected the mask of a demo photo in {mask}; delete {mask}"
+    ):
         write_photos(source, 4, seed=SEED, truth=truth)
     mask.unlink()
     write_photos(source, 4, seed=SEED, truth=truth)
@@ -218,4 +251,6 @@ def test_a_damaged_mask_is_named(demo: Path, tmp_path: Path) -> None:
 
 def test_run_lengths_begin_with_what_is_no_object() -> None:
     for corner, lengths in ((True, [0, 1, 3, 2]), (False, [4, 2])):
-        assert measure_run_lengths(np.array([[corner, False, True], [False, False, True]])) == lengths
+        assert (
+            measure_run_lengths(np.array([[corner, False, True], [False, False, True]])) == lengths
+        )

@@ -54,12 +54,25 @@ def test_views_fields_and_mixing_are_those_of_the_cpu(fielded: Path) -> None:
     boxes, points = fastpipe.Boxes("boxes", form="pad"), fastpipe.Points("joints", flip_pairs=[])
     mixed = fastpipe.Augment.randaugment(cutmix=1.0)
     for options in (
-        {"views": [fastpipe.View(), fastpipe.View(32)], "fields": ["image", boxes, points, "caption"]},
+        {
+            "views": [fastpipe.View(), fastpipe.View(32)],
+            "fields": ["image", boxes, points, "caption"],
+        },
         {"crop": fastpipe.FiveCrop(), "train": False, "fields": ["image", boxes, points]},
         {"channels": "rgba", "dtype": torch.uint16, "fields": ["image", "label"]},
-        {"channels": "gray", "dtype": torch.uint16, "augment": fastpipe.Augment.simclr(), "fields": ["image", "label"]},
+        {
+            "channels": "gray",
+            "dtype": torch.uint16,
+            "augment": fastpipe.Augment.simclr(),
+            "fields": ["image", "label"],
+        },
         {"channels": "gray", "dtype": torch.float32, "fields": ["image", "label"]},
-        {"size": "bucket", "views": 2, "augment": mixed, "fields": ["image", "label", "pixel_mask", "mix_lam", "gaze"]},
+        {
+            "size": "bucket",
+            "views": 2,
+            "augment": mixed,
+            "fields": ["image", "label", "pixel_mask", "mix_lam", "gaze"],
+        },
     ):
         chosen: dict[str, Any] = {"size": 64, "num_workers": 2, **options}
         with (
@@ -85,7 +98,11 @@ def alike(there: Any, here: Any) -> None:
 
 def test_buckets_are_those_of_the_cpu(textured: Path) -> None:
     names = ("image", "image_size", "pixel_mask")
-    options: dict[str, object] = {"size": fastpipe.Buckets(area=64 * 64), "fields": names, "num_workers": 2}
+    options: dict[str, object] = {
+        "size": fastpipe.Buckets(area=64 * 64),
+        "fields": names,
+        "num_workers": 2,
+    }
     with (
         fastpipe.loader(textured, BATCH, device="cuda", **options) as there,  # type: ignore[arg-type]
         fastpipe.loader(textured, BATCH, **options) as here,  # type: ignore[arg-type]
@@ -102,7 +119,10 @@ def test_buckets_are_those_of_the_cpu(textured: Path) -> None:
 def test_augmentation_is_that_of_the_cpu(textured: Path, preset: str, dtype: torch.dtype) -> None:
     options = {"dtype": dtype, "erasing": 0.5, "mixup": 0.2, "cutmix": 1.0, "label_smoothing": 0.1}
     ours, theirs = (getattr(fastpipe.Augment, preset)(**options) for _ in range(2))
-    with loader_of(textured, "cuda", augment=ours) as there, loader_of(textured, "cpu", augment=theirs) as here:
+    with (
+        loader_of(textured, "cuda", augment=ours) as there,
+        loader_of(textured, "cpu", augment=theirs) as here,
+    ):
         for (images, labels), (expected, numbers) in zip(there, here, strict=True):
             assert images.dtype == dtype
             # Warped pixels that fall on an edge between two may go to either.
@@ -139,7 +159,11 @@ def test_slow_steps_see_their_own_batch(textured: Path) -> None:
 
 def test_another_stream_of_the_users_gets_whole_batches(textured: Path) -> None:
     users = torch.cuda.Stream()
-    with loader_of(textured, "cpu") as here, loader_of(textured, "cuda") as there, torch.cuda.stream(users):
+    with (
+        loader_of(textured, "cpu") as here,
+        loader_of(textured, "cuda") as there,
+        torch.cuda.stream(users),
+    ):
         for (images, _), (expected, _) in zip(there, here, strict=True):
             assert torch.equal(images.clone().cpu(), expected)
 
@@ -233,7 +257,9 @@ def test_a_graph_can_be_captured_while_a_monitor_asks_for_stats(textured: Path) 
             monitor.join()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")  # of Inductor
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)  # of Inductor
 @pytest.mark.parametrize("mode", ["eager", "compile", "graph"])
 def test_training_with_the_loader(textured: Path, mode: str) -> None:
     """The step, however it is run, sees what a loader on the CPU gives."""
@@ -253,8 +279,13 @@ def test_training_with_the_loader(textured: Path, mode: str) -> None:
 
 def test_two_processes_on_one_gpu(flat: Path, tmp_path: Path) -> None:
     made = tmp_path / "made.pt"
-    program, model = SUPPORT / "ranks" / "train_imagenet_rank.py", ["--model=resnet18", "--size=32", "--batch-size=16"]
-    printed = torchrun(program, tmp_path, flat, flat, "--checkpoint", made, *model, "--epochs=2", "--warmup=1")
+    program, model = (
+        SUPPORT / "ranks" / "train_imagenet_rank.py",
+        ["--model=resnet18", "--size=32", "--batch-size=16"],
+    )
+    printed = torchrun(
+        program, tmp_path, flat, flat, "--checkpoint", made, *model, "--epochs=2", "--warmup=1"
+    )
     lines = [line for line in printed.splitlines() if line.startswith("epoch")]
     assert [line.split(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
     assert f"of {FLAT_IMAGES} samples" in lines[-1]

@@ -30,7 +30,9 @@ class Event:
 def test_mps_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies wait where there is no event, else none does."""
     copies: list[tuple[torch.device, bool]] = []
-    monkeypatch.setattr(torch.Tensor, "to", lambda self, device, non_blocking: copies.append((device, non_blocking)))
+    monkeypatch.setattr(
+        torch.Tensor, "to", lambda self, device, non_blocking: copies.append((device, non_blocking))
+    )
     monkeypatch.setattr(torch.mps, "device_count", lambda: 1)
     for event in (Event, None):
         monkeypatch.setattr(torch.mps, "Event", event)
@@ -57,7 +59,9 @@ class Queue:
         self.log.append(f"{self.name} waits")
 
 
-def test_a_device_with_streams_is_asked_for_nothing_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_with_streams_is_asked_for_nothing_of_cuda(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Copies on the side stream, each with an event behind it; and the program's stream waits for what it is given."""
     log: list[str] = []
     side, program = Queue("side", log), Queue("program", log)
@@ -91,7 +95,11 @@ def test_a_device_with_streams_is_asked_for_nothing_of_cuda(monkeypatch: pytest.
         current_stream=lambda device=None: program,
         synchronize=lambda device: None,
     )
-    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: log.append(f"recorded for {stream.name}"))
+    monkeypatch.setattr(
+        torch.Tensor,
+        "record_stream",
+        lambda tensor, stream: log.append(f"recorded for {stream.name}"),
+    )
     stream = SideStream(cpu, backend)
     images = torch.arange(3.0)
     with stream.work():

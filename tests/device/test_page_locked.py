@@ -31,7 +31,9 @@ class Log:
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
         self.refuses = False
-        self.memory = PageLocked(self.register, lambda address: (self.finish, partial(self.unregister, address)))
+        self.memory = PageLocked(
+            self.register, lambda address: (self.finish, partial(self.unregister, address))
+        )
 
     def register(self, address: int, size_bytes: int) -> None:
         if self.refuses:
@@ -86,7 +88,11 @@ def test_a_refusal_leaves_nothing_behind() -> None:
 def test_what_follows_a_call_that_fails_is_called_all_the_same() -> None:
     """An error that stays, of a kernel: the copies cannot be waited for, and the memory still is unregistered."""
     calls: list[str] = []
-    steps = (partial(calls.append, "enter"), partial(int, "no number"), partial(calls.append, "unregister"))
+    steps = (
+        partial(calls.append, "enter"),
+        partial(int, "no number"),
+        partial(calls.append, "unregister"),
+    )
     memory = PageLocked(lambda address, size: None, lambda address: steps)
     memory.take(SIZE)
     assert calls == ["enter", "unregister"]
@@ -95,11 +101,15 @@ def test_what_follows_a_call_that_fails_is_called_all_the_same() -> None:
 def test_nothing_that_python_runs_is_called_when_it_dies() -> None:
     """An exception of Ctrl-C would be lost there; see Note [callbacks]."""
     calls: deque[object] = deque()
-    memory = PageLocked(lambda address, size: None, lambda address: (calls.clear, partial(calls.append, address)))
+    memory = PageLocked(
+        lambda address, size: None, lambda address: (calls.clear, partial(calls.append, address))
+    )
     array = memory.take(SIZE)
     address = array.ctypes.data
     called: list[str] = []
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    sys.setprofile(
+        lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None
+    )
     del array
     sys.setprofile(None)
     assert called == []

@@ -30,7 +30,11 @@ OPTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "imagenet": lambda: {"augment": Augment.imagenet(mixup=0.2, erasing=0.5)},
     "policy": lambda: {"augment": Augment.randaugment()},
     "kornia": lambda: {
-        "augment": [k.RandomAffine(15.0), k.RandomBrightness((0.5, 1.5)), k.RandomGaussianNoise(std=0.1)]
+        "augment": [
+            k.RandomAffine(15.0),
+            k.RandomBrightness((0.5, 1.5)),
+            k.RandomGaussianNoise(std=0.1),
+        ]
     },
     "fields": lambda: {
         "fields": ("image", "label", "id", "valid", "seg", "box"),
@@ -80,19 +84,28 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loader_of(data: Path, device: str, **options: Any) -> fastpipe.Loader:
     return fastpipe.loader(
-        data, BATCH, device=device, **{"size": 32, "num_workers": 2, "prefetch_factor": 2, **options}
+        data,
+        BATCH,
+        device=device,
+        **{"size": 32, "num_workers": 2, "prefetch_factor": 2, **options},
     )
 
 
 def tensors_of(batch: Any) -> list[torch.Tensor]:
     values = batch.values() if isinstance(batch, dict) else batch
-    return [tensor for value in values for tensor in (value if isinstance(value, list) else [value])]
+    return [
+        tensor for value in values for tensor in (value if isinstance(value, list) else [value])
+    ]
 
 
 def taken(loader: fastpipe.Loader, epochs: int = 2) -> list[list[torch.Tensor]]:
     """What a training loop reads of each batch, in its own stream."""
     with loader:
-        return [[tensor.clone() for tensor in tensors_of(batch)] for _ in range(epochs) for batch in loader]
+        return [
+            [tensor.clone() for tensor in tensors_of(batch)]
+            for _ in range(epochs)
+            for batch in loader
+        ]
 
 
 def waits_for_the_program(gpu: Gpu) -> bool:
@@ -107,7 +120,9 @@ def assert_same(there: list[list[torch.Tensor]], here: list[list[torch.Tensor]])
         for tensor, expected in zip(one, other, strict=True):
             assert tensor.device.type == "cuda"
             different = (tensor.cpu().double() - expected.double()).abs() > 0.05
-            assert different.sum() <= 0.01 * different.numel()  # a pixel on an edge between two may go to either
+            assert (
+                different.sum() <= 0.01 * different.numel()
+            )  # a pixel on an edge between two may go to either
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -146,7 +161,9 @@ class Shifts(torch.nn.Module):
 
 
 @pytest.mark.parametrize("name", ["weight", "attribute"])
-def test_a_users_module_is_read_after_the_program_has_written_it(name: str, scenes: Path, gpu: Gpu | None) -> None:
+def test_a_users_module_is_read_after_the_program_has_written_it(
+    name: str, scenes: Path, gpu: Gpu | None
+) -> None:
     """Its weights are written in the program's stream, which is late: the side stream waits for it there."""
     plain = taken(loader_of(scenes, "cpu", augment=Augment(mean=None, std=None)), epochs=1)
     module = Shifts("cuda:0")
@@ -193,7 +210,9 @@ def test_a_default_device_changes_nothing(scenes: Path, gpu: Gpu | None) -> None
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")  # of Inductor
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)  # of Inductor
 def test_compiled_operations_give_the_same(scenes: Path) -> None:
     made = [Augment.randaugment(compile=compile, mean=None, std=None) for compile in (True, False)]
     compiled, plain = (taken(loader_of(scenes, "cuda:0", augment=augment)) for augment in made)

@@ -39,7 +39,9 @@ WAITS: dict[str, Callable[[Tensor], object]] = {
     "from the host": lambda x: on_host().to(THERE),
     "a pinned tensor, blocking": lambda x: pinned(4).to(THERE),
     "a large pageable tensor": lambda x: on_host(LARGE).to(THERE, non_blocking=True),
-    "a large pinned tensor of another dtype": lambda x: pinned(LARGE).to(THERE, torch.float64, non_blocking=True),
+    "a large pinned tensor of another dtype": lambda x: pinned(LARGE).to(
+        THERE, torch.float64, non_blocking=True
+    ),
     "into a tensor": lambda x: x.copy_(on_host()),
     "tensor": lambda x: torch.tensor([1.0, 2.0], device=THERE),
     "as_tensor": lambda x: torch.as_tensor(on_host(), device=THERE),
@@ -56,7 +58,9 @@ WAITS: dict[str, Callable[[Tensor], object]] = {
     "repeat_interleave": lambda x: x.repeat_interleave(x.long()),
     "solve": lambda x: torch.linalg.solve(torch.eye(4, device=THERE), x),
     "inv": lambda x: torch.linalg.inv(torch.eye(4, device=THERE)),
-    "check_errors": lambda x: torch.linalg.cholesky_ex(torch.eye(4, device=THERE), check_errors=True),
+    "check_errors": lambda x: torch.linalg.cholesky_ex(
+        torch.eye(4, device=THERE), check_errors=True
+    ),
     "synchronize": lambda x: torch.cuda.synchronize(),
     "of a stream": lambda x: torch.cuda.current_stream().synchronize(),
     "of an event": lambda x: torch.cuda.current_stream().record_event().synchronize(),
@@ -95,10 +99,17 @@ def test_what_does_not_wait_is_not_noted(gpu: Gpu) -> None:
 def test_values_are_right_and_the_place_is_known(gpu: Gpu) -> None:
     there = torch.arange(6.0, device="cuda:1").view(2, 3)
     there[0, 1:] *= 2
-    assert (there.device, there.is_cuda, there.is_pinned()) == (torch.device("cuda", 1), True, False)
+    assert (there.device, there.is_cuda, there.is_pinned()) == (
+        torch.device("cuda", 1),
+        True,
+        False,
+    )
     assert there.sum(0).tolist() == [3.0, 6.0, 9.0]
     layer = torch.nn.Linear(3, 2).to("cuda:1")
-    assert torch.equal(layer(there).cpu(), torch.nn.functional.linear(*(x.cpu() for x in (there, *layer.parameters()))))
+    assert torch.equal(
+        layer(there).cpu(),
+        torch.nn.functional.linear(*(x.cpu() for x in (there, *layer.parameters()))),
+    )
 
 
 def test_tensors_of_two_devices_are_refused(gpu: Gpu) -> None:
@@ -111,7 +122,9 @@ def test_tensors_of_two_devices_are_refused(gpu: Gpu) -> None:
         lambda: there + there.to("cuda:1"),
     ]
     for mix in mixtures:
-        with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device, .* cuda:0 and c"):
+        with pytest.raises(
+            RuntimeError, match=r"Expected all tensors to be on the same device, .* cuda:0 and c"
+        ):
             mix()
     with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
         there.numpy()
@@ -163,7 +176,17 @@ def test_what_follows_a_sleep_is_late(gpu: Gpu) -> None:
 
 
 def test_outside_there_is_no_simulated_gpu() -> None:
-    before = torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.Stream, torch.Generator
+    before = (
+        torch.cuda.is_available(),
+        torch.cuda.device_count(),
+        torch.cuda.Stream,
+        torch.Generator,
+    )
     with simulated():
         assert torch.cuda.device_count() == 2
-    assert (torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.Stream, torch.Generator) == before
+    assert (
+        torch.cuda.is_available(),
+        torch.cuda.device_count(),
+        torch.cuda.Stream,
+        torch.Generator,
+    ) == before

@@ -19,10 +19,16 @@ def allocate(shape: tuple[int, ...]) -> np.ndarray:
     return np.full(shape, 0xAB, dtype=np.uint8)
 
 
-@given(st.lists(st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 4), max_size=3)), max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 4), max_size=3)), max_size=6
+    )
+)
 def test_arrays_come_back(kinds: list[tuple[type, list[int]]]) -> None:
     rng = np.random.default_rng(1)
-    arrays = {str(n): rng.integers(0, 2, shape).astype(dtype) for n, (dtype, shape) in enumerate(kinds)}
+    arrays = {
+        str(n): rng.integers(0, 2, shape).astype(dtype) for n, (dtype, shape) in enumerate(kinds)
+    }
     tensors = unpack(torch.from_numpy(pack(arrays, allocate)).clone(), arrays)
     assert list(tensors) == list(arrays)
     for name, array in arrays.items():
@@ -38,7 +44,10 @@ def test_rows_that_are_not_contiguous() -> None:
 
 def test_arrays_are_copied_once() -> None:
     """Masks of a batch have many bytes."""
-    arrays = {"masks": np.ones((8, 1024, 1024), np.uint8), "turned": np.ones((1024, 1024), np.int64).T}
+    arrays = {
+        "masks": np.ones((8, 1024, 1024), np.uint8),
+        "turned": np.ones((1024, 1024), np.int64).T,
+    }
     buffer = np.zeros(17 << 20, np.uint8)
     tracemalloc.start()
     pack(arrays, lambda shape: buffer)

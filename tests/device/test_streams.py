@@ -46,17 +46,23 @@ def test_what_is_no_device_is_named() -> None:
             stream_of(device)
         assert repr(device) in str(caught.value)
     for device in ("meta", "xla"):
-        with pytest.raises(ConfigError, match=f"{device}.*there is no torch.{device}; .*move the batches yourself"):
+        with pytest.raises(
+            ConfigError, match=f"{device}.*there is no torch.{device}; .*move the batches yourself"
+        ):
             stream_of(device)
 
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
 @pytest.mark.parametrize("built", [False, True])
-def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch, kind: str, built: bool) -> None:
+def test_a_device_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, kind: str, built: bool
+) -> None:
     monkeypatch.setattr(torch.get_device_module(kind), "is_available", lambda: False)
     monkeypatch.setattr(torch.get_device_module(kind), "_is_compiled", lambda: built, raising=False)
     why = "torch sees none" if built else f"this torch was built without {kind.upper()}"
-    with pytest.raises(ConfigError, match=rf'device: got .{kind}:0., .*cannot be used: {why}; pass device="cpu"'):
+    with pytest.raises(
+        ConfigError, match=rf'device: got .{kind}:0., .*cannot be used: {why}; pass device="cpu"'
+    ):
         stream_of(f"{kind}:0")
 
 
@@ -85,7 +91,11 @@ def test_the_loader_refuses_a_wrong_device(flat: object) -> None:
     ],
 )
 def test_the_gpu_that_cuda_means(
-    monkeypatch: pytest.MonkeyPatch, cuda: FakeCuda, environment: dict[str, str], current: int, expected: int
+    monkeypatch: pytest.MonkeyPatch,
+    cuda: FakeCuda,
+    environment: dict[str, str],
+    current: int,
+    expected: int,
 ) -> None:
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     for name, value in environment.items():
@@ -120,7 +130,9 @@ def test_slots_take_what_they_need(cuda: FakeCuda) -> None:
 def test_memory_that_cannot_be_pinned_is_said_once_and_does_without(cuda: FakeCuda) -> None:
     stream = stream_of("cuda:0")
     cuda.refuses = cuda.refuses_to_allocate = 1
-    with pytest.warns(RuntimeWarning, match=r"cannot pin 150 bytes .*out of memory\); .*pageable.*ulimit -l"):
+    with pytest.warns(
+        RuntimeWarning, match=r"cannot pin 150 bytes .*out of memory\); .*pageable.*ulimit -l"
+    ):
         assert stream.slot((2, 5, 5, 3)).shape == (2, 5, 5, 3)
     for size in (4, 150, 1000):
         assert stream.slot((size,)).shape == (size,)  # warnings are errors: none comes
@@ -173,7 +185,9 @@ def test_an_error_of_the_program_is_no_lack_of_memory(cuda: FakeCuda) -> None:
 
 def test_only_the_streams_own_gpu_is_set_up(cuda: FakeCuda, textured: Path) -> None:
     """Half a GB of GPU 0 for each rank of a machine is taken by a call that finds it current."""
-    with fastpipe.loader(textured, 4, size=16, device="cuda:1", augment=fastpipe.Augment.imagenet()) as loader:
+    with fastpipe.loader(
+        textured, 4, size=16, device="cuda:1", augment=fastpipe.Augment.imagenet()
+    ) as loader:
         for epoch in range(2):
             assert len(list(loader)) == 5, epoch
     del loader
@@ -254,4 +268,6 @@ def test_waiting_for_an_event_ends_when_it_has_fired_or_time_is_up(cuda: FakeCud
     started = time.monotonic()
     assert not never.wait(0.2)
     assert time.monotonic() - started >= 0.2
-    assert 1 < len(asked) <= 401, "it sleeps between two looks, and leaves the CPU to the engine's threads"
+    assert 1 < len(asked) <= 401, (
+        "it sleeps between two looks, and leaves the CPU to the engine's threads"
+    )

@@ -46,7 +46,9 @@ def on_the_cpu(flat: Path) -> Batches:
         return list(loader)
 
 
-def test_the_next_batch_is_queued_before_one_is_handed_out(on_the_cpu: Batches, flat: Path, stream: FakeStream) -> None:
+def test_the_next_batch_is_queued_before_one_is_handed_out(
+    on_the_cpu: Batches, flat: Path, stream: FakeStream
+) -> None:
     """While a training step has its batch, the pixels of the one after it are on the device already."""
     queued: list[torch.Tensor] = []
     copy = stream.copy
@@ -57,7 +59,10 @@ def test_the_next_batch_is_queued_before_one_is_handed_out(on_the_cpu: Batches, 
         return copy(tensor)
 
     stream.copy = copy_and_keep  # type: ignore[method-assign]
-    with loader_of(flat) as loader, mock.patch.object(Prefetcher, "has_ready_batch", return_value=True):
+    with (
+        loader_of(flat) as loader,
+        mock.patch.object(Prefetcher, "has_ready_batch", return_value=True),
+    ):
         for number, (images, labels) in enumerate(loader, start=1):
             assert (images.dtype, labels.dtype) == (torch.uint8, torch.int64)
             assert images.is_contiguous(memory_format=torch.channels_last)
@@ -97,7 +102,9 @@ def test_a_slot_is_not_lent_again_before_it_has_been_copied(
     late: list[tuple[int, torch.Tensor]] = []
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:
-        late.append((tensor.data_ptr(), torch.empty_like(tensor)))  # an address keeps no memory, as on a device
+        late.append(
+            (tensor.data_ptr(), torch.empty_like(tensor))
+        )  # an address keeps no memory, as on a device
         return late[-1][1]
 
     def catch_up() -> None:
@@ -118,11 +125,18 @@ def test_a_slot_is_not_lent_again_before_it_has_been_copied(
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_all_memory_of_a_batch_is_handed_over_once(tmp_path: Path, stream: FakeStream, moved: bool) -> None:
+def test_all_memory_of_a_batch_is_handed_over_once(
+    tmp_path: Path, stream: FakeStream, moved: bool
+) -> None:
     """Else the device could use it again while the training loop still reads it: masks moved by kornia, too."""
     with fastpipe.Writer(tmp_path / "data", fields={"seg": "mask", "box": "boxes"}) as writer:
         for _ in range(BATCH):
-            writer.add(np.zeros((9, 9, 3), np.uint8), label=0, seg=np.ones((9, 9), np.uint8), box=[[0, 0, 9, 9]])
+            writer.add(
+                np.zeros((9, 9, 3), np.uint8),
+                label=0,
+                seg=np.ones((9, 9), np.uint8),
+                box=[[0, 0, 9, 9]],
+            )
     keys = ["input", "mask", "bbox_xyxy"]
     flip = kornia.augmentation.RandomHorizontalFlip(p=1.0)
     augment = kornia.augmentation.AugmentationSequential(flip, data_keys=keys) if moved else None
@@ -159,7 +173,10 @@ def test_the_host_never_waits_for_the_side_stream(flat: Path, stream: FakeStream
 
 
 def test_device_time_is_counted_when_it_is_known(flat: Path, stream: FakeStream) -> None:
-    with loader_of(flat) as loader, mock.patch.object(Prefetcher, "has_ready_batch", return_value=True):
+    with (
+        loader_of(flat) as loader,
+        mock.patch.object(Prefetcher, "has_ready_batch", return_value=True),
+    ):
         batches = iter(loader)
         next(batches)
         assert loader.stats().device_s == 0
@@ -184,7 +201,9 @@ def test_a_loop_that_evaluates_and_then_trains(flat: Path, stream: FakeStream) -
     assert not images.requires_grad
 
 
-def test_a_bad_sample_ahead_does_not_take_the_batch_before_it(flat: Path, stream: FakeStream, copied: object) -> None:
+def test_a_bad_sample_ahead_does_not_take_the_batch_before_it(
+    flat: Path, stream: FakeStream, copied: object
+) -> None:
     dataset = copied(flat)  # type: ignore[operator]
     damage(dataset, 12)
     with loader_of(dataset, train=False) as loader:
@@ -215,7 +234,9 @@ def test_pauses_for_the_host_are_no_time_of_the_device(
         next(batches)
         for mark in stream.marks:
             mark.is_done = True
-        stream.at_once = True  # from here on all copies are done before the augmentation has been queued
+        stream.at_once = (
+            True  # from here on all copies are done before the augmentation has been queued
+        )
         next(batches)
         assert loader.stats().device_s == 2 * (0.25 + 0.25)
         now[0] = "too late"
@@ -223,7 +244,9 @@ def test_pauses_for_the_host_are_no_time_of_the_device(
         assert loader.stats().device_s == 2 * (0.25 + 0.25) + 60 + 0.25
 
 
-def test_an_error_of_the_program_on_the_device_is_raised_as_it_is(flat: Path, stream: FakeStream) -> None:
+def test_an_error_of_the_program_on_the_device_is_raised_as_it_is(
+    flat: Path, stream: FakeStream
+) -> None:
     """And at once, not with the batch after the one at hand."""
     with loader_of(flat) as loader:
         batches = iter(loader)
@@ -267,7 +290,9 @@ def test_a_training_step_that_does_not_end_is_told_and_waited_for(
         stream.late, stream.pause_s = 20, 0.01
         next(batches)
         (record,) = [
-            each for each in caplog.records if "has not finished the training step of 4 batches ago" in each.message
+            each
+            for each in caplog.records
+            if "has not finished the training step of 4 batches ago" in each.message
         ]
         assert re.match(r"no batch for \d+ s: cpu has not finished", record.message)
         assert "machine: " in record.message
@@ -284,13 +309,20 @@ def test_a_loop_that_its_device_holds_back_does_not_wait_for_data(
                 stream.late, stream.pause_s = 1, 0.01
         stats = loader.stats()
     assert stats.held_s >= 0.02 * (3 * BATCHES - 4 - 3)
-    assert stats.step_s >= 0.02 * (2 * BATCHES - 4 - 3)  # the wait before an epoch's first batch is of no step in it
+    assert stats.step_s >= 0.02 * (
+        2 * BATCHES - 4 - 3
+    )  # the wait before an epoch's first batch is of no step in it
     assert not [record for record in caplog.records if "waited for data" in record.message]
 
 
-def test_a_batch_that_is_ready_does_not_wait_for_the_next_one(flat: Path, stream: FakeStream) -> None:
+def test_a_batch_that_is_ready_does_not_wait_for_the_next_one(
+    flat: Path, stream: FakeStream
+) -> None:
     """Where the next batch is not made yet, it is queued when it is asked for."""
-    with loader_of(flat) as loader, mock.patch.object(Prefetcher, "has_ready_batch", return_value=False):
+    with (
+        loader_of(flat) as loader,
+        mock.patch.object(Prefetcher, "has_ready_batch", return_value=False),
+    ):
         batches = iter(loader)
         next(batches)
         assert stream.log == ["begin", "queued", "hand over"]

@@ -53,9 +53,13 @@ def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_found_in_a_sound_loader(dataset: Any, options: dict[str, Any]) -> None:
     diagnosis = diagnosed(dataset, **options)
     # A machine that is busy with other work delays batches: that is not told from the loader's doing.
-    assert names(diagnosis) <= {"late-batches", "slow-transfer"}, json.dumps(diagnosis.as_dict(), indent=1)
+    assert names(diagnosis) <= {"late-batches", "slow-transfer"}, json.dumps(
+        diagnosis.as_dict(), indent=1
+    )
     assert diagnosis.stages is not None
-    assert diagnosis.stages.batches == (16 if isinstance(dataset, Numbers) else 26)  # of a stream, 13 of each worker
+    assert diagnosis.stages.batches == (
+        16 if isinstance(dataset, Numbers) else 26
+    )  # of a stream, 13 of each worker
     assert diagnosis.processes == options.get("num_workers", 2)
 
 
@@ -75,18 +79,33 @@ def test_batches_are_the_loaders_own_and_nothing_is_left_behind(
         np.random.seed(3)
         generator = torch.Generator().manual_seed(5)
         context = "fork" if workers else None
-        return Own(Random(), 8, True, num_workers=workers, generator=generator, multiprocessing_context=context)
+        return Own(
+            Random(),
+            8,
+            True,
+            num_workers=workers,
+            generator=generator,
+            multiprocessing_context=context,
+        )
 
     made = loader()
     expected = [list(made), list(made)]
     seen: list[Any] = []
     watched = loader()
-    before = (random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist())  # type: ignore[index]
+    before = (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.random.get_rng_state().tolist(),
+    )  # type: ignore[index]
     attributes = dict(vars(watched))
     fastpipe.diagnose(watched, step=seen.append, epochs=2)
     assert same(seen, expected[0] + expected[1])
     assert vars(watched) == attributes
-    assert before == (random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist())  # type: ignore[index]
+    assert before == (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.random.get_rng_state().tolist(),
+    )  # type: ignore[index]
     assert same(list(watched), expected[0])
     assert list(tmp_path.iterdir()) == []
 
@@ -113,7 +132,11 @@ def test_slow_samples_are_listed() -> None:
 
 def test_options_that_do_not_go_together() -> None:
     loader: DataLoader[Any] = DataLoader(
-        Numbers(), 4, num_workers=1, persistent_workers=True, pin_memory=not torch.accelerator.is_available()
+        Numbers(),
+        4,
+        num_workers=1,
+        persistent_workers=True,
+        pin_memory=not torch.accelerator.is_available(),
     )
     loader.num_workers = 0  # as somebody who debugs does
     diagnosis = fastpipe.diagnose(loader, step=faults.pause, epochs=1)
@@ -138,12 +161,17 @@ def test_lambdas() -> None:
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_threads_of_workers() -> None:
-    found = finding(diagnosed(Numbers(), num_workers=3, worker_init_fn=faults.opencv_threads), "opencv-threads")
+    found = finding(
+        diagnosed(Numbers(), num_workers=3, worker_init_fn=faults.opencv_threads), "opencv-threads"
+    )
     assert "4 threads in each of 3 workers, for 8 CPUs" in found.what
     assert "cv2.setNumThreads(0)" in found.change
     assert (
         "torch.set_num_threads"
-        in finding(diagnosed(Numbers(), num_workers=1, worker_init_fn=faults.torch_threads), "torch-threads").change
+        in finding(
+            diagnosed(Numbers(), num_workers=1, worker_init_fn=faults.torch_threads),
+            "torch-threads",
+        ).change
     )
 
 

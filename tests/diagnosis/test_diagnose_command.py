@@ -79,7 +79,14 @@ def test_a_training_that_hangs(train: Path) -> None:
 
 @pytest.mark.usefixtures("start_warm")
 def test_json_has_standard_output_to_itself(train: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    ended = fp("doctor", "--json", "--batches", "20", "--train-script", f"A=1 {sys.executable} {train} alone")
+    ended = fp(
+        "doctor",
+        "--json",
+        "--batches",
+        "20",
+        "--train-script",
+        f"A=1 {sys.executable} {train} alone",
+    )
     said = json.loads(ended.stdout)
     assert "training alone" in capfd.readouterr().err
     assert said["trouble"] == ""
@@ -115,9 +122,13 @@ def test_options_that_torch_refuses(tmp_path: Path) -> None:
 
 def test_wrong_usage(tmp_path: Path) -> None:
     assert "got both" in failed(2, "doctor", tmp_path, "--train-script", "python x.py")
-    assert "'no-such-program' cannot be run" in failed(2, "doctor", "--train-script", "no-such-program x")
+    assert "'no-such-program' cannot be run" in failed(
+        2, "doctor", "--train-script", "no-such-program x"
+    )
     assert "expected a command such as" in failed(2, "doctor", "--train-script", "A=1")
-    assert "is not a valid command: No closing quotation" in failed(2, "doctor", "--train-script", "python 'x")
+    assert "is not a valid command: No closing quotation" in failed(
+        2, "doctor", "--train-script", "python 'x"
+    )
     assert "batches: " in failed(2, "doctor", "--train-script", "python x", "--batches", "0")
     with pytest.raises(ConfigError):
         watched("")

@@ -19,12 +19,19 @@ import fastpipe.diagnosis
 from fastpipe.diagnosis import ended as ended_module
 from fastpipe.diagnosis.ended import explain_ending
 from fastpipe.diagnosis.findings import Code, Finding
-from fastpipe.diagnosis.inject.fastpipe_probe.checksums import checksum, count_batch_bytes, find_sample_name
+from fastpipe.diagnosis.inject.fastpipe_probe.checksums import (
+    checksum,
+    count_batch_bytes,
+    find_sample_name,
+)
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Log, State, read_state, safe_repr
 from fastpipe.diagnosis.inject.fastpipe_probe.objects import find_definition
 from fastpipe.diagnosis.inject.fastpipe_probe.records import Batch, Ending, Epoch, Snapshot
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch
-from fastpipe.diagnosis.inject.fastpipe_probe.worker_hazards import list_heavy_containers, list_unpicklable
+from fastpipe.diagnosis.inject.fastpipe_probe.worker_hazards import (
+    list_heavy_containers,
+    list_unpicklable,
+)
 from fastpipe.diagnosis.observation import Observation, read_lines, read_observation
 from fastpipe.diagnosis.report import make_diagnosis
 from fastpipe.diagnosis.source.keeping import find_keeping_lines
@@ -53,7 +60,10 @@ def test_workers_that_openmp_has_bound_to_one_cpu() -> None:
     for worker in observation.workers:
         worker.cpus, worker.binding = [3], "OMP_PROC_BIND=close"
     finding = found(observation)["bound-workers"]
-    assert "2 workers may run on 1 CPU together; 8 CPUs are granted; OMP_PROC_BIND=close is set" in finding.what
+    assert (
+        "2 workers may run on 1 CPU together; 8 CPUs are granted; OMP_PROC_BIND=close is set"
+        in finding.what
+    )
     assert (finding.severity, finding.where) == ("bad", "train.py:7")
     for worker in observation.workers:  # as a worker_init_fn gives each a CPU of its own
         worker.cpus = [worker.number]
@@ -74,8 +84,13 @@ def test_a_worker_without_a_shard() -> None:
 
 
 def test_batches_made_ahead_against_memory_and_shared_memory() -> None:
-    finding = found(seen(prefetch_factor=64), replace(ROOMY, free_bytes=200 << 20))["prefetch-memory"]
-    assert "num_workers=2 x prefetch_factor=64 x 1.0 MB per batch = 134.2 MB; only 209.7 MB" in finding.what
+    finding = found(seen(prefetch_factor=64), replace(ROOMY, free_bytes=200 << 20))[
+        "prefetch-memory"
+    ]
+    assert (
+        "num_workers=2 x prefetch_factor=64 x 1.0 MB per batch = 134.2 MB; only 209.7 MB"
+        in finding.what
+    )
     finding = found(seen(shared_free=4 << 20))["small-shared-memory"]
     assert "--shm-size" in finding.change
     assert finding.section == 3
@@ -115,14 +130,20 @@ def test_threads_of_other_libraries() -> None:
     assert "OPENBLAS_NUM_THREADS=1" in finding.change
 
 
-@pytest.mark.parametrize(("method", "name"), [("fork", "copy-on-write"), ("spawn", "objects-in-each-worker")])
+@pytest.mark.parametrize(
+    ("method", "name"), [("fork", "copy-on-write"), ("spawn", "objects-in-each-worker")]
+)
 def test_many_objects(method: str, name: str) -> None:
-    held = [{"path": "dataset.dataset.samples", "kind": "list of 10,000,000 tuple", "bytes": 2 << 30}]
+    held = [
+        {"path": "dataset.dataset.samples", "kind": "list of 10,000,000 tuple", "bytes": 2 << 30}
+    ]
     finding = found(seen(heavy=held, method=method))[name]
     assert finding.what == (
         "dataset.dataset.samples is a list of 10,000,000 tuple, about 2.1 GB: up to 4.3 GB in 2 workers"
     )
-    assert finding.change.startswith("self.dataset.samples = np.array(..., dtype='S') for names, or a tensor")
+    assert finding.change.startswith(
+        "self.dataset.samples = np.array(..., dtype='S') for names, or a tensor"
+    )
     assert finding.severity == "bad"
     assert finding.section == 5
     assert found(seen(heavy=[{**held[0], "bytes": 1 << 20}], method=method)) == {}
@@ -130,7 +151,10 @@ def test_many_objects(method: str, name: str) -> None:
 
 
 def grown(
-    observation: Observation, worker: int, size: Callable[[int], int], used: Callable[[int], int] | None = None
+    observation: Observation,
+    worker: int,
+    size: Callable[[int], int],
+    used: Callable[[int], int] | None = None,
 ) -> Observation:
     """With a worker that has `size` MB after a batch, and `used` MB in use."""
     observation.workers[worker].snapshots = [
@@ -152,13 +176,17 @@ def test_growth_that_ends_or_slows_down_is_no_leak() -> None:
 def test_growth_of_a_process_that_keeps_nothing_is_no_leak() -> None:
     """Holes between tensors: malloc asks the kernel for more, and has no more in use."""
     assert found(grown(seen(), 0, lambda batch: 50 + 5 * batch, lambda batch: 50)) == {}
-    assert set(found(grown(seen(), 0, lambda batch: 50 + 5 * batch, lambda batch: 50 + 5 * batch))) == {"memory-grows"}
+    assert set(
+        found(grown(seen(), 0, lambda batch: 50 + 5 * batch, lambda batch: 50 + 5 * batch))
+    ) == {"memory-grows"}
 
 
 def test_little_growth_counts_where_a_line_keeps_something() -> None:
     assert found(grown(seen(), 0, lambda batch: 50 + batch // 2)) == {}
     keeping = f"{FAULTS}:{line_of('self.kept.append')}"
-    finding = found(grown(seen(dataset_place=keeping), 0, lambda batch: 50 + batch // 2))["memory-grows"]
+    finding = found(grown(seen(dataset_place=keeping), 0, lambda batch: 50 + batch // 2))[
+        "memory-grows"
+    ]
     assert finding.where == keeping
     assert "this line keeps something: self.kept.append(" in finding.what
     alone = seen(dataset_place=keeping, num_workers=0, prefetch_factor=None)
@@ -170,12 +198,17 @@ def test_little_growth_counts_where_a_line_keeps_something() -> None:
 
 
 @pytest.mark.parametrize(("limit", "severity"), [(120, "bad"), (20_000, "note")])
-def test_files_that_stay_open_are_bad_where_an_epoch_opens_too_many(limit: int, severity: str) -> None:
+def test_files_that_stay_open_are_bad_where_an_epoch_opens_too_many(
+    limit: int, severity: str
+) -> None:
     """Else they may be what is kept for the metrics of an epoch, and let go of at its end."""
     observation = seen(batches=100, files_limit=limit)
     observation.snapshots = [Snapshot(batch, None, 3, files=20 + batch) for batch in range(60)]
     finding = found(observation)["open-files"]
-    assert (finding.severity, "the main process has 39 more files open" in finding.what) == (severity, True)
+    assert (finding.severity, "the main process has 39 more files open" in finding.what) == (
+        severity,
+        True,
+    )
     observation.snapshots = [Snapshot(batch, None, 3, files=20 + batch % 9) for batch in range(60)]
     assert found(observation) == {}
 
@@ -256,7 +289,10 @@ class Data:
 
 
 def test_a_loop_that_never_waits_looks_at_its_step() -> None:
-    assert "the loop's own step takes 100% of its time: look there" in make_diagnosis(seen(), ROOMY).summary
+    assert (
+        "the loop's own step takes 100% of its time: look there"
+        in make_diagnosis(seen(), ROOMY).summary
+    )
 
 
 def test_items_that_are_batches_are_counted_as_batches() -> None:
@@ -273,19 +309,30 @@ def test_a_late_batch_is_one_that_took_longer_than_others() -> None:
         return 0.3 if number % 5 == 0 else 0.02
 
     assert set(found(late(0.2, uneven))) == {"late-batches"}
-    assert "late-batches" not in found(late(0.2, lambda number: 0.02)), "all take as long: it is something else"
+    assert "late-batches" not in found(late(0.2, lambda number: 0.02)), (
+        "all take as long: it is something else"
+    )
     assert "late-batches" not in found(late(0.009, uneven)), "9 ms"
     assert "late-batches" not in found(late(0.2, uneven, in_order=False))
 
 
 @pytest.mark.parametrize(
-    ("cpu_s", "words"), [(0.5, "bound a loop"), (0.01, "a lock"), (0.25, "very large files, a slow disk")]
+    ("cpu_s", "words"),
+    [(0.5, "bound a loop"), (0.01, "a lock"), (0.25, "very large files, a slow disk")],
 )
 def test_what_a_slow_sample_does_all_the_time(cpu_s: float, words: str) -> None:
     observation = late(0.2, lambda number: 0.02)
-    slow = replace(FETCH, seconds=0.5, cpu_s=cpu_s, times_us=(2000, 2000, 2000, 490_000), worst=((7, 0.49, "7.jpg"),))
+    slow = replace(
+        FETCH,
+        seconds=0.5,
+        cpu_s=cpu_s,
+        times_us=(2000, 2000, 2000, 490_000),
+        worst=((7, 0.49, "7.jpg"),),
+    )
     for worker in observation.workers:
-        worker.fetches = [slow if number % 5 == 1 else each for number, each in enumerate(worker.fetches)]
+        worker.fetches = [
+            slow if number % 5 == 1 else each for number, each in enumerate(worker.fetches)
+        ]
     assert words in found(observation)["slow-samples"].change
 
 
@@ -297,7 +344,9 @@ def test_one_worker_is_never_late_for_another() -> None:
 
 def test_a_slow_way_from_the_workers() -> None:
     assert set(found(late(0.2, lambda number: 0.02, way_s=0.19))) == {"slow-transfer"}
-    assert set(found(late(0.2, lambda number: 0.02, way_s=0.25))) == {"slow-transfer"}, "made before the loop asked"
+    assert set(found(late(0.2, lambda number: 0.02, way_s=0.25))) == {"slow-transfer"}, (
+        "made before the loop asked"
+    )
 
 
 def test_ends_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +362,9 @@ def test_ends_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = "RuntimeError: DataLoader worker (pid(s) 101) exited unexpectedly"
     assert end(gone, 3, (1, 101, -11)).what == "worker 1 (pid 101) was ended by SIGSEGV"
     assert "sys.exit" in end(gone, 3, (1, 101, 3)).change
-    said = end("RuntimeError: DataLoader worker (pid 101) exited unexpectedly with exit code 7. Details are lost")
+    said = end(
+        "RuntimeError: DataLoader worker (pid 101) exited unexpectedly with exit code 7. Details are lost"
+    )
     assert said.what == "worker 1 (pid 101) ended with exit code 7"
     bus = end(killed.replace("Killed", "Bus error"))
     assert (bus.name, bus.section, "shm-size" in bus.change) == ("small-shared-memory", 3, True)
@@ -329,7 +380,10 @@ def test_ends_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("RuntimeError: unable to allocate shared memory(shm) for file </torch_1>: No space", "small-shared-memory"),
+        (
+            "RuntimeError: unable to allocate shared memory(shm) for file </torch_1>: No space",
+            "small-shared-memory",
+        ),
         ("OSError: [Errno 24] Too many open files: 'a.jpg'", "open-files"),
         ("MemoryError: ", "out-of-memory"),
         ("OSError: image file is truncated", "bad-sample"),
@@ -346,7 +400,9 @@ def test_what_the_machine_lacks_is_no_samples_fault(text: str, name: str) -> Non
 
 def test_every_finding_is_made_somewhere_and_stands_on_the_page() -> None:
     folder = Path(fastpipe.diagnosis.__file__).parent
-    sources = "".join(path.read_text() for path in folder.rglob("*.py") if path.name != "findings.py")
+    sources = "".join(
+        path.read_text() for path in folder.rglob("*.py") if path.name != "findings.py"
+    )
     assert [code for code in Code if f"Code.{code.name}" not in sources] == []
     page = (ROOT / "docs/diagnose.md").read_text()
     assert [code for code in Code if f"`{code}`" not in page] == []
@@ -362,7 +418,8 @@ def slow_dataset(*, cpus: int = 1, num_workers: int = 2, **fetch: float) -> Find
     """What is found on some CPUs if the loop waits for workers whose fetches are so."""
     observation = seen(num_workers=num_workers)
     observation.batches = [
-        replace(batch, asked_s=0.07 * batch.number, came_s=0.07 * batch.number + 0.05) for batch in observation.batches
+        replace(batch, asked_s=0.07 * batch.number, came_s=0.07 * batch.number + 0.05)
+        for batch in observation.batches
     ]
     for worker in observation.workers:
         worker.fetches = [replace(FETCH, at_s=0.01 * batch, **fetch) for batch in range(15)]  # type: ignore[arg-type]
@@ -370,12 +427,18 @@ def slow_dataset(*, cpus: int = 1, num_workers: int = 2, **fetch: float) -> Find
 
 
 def test_shares_are_at_most_all() -> None:
-    for cpu_s, words in ((0.0099, "99% of it on a CPU, 1% waiting"), (0.0157, "on 1.6 CPUs in the mean")):
+    for cpu_s, words in (
+        (0.0099, "99% of it on a CPU, 1% waiting"),
+        (0.0157, "on 1.6 CPUs in the mean"),
+    ):
         assert words in slow_dataset(seconds=0.01, cpu_s=cpu_s, delayed_s=0.005).what
 
 
 def test_samples_that_sleep_are_not_blamed_on_the_cpus() -> None:
-    for delayed_s, words in ((0.0034, "waiting for the disk, the network or a lock"), (0.006, "threads are ready")):
+    for delayed_s, words in (
+        (0.0034, "waiting for the disk, the network or a lock"),
+        (0.006, "threads are ready"),
+    ):
         assert words in slow_dataset(cpu_s=0.0005, delayed_s=delayed_s).why
 
 
@@ -402,7 +465,9 @@ def test_the_step_of_an_epochs_only_batch() -> None:
     observation = seen(num_workers=0, batches=1, prefetch_factor=None)
     observation.workers = [replace(observation.workers[0], number=-1)]
     observation.epochs = [Epoch(0.1 * number) for number in range(12)]
-    observation.batches = [Batch(number, 0, 0.1 * number, 0.1 * number + 0.02, 1 << 20) for number in range(12)]
+    observation.batches = [
+        Batch(number, 0, 0.1 * number, 0.1 * number + 0.02, 1 << 20) for number in range(12)
+    ]
     time = measure_stages(observation)
     assert time is not None
     assert time.step_s == pytest.approx(0.08)
@@ -449,7 +514,11 @@ def test_the_end_of_a_stream_is_no_sample(tmp_path: Path) -> None:
         pass
     seen = read_observation(tmp_path / f"loader-{watch.line.key}.jsonl")
     assert seen is not None
-    assert [len(fetch.times_us) for worker in seen.workers for fetch in worker.fetches] == [40, 40, 20]
+    assert [len(fetch.times_us) for worker in seen.workers for fetch in worker.fetches] == [
+        40,
+        40,
+        20,
+    ]
 
 
 class WithFiles(Numbers):
@@ -458,14 +527,29 @@ class WithFiles(Numbers):
 
 
 def test_sizes_and_checksums_of_samples() -> None:
-    batch = {"image": torch.zeros(2, 3, 4, dtype=torch.float32), "more": [np.zeros(5, np.uint8), "word"]}
+    batch = {
+        "image": torch.zeros(2, 3, 4, dtype=torch.float32),
+        "more": [np.zeros(5, np.uint8), "word"],
+    }
     assert count_batch_bytes(batch) == 2 * 3 * 4 * 4 + 5
-    samples = [1, 2, "1", (torch.zeros(3), 1), (torch.zeros(3), 2), (torch.ones(3), 1), {"a": 1}, {"a": 2}, b"1"]
+    samples = [
+        1,
+        2,
+        "1",
+        (torch.zeros(3), 1),
+        (torch.zeros(3), 2),
+        (torch.ones(3), 1),
+        {"a": 1},
+        {"a": 2},
+        b"1",
+    ]
     assert len({checksum(sample) for sample in samples}) == len(samples)
     assert checksum((torch.zeros(3), 1)) == checksum((torch.zeros(3), 1))
 
 
-def test_files_are_bounded_and_cut_ones_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_bounded_and_cut_ones_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fastpipe.diagnosis.inject.fastpipe_probe.files._MOST_BYTES", 100)
     log = Log(str(tmp_path / "log"))
     for number in range(100):

@@ -26,7 +26,9 @@ def test_workers_of_another_loader_are_left_alone() -> None:
 
     def step(batch: Any) -> None:
         if not others:
-            others.append(iter(DataLoader(faults.Numbers(), num_workers=2, multiprocessing_context="fork")))
+            others.append(
+                iter(DataLoader(faults.Numbers(), num_workers=2, multiprocessing_context="fork"))
+            )
             next(others[0])
 
     diagnosis = diagnosed(Stuck(), num_workers=1, stall_timeout=1.0 * slowdown(), step=step)
@@ -42,7 +44,9 @@ def test_a_lock_that_is_held_as_a_worker_is_forked() -> None:
 
 
 def test_a_worker_that_does_not_come_to_its_first_sample() -> None:
-    found = finding(diagnosed(faults.Numbers(), worker_init_fn=faults.never_starts, stall_timeout=1.0), "stuck")
+    found = finding(
+        diagnosed(faults.Numbers(), worker_init_fn=faults.never_starts, stall_timeout=1.0), "stuck"
+    )
     assert "is in worker_init_fn, in never_starts" in found.what
 
 

@@ -50,31 +50,67 @@ def workers_with(observation: Observation, *changes: dict[str, Any]) -> Observat
 
 
 def test_files_that_workers_share(train: str) -> None:
-    held = {"path": "dataset.zip", "kind": "ZipFile", "file": "/data/a.zip", "place": f"{train}:{GETITEM}"}
-    handle = {"path": "dataset.base", "kind": "sqlite3.Connection", "file": "", "place": f"{train}:{GETITEM}"}
+    held = {
+        "path": "dataset.zip",
+        "kind": "ZipFile",
+        "file": "/data/a.zip",
+        "place": f"{train}:{GETITEM}",
+    }
+    handle = {
+        "path": "dataset.base",
+        "kind": "sqlite3.Connection",
+        "file": "",
+        "place": f"{train}:{GETITEM}",
+    }
     facts = {"dataset_place": f"{train}:{GETITEM}"}
-    observation = workers_with(seen(**facts), {"inherited": [held, handle]}, {"inherited": [held, handle]})
+    observation = workers_with(
+        seen(**facts), {"inherited": [held, handle]}, {"inherited": [held, handle]}
+    )
     finding = found(observation)["shared-file"]
-    assert finding.what == "dataset.zip is an open ZipFile (/data/a.zip), and dataset.base: 2 workers share it"
+    assert (
+        finding.what
+        == "dataset.zip is an open ZipFile (/data/a.zip), and dataset.base: 2 workers share it"
+    )
     assert (finding.where, finding.section) == (f"{train}:4", 16)
-    assert found(workers_with(seen(**facts), {"inherited": [held]}, {"inherited": []})) == {}, "of one worker"
-    assert found(workers_with(seen(num_workers=1), {"inherited": [held]}, {"inherited": [held]})) == {}
+    assert found(workers_with(seen(**facts), {"inherited": [held]}, {"inherited": []})) == {}, (
+        "of one worker"
+    )
+    assert (
+        found(workers_with(seen(num_workers=1), {"inherited": [held]}, {"inherited": [held]})) == {}
+    )
     # The first error may have ended the other worker before it told.
-    error = {"failed": "dataset", "sample": "7", "name": "", "error": "BadZipFile: bad", "place": f"{train}:9"}
+    error = {
+        "failed": "dataset",
+        "sample": "7",
+        "name": "",
+        "error": "BadZipFile: bad",
+        "place": f"{train}:9",
+    }
     failed = workers_with(seen(**facts), {"inherited": [held], "failures": [error]}, {})
     assert set(found(failed)) == {"shared-file"}, "the sample is good"
     assert found(failed)["shared-file"].what.endswith("; reading sample 7 raised BadZipFile: bad")
 
 
 def failure(error: str, **other: str) -> dict[str, str]:
-    return {"failed": "dataset", "sample": "3", "name": "3.jpg", "error": error, "place": "train.py:5", **other}
+    return {
+        "failed": "dataset",
+        "sample": "3",
+        "name": "3.jpg",
+        "error": error,
+        "place": "train.py:5",
+        **other,
+    }
 
 
 @pytest.mark.parametrize(
     ("failures", "name", "what", "change"),
     [
         (
-            [failure("OSError: truncated"), failure("OSError: truncated", sample="9"), failure("OSError: 3 again")],
+            [
+                failure("OSError: truncated"),
+                failure("OSError: truncated", sample="9"),
+                failure("OSError: 3 again"),
+            ],
             "bad-sample",
             "reading sample 3 (3.jpg) raised OSError: truncated; 1 more samples raised errors",
             "repair or leave out this sample",
@@ -92,14 +128,22 @@ def failure(error: str, **other: str) -> dict[str, str]:
             "leave out in the dataset, or in collate_fn",
         ),
         (
-            [failure("RuntimeError: stack expects each tensor to be equal size", failed="collate", sample="[3, 4]")],
+            [
+                failure(
+                    "RuntimeError: stack expects each tensor to be equal size",
+                    failed="collate",
+                    sample="[3, 4]",
+                )
+            ],
             "unequal-samples",
             "collate_fn, of the samples [3, 4], raised RuntimeError: stack expects each tensor to be equal size",
             "give DataLoader (train.py:7) another collate_fn",
         ),
     ],
 )
-def test_errors_of_samples(failures: list[dict[str, str]], name: str, what: str, change: str) -> None:
+def test_errors_of_samples(
+    failures: list[dict[str, str]], name: str, what: str, change: str
+) -> None:
     finding = found(workers_with(seen(), {"failures": failures}, {}))[name]
     assert (finding.what, finding.where, finding.section) == (what, "train.py:5", 13)
     assert change in finding.change
@@ -107,7 +151,9 @@ def test_errors_of_samples(failures: list[dict[str, str]], name: str, what: str,
 
 def test_a_buffer_that_samples_share(train: str) -> None:
     used = {"part": "sample[0]", "buffer": "dataset.buffer", "place": f"{train}:{GETITEM}"}
-    finding = found(workers_with(seen(), {"reused": [used, used]}, {"reused": [used]}))["reused-buffer"]
+    finding = found(workers_with(seen(), {"reused": [used, used]}, {"reused": [used]}))[
+        "reused-buffer"
+    ]
     assert finding.where == f"{train}:6"
     assert finding.what == (
         "sample[0] of a sample lay 3 times in the same memory as that of the sample before in its batch, that of "
@@ -121,7 +167,9 @@ def test_generators_with_the_same_state_in_several_workers(train: str) -> None:
     facts = {"dataset_place": f"{train}:{GETITEM}"}
     drawn = {"generators_before": before, "generators_after": after}
     finding = found(workers_with(seen(**facts), drawn, drawn))["same-random-numbers"]
-    assert finding.what == "dataset.rng is a random generator, with the same state in several workers"
+    assert (
+        finding.what == "dataset.rng is a random generator, with the same state in several workers"
+    )
     assert (finding.where, finding.section) == (f"{train}:5", 8)
     other = {"generators_before": {**before, "dataset.rng": 9}, "generators_after": after}
     assert found(workers_with(seen(**facts), drawn, other)) == {}
@@ -130,24 +178,38 @@ def test_generators_with_the_same_state_in_several_workers(train: str) -> None:
 
 
 def test_seeds_that_worker_init_fn_gives(train: str) -> None:
-    drawn = {"globals_before": {"random": 1, "torch": 2}, "globals_after": {"random": 3, "torch": 2}}
+    drawn = {
+        "globals_before": {"random": 1, "torch": 2},
+        "globals_after": {"random": 3, "torch": 2},
+    }
     facts = {"init": True, "init_place": f"{train}:{INIT}", "dataset_place": f"{train}:2"}
     finding = found(workers_with(seen(**facts), drawn, drawn))["same-random-numbers"]
-    assert finding.what == "workers 0 and 1 begin with the same state of random, and so with the same draws"
+    assert (
+        finding.what
+        == "workers 0 and 1 begin with the same state of random, and so with the same draws"
+    )
     assert finding.where == f"{train}:{INIT + 1}"
     assert "random.seed(torch.initial_seed())" in finding.change
     again = workers_with(seen(**facts), {**drawn, "number": 0}, {**drawn, "number": 0})
-    assert found(again)["same-random-numbers"].what.startswith("worker 0 begins two epochs with the same state")
+    assert found(again)["same-random-numbers"].what.startswith(
+        "worker 0 begins two epochs with the same state"
+    )
     alone = workers_with(seen(), drawn, drawn)
     finding = found(alone)["same-random-numbers"]
-    assert (finding.where, finding.change) == ("train.py:7", "seed once, at the start of the program")
+    assert (finding.where, finding.change) == (
+        "train.py:7",
+        "seed once, at the start of the program",
+    )
 
 
 def test_samples_that_are_seeded_with_a_constant(train: str) -> None:
     states = [{"random": 1}, *[{"random": 2}] * 8]
     facts = {"dataset_place": f"{train}:{GETITEM}"}
     finding = found(workers_with(seen(**facts), {"states": states}, {}))["same-random-numbers"]
-    assert finding.what == "random has the same state after every sample: each sample draws the same numbers"
+    assert (
+        finding.what
+        == "random has the same state after every sample: each sample draws the same numbers"
+    )
     assert (finding.where, finding.change) == (f"{train}:{GETITEM + 1}", "remove this line")
     for quiet in (states[:-1], [{"random": 2}, *states[1:]], [*states[:-1], {"random": 4}]):
         assert found(workers_with(seen(**facts), {"states": quiet}, {})) == {}
@@ -161,14 +223,23 @@ def sums(*numbers: int) -> dict[str, Any]:
 def test_workers_that_read_the_same_stream() -> None:
     facts = {"stream": True, "dataset_place": "train.py:3"}
     whole = range(100, 140)
-    finding = found(workers_with(seen(**facts), sums(*whole), sums(*whole)))["every-sample-per-worker"]
+    finding = found(workers_with(seen(**facts), sums(*whole), sums(*whole)))[
+        "every-sample-per-worker"
+    ]
     assert finding.what == "40 of the first 40 samples of worker 0 came from worker 1, too"
     assert (finding.where, finding.section) == ("train.py:3", 9)
     shuffled = workers_with(seen(**facts), sums(*whole), sums(*reversed(range(125, 165))))
-    assert found(shuffled)["every-sample-per-worker"].what.startswith("15 of the first 40 samples of worker 0 came")
-    assert found(workers_with(seen(**facts), sums(*whole), sums(*range(133, 173)))) == {}, "7 may be chance"
+    assert found(shuffled)["every-sample-per-worker"].what.startswith(
+        "15 of the first 40 samples of worker 0 came"
+    )
+    assert found(workers_with(seen(**facts), sums(*whole), sums(*range(133, 173)))) == {}, (
+        "7 may be chance"
+    )
     assert found(workers_with(seen(**facts), sums(*whole), sums(*range(140, 180)))) == {}
-    counts = [{"checksums": [[first + number, checksum(number)] for number in range(40)]} for first in (0, 1000)]
+    counts = [
+        {"checksums": [[first + number, checksum(number)] for number in range(40)]}
+        for first in (0, 1000)
+    ]
     assert found(workers_with(seen(**facts), *counts)) == {}, "a worker's own count of its samples"
 
 
@@ -183,7 +254,10 @@ def test_ranks_that_read_the_same() -> None:
     assert finding.where == "train.py:7"
     ranks[1].facts["whole"] = "1.jpg"
     assert found(ranks[0]) == {}
-    streams = [workers_with(seen(stream=True), sums(*range(100, 140)), sums(*range(140, 180))) for _ in ranks]
+    streams = [
+        workers_with(seen(stream=True), sums(*range(100, 140)), sums(*range(140, 180)))
+        for _ in ranks
+    ]
     streams[0].others = [streams[1]]
     for stream in streams:
         stream.epochs = [Epoch(0.0, ranks=2)]
@@ -193,7 +267,13 @@ def test_ranks_that_read_the_same() -> None:
 
 def test_samples_that_are_slow() -> None:
     observation = late(0.2, lambda number: 0.02)
-    slow = replace(FETCH, seconds=0.3, cpu_s=0.15, times_us=(2000, 2000, 2000, 300_000), worst=((7, 0.3, "7.jpg"),))
+    slow = replace(
+        FETCH,
+        seconds=0.3,
+        cpu_s=0.15,
+        times_us=(2000, 2000, 2000, 300_000),
+        worst=((7, 0.3, "7.jpg"),),
+    )
     for worker in observation.workers:
         worker.fetches[3:5] = [slow, replace(slow, worst=((8, 0.3, ""),))]
     finding = found(observation)["slow-samples"]
@@ -225,8 +305,13 @@ def test_a_dataset_that_changes_while_its_workers_persist(train: str) -> None:
 
 def test_a_sampler_that_is_not_told_the_epoch() -> None:
     told = {"name": "DistributedSampler", "epoch": 0}
-    finding = found(epochs_of(seen(), 3, sampler=told, place="train.py:20"))["same-order-each-epoch"]
-    assert finding.what == "DistributedSampler was at epoch 0 in each of 3 epochs: all had the same order"
+    finding = found(epochs_of(seen(), 3, sampler=told, place="train.py:20"))[
+        "same-order-each-epoch"
+    ]
+    assert (
+        finding.what
+        == "DistributedSampler was at epoch 0 in each of 3 epochs: all had the same order"
+    )
     assert (finding.where, finding.section) == ("train.py:20", 17)
     observation = epochs_of(seen(), 3, sampler=told)
     observation.epochs[2] = replace(observation.epochs[2], sampler={**told, "epoch": 1})
@@ -237,14 +322,18 @@ def test_a_sampler_that_is_not_told_the_epoch() -> None:
 def test_an_iterator_in_each_step() -> None:
     observation = seen(shuffled=True)
     observation.epochs = [Epoch(0.2 * number, place="train.py:30") for number in range(6)]
-    observation.batches = [Batch(number, 0, 0.2 * number + 0.1, 0.2 * number + 0.15, 1 << 20) for number in range(6)]
+    observation.batches = [
+        Batch(number, 0, 0.2 * number + 0.1, 0.2 * number + 0.15, 1 << 20) for number in range(6)
+    ]
     finding = found(observation)["iterator-each-step"]
     assert finding.what == (
         "6 iterators for 6 batches: 2 worker processes started; the start takes 150 ms, 78% of the time"
     )
     assert "iter(loader) in each step" in finding.why
     assert (finding.where, finding.section) == ("train.py:30", 14)
-    observation.epochs = [replace(epoch, loader_index=number) for number, epoch in enumerate(observation.epochs)]
+    observation.epochs = [
+        replace(epoch, loader_index=number) for number, epoch in enumerate(observation.epochs)
+    ]
     assert "a new DataLoader in each step" in found(observation)["iterator-each-step"].why
     observation.batches, observation.epochs = observation.batches[:4], observation.epochs[:4]
     assert "iterator-each-step" not in found(observation)
@@ -253,10 +342,13 @@ def test_an_iterator_in_each_step() -> None:
 def test_epochs_that_start_slowly() -> None:
     observation = epochs_of(seen(), 3)
     observation.batches = [
-        replace(batch, came_s=batch.came_s + 1.5) if batch.number == 0 else batch for batch in observation.batches
+        replace(batch, came_s=batch.came_s + 1.5) if batch.number == 0 else batch
+        for batch in observation.batches
     ]
     finding = found(observation)["slow-epoch-start"]
-    assert "an epoch's first batch comes after 1.5 s, although making it takes 10 ms" in finding.what
+    assert (
+        "an epoch's first batch comes after 1.5 s, although making it takes 10 ms" in finding.what
+    )
     assert (finding.where, finding.section) == ("train.py:7", 14)
     assert "slow-epoch-start" not in found(replace_facts(observation, persistent_workers=True))
 
@@ -277,11 +369,15 @@ def test_a_sampler_that_is_slow() -> None:
 def alone(fetch_s: float, step_s: float) -> Observation:
     """Without workers."""
     observation = seen(num_workers=0, prefetch_factor=None)
-    fetches = [replace(FETCH, seconds=fetch_s, dataset_s=fetch_s, collate_s=0.0) for _ in observation.batches]
+    fetches = [
+        replace(FETCH, seconds=fetch_s, dataset_s=fetch_s, collate_s=0.0)
+        for _ in observation.batches
+    ]
     observation.workers = [Worker(-1, 100, 0.0, fetches=fetches)]
     both_s = fetch_s + step_s
     observation.batches = [
-        Batch(0, number, both_s * number, both_s * number + fetch_s, 1 << 20) for number in range(30)
+        Batch(0, number, both_s * number, both_s * number + fetch_s, 1 << 20)
+        for number in range(30)
     ]
     return observation
 
@@ -289,7 +385,9 @@ def alone(fetch_s: float, step_s: float) -> Observation:
 def test_a_loop_that_makes_its_own_batches() -> None:
     finding = found(alone(0.05, 0.05))["no-workers"]
     assert finding.what.endswith("; a batch takes 50 ms to make")
-    assert finding.what.startswith("the loop waits 50% of its time; 41 samples/s; the bottleneck is the dataset (100%")
+    assert finding.what.startswith(
+        "the loop waits 50% of its time; 41 samples/s; the bottleneck is the dataset (100%"
+    )
     assert finding.change == "DataLoader(..., num_workers=8, persistent_workers=True)"
     assert found(alone(0.009, 0.009)) == {}, "less than workers would cost"
     assert found(alone(0.05, 0.3)) == {}
@@ -311,13 +409,18 @@ def test_collate_fn_may_be_what_is_slow() -> None:
 def test_epochs_without_a_batch() -> None:
     for facts, why in (
         ({"length": 0, "drop_last": False}, "len(dataset) or len(sampler) is 0"),
-        ({"length": 3, "drop_last": True, "batch_size": 4}, "drop_last=True leaves out the only batch"),
+        (
+            {"length": 3, "drop_last": True, "batch_size": 4},
+            "drop_last=True leaves out the only batch",
+        ),
     ):
         observation = seen(batches=0, **facts)
         observation.batches = []
         finding = found(observation)["no-batches"]
         assert why in finding.why
-        assert finding.what == f"the dataset has {facts['length']} samples, and an epoch has no batch"
+        assert (
+            finding.what == f"the dataset has {facts['length']} samples, and an epoch has no batch"
+        )
 
 
 REPORT = """\

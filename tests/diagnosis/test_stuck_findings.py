@@ -29,17 +29,23 @@ def train(tmp_path: Path) -> str:
     return str(path)
 
 
-def stack(pid: int, role: str, *frames: tuple[str, int, str], status: str = WAITING, head: str = "") -> Stack:
+def stack(
+    pid: int, role: str, *frames: tuple[str, int, str], status: str = WAITING, head: str = ""
+) -> Stack:
     """Of a process with one thread; its frames with the innermost first."""
     lines = [f'  File "{file}", line {line} in {function}\n' for file, line, function in frames]
-    text = f"{head}Current thread 0x01 (most recent call first):\n{''.join(lines)}" if frames else ""
+    text = (
+        f"{head}Current thread 0x01 (most recent call first):\n{''.join(lines)}" if frames else ""
+    )
     return Stack(pid, role, status, 0.1, text)
 
 
 def stuck(observation: Observation, folder: Path, *others: Stack, **options: Any) -> Finding:
     """With a main process that waits in torch."""
     observation.facts["pid"] = 50
-    main = stack(50, MAIN, ("/lib/python3.11/queue.py", 180, "get"), ("/home/me/loop.py", 9, "main"))
+    main = stack(
+        50, MAIN, ("/lib/python3.11/queue.py", 180, "get"), ("/home/me/loop.py", 9, "main")
+    )
     return explain_stall(observation, folder, [main, *others], 60.0, **options)
 
 
@@ -54,24 +60,52 @@ PYTHON = "/usr/lib/python3.11"
     ("frame", "why"),
     [
         ((f"{PYTHON}/multiprocessing/queues.py", 91, "put"), "the queue is full"),
-        ((f"{PYTHON}/multiprocessing/queues.py", 103, "get"), "it waits in vain for an item of a queue"),
-        ((f"{PYTHON}/multiprocessing/connection.py", 9, "poll"), "it waits in vain for an answer of another process"),
+        (
+            (f"{PYTHON}/multiprocessing/queues.py", 103, "get"),
+            "it waits in vain for an item of a queue",
+        ),
+        (
+            (f"{PYTHON}/multiprocessing/connection.py", 9, "poll"),
+            "it waits in vain for an answer of another process",
+        ),
         ((f"{PYTHON}/multiprocessing/pool.py", 9, "map"), "it waits for a pool of processes"),
-        ((f"{PYTHON}/multiprocessing/synchronize.py", 95, "__enter__"), "it waits in vain for a lock that another"),
-        ((f"{PYTHON}/multiprocessing/synchronize.py", 9, "wait"), "it waits in vain for an event, a condition or"),
+        (
+            (f"{PYTHON}/multiprocessing/synchronize.py", 95, "__enter__"),
+            "it waits in vain for a lock that another",
+        ),
+        (
+            (f"{PYTHON}/multiprocessing/synchronize.py", 9, "wait"),
+            "it waits in vain for an event, a condition or",
+        ),
         ((f"{PYTHON}/queue.py", 180, "get"), "it waits for another thread, at a queue"),
         ((f"{PYTHON}/concurrent/futures/_base.py", 9, "result"), "it waits for an executor"),
-        ((f"{PYTHON}/threading.py", 9, "wait"), "it waits for another thread, perhaps made in the main process"),
-        ((f"{PYTHON}/subprocess.py", 9, "wait"), "it waits in vain for the end of a program that it has started"),
+        (
+            (f"{PYTHON}/threading.py", 9, "wait"),
+            "it waits for another thread, perhaps made in the main process",
+        ),
+        (
+            (f"{PYTHON}/subprocess.py", 9, "wait"),
+            "it waits in vain for the end of a program that it has started",
+        ),
         ((f"{PYTHON}/socket.py", 9, "readinto"), "it waits in vain for a server's answer"),
         ((f"{PYTHON}/ssl.py", 9, "read"), "it waits in vain for a server's answer"),
         ((f"{PYTHON}/re.py", 9, "match"), "it waits for a lock, perhaps of a library"),
     ],
-    ids=lambda value: value[0].rpartition("3.11/")[2] + value[2] if isinstance(value, tuple) else "",
+    ids=lambda value: (
+        value[0].rpartition("3.11/")[2] + value[2] if isinstance(value, tuple) else ""
+    ),
 )
-def test_what_a_worker_waits_for(frame: tuple[str, int, str], why: str, train: str, tmp_path: Path) -> None:
+def test_what_a_worker_waits_for(
+    frame: tuple[str, int, str], why: str, train: str, tmp_path: Path
+) -> None:
     at_work(tmp_path, 1, 101, "dataset", 20)
-    worker = stack(101, "worker 1", frame, (train, CALL, "__getitem__"), (f"{PYTHON}/torch/worker.py", 9, "fetch"))
+    worker = stack(
+        101,
+        "worker 1",
+        frame,
+        (train, CALL, "__getitem__"),
+        (f"{PYTHON}/torch/worker.py", 9, "fetch"),
+    )
     found = stuck(seen(), tmp_path, worker)
     assert found.why.startswith(why)
     assert (found.where, found.severity) == (f"{train}:{CALL}", Severity.STUCK)
@@ -96,15 +130,21 @@ def test_who_holds_the_lock(train: str, tmp_path: Path) -> None:
     ]
     observation.workers[0].threads = [{"name": "refresher", "place": "cache.py:5"}]
     found = stuck(observation, tmp_path, worker)
-    assert found.why.startswith("dataset.lock was held by the main process's thread refresher (at cache.py:5) when")
-    assert found.change.startswith("in worker_init_fn, get_worker_info().dataset.lock = threading.Lock(); or stop")
+    assert found.why.startswith(
+        "dataset.lock was held by the main process's thread refresher (at cache.py:5) when"
+    )
+    assert found.change.startswith(
+        "in worker_init_fn, get_worker_info().dataset.lock = threading.Lock(); or stop"
+    )
     observation.workers[0].locks[1]["kind"] = "multiprocessing.Lock"
     observation.workers[0].threads = []
     assert stuck(observation, tmp_path, worker).why == (
         "another thread of the main process held dataset.lock, which all processes share, when the worker was forked"
     )
     observation.holds = ["dataset.lock"]
-    assert stuck(observation, tmp_path, worker).why.startswith("the main process held dataset.lock, which all")
+    assert stuck(observation, tmp_path, worker).why.startswith(
+        "the main process held dataset.lock, which all"
+    )
 
 
 def test_other_reasons(train: str, tmp_path: Path) -> None:
@@ -114,7 +154,9 @@ def test_other_reasons(train: str, tmp_path: Path) -> None:
     )
     assert lost.where == "/home/me/loop.py:9"
     step = stuck(seen(), tmp_path, in_step=True)
-    assert step.what.startswith("no batch was asked for in 60 s, after 30 batches: the main process is in main (")
+    assert step.what.startswith(
+        "no batch was asked for in 60 s, after 30 batches: the main process is in main ("
+    )
     frames = ((train, CALL, "__getitem__"),)
     garbage = stack(100, "worker 0", *frames, head="Garbage-collecting\n")
     freeing = stuck(seen(), tmp_path, garbage)
@@ -131,11 +173,15 @@ def test_other_reasons(train: str, tmp_path: Path) -> None:
     )
     assert "first imports the main script" in stuck(seen(method="spawn"), tmp_path, silent).why
     at_work(tmp_path, 0, 100, "collate", "[1, 2]")
-    disk = stuck(seen(), tmp_path, stack(100, "worker 0", *frames, status="D: waiting for the disk"))
+    disk = stuck(
+        seen(), tmp_path, stack(100, "worker 0", *frames, status="D: waiting for the disk")
+    )
     assert disk.why == "the disk or the network does not answer"
     assert "is in collate_fn, in __getitem__ (" in disk.what
     call = stuck(seen(timeout=5.0), tmp_path, stack(100, "worker 0", *frames, status="R: on a CPU"))
-    assert call.why == "a call that does not return there delays its own batch and all later batches"
+    assert (
+        call.why == "a call that does not return there delays its own batch and all later batches"
+    )
     assert "timeout=120" not in call.change, "it has one"
     at_work(tmp_path, 1, 101, "dataset", 7)
     both = stuck(seen(), tmp_path, stack(100, "worker 0", *frames), stack(101, "worker 1", *frames))

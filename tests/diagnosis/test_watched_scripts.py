@@ -16,7 +16,9 @@ from support.workers.strangers import FAULTY, HERE, SOUND
 
 from fastpipe.diagnosis.processes import list_children
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of workers, of shared buffers, of forks beside threads
+pytestmark = pytest.mark.filterwarnings(
+    "ignore"
+)  # torch warns of workers, of shared buffers, of forks beside threads
 
 # What a busy machine does: that is not told from the loader's doing.
 OF_THE_MACHINE = {"slow-dataset", "slow-transfer", "late-batches", "slow-epoch-start"}
@@ -36,7 +38,9 @@ def test_the_fault_comes_first(name: str, tmp_path: Path) -> None:
     seen = watched_here(FAULTY[name].replace("step_s=0.01", "step_s=0.001"), tmp_path)
     assert seen.trouble == ""
     first = findings(seen)[0]
-    line = 1 + next(number for number, text in enumerate(FAULTY[name].splitlines()) if text.endswith("# here"))
+    line = 1 + next(
+        number for number, text in enumerate(FAULTY[name].splitlines()) if text.endswith("# here")
+    )
     assert (first.name, first.where) == (name.split()[0], f"{tmp_path}/train.py:{line}")
     assert set(list_children(os.getpid())) <= before
     if name == "iterator-each-step":
@@ -46,7 +50,8 @@ def test_the_fault_comes_first(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in SOUND if name in HERE])
 def test_nothing_is_found_in_a_sound_script(name: str, tmp_path: Path) -> None:
     seen = watched_here(
-        SOUND[name].replace("step_s=0.03", "step_s=0.01").replace("step_s=0.05", "step_s=0.01"), tmp_path
+        SOUND[name].replace("step_s=0.03", "step_s=0.01").replace("step_s=0.05", "step_s=0.01"),
+        tmp_path,
     )
     assert seen.trouble == ""
     assert seen.diagnoses, "it was watched"

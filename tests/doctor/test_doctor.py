@@ -45,7 +45,9 @@ def a_sound_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "read_container_oom_kills", lambda: None)
     monkeypatch.setattr(system, "KERNEL_LOG", Path("/nowhere"))
     monkeypatch.setattr(system, "read_swap_used", lambda: 0)
-    monkeypatch.setattr(libraries, "measure_jpeg_simd", lambda: JpegSimd("3.0.1", "/usr/lib/libjpeg.so.62", 2.5))
+    monkeypatch.setattr(
+        libraries, "measure_jpeg_simd", lambda: JpegSimd("3.0.1", "/usr/lib/libjpeg.so.62", 2.5)
+    )
 
 
 def test_a_sound_machine_has_nothing_bad() -> None:
@@ -80,7 +82,9 @@ def test_memory_that_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(64 << 20, Verdict.NOTE), (8 << 30, Verdict.OK)])
-def test_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, verdict: Verdict) -> None:
+def test_shared_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, verdict: Verdict
+) -> None:
     monkeypatch.setattr(system, "SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=free, free=free))
     check = check_of(str(tmp_path))
@@ -93,8 +97,14 @@ def test_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: in
 def test_limits_on_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
     check = check_of("open files (ulimit -n)")
-    assert (check.found, check.verdict, check.advice) == ("256", Verdict.NOTE, "raise it: ulimit -n 4096")
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert (check.found, check.verdict, check.advice) == (
+        "256",
+        Verdict.NOTE,
+        "raise it: ulimit -n 4096",
+    )
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
     assert check_of("open files (ulimit -n)").found == "no limit"
 
 
@@ -109,7 +119,9 @@ def test_more_threads_than_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_workers_whose_libraries_start_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "count_threads", lambda: {"torch": 64, "OpenBLAS": 1, "OpenCV": 8})
+    monkeypatch.setattr(
+        libraries, "count_threads", lambda: {"torch": 64, "OpenBLAS": 1, "OpenCV": 8}
+    )
     check = check_of("threads in workers")
     assert check.found == "64 workers of DataLoader with 8 of OpenCV each: 512 threads"
     assert check.verdict is Verdict.NOTE
@@ -148,7 +160,9 @@ def test_the_kernel_log_names_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path
         f"6,13,{then},-;a program says: Out of memory: Killed process 1 (liar)\n"
     )
     monkeypatch.setattr(system, "KERNEL_LOG", kmsg)
-    monkeypatch.setattr(system, "time", SimpleNamespace(monotonic=lambda: 650.0))  # since the machine's start
+    monkeypatch.setattr(
+        system, "time", SimpleNamespace(monotonic=lambda: 650.0)
+    )  # since the machine's start
     monkeypatch.setattr(system, "read_oom_kills", lambda: None)
     check = check_of("killed for memory")
     last = "the last: pt_data_worker (4321), 10 minutes ago, at a container's limit"
@@ -207,7 +221,11 @@ def test_a_dataset_is_looked_at(flat: Path) -> None:
 def test_a_dataset_of_one_sample_is_looked_at(flat: Path, copied: Callable[[Path], Path]) -> None:
     path = copied(flat)
     fastpipe.remove(path, keys=list(fastpipe.open(path)["key"])[1:])
-    assert [check.name for check in dataset.check_dataset(path)] == ["dataset", "decoding", "reading"]
+    assert [check.name for check in dataset.check_dataset(path)] == [
+        "dataset",
+        "decoding",
+        "reading",
+    ]
 
 
 def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], Path]) -> None:
@@ -224,8 +242,9 @@ def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], 
     checks = {check.name: check for check in dataset.check_dataset(path)}
     assert checks["dataset"].verdict is Verdict.BAD
     size = shards[1].size_bytes
-    assert f"has a different size than when it was packed: expected {size:,} bytes, got {size - 512:,} bytes" in (
-        checks["dataset"].found
+    assert (
+        f"has a different size than when it was packed: expected {size:,} bytes, got {size - 512:,} bytes"
+        in (checks["dataset"].found)
     )
     assert " and 1 more" in checks["dataset"].found
     assert checks["dataset"].advice.endswith("--repair SRC")
@@ -241,7 +260,9 @@ def test_an_index_that_cannot_be_used(flat: Path, copied: Callable[[Path], Path]
     assert "index.npy" in check.found
 
 
-def test_a_record_that_cannot_be_leaves_the_rest_of_the_table(flat: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_record_that_cannot_be_leaves_the_rest_of_the_table(
+    flat: Path, copied: Callable[[Path], Path]
+) -> None:
     path = copied(flat)
     records = np.load(path / "index.npy", mmap_mode="r+")
     records["width"][5] = 0
@@ -258,7 +279,15 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, flat: Path, tmp_path: Path
     monkeypatch.setenv("COLUMNS", "160")
     result = fp("doctor", flat)
     assert result.exit_code == 0, result.output
-    for words in ("check", "found", "verdict", "what to do", "CPUs", "open files (ulimit -n)", "37 samples"):
+    for words in (
+        "check",
+        "found",
+        "verdict",
+        "what to do",
+        "CPUs",
+        "open files (ulimit -n)",
+        "37 samples",
+    ):
         assert words in result.stdout
     checks = json.loads(fp("doctor", "--json").stdout)
     assert [check["name"] for check in checks] == [check.name for check in examine()]

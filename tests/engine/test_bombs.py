@@ -38,7 +38,13 @@ SMALL = by_pillow(picture(24, 16, "smooth"), progressive=True)
 def with_size(jpeg: bytes, width: int, height: int, frame: int | None = None) -> bytes:
     at = next(at for code in FRAMES.values() if (at := jpeg.find(bytes([0xFF, code, 0]))) > 0)
     size = height.to_bytes(2, "big") + width.to_bytes(2, "big")
-    return jpeg[: at + 1] + bytes([frame or jpeg[at + 1]]) + jpeg[at + 2 : at + 5] + size + jpeg[at + 9 :]
+    return (
+        jpeg[: at + 1]
+        + bytes([frame or jpeg[at + 1]])
+        + jpeg[at + 2 : at + 5]
+        + size
+        + jpeg[at + 9 :]
+    )
 
 
 def giant(kind: str, width: int, height: int) -> bytes:
@@ -56,7 +62,9 @@ def refused_at_a_look(refuse: Callable[[], object], words: str) -> None:
         times.append(time.process_time() - started)
     assert in_time(min(times), MOST_S)
     statm = Path("/proc/self/statm")
-    if not statm.exists() or "san.so" in os.environ.get("LD_PRELOAD", ""):  # sanitizers need memory of their own
+    if not statm.exists() or "san.so" in os.environ.get(
+        "LD_PRELOAD", ""
+    ):  # sanitizers need memory of their own
         return
     used = int(statm.read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
@@ -77,16 +85,24 @@ ENTRANCES: dict[str, Callable[[bytes], object]] = {
 
 
 def test_a_header_that_lies(tried: Tried) -> None:
-    cases = list(itertools.product([(65535, 65535), (65500, 65500), (13000, 13000)], FRAMES, ENTRANCES.values()))
+    cases = list(
+        itertools.product(
+            [(65535, 65535), (65500, 65500), (13000, 13000)], FRAMES, ENTRANCES.values()
+        )
+    )
     for size, kind, entrance in cases:
         bomb = giant(kind, *size)
         assert len(bomb) < 1024
-        refused_at_a_look(functools.partial(entrance, bomb), "limit|big|truncated|cannot hold|unsupported format")
+        refused_at_a_look(
+            functools.partial(entrance, bomb), "limit|big|truncated|cannot hold|unsupported format"
+        )
     tried("a JPEG of 1 kB whose header says 169 to 4,295 megapixels", len(cases), REFUSED)
 
 
 def png_of(deflated: bytes, width: int, height: int, color: int = GRAY) -> bytes:
-    return SIGNATURE + header(width, height, color=color) + chunk(b"IDAT", deflated) + chunk(b"IEND")
+    return (
+        SIGNATURE + header(width, height, color=color) + chunk(b"IDAT", deflated) + chunk(b"IEND")
+    )
 
 
 def giant_png() -> bytes:
@@ -94,20 +110,26 @@ def giant_png() -> bytes:
 
 
 def giant_bmp() -> bytes:
-    head = struct.pack("<IiiHHIIiiII", 40, 65535, 65535, 1, 8, 1, 0, 0, 0, 0, 0)  # run lengths: any size in few bytes
+    head = struct.pack(
+        "<IiiHHIIiiII", 40, 65535, 65535, 1, 8, 1, 0, 0, 0, 0, 0
+    )  # run lengths: any size in few bytes
     return b"BM" + struct.pack("<III", 66, 0, 54) + head + b"\xff\x00" * 6
 
 
 def giant_webp() -> bytes:
     canvas = b"VP8X" + struct.pack("<I", 10) + bytes(4) + 2 * (2**24 - 1).to_bytes(3, "little")
-    frame = b"VP8L" + struct.pack("<I", 6) + b"\x2f" + struct.pack("<I", 0x3FFF | 0x3FFF << 14) + b"\0"
+    frame = (
+        b"VP8L" + struct.pack("<I", 6) + b"\x2f" + struct.pack("<I", 0x3FFF | 0x3FFF << 14) + b"\0"
+    )
     return b"RIFF" + struct.pack("<I", 4 + len(canvas + frame)) + b"WEBP" + canvas + frame
 
 
 @pytest.mark.parametrize("make", [giant_png, giant_bmp, giant_webp])
 def test_headers_of_other_formats_that_lie(make: Callable[[], bytes], tried: Tried) -> None:
     assert len(make()) < 1024
-    refused_at_a_look(lambda: convert(make(), EncodeOptions()), "over the limit of 178,956,970 pixels")
+    refused_at_a_look(
+        lambda: convert(make(), EncodeOptions()), "over the limit of 178,956,970 pixels"
+    )
     tried("a PNG, BMP or WebP of 1 kB whose header says gigapixels", 1, REFUSED)
 
 
@@ -119,7 +141,9 @@ def test_the_limit_of_pixels_is_an_option(flat: Path) -> None:
     options = {"batch_size": len(records), "size": 8, "train": False, "num_workers": 1}
     with fastpipe.loader(fastpipe.open(flat, max_pixels=most), **options) as loader:
         assert len(next(iter(loader))[1]) == len(records)
-    with pytest.raises(DatasetError, match=f"pixels; expected at most {most - 1:,}. .*pass a larger max_pixels"):
+    with pytest.raises(
+        DatasetError, match=f"pixels; expected at most {most - 1:,}. .*pass a larger max_pixels"
+    ):
         fastpipe.loader(fastpipe.open(flat, max_pixels=most - 1), **options)
     largest = int(np.argmax(records["width"].astype(int) * records["height"]))
     assert len(fastpipe.open(flat, max_pixels=most)[largest]) == 2
@@ -143,7 +167,11 @@ def test_thousands_of_scans(jpeg: bytes, tried: Tried) -> None:
     bomb = rescanned(jpeg, 5000)
     for name, entrance in ENTRANCES.items():
         packs = name in ("transcode", "convert")
-        words = "more progressive scans than allowed" if packs else "the JPEG has an unsupported format: progressive"
+        words = (
+            "more progressive scans than allowed"
+            if packs
+            else "the JPEG has an unsupported format: progressive"
+        )
         refused_at_a_look(functools.partial(entrance, bomb), words)
     tried("a progressive JPEG of 5,000 scans", len(ENTRANCES), REFUSED)
 
@@ -151,7 +179,9 @@ def test_thousands_of_scans(jpeg: bytes, tried: Tried) -> None:
 def test_many_scans_of_a_giant_picture() -> None:
     """Fewer than are allowed, and bytes enough, but minutes of work."""
     bomb = with_size(rescanned(SMALL, 60)[:-2], 13_000, 13_000) + b"\x55" * 1_500_000 + b"\xff\xd9"
-    refused_at_a_look(lambda: _engine.transcode(bomb), r"scans than allowed: \d+ of 13000 x 13000 pixels")
+    refused_at_a_look(
+        lambda: _engine.transcode(bomb), r"scans than allowed: \d+ of 13000 x 13000 pixels"
+    )
 
 
 def test_scans_up_to_the_limit_are_taken() -> None:
@@ -176,7 +206,9 @@ def test_flat_pictures_are_no_bombs() -> None:
         assert (packed.width, packed.height) == (2000, 1500)
 
 
-def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path], tried: Tried) -> None:
+def test_rows_that_announce_giants(
+    flat: Path, copied: Callable[[Path], Path], tried: Tried
+) -> None:
     """Nothing is made for a picture that its bytes cannot hold, nor for more bytes than the shard has."""
     dataset = copied(flat)
     records = np.load(dataset / INDEX_FILE)
@@ -191,7 +223,10 @@ def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path], t
     opened = _engine.Shard(os.fsencode(shard), os.stat(shard).st_size)
     image = np.empty((4, 4, 3), np.uint8)
     for start, size in ((offset, 2**32 - 1), (2**63, len(jpeg)), (2**64 - 1, 2**32 - 1)):
-        refused_at_a_look(functools.partial(opened.read_picture, start, size, image), "beyond the end of the shard")
+        refused_at_a_look(
+            functools.partial(opened.read_picture, start, size, image),
+            "beyond the end of the shard",
+        )
     tried("a row of the index that announces gigabytes", 4, REFUSED)
 
 
@@ -208,7 +243,9 @@ def test_a_mask_that_lies_about_its_size_makes_no_memory() -> None:
 def test_a_mask_of_few_pixels_inflates_to_no_more() -> None:
     """20 MB of zeros in a file that says 4 x 4."""
     zeros = zlib.compress(bytes(20_000_000))
-    refused_at_a_look(lambda: _engine.decode_mask(png_of(zeros, 4, 4)), "it has more pixels than it says")
+    refused_at_a_look(
+        lambda: _engine.decode_mask(png_of(zeros, 4, 4)), "it has more pixels than it says"
+    )
 
 
 def test_a_mask_that_deflates_as_well_as_any_is_no_bomb() -> None:

@@ -39,7 +39,9 @@ def test_one_odd_row_after_another_takes_one_thread() -> None:
 
 
 @pytest.mark.parametrize(("rows", "most", "threads"), [(1, 4, 1), (3, 4, 3), (9, 4, 4)])
-def test_rows_at_a_time_take_a_thread_each_up_to_the_most(rows: int, most: int, threads: int) -> None:
+def test_rows_at_a_time_take_a_thread_each_up_to_the_most(
+    rows: int, most: int, threads: int
+) -> None:
     release = threading.Event()
 
     def waits(sample: int) -> bytes:

@@ -76,7 +76,9 @@ def test_rows_can_go_anywhere_in_the_batch(textured: Path) -> None:
     assert (images[[1, 2, 4, 6, 7]] == 7).all()
 
 
-def test_a_shard_that_is_missing_or_a_folder_fails_its_rows_only(many_shards: Path, copied: Copy) -> None:
+def test_a_shard_that_is_missing_or_a_folder_fails_its_rows_only(
+    many_shards: Path, copied: Copy
+) -> None:
     index = PackedIndex(copied(many_shards))
     index.shards[1].path.unlink()
     index.shards[2].path.unlink()
@@ -165,7 +167,9 @@ def test_counters_count(large: Path) -> None:
         counters = pool.figures()
         assert counters["images_read"] == counters["images_decoded"] == times * len(plan)
         assert counters["bytes_read"] == times * index.jpeg_bytes
-        assert 1 <= counters["shards_opened"] <= 2  # threads that find it closed at the same time each open it
+        assert (
+            1 <= counters["shards_opened"] <= 2
+        )  # threads that find it closed at the same time each open it
         assert counters["images_failed"] == 0
         assert min(counters["read_s"], counters["decode_s"], counters["resize_s"]) > 0
     pool.close()
@@ -181,7 +185,14 @@ class TestBindings:
         good = images_for(plan)
         read_only = images_for(plan)
         read_only.flags.writeable = False
-        wrong = [good[..., :2], good[:, :, ::2], good[0], good[:, :0], read_only, good[: len(plan) - 1]]
+        wrong = [
+            good[..., :2],
+            good[:, :, ::2],
+            good[0],
+            good[:, :0],
+            read_only,
+            good[: len(plan) - 1],
+        ]
         for images in wrong:
             with pytest.raises(ValueError, match=r"images|out_row|writ"):
                 pool.submit(plan, (images, True))

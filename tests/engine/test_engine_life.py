@@ -54,7 +54,9 @@ def test_a_dropped_job_never_writes_to_its_images_again(pool: Engine, large: Pat
         job.wait(0.001)
         del job
         images[...] = 9
-        assert wait_done(pool.submit(plan, (images_for(plan), True))) == [], "meanwhile the threads work on"
+        assert wait_done(pool.submit(plan, (images_for(plan), True))) == [], (
+            "meanwhile the threads work on"
+        )
         assert (images == 9).all()
 
 
@@ -150,4 +152,8 @@ def test_a_forked_child_gets_an_error_and_ends(large: Path, tried: Tried) -> Non
     """
     done = warm.run_script(script, large, timeout_s=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
-    tried("a fork in mid-epoch", 2, "an EngineError in the child, which ends; the parent's epoch goes on")
+    tried(
+        "a fork in mid-epoch",
+        2,
+        "an EngineError in the child, which ends; the parent's epoch goes on",
+    )

@@ -31,22 +31,35 @@ def pool(big: Path) -> Iterator[Engine]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux's page cache")
-def test_a_range_comes_into_the_page_cache_and_its_surroundings_do_not(big: Path, pool: Engine) -> None:
+def test_a_range_comes_into_the_page_cache_and_its_surroundings_do_not(
+    big: Path, pool: Engine
+) -> None:
     shard = big / "shard-000000.tar"
     forget(shard)
     first, count = 1024, 1280  # pages: 5 MB from the fourth on
     pool.read_ahead(ranges((0, first * PAGE, count * PAGE)), restart=True)
-    wait_until(lambda: bool(in_page_cache(shard)[first : first + count].all()))  # all of it, however large
+    wait_until(
+        lambda: bool(in_page_cache(shard)[first : first + count].all())
+    )  # all of it, however large
     cached = in_page_cache(shard)
     assert not cached[: first - 16].any()
     assert not cached[first + count + 16 :].any()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux's page cache")
-def test_what_cannot_be_hinted_does_not_keep_the_next_range_waiting(big: Path, pool: Engine) -> None:
+def test_what_cannot_be_hinted_does_not_keep_the_next_range_waiting(
+    big: Path, pool: Engine
+) -> None:
     shard = big / "shard-000000.tar"
     forget(shard)
-    odd = [(7, 0, 4096), (2**32 - 1, 0, 4096), (0, 2**63, 4096), (0, 2**64 - 1, 2**20), (0, 2**40, 4096), (0, 0, 0)]
+    odd = [
+        (7, 0, 4096),
+        (2**32 - 1, 0, 4096),
+        (0, 2**63, 4096),
+        (0, 2**64 - 1, 2**20),
+        (0, 2**40, 4096),
+        (0, 0, 0),
+    ]
     pool.read_ahead(ranges(*odd, (0, 0, 4096)), restart=True)
     wait_until(lambda: bool(in_page_cache(shard)[0]))
     plan = plan_all(PackedIndex(big))
@@ -63,7 +76,9 @@ def test_a_shard_that_is_missing_or_no_file_is_left_to_the_read_to_tell(
     index.shards[1].path.unlink()
     index.shards[2].path.unlink()
     os.mkfifo(index.shards[2].path)
-    with fastpipe.loader(dataset, 4, size=16, num_workers=2, on_error="replace", drop_last=False) as loader:
+    with fastpipe.loader(
+        dataset, 4, size=16, num_workers=2, on_error="replace", drop_last=False
+    ) as loader:
         assert sum(len(labels) for _ in range(3) for _, labels in loader) == 3 * len(index)
         assert loader.stats().replaced > 0
     with (

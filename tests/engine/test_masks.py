@@ -47,7 +47,11 @@ class Fields:
     """
 
     def __init__(
-        self, dataset: Path, file_of: Callable[[np.void], tuple[bytes, int] | None], bits: int = 8, lie: int = 0
+        self,
+        dataset: Path,
+        file_of: Callable[[np.void], tuple[bytes, int] | None],
+        bits: int = 8,
+        lie: int = 0,
     ) -> None:
         self.index = PackedIndex(dataset)
         self.records = np.zeros(len(self.index), dtype=FIELD_IMAGE_DTYPE)
@@ -64,7 +68,9 @@ class Fields:
             self.records[number] = (sizes[shard], len(made[0]) + lie, *sides, bits, made[1], digest)
             sizes[shard] += len(made[0])
         shards = [
-            types.SimpleNamespace(name=shard.name, folder=dataset, path=dataset / shard.name, size_bytes=size)
+            types.SimpleNamespace(
+                name=shard.name, folder=dataset, path=dataset / shard.name, size_bytes=size
+            )
             for shard, size in zip(self.index.shards, sizes, strict=True)
         ]
         self.index.shards = shards  # type: ignore[assignment]
@@ -83,7 +89,12 @@ class Fields:
         return EpochPlan(recipe, 0).batch(0)
 
     def run(
-        self, plan: BatchPlan, out: NDArray[Any], *, rows: NDArray[np.int64] | None = None, **options: bool
+        self,
+        plan: BatchPlan,
+        out: NDArray[Any],
+        *,
+        rows: NDArray[np.int64] | None = None,
+        **options: bool,
     ) -> list[tuple[int, str]]:
         engine = Engine(self.index, 2, **options)
         try:
@@ -94,14 +105,19 @@ class Fields:
 
 def as_mask(bits: int = 8, color: int = GRAY) -> Callable[[np.void], tuple[bytes, int]]:
     palette = bytes(range(256)) * 3 if color == PALETTE else None
-    return lambda record: (png(mask_of(record, bits), bits=bits, color=color, filters=(0, 2, 4), palette=palette), PNG)
+    return lambda record: (
+        png(mask_of(record, bits), bits=bits, color=color, filters=(0, 2, 4), palette=palette),
+        PNG,
+    )
 
 
 def expected_of(plan: BatchPlan, whole: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Each mask resized by itself; tests/csrc/resize/test_nearest.py compares that with torchvision."""
     rows = [
         _engine.resize_mask(mask, *SIZE, tuple(box.tolist()), tuple(bounds.tolist()), bool(flip))  # type: ignore[arg-type]
-        for mask, box, bounds, flip in zip(whole, plan.crops.boxes, plan.crops.bounds, plan.flips, strict=True)
+        for mask, box, bounds, flip in zip(
+            whole, plan.crops.boxes, plan.crops.bounds, plan.flips, strict=True
+        )
     ]
     return np.stack(rows)
 
@@ -117,7 +133,10 @@ def test_masks_are_cropped_as_their_pictures(
         for dtype in (np.uint8, np.int32):
             out = np.full((len(plan), *SIZE), 9, dtype=dtype)
             assert fields.run(plan, out, verify=True) == []
-            assert np.array_equal(out, expected_of(plan, [mask.astype(dtype) for mask in whole])), (crop, dtype)
+            assert np.array_equal(out, expected_of(plan, [mask.astype(dtype) for mask in whole])), (
+                crop,
+                dtype,
+            )
 
 
 def test_masks_of_16_bits_keep_their_ids(textured: Path, copied: Callable[[Path], Path]) -> None:
@@ -125,7 +144,9 @@ def test_masks_of_16_bits_keep_their_ids(textured: Path, copied: Callable[[Path]
     plan = fields.plan(RandomResizedCrop())
     out = np.zeros((len(plan), *SIZE), dtype=np.int32)
     assert fields.run(plan, out) == []
-    assert np.array_equal(out, expected_of(plan, [mask_of(record, 16).astype(np.int32) for record in plan.records]))
+    assert np.array_equal(
+        out, expected_of(plan, [mask_of(record, 16).astype(np.int32) for record in plan.records])
+    )
     assert out.max() > 2**15
     narrow = fields.run(plan, np.zeros((len(plan), *SIZE), dtype=np.uint8))
     assert len(narrow) == len(plan)
@@ -149,12 +170,20 @@ def test_rows_go_where_they_are_told_and_samples_without_a_mask_are_filled(
     assert (out[[0, 1, -1]] == 77).all()
 
 
-def test_a_row_that_fails_is_named_by_its_place_in_the_plan(textured: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_row_that_fails_is_named_by_its_place_in_the_plan(
+    textured: Path, copied: Callable[[Path], Path]
+) -> None:
     make = as_mask()
 
     def file_of(record: np.void) -> tuple[bytes, int] | None:
         data, kind = make(record)
-        return (data, kind) if record["offset"] % 2 else (data[:-20] + bytes(20), kind) if record["label"] else None
+        return (
+            (data, kind)
+            if record["offset"] % 2
+            else (data[:-20] + bytes(20), kind)
+            if record["label"]
+            else None
+        )
 
     fields = Fields(copied(textured), file_of)
     plan = fields.plan(Resize())
@@ -175,7 +204,9 @@ def test_verify_compares_hashes(textured: Path, copied: Callable[[Path], Path]) 
     assert errors[0][1].startswith("the bytes have changed since they were packed")
 
 
-def test_a_mask_of_another_size_than_its_picture_is_refused(textured: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_mask_of_another_size_than_its_picture_is_refused(
+    textured: Path, copied: Callable[[Path], Path]
+) -> None:
     tall = png(np.zeros((1300, 2), int))
     fields = Fields(copied(textured), lambda record: (tall, PNG))
     plan = fields.plan(RandomResizedCrop())
@@ -208,7 +239,9 @@ def test_slots_of_another_kind_are_refused(textured: Path, copied: Callable[[Pat
     fields = Fields(copied(textured), as_mask())
     two_channels = np.zeros((30, *SIZE, 2), np.uint8)
     for out in (np.zeros((30, *SIZE), np.uint16), np.zeros((30, *SIZE), np.int64), two_channels):
-        with pytest.raises(ValueError, match=r"of uint8 or int32 \(rows, height, width\)|with 1, 3 or 4 channels"):
+        with pytest.raises(
+            ValueError, match=r"of uint8 or int32 \(rows, height, width\)|with 1, 3 or 4 channels"
+        ):
             fields.run(fields.plan(Resize()), out)
 
 
@@ -219,7 +252,9 @@ def second(record: np.void) -> NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize("crop", CROPS, ids=lambda crop: type(crop).__name__)
-def test_second_pictures_are_cropped_as_the_first(textured: Path, copied: Callable[[Path], Path], crop: Crop) -> None:
+def test_second_pictures_are_cropped_as_the_first(
+    textured: Path, copied: Callable[[Path], Path], crop: Crop
+) -> None:
     """The bytes of the first pictures, stored again as PNG or as they are, give the same rows as these."""
     dataset = copied(textured)
     index = PackedIndex(dataset)
@@ -263,7 +298,9 @@ def test_whole_masks_are_read_on_the_calling_thread(
 
 
 def test_a_whole_second_picture(textured: Path, copied: Callable[[Path], Path]) -> None:
-    fields = Fields(copied(textured), lambda record: (png(second(record), color=2, filters=(1, 4)), PNG))
+    fields = Fields(
+        copied(textured), lambda record: (png(second(record), color=2, filters=(1, 4)), PNG)
+    )
     record = fields.index.read(np.array([6]))[0]
     found = Pictures(fields.index).whole_field(6, record, fields.records[6], mask=False)
     assert np.array_equal(found, second(record))

@@ -30,7 +30,9 @@ def room(rows: int) -> np.ndarray:
 
 
 def test_rows_do_not_depend_on_threads_or_layout() -> None:
-    jpegs = [noise_jpeg(WIDTH, HEIGHT, sampling) for sampling in ("420", "444", "422", "gray", "440")]
+    jpegs = [
+        noise_jpeg(WIDTH, HEIGHT, sampling) for sampling in ("420", "444", "422", "gray", "440")
+    ]
     sizes = [len(jpeg) for jpeg in jpegs]
     expected = room(5)
     for row, jpeg in enumerate(jpegs):
@@ -39,8 +41,14 @@ def test_rows_do_not_depend_on_threads_or_layout() -> None:
     given = tasks(5, out_row=order, size=[sizes[row] for row in order])
     for threads, planar in itertools.product([1, 2, 8], [False, True]):
         out = np.zeros((5, 3, SIDE, SIDE) if planar else (5, SIDE, SIDE, 3), dtype=np.uint8)
-        assert _engine.fill_rows([jpegs[row] for row in order], given, out, True, threads, planar) == []
-        assert np.array_equal(out.transpose(0, 2, 3, 1) if planar else out, expected), (threads, planar)
+        assert (
+            _engine.fill_rows([jpegs[row] for row in order], given, out, True, threads, planar)
+            == []
+        )
+        assert np.array_equal(out.transpose(0, 2, 3, 1) if planar else out, expected), (
+            threads,
+            planar,
+        )
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -71,7 +79,9 @@ def test_no_rows() -> None:
         ([DATA], tasks(1), np.zeros((1, 3, SIDE, SIDE), np.uint8), "images: expected"),
     ],
 )
-def test_what_would_leave_memory_is_refused(pictures: Any, given: Any, out: Any, words: str) -> None:
+def test_what_would_leave_memory_is_refused(
+    pictures: Any, given: Any, out: Any, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         _engine.fill_rows(pictures, given, out, True)
 

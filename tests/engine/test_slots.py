@@ -52,7 +52,9 @@ def test_nothing_that_python_runs_is_called_when_a_slot_dies() -> None:
     ring = SlotRing(SHAPE, keep=2)
     slot = ring.take()
     called: list[str] = []
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    sys.setprofile(
+        lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None
+    )
     del slot
     sys.setprofile(None)
     assert called == []

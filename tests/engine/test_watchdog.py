@@ -101,7 +101,11 @@ def test_every_stage_has_its_words(flat: Path) -> None:
         ("decoding", "slow to decode"),
         ("resizing", "the output is very large"),
     ):
-        activities = [Activity("idle", 0, 0, 0.0), Activity(stage, 0, offset, 61.0), Activity("reading", 0, 7, 3.0)]
+        activities = [
+            Activity("idle", 0, 0, 0.0),
+            Activity(stage, 0, offset, 61.0),
+            Activity("reading", 0, 7, 3.0),
+        ]
         dog = Watchdog(60, index, lambda activities=activities: activities)  # type: ignore[misc]
         with pytest.raises(EngineError) as caught:
             dog.look(600)
@@ -110,14 +114,21 @@ def test_every_stage_has_its_words(flat: Path) -> None:
             f"no batch for 600 s: stuck {stage} sample 3 (key {key_of(index, 3)}) at byte {offset} of "
         )
         assert says in lines[0]
-        assert [line.split(":")[0].strip() for line in lines[1:]] == ["thread 0", "thread 1", "thread 2", "machine"]
+        assert [line.split(":")[0].strip() for line in lines[1:]] == [
+            "thread 0",
+            "thread 1",
+            "thread 2",
+            "machine",
+        ]
         assert lines[1].endswith("idle")
         assert "byte 7 of" in lines[3]
 
 
 def test_threads_without_work_are_not_blamed(flat: Path) -> None:
     dog = Watchdog(1, fastpipe.open(flat).index, lambda: [Activity("idle", 0, 0, 0.0)])
-    with pytest.raises(EngineError, match="no thread is at work on it, which is a fault of fastpipe"):
+    with pytest.raises(
+        EngineError, match="no thread is at work on it, which is a fault of fastpipe"
+    ):
         dog.look(10)
 
 

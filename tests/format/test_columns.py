@@ -32,9 +32,15 @@ VALUES: dict[str, list[Any]] = {
     "notes": [None if n == 0 else {"n": int(n), "word": "é"} for n in COUNTS],
     "sound": [RNG.bytes(900 * n) for n in COUNTS],
     "boxes": [
-        (np.sort(RNG.random((n, 2, 2), dtype=np.float32), axis=1).reshape(n, 4), RNG.integers(0, 9, n)) for n in COUNTS
+        (
+            np.sort(RNG.random((n, 2, 2), dtype=np.float32), axis=1).reshape(n, 4),
+            RNG.integers(0, 9, n),
+        )
+        for n in COUNTS
     ],
-    "plain": [np.sort(RNG.random((n, 2, 2), dtype=np.float32), axis=1).reshape(n, 4) for n in COUNTS],
+    "plain": [
+        np.sort(RNG.random((n, 2, 2), dtype=np.float32), axis=1).reshape(n, 4) for n in COUNTS
+    ],
     "joints": [RNG.random((n, 5, 3), dtype=np.float32) for n in COUNTS],
 }
 FIELDS = [
@@ -94,7 +100,9 @@ def test_neighbours_are_read_in_one_go(dataset: Path, monkeypatch: pytest.Monkey
     boxes = column(dataset, "boxes")
     reads = []
     pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda *arguments: reads.append(arguments) or pread(*arguments))
+    monkeypatch.setattr(
+        os, "pread", lambda *arguments: reads.append(arguments) or pread(*arguments)
+    )
     boxes.take(np.arange(FLAT_IMAGES)[::-1])
     assert len(reads) == 3  # offsets, boxes, labels
 
@@ -154,19 +162,31 @@ def test_lying_offsets(dataset: Path, copied: Copy, name: str) -> None:
     offsets = np.load(copy / FIELDS_FOLDER / f"{name}.offsets.npy")
     count = int(offsets[-1])
     for lie in (-1, -(2**63), 2**63 - 1, count + 1, 2**40):
-        rewrite(copy, f"{name}.offsets.npy", lambda array, lie=lie: array.__setitem__(slice(None), offsets))
+        rewrite(
+            copy,
+            f"{name}.offsets.npy",
+            lambda array, lie=lie: array.__setitem__(slice(None), offsets),
+        )
         rewrite(copy, f"{name}.offsets.npy", lambda array, lie=lie: array.__setitem__(5, lie))
-        with pytest.raises(DatasetError, match=r"sample [45] cannot have the values .* overlaps no other sample's"):
+        with pytest.raises(
+            DatasetError, match=r"sample [45] cannot have the values .* overlaps no other sample's"
+        ):
             column(copy, name).take(everyone)
         column(copy, name).take(np.array([0, 1, 2, 30]))  # others are as before
     rewrite(copy, f"{name}.offsets.npy", lambda array: array.__setitem__(slice(1, -1), 0))
     rewrite(copy, f"{name}.offsets.npy", lambda array: array.__setitem__(7, count))
-    with pytest.raises(DatasetError, match=r"overlaps no other sample's"):  # 6 and the last both have all of them
+    with pytest.raises(
+        DatasetError, match=r"overlaps no other sample's"
+    ):  # 6 and the last both have all of them
         column(copy, name).take(np.array([FLAT_IMAGES - 1, 6]))
     for place, lie in ((0, 1), (-1, count - 1)):
         rewrite(copy, f"{name}.offsets.npy", lambda array: array.__setitem__(slice(None), offsets))
-        rewrite(copy, f"{name}.offsets.npy", lambda array, p=place, lie=lie: array.__setitem__(p, lie))
-        with pytest.raises(DatasetError, match=rf"expected offsets from 0 to {count}.*do not belong together"):
+        rewrite(
+            copy, f"{name}.offsets.npy", lambda array, p=place, lie=lie: array.__setitem__(p, lie)
+        )
+        with pytest.raises(
+            DatasetError, match=rf"expected offsets from 0 to {count}.*do not belong together"
+        ):
             column(copy, name)
 
 
@@ -180,12 +200,22 @@ def test_lying_offsets(dataset: Path, copied: Copy, name: str) -> None:
         ("joints", np.inf, r"finite numbers, got \[\[inf"),
     ],
 )
-def test_impossible_values(dataset: Path, copied: Copy, name: str, value: float, words: str) -> None:
+def test_impossible_values(
+    dataset: Path, copied: Copy, name: str, value: float, words: str
+) -> None:
     copy = copied(dataset)
-    rewrite(copy, f"{name}.npy", lambda array: array.reshape(len(array), -1)[4].__setitem__(slice(0, 1), value))
-    sample = int(np.searchsorted(np.load(copy / FIELDS_FOLDER / f"{name}.offsets.npy"), 4, side="right")) - 1
+    rewrite(
+        copy,
+        f"{name}.npy",
+        lambda array: array.reshape(len(array), -1)[4].__setitem__(slice(0, 1), value),
+    )
+    sample = (
+        int(np.searchsorted(np.load(copy / FIELDS_FOLDER / f"{name}.offsets.npy"), 4, side="right"))
+        - 1
+    )
     with pytest.raises(
-        DatasetError, match=rf"{name}\.npy: a value of sample {sample} is impossible: expected .*{words}"
+        DatasetError,
+        match=rf"{name}\.npy: a value of sample {sample} is impossible: expected .*{words}",
     ):
         column(copy, name).take(np.arange(FLAT_IMAGES)[::-1])
 
@@ -196,12 +226,16 @@ def test_a_caption_of_2_gb_is_refused_before_it_is_read(dataset: Path, copied: C
     size = 2 << 30
     with file.open("r+b") as values:
         values.truncate(0)
-        np.lib.format.write_array_header_1_0(values, {"descr": "|u1", "fortran_order": False, "shape": (size,)})
+        np.lib.format.write_array_header_1_0(
+            values, {"descr": "|u1", "fortran_order": False, "shape": (size,)}
+        )
         values.truncate(values.tell() + size)  # a hole
     rewrite(copy, "caption.offsets.npy", lambda array: array.__setitem__(slice(20, None), size))
     rewrite(copy, "caption.offsets.npy", lambda array: array.__setitem__(slice(0, 20), 0))
     opened = column(copy, "caption")
-    with pytest.raises(DatasetError, match=f"sample 19 cannot have .* of at most {MOST_VALUE_BYTES:,} bytes"):
+    with pytest.raises(
+        DatasetError, match=f"sample 19 cannot have .* of at most {MOST_VALUE_BYTES:,} bytes"
+    ):
         opened.take(np.array([3, 19]))
     assert opened.take(np.array([3, 18])) == ["", ""]
 
@@ -211,20 +245,31 @@ def test_a_caption_of_2_gb_is_refused_before_it_is_read(dataset: Path, copied: C
     [
         ("count.npy", np.zeros(FLAT_IMAGES, dtype=np.int32), "37 rows of int64"),
         ("count.npy", np.zeros(FLAT_IMAGES - 1, dtype=np.int64), "37 rows"),
-        ("count.npy", np.array([print] * FLAT_IMAGES, dtype=object), "37 rows"),  # a pickle, which is not loaded
+        (
+            "count.npy",
+            np.array([print] * FLAT_IMAGES, dtype=object),
+            "37 rows",
+        ),  # a pickle, which is not loaded
         ("gaze.npy", np.zeros((FLAT_IMAGES, 4), dtype=np.float32), r"37 rows of \('<f4', \(3,\)\)"),
         ("gaze.npy", np.zeros((3, FLAT_IMAGES), dtype=np.float32).T, "37 rows"),
-        ("boxes.npy", np.zeros((5, 5), dtype=np.float32), r"any number of rows of \('<f4', \(4,\)\)"),
+        (
+            "boxes.npy",
+            np.zeros((5, 5), dtype=np.float32),
+            r"any number of rows of \('<f4', \(4,\)\)",
+        ),
         ("boxes.labels.npy", np.zeros(1, dtype=np.int64), r".* rows of int64"),
         ("boxes.offsets.npy", np.zeros(FLAT_IMAGES, dtype=np.int64), "38 rows"),
         ("caption.bytes.npy", np.array(5, dtype=np.uint8), "any number of rows"),
     ],
 )
-def test_files_of_another_dataset(dataset: Path, copied: Copy, name: str, array: NDArray[Any], words: str) -> None:
+def test_files_of_another_dataset(
+    dataset: Path, copied: Copy, name: str, array: NDArray[Any], words: str
+) -> None:
     copy = copied(dataset)
     np.save(copy / FIELDS_FOLDER / name, array)
     with pytest.raises(
-        DatasetError, match=rf"{name} is not a complete .npy file of {words}.* as dataset.json has it: got"
+        DatasetError,
+        match=rf"{name} is not a complete .npy file of {words}.* as dataset.json has it: got",
     ):
         column(copy, name.partition(".")[0])
 
@@ -235,13 +280,19 @@ def test_no_file_and_no_numbers(dataset: Path, copied: Copy) -> None:
     with pytest.raises(DatasetError, match=r"count\.npy cannot be opened: No such file"):
         column(copy, "count")
     for width in (0, 2**40):
-        with pytest.raises(DatasetError, match=rf"field 'gaze': expected values of 1 to .* got the shape \({width},\)"):
+        with pytest.raises(
+            DatasetError,
+            match=rf"field 'gaze': expected values of 1 to .* got the shape \({width},\)",
+        ):
             open_column(dataset / FIELDS_FOLDER, FLAT_IMAGES, Field("gaze", "floats", width=width))
 
 
 @pytest.mark.parametrize(
     ("name", "data", "words"),
-    [("caption", b"\xff", "not valid text .*invalid start byte"), ("notes", b"{", "not valid json")],
+    [
+        ("caption", b"\xff", "not valid text .*invalid start byte"),
+        ("notes", b"{", "not valid json"),
+    ],
 )
 def test_what_is_no_text(dataset: Path, copied: Copy, name: str, data: bytes, words: str) -> None:
     copy = copied(dataset)
@@ -250,7 +301,9 @@ def test_what_is_no_text(dataset: Path, copied: Copy, name: str, data: bytes, wo
     with (copy / FIELDS_FOLDER / f"{name}.bytes.npy").open("r+b") as file:
         file.seek(128 + begin)
         file.write(data if name == "caption" else data * 4)
-    with pytest.raises(DatasetError, match=rf"{name}\.bytes\.npy: the value of sample 9 is {words}"):
+    with pytest.raises(
+        DatasetError, match=rf"{name}\.bytes\.npy: the value of sample 9 is {words}"
+    ):
         column(copy, name).take(np.array([2, 9]))
     assert column(copy, name).take(np.array([2])) == [VALUES[name][2]]
 
@@ -284,7 +337,8 @@ def test_a_disk_that_fails(dataset: Path, monkeypatch: pytest.MonkeyPatch, name:
         with monkeypatch.context() as patch:
             patch.setattr(os, "pread", failing_after(reads))
             with pytest.raises(
-                DatasetError, match=rf"{name}\..*npy cannot be read: Input/output error, for .* at byte"
+                DatasetError,
+                match=rf"{name}\..*npy cannot be read: Input/output error, for .* at byte",
             ):
                 opened.take(everyone)
     opened.take(everyone)

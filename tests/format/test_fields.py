@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE, KINDS, Field, check_name, describe_field, member, read_fields
+from fastpipe.format.fields import (
+    FIELD_IMAGE_DTYPE,
+    KINDS,
+    Field,
+    check_name,
+    describe_field,
+    member,
+    read_fields,
+)
 from fastpipe.format.fields import sidecars as files_of
 
 NUMBERS: dict[str, dict[str, Any]] = {
@@ -19,7 +27,12 @@ NUMBERS: dict[str, dict[str, Any]] = {
 
 def make(kind: str, **changes: Any) -> Field:
     bare = Field("field", kind, **{**NUMBERS.get(kind, {}), **changes})
-    return Field("field", kind, **{**NUMBERS.get(kind, {}), **changes}, files=dict.fromkeys(files_of(bare), "0" * 16))
+    return Field(
+        "field",
+        kind,
+        **{**NUMBERS.get(kind, {}), **changes},
+        files=dict.fromkeys(files_of(bare), "0" * 16),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,7 +46,15 @@ def test_the_record_of_an_image_is_as_the_page_says() -> None:
     fields = FIELD_IMAGE_DTYPE.fields
     assert fields is not None
     places = {name: value[1] for name, value in fields.items()}
-    assert places == {"offset": 0, "size": 8, "width": 12, "height": 14, "bits": 16, "format": 17, "xxh3_64": 18}
+    assert places == {
+        "offset": 0,
+        "size": 8,
+        "width": 12,
+        "height": 14,
+        "bits": 16,
+        "format": 17,
+        "xxh3_64": 18,
+    }
 
 
 def test_members() -> None:
@@ -48,7 +69,20 @@ def test_members() -> None:
 
 
 def test_names_that_no_field_may_have() -> None:
-    for name in ["", "Caption", "2d", "a.b", "a/b", "image", "label", "id", "key", "a" * 65, "ä", None]:
+    for name in [
+        "",
+        "Caption",
+        "2d",
+        "a.b",
+        "a/b",
+        "image",
+        "label",
+        "id",
+        "key",
+        "a" * 65,
+        "ä",
+        None,
+    ]:
         with pytest.raises(ValueError, match="expected a field's name"):
             check_name(name)
     check_name("a" * 64)

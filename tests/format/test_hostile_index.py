@@ -28,7 +28,13 @@ Copy = Callable[[Path], Path]
 
 def batch(dataset: Path) -> torch.Tensor:
     """All pictures, small."""
-    options = {"batch_size": FLAT_IMAGES, "size": 8, "train": False, "shuffle": False, "num_workers": 1}
+    options = {
+        "batch_size": FLAT_IMAGES,
+        "size": 8,
+        "train": False,
+        "shuffle": False,
+        "num_workers": 1,
+    }
     with fastpipe.loader(dataset, **options) as loader:  # type: ignore[arg-type]
         return next(iter(loader))[0]
 
@@ -70,7 +76,9 @@ def test_truncated_anywhere(flat: Path, copied: Copy, name: str, tried: Tried) -
 
 
 @pytest.mark.parametrize("name", [INDEX_FILE, DATASET_FILE])
-def test_flipped_bits(flat: Path, copied: Copy, true: torch.Tensor, name: str, tried: Tried) -> None:
+def test_flipped_bits(
+    flat: Path, copied: Copy, true: torch.Tensor, name: str, tried: Tried
+) -> None:
     dataset = copied(flat)
     whole = (dataset / name).read_bytes()
     errors, rng = 0, np.random.default_rng(3)
@@ -108,7 +116,9 @@ def test_rows_that_lie(flat: Path, copied: Copy, true: torch.Tensor, tried: Trie
     for changes in LIES:
         lie(dataset, 5, **changes)
         problem = refused(dataset, true)
-        assert re.search("sample [456] ", str(problem)), changes  # a lie may make its neighbours look wrong
+        assert re.search("sample [456] ", str(problem)), (
+            changes
+        )  # a lie may make its neighbours look wrong
         with pytest.raises(DatasetError, match="sample 5 "):
             fastpipe.open(dataset)[5]
         assert len(fastpipe.open(dataset)[7]) == 2
@@ -116,11 +126,17 @@ def test_rows_that_lie(flat: Path, copied: Copy, true: torch.Tensor, tried: Trie
     tried("a field of a row of the index lies", len(LIES), "a named error")
 
 
-def test_rows_that_point_at_others(flat: Path, tmp_path: Path, true: torch.Tensor, tried: Tried) -> None:
+def test_rows_that_point_at_others(
+    flat: Path, tmp_path: Path, true: torch.Tensor, tried: Tried
+) -> None:
     """At the shard's end, into the next member, at a whole other one, and with more bytes than are its own."""
     records = np.load(flat / INDEX_FILE)
     shard_bytes = (flat / "shard-000000.tar").stat().st_size
-    size, offset, other = int(records["size"][5]), int(records["offset"][5]), int(records["offset"][6])
+    size, offset, other = (
+        int(records["size"][5]),
+        int(records["offset"][5]),
+        int(records["offset"][6]),
+    )
     for number, changes in enumerate(
         [
             {"offset": shard_bytes - 1},
@@ -146,7 +162,11 @@ def test_rows_of_pictures_that_look_alike(many_shards: Path, tmp_path: Path) -> 
     pairs = [(0, 23), (23, 0), (0, 1), (1, 0), (5, 6), (6, 5)]
     for number, (sample, other) in enumerate(pairs):
         dataset = Path(shutil.copytree(many_shards, tmp_path / str(number)))
-        lie(dataset, sample, **{name: int(records[name][other]) for name in ("shard", "offset", "size")})
+        lie(
+            dataset,
+            sample,
+            **{name: int(records[name][other]) for name in ("shard", "offset", "size")},
+        )
         with pytest.raises(DatasetError, match=f"record of sample {sample} is impossible"):
             fastpipe.open(dataset)[sample]
         with pytest.raises(DatasetError, match=r"record of sample \d+ is impossible"):
@@ -178,7 +198,11 @@ def test_no_pickle_is_loaded(flat: Path, copied: Copy, tmp_path: Path, tried: Tr
     assert not planted.exists()
     pickle.loads(pickle.dumps(Planted(planted)))  # noqa: S301 - so it would have been
     assert planted.exists()
-    tried("a pickle, or an array of objects, for index.npy or dataset.json", 6, "a named error, no code runs")
+    tried(
+        "a pickle, or an array of objects, for index.npy or dataset.json",
+        6,
+        "a named error, no code runs",
+    )
 
 
 HEADER = "{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"
@@ -213,7 +237,9 @@ def test_headers_of_npy_that_are_made_up(
     for header in HEADERS:
         text = header.encode("latin1")
         text += b" " * (-(10 + len(text)) % 64)
-        (dataset / INDEX_FILE).write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data)
+        (dataset / INDEX_FILE).write_bytes(
+            b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
+        )
         with pytest.raises(DatasetError, match="pack the source again") as caught:
             fastpipe.open(dataset)
         assert len(str(caught.value)) < 1000
@@ -226,5 +252,7 @@ def test_counts_that_lie(flat: Path, copied: Copy) -> None:
     info = json.loads((dataset / DATASET_FILE).read_text())
     shard = {**info["shards"][0], "samples": 10**15}
     (dataset / DATASET_FILE).write_text(json.dumps({**info, "samples": 10**15, "shards": [shard]}))
-    with pytest.raises(DatasetError, match=r"not a complete .npy file of 1,000,000,000,000,000 rows"):
+    with pytest.raises(
+        DatasetError, match=r"not a complete .npy file of 1,000,000,000,000,000 rows"
+    ):
         fastpipe.open(dataset)

@@ -52,7 +52,9 @@ def test_what_a_dataset_tells(flat: Path) -> None:
     assert index.classes == list(FLAT_CLASSES)
     assert repr(index) == f"<fastpipe dataset {str(flat)!r}: 37 samples, 3 classes, 1 shard>"
     assert sum(shard.samples for shard in index.shards) == FLAT_IMAGES
-    assert [shard.path.stat().st_size for shard in index.shards] == [s.size_bytes for s in index.shards]
+    assert [shard.path.stat().st_size for shard in index.shards] == [
+        s.size_bytes for s in index.shards
+    ]
     assert index.records.dtype == INDEX_DTYPE
     assert not index.records.flags.writeable
     assert index.jpeg_bytes == index.records["size"].sum()
@@ -80,12 +82,16 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
-    assert_refused(tmp_path / "file", tmp_path / "file", "is a file; expected a folder", "fastpipe pack")
+    assert_refused(
+        tmp_path / "file", tmp_path / "file", "is a file; expected a folder", "fastpipe pack"
+    )
 
 
 def test_a_folder_of_photos(flat: Path) -> None:
     source = flat.parent / "source"
-    with pytest.raises(DatasetError, match=re.escape(f"pack them first: fastpipe pack {source} DST")):
+    with pytest.raises(
+        DatasetError, match=re.escape(f"pack them first: fastpipe pack {source} DST")
+    ):
         PackedIndex(source)
 
 
@@ -93,7 +99,9 @@ def test_an_unfinished_pack(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     (dataset / DATASET_FILE).unlink()
     (dataset / WORK_FOLDER).mkdir()
-    assert_refused(dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` command again")
+    assert_refused(
+        dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` command again"
+    )
 
 
 def test_an_unfinished_copy(flat: Path, copied: Copy) -> None:
@@ -119,7 +127,10 @@ DESCRIPTIONS: list[tuple[bytes | dict[str, Any], tuple[str, str]]] = [
     (b"[" * 200_000 + b"]" * 200_000, NO_JSON),
     (b"\0" * 1000, NO_JSON),
     (b'"\\ud800"', NO_DATASET),
-    (b'{"format": "fastpipe-dataset", "format_version": 7e999}', ("format version inf", "Install the version")),
+    (
+        b'{"format": "fastpipe-dataset", "format_version": 7e999}',
+        ("format version inf", "Install the version"),
+    ),
     (b"[]", NO_DATASET),
     (b"null", NO_DATASET),
     (b"{}", NO_DATASET),
@@ -168,14 +179,18 @@ def test_wrong_descriptions(flat: Path, copied: Copy) -> None:
 def test_a_missing_index(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     (dataset / INDEX_FILE).unlink()
-    assert_refused(dataset, dataset / INDEX_FILE, "cannot be opened: No such file", "pack the source again")
+    assert_refused(
+        dataset, dataset / INDEX_FILE, "cannot be opened: No such file", "pack the source again"
+    )
 
 
 def test_an_index_of_another_kind(flat: Path, copied: Copy) -> None:
     """tests/format/test_hostile_index.py has pickles and archives."""
     dataset = copied(flat)
     (dataset / INDEX_FILE).write_bytes(b"hello, world, this is no array" * 20)
-    assert_refused(dataset, dataset / INDEX_FILE, "not a complete .npy file", "pack the source again")
+    assert_refused(
+        dataset, dataset / INDEX_FILE, "not a complete .npy file", "pack the source again"
+    )
     for array, found in [
         (np.array([{"a": 1}], dtype=object), r"\(1,\) of object"),
         (np.zeros(FLAT_IMAGES), r"\(37,\) of float64"),
@@ -207,7 +222,9 @@ def test_impossible_records(flat: Path, copied: Copy) -> None:
         index = PackedIndex(dataset)
         assert len(index.read(np.array([8, 10]))) == 2
         name, value = next(iter(changes.items()))
-        with pytest.raises(DatasetError, match=rf"record of sample 9 is impossible: .*\b{name} {value}\b") as caught:
+        with pytest.raises(
+            DatasetError, match=rf"record of sample 9 is impossible: .*\b{name} {value}\b"
+        ) as caught:
             index.read(np.array([3, 9]))
         assert str(dataset / INDEX_FILE) in str(caught.value)
         assert "pack the source again" in str(caught.value)
@@ -230,7 +247,9 @@ def test_a_shard_name_stays_in_the_folder(flat: Path, copied: Copy) -> None:
             fastpipe.open(dataset)
 
 
-def test_a_damaged_head_of_the_index_is_a_dataset_error(flat: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_damaged_head_of_the_index_is_a_dataset_error(
+    flat: Path, copied: Callable[[Path], Path]
+) -> None:
     file = copied(flat) / "index.npy"
     data = file.read_bytes()
     refused = 0

@@ -26,7 +26,9 @@ def test_ten_million_samples(flat: Path, tmp_path: Path) -> None:
     assert len(index) == SAMPLES
     assert len(index.shards) == -(-SAMPLES // SAMPLES_PER_SHARD)
     assert index.jpeg_bytes == SAMPLES * JPEG_BYTES
-    recipe = Recipe(BATCH_SIZE, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, Content.of(index))
+    recipe = Recipe(
+        BATCH_SIZE, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, Content.of(index)
+    )
     plan = EpochPlan(recipe, 0)
     assert len(plan) == SAMPLES // BATCH_SIZE
     seen: list[int] = []

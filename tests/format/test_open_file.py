@@ -30,7 +30,9 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return begin
 
 
-def test_a_range_comes_whole_or_up_to_the_end(tmp_path: Path, in_small_pieces: Callable[[], None]) -> None:
+def test_a_range_comes_whole_or_up_to_the_end(
+    tmp_path: Path, in_small_pieces: Callable[[], None]
+) -> None:
     content = os.urandom(1000)
     (tmp_path / "a").write_bytes(content)
     in_small_pieces()

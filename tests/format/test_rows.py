@@ -75,9 +75,14 @@ def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_header_that_two_threads_parse_at_once(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_that_two_threads_parse_at_once(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python 3.11 raises SystemError then, now and again."""
-    parse, refused = np.lib.format.read_array_header_1_0, [SystemError("AST constructor recursion depth mismatch")] * 3
+    parse, refused = (
+        np.lib.format.read_array_header_1_0,
+        [SystemError("AST constructor recursion depth mismatch")] * 3,
+    )
 
     def at_once(head: io.BytesIO) -> object:
         head.read(3)
@@ -92,7 +97,8 @@ def test_a_header_that_two_threads_parse_at_once(index: Path, monkeypatch: pytes
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(
-        DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; check that it exists"
+        DatasetError,
+        match=f"{INDEX_FILE} cannot be opened: No such file or directory; check that it exists",
     ):
         records_in(tmp_path / INDEX_FILE, 128)
     with pytest.raises(
@@ -101,11 +107,18 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     ):
         open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5)
     (tmp_path / INDEX_FILE).mkdir()
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 54 bytes at byte 128"):
+    with pytest.raises(
+        DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 54 bytes at byte 128"
+    ):
         records_in(tmp_path / INDEX_FILE, 128).take(np.array(0))
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory; check the disk"):
+    with pytest.raises(
+        DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory; check the disk"
+    ):
         open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5)
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be mapped: .*Is a directory; check the disk and the"):
+    with pytest.raises(
+        DatasetError,
+        match=f"{INDEX_FILE} cannot be mapped: .*Is a directory; check the disk and the",
+    ):
         records_in(tmp_path / INDEX_FILE, 128).mapped(5)
 
 

@@ -27,7 +27,9 @@ def read(entries: list[Any], **other: Any) -> Shards:
 
 def test_entries_by_number_and_in_order() -> None:
     shards = read(ENTRIES, index={"name": "index.npy", "xxh3_64": "3"})
-    expected = [Shard(FOLDER, each["name"], each["samples"], each["size_bytes"]) for each in ENTRIES]  # type: ignore[arg-type]
+    expected = [
+        Shard(FOLDER, each["name"], each["samples"], each["size_bytes"]) for each in ENTRIES
+    ]  # type: ignore[arg-type]
     assert list(shards) == expected
     assert [shards[number] for number in range(3)] == expected
     assert [shards[number] for number in range(-3, 0)] == expected
@@ -58,11 +60,17 @@ def test_no_shards() -> None:
         ({"name": "\ud800"}, ValueError, "surrogates"),
         ({"samples": -1}, ValueError, "expected a whole number of 0 or more, got -1"),
         ({"samples": 2.0}, ValueError, "expected a whole number of 0 or more, got 2.0"),
-        ({"samples": 2**63 - 1}, ValueError, "the number of samples in all shards together is too large"),
+        (
+            {"samples": 2**63 - 1},
+            ValueError,
+            "the number of samples in all shards together is too large",
+        ),
         ({"size_bytes": 2**63}, ValueError, "expected a whole number"),
     ],
 )
-def test_impossible_entries_are_refused(change: dict[str, Any], kind: type[Exception], message: str) -> None:
+def test_impossible_entries_are_refused(
+    change: dict[str, Any], kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind, match=message):
         read([ENTRIES[0], {**ENTRIES[1], **change}, ENTRIES[2]])
 

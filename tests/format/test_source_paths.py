@@ -32,7 +32,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(COUNT):
         file = folder / "source" / name_of(number)
         file.parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.random.default_rng(number).integers(0, 256, (130, 60 + number, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(number).integers(
+            0, 256, (130, 60 + number, 3), dtype=np.uint8
+        )
         Image.fromarray(pixels).save(file)
     pack(folder / "source", folder / "packed", PackOptions(workers=1, shard_size=100_000))
     assert len(PackedIndex(folder / "packed").shards) > 2
@@ -63,7 +65,9 @@ def test_few_shards_are_open_at_a_time(data: Path, monkeypatch: pytest.MonkeyPat
     assert len(os.listdir("/proc/self/fd")) == before + 2
 
 
-def test_a_program_may_change_its_folder(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_program_may_change_its_folder(
+    data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(data.parent)
     index = PackedIndex(data.name)
     paths = SourcePaths(index)
@@ -83,7 +87,9 @@ def test_a_damaged_note_is_named(data: Path, copied: Callable[[Path], Path]) -> 
         flipped = bytearray(whole)
         flipped[at + place] ^= 0x08
         Path(shard).write_bytes(flipped)
-        with pytest.raises(DatasetError, match=rf"{key}\.json is damaged .*at byte {at}\. Restore it"):
+        with pytest.raises(
+            DatasetError, match=rf"{key}\.json is damaged .*at byte {at}\. Restore it"
+        ):
             paths_of(copy, [6, 5])
     Path(shard).write_bytes(whole)
     assert paths_of(copy, [5, 6]) == expected

@@ -18,9 +18,14 @@ def test_a_header_is_tarfiles(name: str, size: int) -> None:
     assert tar.header(name, size) == member.tobuf(tarfile.USTAR_FORMAT)
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [1], [512], [5000, 513], [8192], [8193, 7], [9216 - 512, 512]])
+@pytest.mark.parametrize(
+    "sizes", [[], [0], [1], [512], [5000, 513], [8192], [8193, 7], [9216 - 512, 512]]
+)
 def test_an_archive_is_tarfiles(sizes: list[int]) -> None:
-    ours = b"".join(tar.header(f"{n}.jpg", size) + b"x" * size + tar.padding(size) for n, size in enumerate(sizes))
+    ours = b"".join(
+        tar.header(f"{n}.jpg", size) + b"x" * size + tar.padding(size)
+        for n, size in enumerate(sizes)
+    )
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for number, size in enumerate(sizes):

@@ -21,37 +21,87 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
 @pytest.mark.parametrize(
     ("spent", "settings", "says"),
     [
-        (DECODING, ALL_IN_USE, ["decoding (75% of the threads' time)", "all 2 CPUs", "exact=False", "--max-size"]),
-        (DECODING, replace(ALL_IN_USE, cpus=8), ["decoding", "pass num_workers=8 (now 2; 8 CPUs are granted)"]),
+        (
+            DECODING,
+            ALL_IN_USE,
+            ["decoding (75% of the threads' time)", "all 2 CPUs", "exact=False", "--max-size"],
+        ),
+        (
+            DECODING,
+            replace(ALL_IN_USE, cpus=8),
+            ["decoding", "pass num_workers=8 (now 2; 8 CPUs are granted)"],
+        ),
         (DECODING, replace(ALL_IN_USE, exact=False), ["decoding", "pack the photos again"]),
         (replace(DECODING, resize_s=50.0), ALL_IN_USE, ["resizing", "pack the photos again"]),
-        (replace(DECODING, read_s=50.0), ALL_IN_USE, ["reading", "faster disk", "num_workers larger than 2"]),
-        (replace(DECODING, convert_s=50.0), UNPACKED, ["converting", "in each epoch; `fastpipe pack` does it once"]),
-        (DECODING, UNPACKED, ["decoding (75% of the threads' time)", "pack the images (fastpipe pack)"]),
+        (
+            replace(DECODING, read_s=50.0),
+            ALL_IN_USE,
+            ["reading", "faster disk", "num_workers larger than 2"],
+        ),
+        (
+            replace(DECODING, convert_s=50.0),
+            UNPACKED,
+            ["converting", "in each epoch; `fastpipe pack` does it once"],
+        ),
+        (
+            DECODING,
+            UNPACKED,
+            ["decoding (75% of the threads' time)", "pack the images (fastpipe pack)"],
+        ),
         (replace(DECODING, read_s=50.0), UNPACKED, ["reading", "pack the images (fastpipe pack)"]),
-        (replace(DECODING, fetch_wait_s=6.0), ALL_IN_USE, ["the network (67% of the wait; 0%", "cache_limit="]),
+        (
+            replace(DECODING, fetch_wait_s=6.0),
+            ALL_IN_USE,
+            ["the network (67% of the wait; 0%", "cache_limit="],
+        ),
         (replace(DECODING, fetch_wait_s=2.0), ALL_IN_USE, ["decoding"]),
-        (replace(DECODING, read_s=50.0), replace(ALL_IN_USE, remote=True), ["reading", "cache_dir=, a folder on"]),
-        (Stats(augment_s=3.0, wait_s=1.0), ALL_IN_USE, ["augmentation (75% of the wait)", 'device="cuda"']),
-        (Stats(augment_s=3.0), replace(ALL_IN_USE, device="cuda"), ["augmentation", "compile=True"]),
-        (Stats(augment_s=3.0), replace(ALL_IN_USE, device="cuda", compiled=True), ["choose a lighter augment"]),
+        (
+            replace(DECODING, read_s=50.0),
+            replace(ALL_IN_USE, remote=True),
+            ["reading", "cache_dir=, a folder on"],
+        ),
+        (
+            Stats(augment_s=3.0, wait_s=1.0),
+            ALL_IN_USE,
+            ["augmentation (75% of the wait)", 'device="cuda"'],
+        ),
+        (
+            Stats(augment_s=3.0),
+            replace(ALL_IN_USE, device="cuda"),
+            ["augmentation", "compile=True"],
+        ),
+        (
+            Stats(augment_s=3.0),
+            replace(ALL_IN_USE, device="cuda", compiled=True),
+            ["choose a lighter augment"],
+        ),
         (
             Stats(wait_s=4.0, prepare_wait_s=3.0, prepare_s=0.5, batches=50),
             ALL_IN_USE,
             ["prepare= (75% of the wait): it takes 10.0 ms a batch in one thread."],
         ),
-        (Stats(transfer_s=3.0, wait_s=1.0), replace(ALL_IN_USE, device="cuda"), ["copying to the device", "pinned"]),
+        (
+            Stats(transfer_s=3.0, wait_s=1.0),
+            replace(ALL_IN_USE, device="cuda"),
+            ["copying to the device", "pinned"],
+        ),
         (Stats(plan_s=3.0, wait_s=1.0), ALL_IN_USE, ["planning batches", "larger batch_size"]),
     ],
 )
-def test_advice_names_the_stage_and_the_change(spent: Stats, settings: Settings, says: list[str]) -> None:
+def test_advice_names_the_stage_and_the_change(
+    spent: Stats, settings: Settings, says: list[str]
+) -> None:
     text = describe_bottleneck(Stats(), spent, settings, ratio=0.4)
-    assert text.startswith("the training loop waited for data for 40% of its steps' time over 50 batches; the bottle")
+    assert text.startswith(
+        "the training loop waited for data for 40% of its steps' time over 50 batches; the bottle"
+    )
     for part in says:
         assert part in text
 
 
-@pytest.mark.parametrize(("ratio", "words"), [(0.996, "for 100% of its steps' time"), (51.71, "51.7 times as long as")])
+@pytest.mark.parametrize(
+    ("ratio", "words"), [(0.996, "for 100% of its steps' time"), (51.71, "51.7 times as long as")]
+)
 def test_a_loop_that_mostly_waits_is_told_in_times(ratio: float, words: str) -> None:
     assert f"waited for data {words}" in describe_bottleneck(Stats(), DECODING, ALL_IN_USE, ratio)
 
@@ -96,9 +146,13 @@ def test_one_long_wait_does_not_make_a_slow_loader(caplog: pytest.LogCaptureFixt
     assert not caplog.records
 
 
-def test_a_ranks_share_of_the_cpus_is_what_it_is_told_to_use(monkeypatch: pytest.MonkeyPatch, flat: Path) -> None:
+def test_a_ranks_share_of_the_cpus_is_what_it_is_told_to_use(
+    monkeypatch: pytest.MonkeyPatch, flat: Path
+) -> None:
     """Of 64 CPUs, one of 8 ranks on the machine may have 8: told to take 64, they would get in each other's way."""
-    monkeypatch.setattr(importlib.import_module("fastpipe.loading.factory"), "granted_cpus", lambda: 64)
+    monkeypatch.setattr(
+        importlib.import_module("fastpipe.loading.factory"), "granted_cpus", lambda: 64
+    )
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     with fastpipe.loader(flat, 1, size=8, num_workers=1, rank=0, world_size=8) as loader:
         text = describe_bottleneck(Stats(), DECODING, loader._watch._settings, ratio=0.4)

@@ -43,7 +43,9 @@ def made() -> Iterator[Made]:
     loaders: list[fastpipe.Loader] = []
 
     def make(data: Any, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
-        loaders.append(fastpipe.loader(data, batch_size, size=8, num_workers=1, drop_last=False, **options))
+        loaders.append(
+            fastpipe.loader(data, batch_size, size=8, num_workers=1, drop_last=False, **options)
+        )
         return loaders[-1]
 
     yield make
@@ -55,7 +57,9 @@ def ids(loader: Any) -> list[int]:
     return [sample for batch in loader for sample in batch.ids[batch.valid].tolist()]
 
 
-def test_a_seed_of_each_rank_is_refused_on_all_of_them(flat: Path, ranks: Ranks, made: Made) -> None:
+def test_a_seed_of_each_rank_is_refused_on_all_of_them(
+    flat: Path, ranks: Ranks, made: Made
+) -> None:
     ranks.become(0)
     first = made(flat, seed=42)
     running = iter(first)
@@ -71,7 +75,9 @@ def test_a_seed_of_each_rank_is_refused_on_all_of_them(flat: Path, ranks: Ranks,
         ids(running)
 
 
-def test_a_rank_that_was_first_learns_of_it_at_the_end_of_a_short_epoch(flat: Path, ranks: Ranks, made: Made) -> None:
+def test_a_rank_that_was_first_learns_of_it_at_the_end_of_a_short_epoch(
+    flat: Path, ranks: Ranks, made: Made
+) -> None:
     ranks.become(0)
     first = iter(made(flat, 32, seed=42))
     next(first)
@@ -86,14 +92,22 @@ def test_a_rank_that_was_first_learns_of_it_at_the_end_of_a_short_epoch(flat: Pa
 @pytest.mark.parametrize(
     ("here", "there", "told"),
     [
-        ({"batch_size": 4}, {"batch_size": 5}, "batch_size= times world_size= is 8 on rank 0 and 10 on rank 1"),
+        (
+            {"batch_size": 4},
+            {"batch_size": 5},
+            "batch_size= times world_size= is 8 on rank 0 and 10 on rank 1",
+        ),
         ({"shuffle": True}, {"shuffle": False}, "shuffle is True on rank 0 and False on rank 1"),
         (
             {"sampler": fastpipe.Weighted({"red": 2})},
             {"sampler": fastpipe.Weighted({"red": 3})},
             "a hash of the weights is .*on rank 0 and .* on rank 1.*the same weights",
         ),
-        ({"sampler": lambda _: [1, 2, 3, 4]}, {"sampler": lambda _: [5, 6, 7, 8]}, "a hash of the numbers that the"),
+        (
+            {"sampler": lambda _: [1, 2, 3, 4]},
+            {"sampler": lambda _: [5, 6, 7, 8]},
+            "a hash of the numbers that the",
+        ),
     ],
 )
 def test_what_decides_the_samples_has_to_be_the_same(
@@ -112,11 +126,15 @@ def test_what_decides_the_samples_has_to_be_the_same(
         ids(made(flat, **there))
 
 
-def test_another_dataset_or_part_of_it_is_refused(flat: Path, textured: Path, ranks: Ranks, made: Made) -> None:
+def test_another_dataset_or_part_of_it_is_refused(
+    flat: Path, textured: Path, ranks: Ranks, made: Made
+) -> None:
     ranks.become(0)
     next(iter(made(flat)))
     ranks.become(1)
-    with pytest.raises(ConfigError, match=r"the dataset is .* on rank 0 and .* on rank 1.*the same files") as refused:
+    with pytest.raises(
+        ConfigError, match=r"the dataset is .* on rank 0 and .* on rank 1.*the same files"
+    ) as refused:
         ids(made(textured))
     assert "stored is" not in str(refused.value), "what a state keeps for its own messages"
 
@@ -131,7 +149,9 @@ def test_a_part_of_each_rank_is_refused(flat: Path, ranks: Ranks, made: Made) ->
         ids(made(data.select(range(1, 36, 2))))
 
 
-def test_weights_that_one_rank_changes_later_are_refused(flat: Path, ranks: Ranks, made: Made) -> None:
+def test_weights_that_one_rank_changes_later_are_refused(
+    flat: Path, ranks: Ranks, made: Made
+) -> None:
     loaders = []
     for rank in range(2):
         ranks.become(rank)
@@ -145,7 +165,9 @@ def test_weights_that_one_rank_changes_later_are_refused(flat: Path, ranks: Rank
         ids(loaders[1])
 
 
-def test_ranks_that_agree_read_each_sample_once_whoever_iterates_more(flat: Path, ranks: Ranks, made: Made) -> None:
+def test_ranks_that_agree_read_each_sample_once_whoever_iterates_more(
+    flat: Path, ranks: Ranks, made: Made
+) -> None:
     """Rank 0 looks at a batch first, makes another loader, and begins an epoch more: nobody waits or is refused."""
     ranks.become(0)
     show = made(flat, 3, seed=9)

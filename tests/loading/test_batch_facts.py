@@ -34,7 +34,8 @@ def test_programs_that_rebuild_batches_find_images_and_labels(flat: Path) -> Non
     assert torch.equal(made.images, batch.images + 1)
     assert torch.equal(made.labels, batch.labels + 1)
     with pytest.raises(
-        AttributeError, match=r'has no valid: another program.*fields=\("image", "label", "id", "valid"'
+        AttributeError,
+        match=r'has no valid: another program.*fields=\("image", "label", "id", "valid"',
     ):
         _ = made.valid
     with pytest.raises(AttributeError, match="'pixels'; it has images, labels, ids"):
@@ -54,14 +55,19 @@ def test_programs_that_rebuild_tuples_find_images_and_labels(flat: Path) -> None
         assert isinstance(made, kind)
         assert torch.equal(made.images, batch.images)
         assert torch.equal(made.labels, batch.labels)
-        with pytest.raises(AttributeError, match="this batch has no ids: another program has made it anew"):
+        with pytest.raises(
+            AttributeError, match="this batch has no ids: another program has made it anew"
+        ):
             _ = made.ids
     with pytest.raises(ValueError, match="not enough values"):
         kind(each for each in batch[:1])
 
 
 def test_a_dict_has_them_if_they_are_asked_for(flat: Path) -> None:
-    with loader_of(flat) as plain, loader_of(flat, fields=("image", "label", "id", "valid", "epoch")) as loader:
+    with (
+        loader_of(flat) as plain,
+        loader_of(flat, fields=("image", "label", "id", "valid", "epoch")) as loader,
+    ):
         for _ in range(2):
             for batch, found in zip(plain, loader, strict=True):
                 assert list(found) == ["image", "label", "id", "valid", "epoch"]

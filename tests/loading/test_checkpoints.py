@@ -30,7 +30,10 @@ CHOICES: dict[str, tuple[Callable[[Path], fastpipe.Dataset], dict[str, Any]]] = 
     "buckets": (fastpipe.open, {"size": "bucket"}),
     "function": (fastpipe.open, {"sampler": lambda epoch: range(30)}),
     "concat": (lambda flat: fastpipe.concat(flat, fastpipe.open(flat).only(["ant"])), {}),
-    "mixture": (lambda flat: fastpipe.mix({flat: 0.6, fastpipe.open(flat).only(["ant"]): 0.4}), {"epoch_size": 24}),
+    "mixture": (
+        lambda flat: fastpipe.mix({flat: 0.6, fastpipe.open(flat).only(["ant"]): 0.4}),
+        {"epoch_size": 24},
+    ),
     "other mixture": (
         lambda flat: fastpipe.mix({flat: 0.5, fastpipe.open(flat).only(["ant"]): 0.5}),
         {"epoch_size": 24},
@@ -40,7 +43,9 @@ CHOICES: dict[str, tuple[Callable[[Path], fastpipe.Dataset], dict[str, Any]]] = 
 
 def loader_of(dataset: Path, chosen: str = "everything", **options: Any) -> fastpipe.Loader:
     open_data, given = CHOICES[chosen]
-    return fastpipe.loader(open_data(dataset), 4, **{"size": 8, "num_workers": 1, **given, **options})
+    return fastpipe.loader(
+        open_data(dataset), 4, **{"size": 8, "num_workers": 1, **given, **options}
+    )
 
 
 def ids(batches: Any) -> list[list[int]]:
@@ -48,7 +53,9 @@ def ids(batches: Any) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def saved(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[list[int]]]]:
+def saved(
+    flat: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Path, list[list[int]]]]:
     """Of each choice, a checkpoint after two batches, and the samples of the others."""
     found = {}
     for chosen in CHOICES:
@@ -61,14 +68,18 @@ def saved(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tup
     return found
 
 
-def test_the_same_options_go_on(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
+def test_the_same_options_go_on(
+    flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]
+) -> None:
     for chosen, (folder, rest) in saved.items():
         with loader_of(flat, chosen) as loader:
             dcp.load({"loader": loader, "step": 0}, checkpoint_id=folder)
             assert ids(loader) == rest, chosen
 
 
-def test_other_options_are_refused_by_the_loader(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
+def test_other_options_are_refused_by_the_loader(
+    flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]
+) -> None:
     words = r"^load_state_dict: .*(another order of the samples: .* was .* and is now|to dataset .* but this)"
     for of, into in itertools.permutations(CHOICES, 2):
         with loader_of(flat, into) as loader:
@@ -84,12 +95,18 @@ def test_a_size_that_was_set_is_kept(flat: Path, tmp_path: Path) -> None:
         dcp.save({"loader": loader}, checkpoint_id=tmp_path)
     with loader_of(flat) as loader:
         dcp.load({"loader": loader}, checkpoint_id=tmp_path)
-        assert {tuple(batch.images.shape) for batch in loader} == {tuple(images.shape)} == {(4, 3, 12, 12)}
+        assert (
+            {tuple(batch.images.shape) for batch in loader}
+            == {tuple(images.shape)}
+            == {(4, 3, 12, 12)}
+        )
     with loader_of(flat, "buckets") as loader, pytest.raises(ConfigError, match="buckets was None"):
         dcp.load({"loader": loader}, checkpoint_id=tmp_path)
 
 
-def test_a_size_that_was_not_set_is_the_loaders(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
+def test_a_size_that_was_not_set_is_the_loaders(
+    flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]
+) -> None:
     with loader_of(flat) as loader:
         loader.set_size(12)
         dcp.load({"loader": loader}, checkpoint_id=saved["everything"][0])

@@ -56,12 +56,24 @@ def test_the_first_name_with_another_number_is_told_once(
         (ALL, ["ant", "bee"], None),  # the same numbers
         (ALL, ["dog", "zebra"], None),  # another task
         (["0", "1"], ["0", "1", "2"], None),  # numbers without names
-        (ALL, ["ant", "bee", "cow", "dog"], "'dog' is 3 in evaluation, and training has no such class"),
-        (ALL, ["cow", "bee", "ant"], "'cow' is 0 in evaluation and 2 in training, and so are 1 more"),
+        (
+            ALL,
+            ["ant", "bee", "cow", "dog"],
+            "'dog' is 3 in evaluation, and training has no such class",
+        ),
+        (
+            ALL,
+            ["cow", "bee", "ant"],
+            "'cow' is 0 in evaluation and 2 in training, and so are 1 more",
+        ),
     ],
 )
 def test_what_counts_as_other_classes(
-    flat: Path, caplog: pytest.LogCaptureFixture, training: list[str], evaluation: list[str], says: str | None
+    flat: Path,
+    caplog: pytest.LogCaptureFixture,
+    training: list[str],
+    evaluation: list[str],
+    says: str | None,
 ) -> None:
     with loader(named(flat, *training)) as kept, loader(named(flat, *evaluation), train=False):
         texts = [record.getMessage() for record in caplog.records]
@@ -70,7 +82,9 @@ def test_what_counts_as_other_classes(
         assert kept.classes == training
 
 
-def test_a_loader_that_is_gone_is_not_compared(flat: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loader_that_is_gone_is_not_compared(
+    flat: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     loader(named(flat, *ALL)).close()
     with loader(named(flat, "cow", "ant"), train=False):
         assert not caplog.records

@@ -55,7 +55,9 @@ def test_a_loop_in_a_compiled_function(flat: Path, graphs: list[str]) -> None:
 def test_one_graph_for_the_loop_is_refused_with_words(flat: Path, graphs: list[str]) -> None:
     with (
         fastpipe.loader(flat, 5, size=12, num_workers=1) as loader,
-        pytest.raises(torch._dynamo.exc.Unsupported, match="Without fullgraph=True a loop over a loader works"),
+        pytest.raises(
+            torch._dynamo.exc.Unsupported, match="Without fullgraph=True a loop over a loader works"
+        ),
     ):
         compiled(epoch, graphs, fullgraph=True)(loader)
 

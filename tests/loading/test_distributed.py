@@ -20,7 +20,9 @@ LATE = SUPPORT / "ranks" / "late_ranks.py"
 def test_the_size_of_the_world_keeps_global_batches_crops_and_flips(textured: Path) -> None:
     """World 8 -> 4 -> 2 -> 8, at the boundaries of global batches, each going on where the one before stood."""
 
-    def rows(world_size: int, state: dict[str, Any] | None, batches: int) -> tuple[list[list[bytes]], dict[str, Any]]:
+    def rows(
+        world_size: int, state: dict[str, Any] | None, batches: int
+    ) -> tuple[list[list[bytes]], dict[str, Any]]:
         found: list[list[bytes]] = [[] for _ in range(batches)]
         for rank in range(world_size):
             with fastpipe.loader(
@@ -31,7 +33,9 @@ def test_the_size_of_the_world_keeps_global_batches_crops_and_flips(textured: Pa
                 taken = 0
                 while taken < batches:
                     for images, _ in loader:
-                        found[taken].extend(image.contiguous().numpy().tobytes() for image in images)
+                        found[taken].extend(
+                            image.contiguous().numpy().tobytes() for image in images
+                        )
                         taken += 1
                         after = loader.state_dict()
                         if taken == batches:
@@ -46,7 +50,9 @@ def test_the_size_of_the_world_keeps_global_batches_crops_and_flips(textured: Pa
     assert got == expected
 
 
-def test_nodes_share_nothing_and_cover_everything(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_share_nothing_and_cover_everything(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each has a part of the shards, whose pictures pack has shuffled: the first half, and the second."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     order = [flat_number(image[:, 4, 4].numpy()) for image, _ in fastpipe.open(flat)]
@@ -57,7 +63,9 @@ def test_nodes_share_nothing_and_cover_everything(flat: Path, monkeypatch: pytes
             for batch in loader:
                 numbers = [flat_number(pixel) for pixel in batch.images[:, :, 4, 4].numpy()]
                 assert [number % 3 for number in numbers] == batch.labels.tolist()
-                nodes[rank // 2] += [number for number, good in zip(numbers, batch.valid, strict=True) if good]
+                nodes[rank // 2] += [
+                    number for number, good in zip(numbers, batch.valid, strict=True) if good
+                ]
     assert sorted(nodes[0]) == sorted(order[: FLAT_IMAGES // 2])
     assert sorted(nodes[1]) == sorted(order[FLAT_IMAGES // 2 :])
 
@@ -66,7 +74,13 @@ def test_ranks_without_a_sample_of_the_last_batch_repeat_that_of_another(flat: P
     """As the page about ranks says."""
     ids = []
     for rank in range(4):
-        given: dict[str, Any] = {"train": False, "rank": rank, "world_size": 4, "num_workers": 1, "size": 8}
+        given: dict[str, Any] = {
+            "train": False,
+            "rank": rank,
+            "world_size": 4,
+            "num_workers": 1,
+            "size": 8,
+        }
         with fastpipe.loader(fastpipe.open(flat).select(list(range(25))), 3, **given) as loader:
             *_, last = loader
             ids.append((last.ids.tolist(), last.valid.tolist()))

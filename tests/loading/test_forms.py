@@ -29,7 +29,12 @@ from fastpipe.errors import ConfigError
 from fastpipe.plan.epoch import EpochPlan
 
 MODES = {"gray": "L", "rgb": "RGB", "rgba": "RGBA"}
-WHOLE: dict[str, Any] = {"size": SIZE[::-1], "crop": fastpipe.Resize(), "train": False, "num_workers": 1}
+WHOLE: dict[str, Any] = {
+    "size": SIZE[::-1],
+    "crop": fastpipe.Resize(),
+    "train": False,
+    "num_workers": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +48,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def deep(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[NDArray[np.uint16]]]]:
+def deep(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, tuple[Path, list[NDArray[np.uint16]]]]:
     """Packed datasets of 16 bits, and their samples in order."""
     found = {}
     for name, color in {"gray": pngs.GRAY, "rgb": pngs.RGB, "rgba": pngs.RGB_ALPHA}.items():
@@ -72,7 +79,9 @@ def sources(data: Path, photos: Path) -> list[Path]:
 @pytest.mark.parametrize("kind", ["packed", "coefficients", "photos"])
 def test_whole_pictures_are_pillows(mixed: Path, kind: str, channels: str) -> None:
     data = mixed.parent / kind
-    expected = np.stack([as_array(by_pillow(path, MODES[channels])) for path in sources(data, mixed)])
+    expected = np.stack(
+        [as_array(by_pillow(path, MODES[channels])) for path in sources(data, mixed)]
+    )
     found = images_of(data, channels=channels)
     assert found.dtype == np.uint8
     assert len(found) == len(MIXED)
@@ -86,7 +95,9 @@ def test_eight_bits_become_sixteen(mixed: Path, channels: str) -> None:
     assert found.dtype == np.uint16
     expected = images_of(data, channels=channels).astype(np.int64) * 257
     if channels == "gray":  # that of colours is rounded when they have 16 bits
-        gray = (images_of(data).astype(np.int64) * 257 @ [19595, 38470, 7471] + 32768 >> 16)[..., None]
+        gray = (images_of(data).astype(np.int64) * 257 @ [19595, 38470, 7471] + 32768 >> 16)[
+            ..., None
+        ]
         jpegs = [path.suffix == ".jpg" for path in sources(data, mixed)]
         expected = np.where(np.array(jpegs)[:, None, None, None], expected, gray)
     assert np.array_equal(found, expected)
@@ -104,7 +115,9 @@ def test_sixteen_bits(deep: dict[str, tuple[Path, list[NDArray[np.uint16]]]], ow
     assert len(np.unique(floats)) > 256
     rgba = images_of(data, channels="rgba", dtype=torch.uint16)
     assert np.array_equal(rgba[..., :3], np.broadcast_to(whole[..., :3], (*whole.shape[:3], 3)))
-    assert np.array_equal(rgba[..., 3], whole[..., 3] if own == "rgba" else np.full(whole.shape[:3], 65535))
+    assert np.array_equal(
+        rgba[..., 3], whole[..., 3] if own == "rgba" else np.full(whole.shape[:3], 65535)
+    )
 
 
 def test_floats_of_eight_bits(mixed: Path) -> None:
@@ -117,20 +130,38 @@ def test_floats_of_eight_bits(mixed: Path) -> None:
 def test_gray_and_alpha_are_cropped_and_resized_as_pillow_does(mixed: Path, kind: str) -> None:
     data = mixed.parent / kind
     for channels, mode in MODES.items():
-        options = {"channels": channels, "size": (12, 9), "seed": 7, "exact": True, "num_workers": 1, "hflip": False}
+        options = {
+            "channels": channels,
+            "size": (12, 9),
+            "seed": 7,
+            "exact": True,
+            "num_workers": 1,
+            "hflip": False,
+        }
         with fastpipe.loader(data, 4, drop_last=False, **options) as loader:
             plan, rows = EpochPlan(loader.recipe, 0), [batch.images for batch in loader]
         for number, images in enumerate(rows):
             batch = plan.batch(number)
             for row, sample in enumerate(batch.ids.tolist()):
                 x, y, width, height = batch.crops.boxes[row].tolist()
-                picture = by_pillow(sources(data, mixed)[sample], mode).crop((x, y, x + width, y + height))
+                picture = by_pillow(sources(data, mixed)[sample], mode).crop(
+                    (x, y, x + width, y + height)
+                )
                 expected = as_array(picture.resize((9, 12), Image.Resampling.BILINEAR))
-                assert np.array_equal(images[row].permute(1, 2, 0).numpy(), expected), (mode, sample)
+                assert np.array_equal(images[row].permute(1, 2, 0).numpy(), expected), (
+                    mode,
+                    sample,
+                )
 
 
 def test_shrunk_decoding_is_near_the_exact_one(large: Path) -> None:
-    options: dict[str, Any] = {"channels": "gray", "size": 16, "train": True, "crop": None, "shuffle": False}
+    options: dict[str, Any] = {
+        "channels": "gray",
+        "size": 16,
+        "train": True,
+        "crop": None,
+        "shuffle": False,
+    }
     fast, exact = (images_of(large, **options, exact=each).astype(int) for each in (False, True))
     assert not np.array_equal(fast, exact)
     assert np.abs(fast - exact).mean() < 6
@@ -143,7 +174,10 @@ def test_own_needs_one_number_of_channels(mixed: Path) -> None:
     )
     for kind in ("packed", "photos"):
         with pytest.raises(
-            ConfigError, match=re.escape(f'channels: "own" needs samples of one number of channels, got {counts}')
+            ConfigError,
+            match=re.escape(
+                f'channels: "own" needs samples of one number of channels, got {counts}'
+            ),
         ):
             fastpipe.loader(mixed.parent / kind, channels="own")
 
@@ -171,7 +205,9 @@ def test_bits_are_those_of_the_samples_that_are_chosen(
     both = fastpipe.concat(path, fastpipe.open(mixed.parent / "packed"))
     assert both["bits"].tolist() == [16] * len(samples) + [8] * len(MIXED)
     fine = images_of(both.select([0, len(samples)]), dtype=torch.float32)
-    np.testing.assert_allclose(fine[0], np.broadcast_to(samples[0] / 65535, fine[0].shape), rtol=1e-6)
+    np.testing.assert_allclose(
+        fine[0], np.broadcast_to(samples[0] / 65535, fine[0].shape), rtol=1e-6
+    )
     coarse = images_of(both.select([len(samples)]), dtype=torch.float32)
     np.testing.assert_allclose(coarse[0] * 255, np.rint(coarse[0] * 255), atol=1e-4)
     assert np.array_equal(coarse[0], fine[1].round(7)) or np.allclose(coarse[0], fine[1], atol=1e-6)
@@ -179,7 +215,10 @@ def test_bits_are_those_of_the_samples_that_are_chosen(
 
 def test_second_pictures_have_the_form_of_the_images(tmp_path: Path) -> None:
     width, height = SIZE
-    depths = [np.random.default_rng(n).integers(0, 2**16, (height, width), dtype=np.uint16) for n in range(3)]
+    depths = [
+        np.random.default_rng(n).integers(0, 2**16, (height, width), dtype=np.uint16)
+        for n in range(3)
+    ]
     with fastpipe.Writer(tmp_path / "packed", fields={"depth": "image", "mask": "mask"}) as writer:
         for number, depth in enumerate(depths):
             writer.add(
@@ -187,8 +226,17 @@ def test_second_pictures_have_the_form_of_the_images(tmp_path: Path) -> None:
                 depth=depth if number else None,
                 mask=np.full((height, width), number, dtype=np.uint8),
             )
-    for channels, dtype, count in (("own", torch.uint16, 4), ("gray", torch.uint8, 1), ("gray", torch.uint16, 1)):
-        options = {**WHOLE, "channels": channels, "dtype": dtype, "fields": ["image", "depth", "mask"]}
+    for channels, dtype, count in (
+        ("own", torch.uint16, 4),
+        ("gray", torch.uint8, 1),
+        ("gray", torch.uint16, 1),
+    ):
+        options = {
+            **WHOLE,
+            "channels": channels,
+            "dtype": dtype,
+            "fields": ["image", "depth", "mask"],
+        }
         with fastpipe.loader(tmp_path / "packed", 3, **options) as loader:
             (batch,) = loader
         assert batch["image"].shape == batch["depth"].shape == (3, count, height, width)
@@ -224,13 +272,17 @@ def test_unpacked_files_of_other_formats(tmp_path: Path) -> None:
         ((200, 40, 90, 17), {"gray": [94], "rgb": [200, 40, 90], "rgba": [200, 40, 90, 17]}),
     ],
 )
-def test_fill_is_converted_as_images_are(mixed: Path, fill: Any, expected: dict[str, list[int]]) -> None:
+def test_fill_is_converted_as_images_are(
+    mixed: Path, fill: Any, expected: dict[str, list[int]]
+) -> None:
     assert Image.new("RGB", (1, 1), (200, 40, 90)).convert("L").getpixel((0, 0)) == 94
     for channels, pixel in expected.items():
         crop = fastpipe.RandomCrop(padding=20, fill=fill)
         for data in (mixed.parent / "packed", mixed):
             for dtype, factor in ((torch.uint8, 1), (torch.uint16, 257)):
-                images = images_of(data, channels=channels, dtype=dtype, crop=crop, size=(32 + 40, 40 + 40))
+                images = images_of(
+                    data, channels=channels, dtype=dtype, crop=crop, size=(32 + 40, 40 + 40)
+                )
                 assert (images[:, :20] == np.array(pixel) * factor).all()
     boxed = fastpipe.Letterbox(fill=fill)
     image, _ = fastpipe.open(mixed).cropped(boxed, (40, 40)).with_pixels("rgba")[0]
@@ -239,13 +291,21 @@ def test_fill_is_converted_as_images_are(mixed: Path, fill: Any, expected: dict[
 
 @pytest.mark.parametrize(("channels", "count"), [("gray", 1), ("rgb", 3), ("rgba", 4)])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16])
-def test_augmentations_get_the_form(mixed: Path, channels: str, count: int, dtype: torch.dtype) -> None:
+def test_augmentations_get_the_form(
+    mixed: Path, channels: str, count: int, dtype: torch.dtype
+) -> None:
     data = mixed.parent / "packed"
-    plain = images_of(data, channels=channels, dtype=dtype).astype(np.float64) / torch.iinfo(dtype).max
-    normalised = images_of(data, channels=channels, dtype=dtype, augment=fastpipe.Augment(mean=0.5, std=0.25))
+    plain = (
+        images_of(data, channels=channels, dtype=dtype).astype(np.float64) / torch.iinfo(dtype).max
+    )
+    normalised = images_of(
+        data, channels=channels, dtype=dtype, augment=fastpipe.Augment(mean=0.5, std=0.25)
+    )
     np.testing.assert_allclose(normalised, (plain - 0.5) / 0.25, atol=1e-5)
     for augment in (fastpipe.Augment.simclr(mean=0.5, std=0.25), fastpipe.Augment.randaugment()):
-        with fastpipe.loader(data, 3, size=24, channels=channels, dtype=dtype, augment=augment) as loader:
+        with fastpipe.loader(
+            data, 3, size=24, channels=channels, dtype=dtype, augment=augment
+        ) as loader:
             images, _ = next(iter(loader))
             assert images.shape == (3, count, 24, 24)
             assert images.dtype == torch.float32
@@ -262,8 +322,14 @@ def test_mean_and_std_that_do_not_fit_are_refused_at_once(mixed: Path) -> None:
     [
         ({"channels": "bgr"}, "channels: expected 'rgb' or 'gray' or 'rgba' or 'own', got 'bgr'"),
         ({"channels": 1}, "channels: expected 'rgb' or 'gray' or 'rgba' or 'own', got 1"),
-        ({"dtype": torch.bfloat16}, "dtype: expected torch.uint8, torch.uint16 or torch.float32, got torch.bfloat16"),
-        ({"dtype": "uint8"}, "dtype: expected torch.uint8, torch.uint16 or torch.float32, got 'uint8'"),
+        (
+            {"dtype": torch.bfloat16},
+            "dtype: expected torch.uint8, torch.uint16 or torch.float32, got torch.bfloat16",
+        ),
+        (
+            {"dtype": "uint8"},
+            "dtype: expected torch.uint8, torch.uint16 or torch.float32, got 'uint8'",
+        ),
         ({"dtype": np.uint8}, "dtype: expected torch.uint8"),
     ],
 )

@@ -72,19 +72,27 @@ def test_other_pictures_under_an_old_index(textured: Path, copied: Copy, tried: 
     dataset = copied(textured)
     true, index = batch(dataset), fastpipe.open(dataset).index
     whole = bytearray((dataset / SHARD).read_bytes())
-    for sample in range(23):  # another last quantisation step: every picture decodes, to other pixels
+    for sample in range(
+        23
+    ):  # another last quantisation step: every picture decodes, to other pixels
         whole[whole.index(b"\xff\xdb", int(index.records["offset"][sample])) + 5] ^= 1
     (dataset / SHARD).write_bytes(whole)
     assert batch(dataset).shape == true.shape
     with (
         fastpipe.loader(dataset, 23, size=16, train=False, num_workers=2, verify=True) as loader,
-        pytest.raises(SampleError, match="the bytes have changed since they were packed: expected XXH3-64"),
+        pytest.raises(
+            SampleError, match="the bytes have changed since they were packed: expected XXH3-64"
+        ),
     ):
         next(iter(loader))
     report = verify(dataset)
     assert list(report.bad_samples()) == [(0, 22)]
     assert {found.file for found in report.findings} == {SHARD}
-    tried("a shard of the same size with other pictures", 1, "verify=True and fastpipe verify name each sample")
+    tried(
+        "a shard of the same size with other pictures",
+        1,
+        "verify=True and fastpipe verify name each sample",
+    )
 
 
 def test_every_sample_after_bits_were_flipped(textured: Path, copied: Copy, tried: Tried) -> None:
@@ -107,7 +115,17 @@ def test_every_sample_after_bits_were_flipped(textured: Path, copied: Copy, trie
 
 
 @pytest.mark.parametrize(
-    "name", ["../shard-000000.tar", "/etc/hostname", "a/b.tar", "", ".", "..", "pipe:touch planted/x", "a\0b"]
+    "name",
+    [
+        "../shard-000000.tar",
+        "/etc/hostname",
+        "a/b.tar",
+        "",
+        ".",
+        "..",
+        "pipe:touch planted/x",
+        "a\0b",
+    ],
 )
 def test_names_that_lead_elsewhere(textured: Path, copied: Copy, name: str) -> None:
     dataset = copied(textured)
@@ -117,7 +135,16 @@ def test_names_that_lead_elsewhere(textured: Path, copied: Copy, name: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["pipe:touch planted", "|touch planted", "; touch planted", "$(touch planted)", "`touch planted`", "-", "~"]
+    "name",
+    [
+        "pipe:touch planted",
+        "|touch planted",
+        "; touch planted",
+        "$(touch planted)",
+        "`touch planted`",
+        "-",
+        "~",
+    ],
 )
 def test_names_are_never_commands(
     textured: Path, copied: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -168,7 +195,14 @@ def test_a_shard_that_shrinks_while_it_is_open(textured: Path, copied: Copy, tri
 def test_the_package_runs_no_code_of_its_data() -> None:
     """No pickle, no eval, no shell; arrays without objects. That `dangers` finds each is shown too."""
     sources = sorted(PACKAGE.rglob("*.py"))
-    assert {source.parent.name for source in sources} > {"fastpipe", "packing", "verify", "cli", "augment", "bench"}
+    assert {source.parent.name for source in sources} > {
+        "fastpipe",
+        "packing",
+        "verify",
+        "cli",
+        "augment",
+        "bench",
+    }
     for source in sources:
         name = str(source.relative_to(PACKAGE))
         allowed = {"subprocess"} if name in STARTS_PROCESSES else IMPORTS_BY_NAME.get(name, set())
@@ -181,9 +215,15 @@ def test_the_package_runs_no_code_of_its_data() -> None:
 STARTS_PROCESSES = {"bench/measure.py", "doctor/libjpeg_simd.py", "diagnosis/command.py"}
 IMPORTS_BY_NAME = {
     "__init__.py": {"importlib.import_module"},  # the public names' modules, from a table there
-    "sources/picture/pillow.py": {"importlib.import_module"},  # Pillow's plugins, from a table there
-    "diagnosis/inject/fastpipe_probe/generators.py": {"pickle"},  # checksums of states; never loads one
-    "diagnosis/inject/fastpipe_probe/worker_hazards.py": {"pickle"},  # asks which objects it refuses; never loads one
+    "sources/picture/pillow.py": {
+        "importlib.import_module"
+    },  # Pillow's plugins, from a table there
+    "diagnosis/inject/fastpipe_probe/generators.py": {
+        "pickle"
+    },  # checksums of states; never loads one
+    "diagnosis/inject/fastpipe_probe/worker_hazards.py": {
+        "pickle"
+    },  # asks which objects it refuses; never loads one
 }
 DANGEROUS = """\
 import pickle
@@ -237,7 +277,9 @@ def dangers(source: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             names = [name.name for name in node.names]
-            bad = re.match(MODULES, module) or (module == "os" and any(re.match(COMMANDS, name) for name in names))
+            bad = re.match(MODULES, module) or (
+                module == "os" and any(re.match(COMMANDS, name) for name in names)
+            )
             if bad or (module == "numpy" and {"load", "save"} & set(names)):
                 yield module
         elif isinstance(node, ast.Call):

@@ -30,20 +30,26 @@ def loader(flat: Path) -> fastpipe.Loader:
         lambda loader: loader[0],
         lambda loader: next(iter(DataLoader(loader))),
         lambda loader: next(iter(DataLoader(loader, batch_size=None))),
-        lambda loader: next(iter(DataLoader(loader, 2, shuffle=True, num_workers=1, multiprocessing_context="fork"))),
+        lambda loader: next(
+            iter(DataLoader(loader, 2, shuffle=True, num_workers=1, multiprocessing_context="fork"))
+        ),
         lambda loader: Subset(loader, [0])[0],
         lambda loader: next(iter(DataLoader(Subset(loader, [0, 1]), batch_size=2))),
         lambda loader: random_split(loader, [0.5, 0.5])[1][0],
     ],
 )
-def test_a_loader_as_a_dataset(flat: Path, loader: fastpipe.Loader, use: Callable[[Any], object]) -> None:
+def test_a_loader_as_a_dataset(
+    flat: Path, loader: fastpipe.Loader, use: Callable[[Any], object]
+) -> None:
     with pytest.raises(TypeError, match="this is already a loader: iterate over it") as caught:
         use(loader)
     assert f"use fastpipe.open({str(flat)!r})" in str(caught.value)
 
 
 def test_a_loader_as_the_dataset_of_spawned_workers(loader: fastpipe.Loader) -> None:
-    with pytest.raises(EngineError, match="DataLoader takes no loader as its dataset: a loader gives the batches"):
+    with pytest.raises(
+        EngineError, match="DataLoader takes no loader as its dataset: a loader gives the batches"
+    ):
         next(iter(DataLoader(loader, num_workers=1, multiprocessing_context="spawn")))  # type: ignore[arg-type]
 
 
@@ -73,12 +79,18 @@ def test_a_loader_as_an_iterator(loader: fastpipe.Loader) -> None:
         ("colour", TypeError, "it has data, batch_size, size,"),
         ("image_size", ConfigError, "pass size="),
         ("transform", ConfigError, "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"),
-        ("subset", ConfigError, "pass fastpipe.open(DATA).select(...) as the data, with numbers of samples, a mask,"),
+        (
+            "subset",
+            ConfigError,
+            "pass fastpipe.open(DATA).select(...) as the data, with numbers of samples, a mask,",
+        ),
         ("normalize", ConfigError, "pass augment=fastpipe.Augment.imagenet()"),
         ("num_replicas", ConfigError, "pass world_size="),
     ],
 )
-def test_arguments_of_other_loaders(flat: Path, name: str, kind: type[Exception], words: str) -> None:
+def test_arguments_of_other_loaders(
+    flat: Path, name: str, kind: type[Exception], words: str
+) -> None:
     with pytest.raises(kind, match=re.escape(words)):
         fastpipe.loader(flat, **{name: 2})  # type: ignore[arg-type]
 
@@ -88,7 +100,10 @@ def test_arguments_of_other_loaders(flat: Path, name: str, kind: type[Exception]
     [
         ("samples", "pass fastpipe.open(DATA).select(...) as the data"),
         ("classes", "pass fastpipe.open(DATA).only(classes) as the data; keep_labels=True"),
-        ("labels", 'fastpipe.mix({...}, labels="union"), fastpipe.open(DATA).only(classes, keep_labels=True)'),
+        (
+            "labels",
+            'fastpipe.mix({...}, labels="union"), fastpipe.open(DATA).only(classes, keep_labels=True)',
+        ),
         ("limit", "pass fastpipe.open(DATA).take(0.1) as the data"),
         ("kfold", "train, val = fastpipe.open(DATA).fold(0, of=5)"),
         ("weights", "pass sampler=fastpipe.Weighted(weights), with weights of classes or samples"),
@@ -104,16 +119,22 @@ def test_arguments_of_other_loaders(flat: Path, name: str, kind: type[Exception]
     ],
 )
 def test_arguments_that_the_dataset_or_the_sampler_has(flat: Path, name: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"fastpipe.loader() has no argument {name}: ")) as caught:
+    with pytest.raises(
+        ConfigError, match=re.escape(f"fastpipe.loader() has no argument {name}: ")
+    ) as caught:
         fastpipe.loader(flat, **{name: 2})  # type: ignore[arg-type]
     assert words in str(caught.value)
 
 
 def test_single_samples_are_opened(flat: Path) -> None:
     for given in ((str(flat),), (flat, torch.nn.Identity())):
-        with pytest.raises(ConfigError, match=re.escape(f"open it with fastpipe.open({str(flat)!r}); a transform,")):
+        with pytest.raises(
+            ConfigError, match=re.escape(f"open it with fastpipe.open({str(flat)!r}); a transform,")
+        ):
             fastpipe.Dataset(*given)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=re.escape(".with_transform(...), .cropped(...) and .with_fields(...)")):
+    with pytest.raises(
+        ConfigError, match=re.escape(".with_transform(...), .cropped(...) and .with_fields(...)")
+    ):
         fastpipe.Dataset(flat, crop=fastpipe.Resize())  # type: ignore[arg-type, call-arg]
 
 
@@ -140,28 +161,46 @@ class Photos(TensorDataset):
             lambda flat: [flat / "1.jpg", flat / "2.jpg"],
             "1.jpg'. Write them into a CSV file with the columns path and label, a row for each image, and pack it",
         ),
-        (lambda flat: [("cat/1.JPG", 0)], "'cat/1.JPG'. Write them into a CSV file with the columns path and label"),
+        (
+            lambda flat: [("cat/1.JPG", 0)],
+            "'cat/1.JPG'. Write them into a CSV file with the columns path and label",
+        ),
         (lambda flat: {"photos": 2}, "got a dict. For a mixture pass fastpipe.mix({'photos': 2})"),
-        (lambda flat: fastpipe.open(flat).index, "It is open already: pass fastpipe.loader the dataset itself"),
+        (
+            lambda flat: fastpipe.open(flat).index,
+            "It is open already: pass fastpipe.loader the dataset itself",
+        ),
         (
             lambda flat: Subset(fastpipe.open(flat), [0]),
             "got a Subset. Pass fastpipe.loader the same of its dataset: fastpipe.open(FOLDER).select(subset.indices)",
         ),
-        (lambda flat: Photos(torch.zeros(3)), f"fastpipe pack {FOLDER_OF_PHOTOS} DST. Then pass DST"),
+        (
+            lambda flat: Photos(torch.zeros(3)),
+            f"fastpipe pack {FOLDER_OF_PHOTOS} DST. Then pass DST",
+        ),
         (lambda flat: TensorDataset(torch.zeros(3)), "fastpipe pack SRC DST. Then pass DST"),
-        (lambda flat: DataLoader(fastpipe.open(flat)), "got a DataLoader. That is already a loader"),
+        (
+            lambda flat: DataLoader(fastpipe.open(flat)),
+            "got a DataLoader. That is already a loader",
+        ),
         (lambda flat: None, "expected one folder that `fastpipe pack` wrote, got None"),
     ],
 )
 def test_data_that_is_no_folder(flat: Path, wrong: Callable[[Path], Any], words: str) -> None:
     for take in (fastpipe.loader, fastpipe.open):
-        with pytest.raises(ConfigError, match=f"^data: expected one folder .*{re.escape(words.split(', got ')[-1])}"):
+        with pytest.raises(
+            ConfigError,
+            match=f"^data: expected one folder .*{re.escape(words.split(', got ')[-1])}",
+        ):
             take(wrong(flat))
 
 
 def test_a_dataset_is_opened_once(flat: Path) -> None:
     data = fastpipe.open(flat)
-    with pytest.raises(ConfigError, match=r"37 samples.*It is open already: pass fastpipe\.loader the dataset itself"):
+    with pytest.raises(
+        ConfigError,
+        match=r"37 samples.*It is open already: pass fastpipe\.loader the dataset itself",
+    ):
         fastpipe.open(data)  # type: ignore[arg-type]
     with fastpipe.loader(data, 5, size=12, num_workers=1) as loader:
         assert len(loader) == 7
@@ -175,7 +214,10 @@ def test_a_dataset_is_opened_once(flat: Path) -> None:
             "/no-data/train-{000..146}.tar",
             "/no-data/train-000.tar does not exist, and /no-data/train-{0",
         ),
-        ("~/fastpipe-is-not-there", f"Python does not expand ~: pass {Path.home()}/fastpipe-is-not-there"),
+        (
+            "~/fastpipe-is-not-there",
+            f"Python does not expand ~: pass {Path.home()}/fastpipe-is-not-there",
+        ),
     ],
 )
 def test_paths_that_python_does_not_expand(path: str, words: str) -> None:
@@ -238,32 +280,46 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
                 "Write size=(160, 160), crop=fastpipe.RandomResizedCrop(scale=(0.2, 1.0), ratio=(0.5, 2.0))"
             ),
             module.CenterCrop(160): "Write size=(160, 160), crop=fastpipe.CenterCrop()",
-            transforms.Resize(256): "Of the shorter side: write crop=fastpipe.CenterCrop(resize=256)",
+            transforms.Resize(
+                256
+            ): "Of the shorter side: write crop=fastpipe.CenterCrop(resize=256)",
             transforms.Resize((96, 128)): "Write size=(96, 128), crop=fastpipe.Resize()",
             transforms.RandomCrop(32, padding=4, padding_mode="reflect"): (
                 "Write size=(32, 32), crop=fastpipe.RandomCrop(padding=4, padding_mode='reflect')"
             ),
-            module.RandomCrop(32, pad_if_needed=True): "crop=fastpipe.RandomCrop(pad_if_needed=True)",
+            module.RandomCrop(
+                32, pad_if_needed=True
+            ): "crop=fastpipe.RandomCrop(pad_if_needed=True)",
             module.TenCrop(96): "Write size=(96, 96), crop=fastpipe.TenCrop()",
             module.RandomResizedCrop(96, interpolation=module.InterpolationMode.BICUBIC): (
                 "ratio=(0.75, 1.3333333333333333), interpolation='bicubic')"
             ),
             module.CenterCrop: "Write crop=fastpipe.CenterCrop()",
-            module.Compose([module.CenterCrop(160)]): "crop= says only which part of an image becomes the row",
+            module.Compose(
+                [module.CenterCrop(160)]
+            ): "crop= says only which part of an image becomes the row",
         }
         for crop, words in pairs.items():
             with pytest.raises(ConfigError, match=re.escape(words)):
                 fastpipe.loader(flat, crop=crop)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"A transform of single images works with torch's DataLoader"):
+    with pytest.raises(
+        ConfigError, match=r"A transform of single images works with torch's DataLoader"
+    ):
         fastpipe.loader(flat, augment=transforms.Compose([transforms.ToTensor()]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: fastpipe.Resize(256), "Resize: expected interpolation=, antialias= and mask_fill= by name, got 256"),
+        (
+            lambda: fastpipe.Resize(256),
+            "Resize: expected interpolation=, antialias= and mask_fill= by name, got 256",
+        ),
         (lambda: fastpipe.Resize(256), "crop=fastpipe.CenterCrop(resize=256)"),
-        (lambda: fastpipe.Resize(size=256), "fastpipe.loader(..., size=256, crop=fastpipe.Resize())"),
+        (
+            lambda: fastpipe.Resize(size=256),
+            "fastpipe.loader(..., size=256, crop=fastpipe.Resize())",
+        ),
         (lambda: fastpipe.RandomResizedCrop(size=224), "fastpipe.loader(..., size=224, crop="),
         (
             lambda: fastpipe.CenterCrop(224),
@@ -273,10 +329,16 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
             lambda: fastpipe.RandomResizedCrop(fill=0),
             "ratio=, interpolation=, antialias= and mask_fill= by name, got fill=",
         ),
-        (lambda: fastpipe.Resize(interpolation=2), "expected 'bilinear' or 'bicubic' or 'nearest', got 2"),
+        (
+            lambda: fastpipe.Resize(interpolation=2),
+            "expected 'bilinear' or 'bicubic' or 'nearest', got 2",
+        ),
         (lambda: fastpipe.Resize(interpolation=Resampling.LANCZOS), "or 'nearest', got 'lanczos'"),
         (lambda: fastpipe.Resize(antialias=None), "antialias: expected True or False, got None"),
-        (lambda: fastpipe.Resize(interpolation="nearest", antialias=False), "antialias: nearest takes single pixels"),
+        (
+            lambda: fastpipe.Resize(interpolation="nearest", antialias=False),
+            "antialias: nearest takes single pixels",
+        ),
     ],
 )
 def test_arguments_of_torchvisions_crops(make: Callable[[], object], words: str) -> None:
@@ -286,6 +348,8 @@ def test_arguments_of_torchvisions_crops(make: Callable[[], object], words: str)
 
 def test_the_repr_of_a_loader(flat: Path) -> None:
     loader = fastpipe.loader(flat, 5, size=(12, 16), num_workers=1, drop_last=False)
-    assert repr(loader) == f"<fastpipe loader {str(flat)!r}: 8 batches of 5, 12 x 16 pixels, on cpu>"
+    assert (
+        repr(loader) == f"<fastpipe loader {str(flat)!r}: 8 batches of 5, 12 x 16 pixels, on cpu>"
+    )
     second = fastpipe.loader(flat, 5, size=12, num_workers=1, rank=1, world_size=3)
     assert repr(second).endswith("2 batches of 5, 12 x 12 pixels, on cpu, rank 1 of 3>")

@@ -17,7 +17,9 @@ CROPS = {"random": fastpipe.RandomResizedCrop, "whole": fastpipe.Resize}
 SIDE = 40
 
 
-def by_pillow(dataset: fastpipe.Dataset, sample: int, box: Any, interpolation: str) -> np.ndarray[Any, Any]:
+def by_pillow(
+    dataset: fastpipe.Dataset, sample: int, box: Any, interpolation: str
+) -> np.ndarray[Any, Any]:
     picture = Image.fromarray(dataset[sample][0].permute(1, 2, 0).numpy())
     x, y, width, height = map(int, box)
     cropped = picture.crop((x, y, x + width, y + height))
@@ -29,7 +31,9 @@ def by_pillow(dataset: fastpipe.Dataset, sample: int, box: Any, interpolation: s
 def test_batches_are_pillows(large: Path, kind: str, interpolation: str) -> None:
     crop = CROPS[kind](interpolation=interpolation)
     whole = fastpipe.open(large)
-    with fastpipe.loader(large, 4, size=SIDE, crop=crop, hflip=False, exact=True, num_workers=2) as loader:
+    with fastpipe.loader(
+        large, 4, size=SIDE, crop=crop, hflip=False, exact=True, num_workers=2
+    ) as loader:
         seen = seen_by(loader, np.arange(len(whole)), 0)[0]
         batches = [images for images, _ in loader]
     assert len(batches) == len(whole) // 4
@@ -63,7 +67,9 @@ def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
     pictures = [torch.as_tensor(whole[sample][0]) for sample in range(len(whole))]
 
     def by_torch(picture: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-        return torch.nn.functional.interpolate(picture[None], size, mode=interpolation, antialias=False)[0]
+        return torch.nn.functional.interpolate(
+            picture[None], size, mode=interpolation, antialias=False
+        )[0]
 
     crops = {
         "random": fastpipe.RandomResizedCrop(interpolation=interpolation, antialias=False),
@@ -72,7 +78,9 @@ def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
     for kind, crop in crops.items():
         with fastpipe.loader(large, 6, size=SIDE, crop=crop, hflip=False, num_workers=2) as loader:
             seen = seen_by(loader, np.arange(len(whole)), 0)[0]
-        for picture, image, box in zip(pictures, seen.images, seen.plan.crops.boxes.tolist(), strict=True):
+        for picture, image, box in zip(
+            pictures, seen.images, seen.plan.crops.boxes.tolist(), strict=True
+        ):
             if kind == "random":
                 x, y, width, height = map(int, box)
                 expected = by_torch(picture[:, y : y + height, x : x + width], (SIDE, SIDE))
@@ -85,7 +93,9 @@ def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
 
 
 @pytest.mark.parametrize("options", [{"interpolation": "nearest"}, {"antialias": False}])
-def test_what_averages_nothing_is_never_decoded_at_reduced_size(large: Path, options: dict[str, Any]) -> None:
+def test_what_averages_nothing_is_never_decoded_at_reduced_size(
+    large: Path, options: dict[str, Any]
+) -> None:
     def first(exact: bool, **more: Any) -> torch.Tensor:
         crop = fastpipe.RandomResizedCrop(scale=(0.9, 1.0), **more)
         with fastpipe.loader(large, 6, size=16, crop=crop, exact=exact, num_workers=2) as loader:
@@ -108,7 +118,9 @@ def test_a_webdataset_pipeline_and_files_that_are_no_jpegs(tmp_path: Path) -> No
     assert np.array_equal(row.permute(1, 2, 0).numpy(), expected)
     rows = []
     for each in (crop, fastpipe.Resize()):
-        with fastpipe.loader(tmp_path / "photos", 1, size=SIDE, crop=each, train=False, num_workers=1) as loader:
+        with fastpipe.loader(
+            tmp_path / "photos", 1, size=SIDE, crop=each, train=False, num_workers=1
+        ) as loader:
             rows.append(next(iter(loader))[0][0].permute(1, 2, 0).numpy().astype(int))
     # The loader converts it to a JPEG of high quality first.
     assert np.abs(rows[0] - expected).mean() < 6 < np.abs(rows[1] - expected).mean()

@@ -77,9 +77,18 @@ def test_an_epoch_holds_each_sample_once_with_its_label(flat: Path, train: bool)
 def test_the_same_seed_gives_the_same_bytes_for_any_threads_and_prefetch(textured: Path) -> None:
     """And for any batch_size."""
     expected = None
-    for workers, prefetch, batch_size in ((1, 1, 4), (2, 8, 4), (3, 1, 4), (8, 2, 4), (2, 2, 1), (2, 2, 23)):
+    for workers, prefetch, batch_size in (
+        (1, 1, 4),
+        (2, 8, 4),
+        (3, 1, 4),
+        (8, 2, 4),
+        (2, 2, 1),
+        (2, 2, 23),
+    ):
         options: dict[str, Any] = {"size": 24, "seed": 5, "drop_last": False}
-        with fastpipe.loader(textured, batch_size, num_workers=workers, prefetch_factor=prefetch, **options) as loader:
+        with fastpipe.loader(
+            textured, batch_size, num_workers=workers, prefetch_factor=prefetch, **options
+        ) as loader:
             got = (*epoch_of(loader), *epoch_of(loader))
         expected = expected or got
         assert same(got, expected), (workers, prefetch, batch_size)
@@ -88,7 +97,9 @@ def test_the_same_seed_gives_the_same_bytes_for_any_threads_and_prefetch(texture
 @pytest.mark.parametrize("exact", [True, False])
 def test_tiles_change_no_row(exact: bool, tmp_path: Path) -> None:
     """The same rows come of a source whatever the tiles that it was packed with."""
-    for number, (width, height) in enumerate([(320, 240), (240, 320), (400, 130), (97, 203), (64, 64), (350, 350)]):
+    for number, (width, height) in enumerate(
+        [(320, 240), (240, 320), (400, 130), (97, 203), (64, 64), (350, 350)]
+    ):
         for kind, (mode, options) in enumerate([("RGB", {"subsampling": number % 3}), ("L", {})]):
             (tmp_path / "source" / mode).mkdir(parents=True, exist_ok=True)
             picture = smooth_noise(width, height, seed=2 * number + kind, cell=20).convert(mode)
@@ -100,8 +111,18 @@ def test_tiles_change_no_row(exact: bool, tmp_path: Path) -> None:
         pack(tmp_path / "source", packed, PackOptions(EncodeOptions(tile=tile), workers=1))
         sizes.add(PackedIndex(packed).jpeg_bytes)
         got: tuple[torch.Tensor, ...] = ()
-        for train, crop in [(True, None), (True, fastpipe.RandomResizedCrop(scale=(0.02, 0.3))), (False, None)]:
-            options = {"train": train, "crop": crop, "shuffle": False, "drop_last": False, "exact": exact}
+        for train, crop in [
+            (True, None),
+            (True, fastpipe.RandomResizedCrop(scale=(0.02, 0.3))),
+            (False, None),
+        ]:
+            options = {
+                "train": train,
+                "crop": crop,
+                "shuffle": False,
+                "drop_last": False,
+                "exact": exact,
+            }
             with fastpipe.loader(packed, 4, size=40, num_workers=2, **options) as loader:
                 got = (*got, *epoch_of(loader), *epoch_of(loader))
         expected = expected or got
@@ -159,8 +180,12 @@ def test_flips_mirror(textured: Path) -> None:
     assert not torch.equal(plain, mirrored.flip(3))
     assert torch.equal(plain, mirrored)
     for name, least, most in (("True", 5, 18), ("0.3", 1, 13)):
-        unchanged = [torch.equal(row, other) for row, other in zip(results[name], plain, strict=True)]
-        turned = [torch.equal(row.flip(2), other) for row, other in zip(results[name], plain, strict=True)]
+        unchanged = [
+            torch.equal(row, other) for row, other in zip(results[name], plain, strict=True)
+        ]
+        turned = [
+            torch.equal(row.flip(2), other) for row, other in zip(results[name], plain, strict=True)
+        ]
         assert all(a != b for a, b in zip(unchanged, turned, strict=True))
         assert least <= sum(turned) <= most
     assert torch.equal(results["None"], results["True"])

@@ -19,7 +19,9 @@ MIXED = {"erasing": 0.5, "mixup": 0.2, "cutmix": 1.0, "label_smoothing": 0.1}
 
 
 def loader_of(dataset: Path, **options: Any) -> fastpipe.Loader:
-    return fastpipe.loader(dataset, BATCH, **{"size": 16, "num_workers": 2, "drop_last": False, **options})
+    return fastpipe.loader(
+        dataset, BATCH, **{"size": 16, "num_workers": 2, "drop_last": False, **options}
+    )
 
 
 class Noise(torch.nn.Module):
@@ -47,7 +49,9 @@ def test_batches_are_what_the_augmentation_makes_of_them(textured: Path) -> None
             assert labels.shape == (len(raw), 2)
 
 
-@pytest.mark.parametrize("augment", [fastpipe.Augment.imagenet(**MIXED), fastpipe.Augment([Noise()]), Noise()])
+@pytest.mark.parametrize(
+    "augment", [fastpipe.Augment.imagenet(**MIXED), fastpipe.Augment([Noise()]), Noise()]
+)
 def test_resuming_and_noise_change_nothing(textured: Path, augment: torch.nn.Module) -> None:
     with loader_of(textured, augment=augment) as loader:
         expected = [images for _ in range(2) for images, _ in loader]
@@ -64,14 +68,18 @@ def test_resuming_and_noise_change_nothing(textured: Path, augment: torch.nn.Mod
     assert not torch.equal(got[0], got[len(got) // 2])  # another epoch is another draw
 
 
-def test_stop_iteration_of_an_augmentation_does_not_end_the_epoch_as_if_all_were_done(textured: Path) -> None:
+def test_stop_iteration_of_an_augmentation_does_not_end_the_epoch_as_if_all_were_done(
+    textured: Path,
+) -> None:
     class Faulty(torch.nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return next(iter(()))
 
     with (
         loader_of(textured, augment=Faulty()) as loader,
-        pytest.raises(RuntimeError, match=r"a module of augment= raised StopIteration, .*; correct it there"),
+        pytest.raises(
+            RuntimeError, match=r"a module of augment= raised StopIteration, .*; correct it there"
+        ),
     ):
         list(loader)
 
@@ -111,9 +119,13 @@ def test_what_is_no_augmentation_is_refused(textured: Path) -> None:
 def test_soft_labels_need_labels(textured: Path, copied: Callable[[Path], Path]) -> None:
     data = copied(textured)
     remove_labels(data, slice(3, 23, 7))
-    for augment in (fastpipe.Augment.imagenet(mixup=0.2), fastpipe.Augment.imagenet(label_smoothing=0.1)):
+    for augment in (
+        fastpipe.Augment.imagenet(mixup=0.2),
+        fastpipe.Augment.imagenet(label_smoothing=0.1),
+    ):
         with pytest.raises(
-            ConfigError, match=r"soft labels.* samples without labels \(3 of 23 of .*Leave them out with data.select"
+            ConfigError,
+            match=r"soft labels.* samples without labels \(3 of 23 of .*Leave them out with data.select",
         ):
             loader_of(data, augment=augment)
     with loader_of(data, augment=fastpipe.Augment.imagenet()) as loader:

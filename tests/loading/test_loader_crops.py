@@ -23,11 +23,14 @@ def whole(dataset: fastpipe.Dataset, sample: int) -> Image.Image:
 
 
 @pytest.mark.parametrize(
-    "crop", [fastpipe.Letterbox(fill=114), fastpipe.Letterbox(centered=False, interpolation="bicubic")]
+    "crop",
+    [fastpipe.Letterbox(fill=114), fastpipe.Letterbox(centered=False, interpolation="bicubic")],
 )
 def test_a_letterbox_shows_all_of_the_image(textured: Path, crop: fastpipe.Letterbox) -> None:
     dataset = fastpipe.open(textured)
-    with fastpipe.loader(textured, 5, size=(SIDE, 56), crop=crop, train=False, num_workers=2) as loader:
+    with fastpipe.loader(
+        textured, 5, size=(SIDE, 56), crop=crop, train=False, num_workers=2
+    ) as loader:
         images = torch.cat([images for images, _ in loader]).permute(0, 2, 3, 1).numpy()
     for sample, image in enumerate(images):
         picture = whole(dataset, sample)
@@ -35,20 +38,28 @@ def test_a_letterbox_shows_all_of_the_image(textured: Path, crop: fastpipe.Lette
         fitted = int(picture.width * scale + 1e-9), int(picture.height * scale + 1e-9)
         left, top = ((56 - fitted[0]) // 2, (SIDE - fitted[1]) // 2) if crop.centered else (0, 0)
         expected = Image.new("RGB", (56, SIDE), crop.fill[:3])
-        expected.paste(picture.resize(fitted, Image.Resampling[crop.interpolation.upper()]), (left, top))
+        expected.paste(
+            picture.resize(fitted, Image.Resampling[crop.interpolation.upper()]), (left, top)
+        )
         assert np.array_equal(image, np.asarray(expected))
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("FiveCrop", 5), ("TenCrop", 10)])
-def test_several_crops_of_each_image(textured: Path, torchvision: Any, kind: str, rows: int) -> None:
+def test_several_crops_of_each_image(
+    textured: Path, torchvision: Any, kind: str, rows: int
+) -> None:
     dataset, crop = fastpipe.open(textured), getattr(fastpipe, kind)
     transforms = torchvision.transforms
     expected = transforms.Compose([transforms.Resize(50), getattr(transforms, kind)(SIDE)])
-    with fastpipe.loader(textured, 4, size=SIDE, crop=crop(resize=50), train=False, num_workers=2) as loader:
+    with fastpipe.loader(
+        textured, 4, size=SIDE, crop=crop(resize=50), train=False, num_workers=2
+    ) as loader:
         batches = list(loader)
         assert loader.batch_size == 4
         stats = loader.stats()
-    assert [tuple(images.shape) for images, _ in batches[:-1]] == [(4, rows, 3, SIDE, SIDE)] * (len(batches) - 1)
+    assert [tuple(images.shape) for images, _ in batches[:-1]] == [(4, rows, 3, SIDE, SIDE)] * (
+        len(batches) - 1
+    )
     images, labels = (torch.cat(each) for each in zip(*batches, strict=True))
     assert len(images) == len(labels) == len(dataset) == stats.samples
     assert labels.tolist() == [dataset[sample][1] for sample in range(len(dataset))]
@@ -58,7 +69,12 @@ def test_several_crops_of_each_image(textured: Path, torchvision: Any, kind: str
 
 
 def test_several_crops_are_normalised(textured: Path) -> None:
-    options: dict[str, Any] = {"size": 16, "crop": fastpipe.TenCrop(), "train": False, "num_workers": 1}
+    options: dict[str, Any] = {
+        "size": 16,
+        "crop": fastpipe.TenCrop(),
+        "train": False,
+        "num_workers": 1,
+    }
     augment = fastpipe.Augment(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
     with (
         fastpipe.loader(textured, 3, **options) as plain,
@@ -70,11 +86,21 @@ def test_several_crops_are_normalised(textured: Path) -> None:
     assert torch.allclose(normalised, expected, atol=1e-5)
 
 
-def test_a_bad_sample_of_several_crops_is_replaced_as_one(textured: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_bad_sample_of_several_crops_is_replaced_as_one(
+    textured: Path, copied: Callable[[Path], Path]
+) -> None:
     dataset = copied(textured)
     damage(dataset, 2)
-    options: dict[str, Any] = {"size": 16, "crop": fastpipe.FiveCrop(), "train": False, "num_workers": 2}
-    with fastpipe.loader(dataset, 4, **options) as loader, pytest.raises(SampleError, match="sample 2"):
+    options: dict[str, Any] = {
+        "size": 16,
+        "crop": fastpipe.FiveCrop(),
+        "train": False,
+        "num_workers": 2,
+    }
+    with (
+        fastpipe.loader(dataset, 4, **options) as loader,
+        pytest.raises(SampleError, match="sample 2"),
+    ):
         next(iter(loader))
     with fastpipe.loader(dataset, 4, on_error="replace", **options) as loader:
         batch = next(iter(loader))
@@ -88,19 +114,30 @@ def test_a_bad_sample_of_several_crops_is_replaced_as_one(textured: Path, copied
 
 
 def test_what_does_not_go_with_several_crops(textured: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^hflip= does not go with crop= .*\(FiveCrop\): .* Pass hflip=False"):
+    with pytest.raises(
+        ConfigError, match=r"^hflip= does not go with crop= .*\(FiveCrop\): .* Pass hflip=False"
+    ):
         fastpipe.loader(textured, 4, size=16, crop=fastpipe.FiveCrop())
-    with pytest.raises(ConfigError, match=r"^hflip= does not go with .*Pass hflip=False, or train=False"):
+    with pytest.raises(
+        ConfigError, match=r"^hflip= does not go with .*Pass hflip=False, or train=False"
+    ):
         fastpipe.loader(textured, 4, size=16, crop=fastpipe.FiveCrop(), train=False, hflip=True)
     augment = fastpipe.Augment(mixup=0.2, cutmix=0.0, num_classes=3)
     with pytest.raises(ConfigError, match=r"mixes images .* does not go with crop= .*\(TenCrop\)"):
         fastpipe.loader(textured, 4, size=16, crop=fastpipe.TenCrop(), train=False, augment=augment)
     ten = fastpipe.loader(textured, 4, size=16, crop=fastpipe.TenCrop(), train=False, num_workers=1)
-    with ten, pytest.raises(ConfigError, match="it draws one crop of each photo, but TenCrop has 10"):
+    with (
+        ten,
+        pytest.raises(ConfigError, match="it draws one crop of each photo, but TenCrop has 10"),
+    ):
         fastpipe.preview(ten, "nowhere.png")
-    with pytest.raises(ConfigError, match=r"fastpipe\.wds gives one crop a picture, and FiveCrop has 5"):
+    with pytest.raises(
+        ConfigError, match=r"fastpipe\.wds gives one crop a picture, and FiveCrop has 5"
+    ):
         fastpipe.wds.crop(16, crop=fastpipe.FiveCrop(), train=False)
-    with pytest.raises(ConfigError, match=r"FiveCrop\(resize=20\) makes the image smaller than size="):
+    with pytest.raises(
+        ConfigError, match=r"FiveCrop\(resize=20\) makes the image smaller than size="
+    ):
         fastpipe.loader(textured, 4, size=32, crop=fastpipe.FiveCrop(resize=20), train=False)
 
 
@@ -116,12 +153,18 @@ SMALL = (
     [
         {},
         {"on_error": "replace"},
-        {"size": 224, "views": [fastpipe.View(24), fastpipe.View(25, crop=fastpipe.RandomCrop())], "crop": None},
+        {
+            "size": 224,
+            "views": [fastpipe.View(24), fastpipe.View(25, crop=fastpipe.RandomCrop())],
+            "crop": None,
+        },
         {"size": 224, "size_choices": [20, 25]},
     ],
     ids=lambda options: ", ".join(options),
 )
-def test_images_smaller_than_a_random_crop_are_named_at_the_start(flat: Path, options: dict[str, Any]) -> None:
+def test_images_smaller_than_a_random_crop_are_named_at_the_start(
+    flat: Path, options: dict[str, Any]
+) -> None:
     given: dict[str, Any] = {"size": 25, "crop": fastpipe.RandomCrop(), "num_workers": 1, **options}
     with pytest.raises(ConfigError, match=SMALL):
         fastpipe.loader(flat, 4, **given)
@@ -144,21 +187,34 @@ def test_where_not_all_samples_are_looked_at_the_batch_names_the_image(
 ) -> None:
     """Of many millions, of those drawn by weights, and where a function gives the sizes."""
     named = r"4 of 37 pictures.*26 x 26.*sample \d+ \(key \d+-\d+ of .*shard-000000\.tar\): \d+ x \d+ pixels\. Pass"
-    given: dict[str, Any] = {"crop": fastpipe.RandomCrop(), "num_workers": 1, "train": False, "on_error": "replace"}
+    given: dict[str, Any] = {
+        "crop": fastpipe.RandomCrop(),
+        "num_workers": 1,
+        "train": False,
+        "on_error": "replace",
+    }
     with fastpipe.loader(flat, 37, size=lambda epoch: 24 + 2 * epoch, **given) as loader:
         list(loader)
         with pytest.raises(ConfigError, match=named):
             list(loader)
     monkeypatch.setattr("fastpipe.plan.epoch._MAX_SAMPLES_CHECKED", 36)
-    with fastpipe.loader(flat, 37, size=26, **given) as loader, pytest.raises(ConfigError, match=named):
+    with (
+        fastpipe.loader(flat, 37, size=26, **given) as loader,
+        pytest.raises(ConfigError, match=named),
+    ):
         next(iter(loader))
 
 
 def test_an_unpacked_image_of_too_many_pixels_is_named_at_the_start(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         Image.new("RGB", (20 * number, 20)).save(tmp_path / f"{number}.jpg")
-    with pytest.raises(fastpipe.DatasetError, match=r"1 of 3 samples have too many pixels: .*3\.jpg.* 60 x 20 pixels"):
+    with pytest.raises(
+        fastpipe.DatasetError,
+        match=r"1 of 3 samples have too many pixels: .*3\.jpg.* 60 x 20 pixels",
+    ):
         fastpipe.loader(fastpipe.open(tmp_path, max_pixels=1000), 1)
-    small = fastpipe.open(tmp_path, max_pixels=1000).select(lambda c: c["width"] * c["height"] <= 1000)  # as it says
+    small = fastpipe.open(tmp_path, max_pixels=1000).select(
+        lambda c: c["width"] * c["height"] <= 1000
+    )  # as it says
     with fastpipe.loader(small, 2, size=8, num_workers=1) as loader:
         assert len(list(loader)) == 1

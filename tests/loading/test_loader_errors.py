@@ -44,7 +44,9 @@ def test_a_wrong_argument_is_named_before_the_dataset_is_opened() -> None:
     """A scan, or a dataset behind a URL, may take minutes."""
     for name, values in WRONG.items():
         for value in values:
-            with pytest.raises(ConfigError, match=f"^{name}: expected .*got {re.escape(repr(value))}"):
+            with pytest.raises(
+                ConfigError, match=f"^{name}: expected .*got {re.escape(repr(value))}"
+            ):
                 fastpipe.loader("nowhere", **{name: value})
     with pytest.raises(ConfigError, match="buckets show whole images"):
         fastpipe.loader("nowhere", size="bucket", crop=fastpipe.Resize())
@@ -52,7 +54,9 @@ def test_a_wrong_argument_is_named_before_the_dataset_is_opened() -> None:
 
 def test_a_wrong_sampler_is_named(flat: Path) -> None:
     for sampler in (3, fastpipe.Weighted):
-        with pytest.raises(ConfigError, match=rf"^sampler: expected .*got {re.escape(repr(sampler))}"):
+        with pytest.raises(
+            ConfigError, match=rf"^sampler: expected .*got {re.escape(repr(sampler))}"
+        ):
             fastpipe.loader(flat, sampler=sampler)
 
 
@@ -69,7 +73,9 @@ def test_arguments_of_the_dataloader_name_the_alternative(flat: Path) -> None:
         "transform": "crop=",
     }
     for name, alternative in alternatives.items():
-        with pytest.raises(ConfigError, match=rf"has no argument {name}: .*{re.escape(alternative)}"):
+        with pytest.raises(
+            ConfigError, match=rf"has no argument {name}: .*{re.escape(alternative)}"
+        ):
             fastpipe.loader(flat, **{name: None})
 
 
@@ -92,7 +98,14 @@ def test_a_bad_sample_raises_with_its_place_and_ends_the_epoch(flat: Path, copie
         error = caught.value
         assert (error.shard, error.key, error.sample, error.offset) == (shard, key, 20, offset)
         assert error.reason.startswith("the bytes are not a JPEG")
-        for part in (shard, f"key {key}", f"byte {offset} of", error.reason, "on_error='replace'", "pack"):
+        for part in (
+            shard,
+            f"key {key}",
+            f"byte {offset} of",
+            error.reason,
+            "on_error='replace'",
+            "pack",
+        ):
             assert part in str(error)
         for _ in range(2):  # and never passes for one that ended well
             with pytest.raises(EngineError, match="an error ended this epoch; start a new one"):
@@ -130,7 +143,9 @@ def test_replace_keeps_batches_labels_and_counts(flat: Path, copied: Copy, train
             got = numbers_of(images)
             assert len(got) == FLAT_IMAGES
             assert labels.tolist() == [number % 3 for number in got]
-            assert set(got) == {number for sample, number in enumerate(numbers) if sample not in bad}
+            assert set(got) == {
+                number for sample, number in enumerate(numbers) if sample not in bad
+            }
             assert loader.stats().replaced == len(bad) * (epoch + 1)
             assert loader.stats().samples == FLAT_IMAGES * (epoch + 1)
 
@@ -141,7 +156,11 @@ def test_replacing_does_not_depend_on_threads_or_batches(flat: Path, copied: Cop
         damage(dataset, sample)
     results = []
     for workers, prefetch, batch_size in ((1, 1, 5), (3, 2, 5), (8, 8, 5), (2, 2, 37)):
-        options: dict[str, Any] = {"num_workers": workers, "prefetch_factor": prefetch, "on_error": "replace"}
+        options: dict[str, Any] = {
+            "num_workers": workers,
+            "prefetch_factor": prefetch,
+            "on_error": "replace",
+        }
         with fastpipe.loader(dataset, batch_size, size=16, drop_last=False, **options) as loader:
             results.append((*epoch_of(loader), *epoch_of(loader)))
     for other in results[1:]:
@@ -154,7 +173,9 @@ def test_no_sample_is_good(flat: Path, copied: Copy) -> None:
         damage(dataset, sample)
     with (
         fastpipe.loader(dataset, 8, size=16, on_error="replace", num_workers=2) as loader,
-        pytest.raises(SampleError, match="16 other samples that could replace it failed too") as caught,
+        pytest.raises(
+            SampleError, match="16 other samples that could replace it failed too"
+        ) as caught,
     ):
         next(iter(loader))
     assert "on_error='replace' found no other sample for its place" in str(caught.value)
@@ -201,9 +222,13 @@ def test_a_sample_that_memory_does_not_suffice_for_is_not_replaced(
     damage(dataset, 2)
     monkeypatch.setattr("fastpipe.loading.batch_maker.lacks_memory", lambda reason: True)
     shard, key, offset = PackedIndex(dataset).where(2)
-    place = re.escape(f"(sample 2, key {key}, at byte {offset} of {shard}). Pass a smaller num_workers")
+    place = re.escape(
+        f"(sample 2, key {key}, at byte {offset} of {shard}). Pass a smaller num_workers"
+    )
     with (
-        fastpipe.loader(dataset, 8, size=16, train=False, on_error="replace", num_workers=1) as loader,
+        fastpipe.loader(
+            dataset, 8, size=16, train=False, on_error="replace", num_workers=1
+        ) as loader,
         pytest.raises(EngineError, match=place),
     ):
         next(iter(loader))

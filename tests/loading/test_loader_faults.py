@@ -27,7 +27,9 @@ from support.running.soak import Tried, times
 
 from fastpipe.format.packed_index import PackedIndex
 
-pytestmark = pytest.mark.new_python("the only loader whose calls fail: calls.c has to be there before torch is")
+pytestmark = pytest.mark.new_python(
+    "the only loader whose calls fail: calls.c has to be there before torch is"
+)
 
 WAYS = {"raise": {}, "replace": {"on_error": "replace"}}
 LENGTHS = (0, 2000, 60_000)
@@ -62,7 +64,10 @@ CASES: dict[str, Case] = {
     "flipped, replace": closed(["replace", SHARD, "flipped"], verify=True, on_error="replace"),
     "index zeroed in place": {"after": 2, "acts": [["zero", "index.npy"]]},
     "index cut before the first batch": {"acts": [["truncate", "index.npy", 128]]},
-    **{f"index cut to {length}": {"after": 2, "acts": [["truncate", "index.npy", length]]} for length in INDEX_LENGTHS},
+    **{
+        f"index cut to {length}": {"after": 2, "acts": [["truncate", "index.npy", length]]}
+        for length in INDEX_LENGTHS
+    },
     **{str(act): {"after": 2, "acts": [act]} for act in UNUSED},
     "each read is short": fault("pread", "short", 0, 0, each=True, under="{data}") | {"shards": ""},
     "each read of a shard is short": fault("pread", "short", 0, 0, each=True),
@@ -76,9 +81,15 @@ for way, options in WAYS.items():
     CASES[f"longer, {way}"] = closed(["replace", SHARD, "longer"], **options)
     for length in LENGTHS:
         CASES[f"cut to {length}, {way}"] = opened(["truncate", SHARD, length], **options)
-    CASES[f"reading fails once, {way}"] = fault("pread", "error", errno.EIO, 9) | {"options": options}
+    CASES[f"reading fails once, {way}"] = fault("pread", "error", errno.EIO, 9) | {
+        "options": options
+    }
     opening = fault("open", "error", errno.EIO, 4, under="{data}")
-    CASES[f"opening fails once, {way}"] = opening | {"options": options, "shards": "", "open_shards": 1}
+    CASES[f"opening fails once, {way}"] = opening | {
+        "options": options,
+        "shards": "",
+        "open_shards": 1,
+    }
 INTERRUPTED = [
     *(("pread", at) for at in range(0, times(12, 40), 4)),
     *(("open", at) for at in range(0, times(8, 30), 4)),
@@ -103,43 +114,69 @@ def rows(outcomes: dict[str, Outcome]) -> list[str]:
     return rows_of_an_epoch(outcomes)
 
 
-def test_what_does_not_concern_an_open_shard(outcomes: dict[str, Outcome], rows: list[str], tried: Tried) -> None:
+def test_what_does_not_concern_an_open_shard(
+    outcomes: dict[str, Outcome], rows: list[str], tried: Tried
+) -> None:
     for name, happens in UNNOTICED.items():
         assert outcomes[name]["error"] is None, name
         assert outcomes[name]["rows"] == outcomes[name]["again"] == rows, name
         tried(happens, 1, "all batches as ever, byte for byte")
 
 
-def test_a_shard_that_disappears(outcomes: dict[str, Outcome], rows: list[str], data: Path, tried: Tried) -> None:
+def test_a_shard_that_disappears(
+    outcomes: dict[str, Outcome], rows: list[str], data: Path, tried: Tried
+) -> None:
     gone, other = outcomes["unlinked while closed, raise"], outcomes["longer, raise"]
     size = (data / SHARD).stat().st_size
     reason = f"expected {size} bytes, found {size + 512}"
-    assert_names_the_sample(gone["error"], data, "the shard cannot be opened: No such file or directory")
-    assert_names_the_sample(other["error"], data, "the shard has changed since it was packed", reason)
+    assert_names_the_sample(
+        gone["error"], data, "the shard cannot be opened: No such file or directory"
+    )
+    assert_names_the_sample(
+        other["error"], data, "the shard has changed since it was packed", reason
+    )
     for outcome in (gone, other):
         assert outcome["error"]["sample"] == 2 * NUMBER
         assert outcome["rows"] == rows[: 2 * NUMBER], "the batches before it came"
         assert outcome["again"] == outcome["error"]["text"]
-    tried("a shard that disappears, or gets another size", 2, "all batches before it, then a SampleError")
+    tried(
+        "a shard that disappears, or gets another size",
+        2,
+        "all batches before it, then a SampleError",
+    )
 
 
-def test_a_shard_that_disappears_is_replaced(outcomes: dict[str, Outcome], rows: list[str], tried: Tried) -> None:
+def test_a_shard_that_disappears_is_replaced(
+    outcomes: dict[str, Outcome], rows: list[str], tried: Tried
+) -> None:
     for name in ("unlinked while closed, replace", "longer, replace"):
         assert outcomes[name]["error"] is None
         assert_all_but(outcomes[name]["rows"], rows, replaced=2)
         assert outcomes[name]["replaced"] == 2
-    tried("a shard that disappears, or gets another size", 2, 'on_error="replace": other samples, counted')
+    tried(
+        "a shard that disappears, or gets another size",
+        2,
+        'on_error="replace": other samples, counted',
+    )
 
 
 def test_a_shard_that_shrinks_while_it_is_open(
     outcomes: dict[str, Outcome], rows: list[str], data: Path, tried: Tried
 ) -> None:
-    places = {sample: PackedIndex(data).records[sample][["offset", "size"]].item() for sample in (16, 17)}
+    places = {
+        sample: PackedIndex(data).records[sample][["offset", "size"]].item() for sample in (16, 17)
+    }
     for length in LENGTHS:
         bad = [sample for sample, (offset, size) in places.items() if length < offset + size]
         offset, needed = places[bad[0]]
-        reasons = "the sample is beyond the end of the shard", f"needs {needed} bytes, found {max(0, length - offset)}"
-        raised, replaced = outcomes[f"cut to {length}, raise"], outcomes[f"cut to {length}, replace"]
+        reasons = (
+            "the sample is beyond the end of the shard",
+            f"needs {needed} bytes, found {max(0, length - offset)}",
+        )
+        raised, replaced = (
+            outcomes[f"cut to {length}, raise"],
+            outcomes[f"cut to {length}, replace"],
+        )
         assert_names_the_sample(raised["error"], data, *reasons)
         assert raised["error"]["sample"] == bad[0]
         assert raised["rows"] == rows[: 2 * NUMBER]
@@ -159,10 +196,16 @@ def test_a_shard_with_other_bytes_in_it(
     assert raised["rows"] == rows[: 2 * NUMBER]
     assert replaced["error"] is None
     assert_all_but(replaced["rows"], rows, replaced=2)
-    tried("a shard replaced by one of the same size, verify=True", 2, "a SampleError, or other samples, counted")
+    tried(
+        "a shard replaced by one of the same size, verify=True",
+        2,
+        "a SampleError, or other samples, counted",
+    )
 
 
-def test_a_shard_with_other_bytes_that_nobody_verifies(outcomes: dict[str, Outcome], rows: list[str]) -> None:
+def test_a_shard_with_other_bytes_that_nobody_verifies(
+    outcomes: dict[str, Outcome], rows: list[str]
+) -> None:
     """They may decode or not; nothing else comes of it."""
     got = outcomes["replaced by others, not verified"]["rows"]
     assert got[: 2 * NUMBER] == rows[: 2 * NUMBER]
@@ -173,7 +216,11 @@ def test_an_index_that_shrinks(outcomes: dict[str, Outcome], rows: list[str], tr
     for length in INDEX_LENGTHS:
         outcome = outcomes[f"index cut to {length}"]
         assert outcome["error"]["type"] == "DatasetError"
-        for words in ("index.npy was truncated after it was opened: expected ", " bytes at byte ", ", got "):
+        for words in (
+            "index.npy was truncated after it was opened: expected ",
+            " bytes at byte ",
+            ", got ",
+        ):
             assert words in outcome["error"]["text"]
         assert "While a dataset is in use, pack into another folder" in outcome["error"]["text"]
         assert outcome["rows"] == rows[: len(outcome["rows"])]
@@ -182,19 +229,29 @@ def test_an_index_that_shrinks(outcomes: dict[str, Outcome], rows: list[str], tr
     assert "was truncated after it was opened" in at_once["error"]["text"]
     assert at_once["rows"] == []
     tried(
-        "index.npy cut short in place", len(INDEX_LENGTHS), "all batches planned before, then a DatasetError; no SIGBUS"
+        "index.npy cut short in place",
+        len(INDEX_LENGTHS),
+        "all batches planned before, then a DatasetError; no SIGBUS",
     )
 
 
-def test_an_index_that_is_zeroed_in_place(outcomes: dict[str, Outcome], rows: list[str], tried: Tried) -> None:
+def test_an_index_that_is_zeroed_in_place(
+    outcomes: dict[str, Outcome], rows: list[str], tried: Tried
+) -> None:
     outcome = outcomes["index zeroed in place"]
     assert outcome["error"]["type"] == "DatasetError"
     assert "is impossible: shard 0, offset 0, size 0" in outcome["error"]["text"]
     assert outcome["rows"] == rows[: len(outcome["rows"])]
-    tried("index.npy overwritten in place, or EIO from it", 1, "a DatasetError that says what and where")
+    tried(
+        "index.npy overwritten in place, or EIO from it",
+        1,
+        "a DatasetError that says what and where",
+    )
 
 
-def test_what_is_not_needed_any_more(outcomes: dict[str, Outcome], rows: list[str], tried: Tried) -> None:
+def test_what_is_not_needed_any_more(
+    outcomes: dict[str, Outcome], rows: list[str], tried: Tried
+) -> None:
     for act in UNUSED:
         outcome = outcomes[str(act)]
         assert outcome["error"] is None, act
@@ -203,39 +260,69 @@ def test_what_is_not_needed_any_more(outcomes: dict[str, Outcome], rows: list[st
     tried(words, len(UNUSED), "all batches as ever, byte for byte")
 
 
-def test_a_call_that_fails_once(outcomes: dict[str, Outcome], rows: list[str], data: Path, tried: Tried) -> None:
+def test_a_call_that_fails_once(
+    outcomes: dict[str, Outcome], rows: list[str], data: Path, tried: Tried
+) -> None:
     reading, opening = outcomes["reading fails once, raise"], outcomes["opening fails once, raise"]
-    reasons = "the shard cannot be read: Input/output error", "after 0 of", "check the disk or the network"
+    reasons = (
+        "the shard cannot be read: Input/output error",
+        "after 0 of",
+        "check the disk or the network",
+    )
     assert_names_the_sample(reading["error"], data, *reasons)
     if opening["error"] is None:
-        assert opening["rows"] == rows, "the thread that reads ahead has met it; the sample's own thread opens it again"
+        assert opening["rows"] == rows, (
+            "the thread that reads ahead has met it; the sample's own thread opens it again"
+        )
     else:
-        assert_names_the_sample(opening["error"], data, "the shard cannot be opened: Input/output error")
+        assert_names_the_sample(
+            opening["error"], data, "the shard cannot be opened: Input/output error"
+        )
     for outcome in (reading, opening):
         assert outcome["rows"] == rows[: len(outcome["rows"])]
         assert outcome["again"] == rows, "the next epoch is whole"
-    tried("EIO from reading or opening a shard, once", 2, "a SampleError, or all batches; the next epoch is whole")
+    tried(
+        "EIO from reading or opening a shard, once",
+        2,
+        "a SampleError, or all batches; the next epoch is whole",
+    )
 
 
-def test_a_call_that_fails_once_is_replaced(outcomes: dict[str, Outcome], rows: list[str], tried: Tried) -> None:
+def test_a_call_that_fails_once_is_replaced(
+    outcomes: dict[str, Outcome], rows: list[str], tried: Tried
+) -> None:
     for call in ("reading", "opening"):
         outcome = outcomes[f"{call} fails once, replace"]
         assert outcome["error"] is None
         assert outcome["replaced"] <= 1
         assert_all_but(outcome["rows"], rows, replaced=outcome["replaced"])
         assert outcome["again"] == rows, "the next epoch is whole"
-    tried("EIO from reading or opening a shard, once", 2, 'on_error="replace": at most one other sample, counted')
+    tried(
+        "EIO from reading or opening a shard, once",
+        2,
+        'on_error="replace": at most one other sample, counted',
+    )
 
 
-def test_a_disk_that_fails_for_ever(outcomes: dict[str, Outcome], rows: list[str], data: Path, tried: Tried) -> None:
+def test_a_disk_that_fails_for_ever(
+    outcomes: dict[str, Outcome], rows: list[str], data: Path, tried: Tried
+) -> None:
     outcome = outcomes["reading fails for ever, replace"]
-    assert_names_the_sample(outcome["error"], data, "and 16 other samples that could replace it failed too")
+    assert_names_the_sample(
+        outcome["error"], data, "and 16 other samples that could replace it failed too"
+    )
     assert outcome["rows"] == rows[: len(outcome["rows"])]
     assert outcome["again"] == rows, "once the disk is back"
-    tried("EIO from each read", 1, 'a SampleError, also with on_error="replace"; once it is over, a whole epoch')
+    tried(
+        "EIO from each read",
+        1,
+        'a SampleError, also with on_error="replace"; once it is over, a whole epoch',
+    )
 
 
-def test_an_index_whose_calls_fail(outcomes: dict[str, Outcome], rows: list[str], tried: Tried) -> None:
+def test_an_index_whose_calls_fail(
+    outcomes: dict[str, Outcome], rows: list[str], tried: Tried
+) -> None:
     words = {
         "opening": "index.npy cannot be opened: Input/output error; check ",
         "reading": "index.npy cannot be read: Input/output error, for ",
@@ -246,7 +333,11 @@ def test_an_index_whose_calls_fail(outcomes: dict[str, Outcome], rows: list[str]
         assert says in outcome["error"]["text"]
         assert outcome["rows"] == rows[: len(outcome["rows"])]
         assert outcome["again"] == rows
-    tried("index.npy overwritten in place, or EIO from it", 2, "a DatasetError that says what and where")
+    tried(
+        "index.npy overwritten in place, or EIO from it",
+        2,
+        "a DatasetError that says what and where",
+    )
 
 
 def test_short_reads(outcomes: dict[str, Outcome], rows: list[str], tried: Tried) -> None:
@@ -261,4 +352,8 @@ def test_interrupted_calls(outcomes: dict[str, Outcome], rows: list[str], tried:
         outcome = outcomes[f"{call} {at} interrupted"]
         assert outcome["error"] is None
         assert outcome["rows"] == rows
-    tried("EINTR from a read or from opening a file", len(INTERRUPTED), "all batches as ever, byte for byte")
+    tried(
+        "EINTR from a read or from opening a file",
+        len(INTERRUPTED),
+        "all batches as ever, byte for byte",
+    )

@@ -32,7 +32,20 @@ from fastpipe.samples.fields import _with_options
 
 SIZE = (20, 24)
 PAIRS = [(0, 1), (3, 2)]
-EVERYTHING = ("caption", "image", "boxes", "key", "joints", "label", "count", "gaze", "tags", "notes", "sound", "id")
+EVERYTHING = (
+    "caption",
+    "image",
+    "boxes",
+    "key",
+    "joints",
+    "label",
+    "count",
+    "gaze",
+    "tags",
+    "notes",
+    "sound",
+    "id",
+)
 
 Copy = Callable[[Path], Path]
 
@@ -43,7 +56,11 @@ def loader_of(data: Path, fields: Any = None, **options: Any) -> Loader:
 
 
 def moved_by_torchvision(
-    torchvision: ModuleType, index: PackedIndex, plan: BatchPlan, row: int, value: NDArray[np.float32]
+    torchvision: ModuleType,
+    index: PackedIndex,
+    plan: BatchPlan,
+    row: int,
+    value: NDArray[np.float32],
 ) -> torch.Tensor:
     """Boxes (M, 4) or points (M, K, 2) of a row's sample, as its random crop and mirroring move them."""
     import torchvision.transforms.v2 as v2
@@ -67,7 +84,9 @@ def not_smaller(boxes: torch.Tensor, least: float) -> torch.Tensor:
     return (boxes[:, 2:] - boxes[:, :2] >= least).all(dim=1)
 
 
-def test_every_kind_has_the_values_of_its_sample(fielded: Path, values: dict[str, list[Any]]) -> None:
+def test_every_kind_has_the_values_of_its_sample(
+    fielded: Path, values: dict[str, list[Any]]
+) -> None:
     index = PackedIndex(fielded)
     seen = []
     with loader_of(fielded, EVERYTHING, flip_pairs=PAIRS, drop_last=False) as loader:
@@ -80,12 +99,17 @@ def test_every_kind_has_the_values_of_its_sample(fielded: Path, values: dict[str
             assert batch["image"].shape == (len(ids), 3, *SIZE)
             middle = batch["image"][:, :, 10, 12].numpy()
             for row, sample in enumerate(ids):
-                assert batch["key"][row].endswith(f"{flat_number(middle[row]):02d}.jpg"), "the picture is the key's"
+                assert batch["key"][row].endswith(f"{flat_number(middle[row]):02d}.jpg"), (
+                    "the picture is the key's"
+                )
                 assert batch["label"][row] == index.records[sample]["label"]
                 for name in ("caption", "notes", "sound"):
                     assert batch[name][row] == values[name][sample]
                 assert batch["count"][row] == values["count"][sample]
-                assert batch["gaze"][row].tolist() == np.array(values["gaze"][sample], dtype=np.float32).tolist()
+                assert (
+                    batch["gaze"][row].tolist()
+                    == np.array(values["gaze"][sample], dtype=np.float32).tolist()
+                )
                 assert batch["tags"][row].nonzero().ravel().tolist() == values["tags"][sample]
             assert batch["tags"].dtype == batch["gaze"].dtype == torch.float32
             assert batch["count"].dtype == batch["id"].dtype == torch.int64
@@ -94,7 +118,14 @@ def test_every_kind_has_the_values_of_its_sample(fielded: Path, values: dict[str
 
 
 def test_keys_can_have_other_names(fielded: Path, tmp_path: Path) -> None:
-    keys = {"pixel_values": "image", "labels": "label", "at": "boxes", "number": "id", "text": "caption", "hot": "tags"}
+    keys = {
+        "pixel_values": "image",
+        "labels": "label",
+        "at": "boxes",
+        "number": "id",
+        "text": "caption",
+        "hot": "tags",
+    }
     keys |= {"pose": "joints", "path": "key", "counted": "valid", "again": "label"}
     companions = {"at_labels": "boxes_labels", "at_offsets": "boxes_offsets"}
     options: dict[str, Any] = {"form": "flat", "flip_pairs": PAIRS}
@@ -113,8 +144,14 @@ def test_keys_of_buckets_and_mixtures_can_have_other_names(fielded: Path) -> Non
     keys = {"pixel_values": "image", "pixel_attention_mask": "pixel_mask", "sizes": "image_size"}
     with loader_of(fielded, keys, size="bucket") as loader:
         batch = next(iter(loader))
-    assert [batch[key].shape[-2:] == batch["pixel_values"].shape[-2:] for key in keys] == [True, True, False]
-    with fastpipe.loader(fastpipe.mix({str(fielded): 1.0}), 8, size=8, fields={"x": "image", "of": "source"}) as loader:
+    assert [batch[key].shape[-2:] == batch["pixel_values"].shape[-2:] for key in keys] == [
+        True,
+        True,
+        False,
+    ]
+    with fastpipe.loader(
+        fastpipe.mix({str(fielded): 1.0}), 8, size=8, fields={"x": "image", "of": "source"}
+    ) as loader:
         assert next(iter(loader))["of"].tolist() == [0] * 8
 
 
@@ -124,7 +161,9 @@ def test_boxes_and_points_move_with_their_pictures(
     index = PackedIndex(fielded)
     recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, True, True, 5, Content.of(index))
     flipped = dropped = 0
-    with loader_of(fielded, ("image", "boxes", "joints", "id"), flip_pairs=PAIRS, min_size=2) as loader:
+    with loader_of(
+        fielded, ("image", "boxes", "joints", "id"), flip_pairs=PAIRS, min_size=2
+    ) as loader:
         for epoch in range(2):
             for batch in loader:
                 samples = batch["id"].numpy()
@@ -163,7 +202,10 @@ def test_the_layouts_of_boxes_hold_the_same(fielded: Path, name: str) -> None:
                 continue
             views = listed[key]
             assert torch.equal(flat[key], torch.cat(views))
-            assert all(view.untyped_storage().data_ptr() == views[0].untyped_storage().data_ptr() for view in views)
+            assert all(
+                view.untyped_storage().data_ptr() == views[0].untyped_storage().data_ptr()
+                for view in views
+            )
             assert padded[key].shape[:2] == (8, max(counts))
             for row, view in enumerate(views):
                 assert torch.equal(padded[key][row, : len(view)], view)
@@ -173,7 +215,9 @@ def test_the_layouts_of_boxes_hold_the_same(fielded: Path, name: str) -> None:
     assert list(made["pad"][0]) == ["image", name, *companions, f"{name}_counts"]
 
 
-def test_all_boxes_stay_if_nothing_is_asked_of_them(fielded: Path, values: dict[str, list[Any]]) -> None:
+def test_all_boxes_stay_if_nothing_is_asked_of_them(
+    fielded: Path, values: dict[str, list[Any]]
+) -> None:
     with loader_of(fielded, ("image", "plain", "boxes", "id"), min_size=0) as loader:
         for batch in loader:
             for row, sample in enumerate(batch["id"].tolist()):
@@ -218,7 +262,9 @@ def test_a_replaced_sample_brings_its_own_fields(
                 assert batch["key"][row].endswith(f"{flat_number(colour):02d}.jpg")
                 assert batch["caption"][row] == values["caption"][sample]
                 assert batch["label"][row] == index.records[sample]["label"]
-                expected = moved_by_torchvision(torchvision, index, plan, row, values["plain"][sample])
+                expected = moved_by_torchvision(
+                    torchvision, index, plan, row, values["plain"][sample]
+                )
                 assert torch.equal(batch["plain"][row], expected[not_smaller(expected, 1)])
         assert loader.stats().replaced == len(bad)
     assert {place for place, sample in enumerate(ids) if place != sample} == bad
@@ -236,27 +282,66 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": {}}, "or keys and names, {'pixel_values': 'image', 'labels': 'label'}; got {}"),
         ({"fields": {"image": "pixel_values"}}, "got 'pixel_values'"),
         ({"fields": {1: "image"}}, "expected texts as the keys of a batch, got 1"),
-        ({"fields": {"image": "caption"}}, "expected \"image\" among them, got {'image': 'caption'}"),
-        ({"fields": {"x": "image", "at": "boxes", "at_labels": "label"}}, "'at_labels' would be twice"),
+        (
+            {"fields": {"image": "caption"}},
+            "expected \"image\" among them, got {'image': 'caption'}",
+        ),
+        (
+            {"fields": {"x": "image", "at": "boxes", "at_labels": "label"}},
+            "'at_labels' would be twice",
+        ),
         ({"fields": ("image", "id", "id")}, "'id' would be twice"),
-        ({"fields": ("label", "caption")}, 'expected "image" among them.*fastpipe.open.DATA.*with_fields'),
-        ({"fields": ("image", "joints")}, r"'joints' has points, and hflip mirrors .*flip_pairs=\[\(1, 2\)"),
-        ({"fields": ("image", "joints"), "flip_pairs": [(0, 4)]}, r"flip_pairs=\): expected 0 to 3, got 4"),
+        (
+            {"fields": ("label", "caption")},
+            'expected "image" among them.*fastpipe.open.DATA.*with_fields',
+        ),
+        (
+            {"fields": ("image", "joints")},
+            r"'joints' has points, and hflip mirrors .*flip_pairs=\[\(1, 2\)",
+        ),
+        (
+            {"fields": ("image", "joints"), "flip_pairs": [(0, 4)]},
+            r"flip_pairs=\): expected 0 to 3, got 4",
+        ),
         ({"fields": ("image", "joints"), "flip_pairs": [(0, 1), (1, 2)]}, "a point is there twice"),
         ({"fields": ("image", "joints"), "flip_pairs": [0, 1]}, "got 0 as a pair"),
-        ({"fields": ("image", "joints"), "flip_pairs": [(-1, 0)]}, r"flip_pairs=\): expected 0 to .*, got -1"),
+        (
+            {"fields": ("image", "joints"), "flip_pairs": [(-1, 0)]},
+            r"flip_pairs=\): expected 0 to .*, got -1",
+        ),
         ({"fields": ("image", "joints"), "flip_pairs": 7}, r"flip_pairs=\): got 7; pass pairs"),
-        ({"fields": ("image", fastpipe.Points("boxes"))}, "'boxes' is a field of boxes; pass its name alone"),
-        ({"fields": ("image", fastpipe.Boxes("joints"))}, "'joints' is a field of keypoints; pass its name alone"),
-        ({"fields": ("image", fastpipe.Boxes("label"))}, "'label' is not a field of the dataset; pass its name alone"),
-        ({"fields": {"image": "image", "a": "boxes", "b": fastpipe.Boxes("boxes", form="pad")}}, "with other options"),
-        ({"fields": ("image", "boxes"), "form": "nested"}, r"Boxes\(form=\): expected 'list' or 'flat' or 'pad'"),
-        ({"fields": ("image", "boxes"), "min_size": -1}, r"Boxes\(min_size=\): expected a number of pixels, 0 or more"),
+        (
+            {"fields": ("image", fastpipe.Points("boxes"))},
+            "'boxes' is a field of boxes; pass its name alone",
+        ),
+        (
+            {"fields": ("image", fastpipe.Boxes("joints"))},
+            "'joints' is a field of keypoints; pass its name alone",
+        ),
+        (
+            {"fields": ("image", fastpipe.Boxes("label"))},
+            "'label' is not a field of the dataset; pass its name alone",
+        ),
+        (
+            {"fields": {"image": "image", "a": "boxes", "b": fastpipe.Boxes("boxes", form="pad")}},
+            "with other options",
+        ),
+        (
+            {"fields": ("image", "boxes"), "form": "nested"},
+            r"Boxes\(form=\): expected 'list' or 'flat' or 'pad'",
+        ),
+        (
+            {"fields": ("image", "boxes"), "min_size": -1},
+            r"Boxes\(min_size=\): expected a number of pixels, 0 or more",
+        ),
         (
             {"fields": ("image", "boxes"), "min_area": "9"},
             r"Boxes\(min_area=\): expected a number of pixels, 0 or more",
         ),
-        ({"boxes": "pad"}, r'no argument boxes: it is an option of a field: .*fastpipe.Boxes\("boxes", form="pad"'),
+        (
+            {"boxes": "pad"},
+            r'no argument boxes: it is an option of a field: .*fastpipe.Boxes\("boxes", form="pad"',
+        ),
         ({"min_box_size": 3}, "no argument min_box_size: it is an option of a field"),
     ],
 )
@@ -266,7 +351,9 @@ def test_wrong_options(fielded: Path, options: dict[str, Any], words: str) -> No
 
 
 def test_the_old_argument_of_points_says_the_new_one(fielded: Path) -> None:
-    with pytest.raises(ConfigError, match=r'no argument flip_pairs: .*fastpipe.Points\("joints", flip_pairs='):
+    with pytest.raises(
+        ConfigError, match=r'no argument flip_pairs: .*fastpipe.Points\("joints", flip_pairs='
+    ):
         fastpipe.loader(fielded, fields=("image", "joints"), flip_pairs=[(0, 1)])
 
 
@@ -283,7 +370,11 @@ def test_each_field_of_points_has_pairs_of_its_own(tmp_path: Path) -> None:
         for number in range(8):
             points = [[[10.0, 5, 2], [30.0, 5, 2], [20.0, 20, 2]]]
             writer.add(np.full((30, 40, 3), number, np.uint8), face=points, hand=points)
-    fields = ["image", fastpipe.Points("face", flip_pairs=[(0, 1)]), fastpipe.Points("hand", flip_pairs=[(1, 2)])]
+    fields = [
+        "image",
+        fastpipe.Points("face", flip_pairs=[(0, 1)]),
+        fastpipe.Points("hand", flip_pairs=[(1, 2)]),
+    ]
     options: dict[str, Any] = {"crop": fastpipe.Resize(), "num_workers": 1, "fields": fields}
     with fastpipe.loader(tmp_path / "packed", 8, size=(30, 40), hflip=1.0, **options) as loader:
         batch = next(iter(loader))
@@ -307,7 +398,9 @@ def test_pairs_that_fields_have_themselves_may_differ() -> None:
 
 
 def test_a_dataset_without_fields_says_so(flat: Path) -> None:
-    with pytest.raises(ConfigError, match="has image, label, id, key, source, valid, epoch; got 'caption'"):
+    with pytest.raises(
+        ConfigError, match="has image, label, id, key, source, valid, epoch; got 'caption'"
+    ):
         loader_of(flat, ("image", "caption"))
 
 
@@ -318,8 +411,16 @@ def test_augmentations_that_would_falsify_fields(fielded: Path, torchvision: Mod
     mixing = r"mixes images \(mixup, cutmix\) does not go with boxes and points in fields="
     unmoved = "that these cannot move"
     cases: list[tuple[Any, tuple[str, ...], str]] = [
-        (fastpipe.Augment.imagenet(mixup=0.2), ("image", "label", "caption", "boxes"), rf"{mixing} \(boxes\)"),
-        (fastpipe.Augment.imagenet(cutmix=1.0), ("image", "tags", "joints"), rf"{mixing} \(joints\)"),
+        (
+            fastpipe.Augment.imagenet(mixup=0.2),
+            ("image", "label", "caption", "boxes"),
+            rf"{mixing} \(boxes\)",
+        ),
+        (
+            fastpipe.Augment.imagenet(cutmix=1.0),
+            ("image", "tags", "joints"),
+            rf"{mixing} \(joints\)",
+        ),
         (
             fastpipe.Augment.randaugment(),
             ("image", "boxes"),
@@ -330,8 +431,16 @@ def test_augmentations_that_would_falsify_fields(fielded: Path, torchvision: Mod
             ("image", "joints"),
             rf"{unmoved} \(RandAugment or TrivialAugment; joints\): they would stay",
         ),
-        (torch.nn.AvgPool2d(2), ("image", "boxes", "caption"), rf"{unmoved} \(AvgPool2d; boxes\): they"),
-        ([v2.RandomRotation(10)], ("image", "boxes"), rf"{unmoved} \(RandomRotation; boxes\): they would"),
+        (
+            torch.nn.AvgPool2d(2),
+            ("image", "boxes", "caption"),
+            rf"{unmoved} \(AvgPool2d; boxes\): they",
+        ),
+        (
+            [v2.RandomRotation(10)],
+            ("image", "boxes"),
+            rf"{unmoved} \(RandomRotation; boxes\): they would",
+        ),
     ]
     for augment, fields, words in cases:
         with pytest.raises(ConfigError, match=words):
@@ -353,7 +462,10 @@ def test_augmentations_that_do_not(fielded: Path, torchvision: ModuleType) -> No
         ([v2.ColorJitter(0.2)], ("image", "boxes")),
     ]
     for augment, fields in cases:
-        with loader_of(fielded, fields, augment=augment) as loader, loader_of(fielded, ("image", "boxes")) as plain:
+        with (
+            loader_of(fielded, fields, augment=augment) as loader,
+            loader_of(fielded, ("image", "boxes")) as plain,
+        ):
             for batch, other in zip(loader, plain, strict=True):
                 assert batch["image"].dtype == torch.float32
                 if "boxes" in batch:
@@ -373,7 +485,8 @@ def test_a_damaged_sidecar_ends_the_epoch_with_its_name(fielded: Path, copied: C
         for _ in range(len(loader) - 1):
             next(batches)
         with pytest.raises(
-            DatasetError, match=rf"caption\.bytes\.npy: the value of sample {FLAT_IMAGES - 1} is not valid text"
+            DatasetError,
+            match=rf"caption\.bytes\.npy: the value of sample {FLAT_IMAGES - 1} is not valid text",
         ):
             next(batches)
         with pytest.raises(fastpipe.EngineError, match="an error ended this epoch"):
@@ -399,7 +512,12 @@ def test_samples_without_labels(fielded: Path, copied: Copy) -> None:
 
 def test_boxes_of_five_crops_where_none_is_left(fielded: Path) -> None:
     boxes = fastpipe.Boxes("boxes", form="pad", min_size=10_000)
-    options: dict[str, Any] = {"crop": fastpipe.FiveCrop(), "size": 64, "train": False, "num_workers": 1}
+    options: dict[str, Any] = {
+        "crop": fastpipe.FiveCrop(),
+        "size": 64,
+        "train": False,
+        "num_workers": 1,
+    }
     with fastpipe.loader(fielded, 4, fields=["image", boxes], **options) as loader:
         batch = next(iter(loader))
     assert batch["boxes"].shape == (4, 5, 0, 4)
@@ -407,7 +525,9 @@ def test_boxes_of_five_crops_where_none_is_left(fielded: Path) -> None:
     assert batch["boxes_counts"].tolist() == [[0] * 5] * 4
 
 
-@pytest.mark.parametrize(("layout", "augment"), [("list", None), ("flat", None), ("pad", fastpipe.Augment.simclr())])
+@pytest.mark.parametrize(
+    ("layout", "augment"), [("list", None), ("flat", None), ("pad", fastpipe.Augment.simclr())]
+)
 def test_all_fields_go_to_the_device_in_the_copy_that_labels_go_in(
     fielded: Path, monkeypatch: pytest.MonkeyPatch, layout: str, augment: Any
 ) -> None:
@@ -437,13 +557,17 @@ def test_all_fields_go_to_the_device_in_the_copy_that_labels_go_in(
                 assert value == wanted
         del batch["image"]  # which an augmentation makes anew
         tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
-        assert {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()} <= places
+        assert {
+            tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()
+        } <= places
 
 
 def test_a_batch_without_any_box_or_point(fielded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastpipe.loading.factory.stream_of", lambda device: FakeStream())
     for layout, shape in (("list", None), ("flat", (0, 4)), ("pad", (8, 0, 4))):
-        with loader_of(fielded, ("image", "boxes", "joints"), form=layout, min_area=1e9, flip_pairs=PAIRS) as loader:
+        with loader_of(
+            fielded, ("image", "boxes", "joints"), form=layout, min_area=1e9, flip_pairs=PAIRS
+        ) as loader:
             for batch in loader:
                 if shape is None:
                     assert [boxes.shape for boxes in batch["boxes"]] == [(0, 4)] * 8

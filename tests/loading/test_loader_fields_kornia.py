@@ -34,7 +34,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures with 0 to 3 bright rectangles; their masks (object n is n, or 1,000 times as much), boxes, corners."""
     folder = tmp_path_factory.mktemp("kornia") / "data"
     rng = np.random.default_rng(1)
-    kinds = {"mask": "mask", "wide": "mask", "boxes": "boxes", "plain": "boxes", "joints": "keypoints"}
+    kinds = {
+        "mask": "mask",
+        "wide": "mask",
+        "boxes": "boxes",
+        "plain": "boxes",
+        "joints": "keypoints",
+    }
     with fastpipe.Writer(folder, fields=kinds) as writer:
         for number in range(COUNT):
             picture = rng.integers(0, 90, (60, 70, 3), dtype=np.uint8)
@@ -51,15 +57,27 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 label=number % 2,
                 mask=mask,
                 wide=mask * np.uint16(1000),
-                boxes={"boxes": boxes, "labels": [10 * number + place for place in range(len(boxes))]},
+                boxes={
+                    "boxes": boxes,
+                    "labels": [10 * number + place for place in range(len(boxes))],
+                },
                 plain=boxes[:1],
                 joints=joints or None,
             )
     return folder
 
 
-def loader_of(data: Path, augment: Any = None, fields: tuple[str, ...] = FIELDS, **options: Any) -> Loader:
-    options = {"size": SIZE, "num_workers": 2, "seed": 3, "drop_last": False, "flip_pairs": [], **options}
+def loader_of(
+    data: Path, augment: Any = None, fields: tuple[str, ...] = FIELDS, **options: Any
+) -> Loader:
+    options = {
+        "size": SIZE,
+        "num_workers": 2,
+        "seed": 3,
+        "drop_last": False,
+        "flip_pairs": [],
+        **options,
+    }
     return fastpipe.loader(data, BATCH, fields=asked(fields, options), augment=augment, **options)
 
 
@@ -128,7 +146,9 @@ def test_fields_are_those_of_kornia_called_by_hand(data: Path, name: str) -> Non
             for row, count in enumerate(map(len, before["boxes"])):
                 lost = (before["boxes"][row][:, :2] >= before["boxes"][row][:, 2:]).any(dim=1)
                 expected = (boxes[row, :count] + 0.5).clamp(min=torch.zeros(4), max=limits)
-                torch.testing.assert_close(after["boxes"][row][~lost], expected[~lost], atol=1e-3, rtol=0)
+                torch.testing.assert_close(
+                    after["boxes"][row][~lost], expected[~lost], atol=1e-3, rtol=0
+                )
                 assert (after["boxes"][row][lost][:, :2] == after["boxes"][row][lost][:, 2:]).all()
                 assert torch.equal(after["boxes_labels"][row], before["boxes_labels"][row])
                 assert torch.equal(after["plain"][row], after["boxes"][row][:1])
@@ -142,10 +162,15 @@ def test_fields_are_those_of_kornia_called_by_hand(data: Path, name: str) -> Non
 def test_boxes_stay_around_what_the_mask_shows(data: Path) -> None:
     """Turns and mirror images keep pixels whole, so boxes, masks and points agree to the pixel."""
     augment = plain_pixels(
-        k.RandomRotation90((1, 3), p=1.0), k.RandomHorizontalFlip(p=0.5), k.RandomVerticalFlip(p=0.5), k.CenterCrop(40)
+        k.RandomRotation90((1, 3), p=1.0),
+        k.RandomHorizontalFlip(p=0.5),
+        k.RandomVerticalFlip(p=0.5),
+        k.CenterCrop(40),
     )
     seen = 0
-    with loader_of(data, augment, size=48, crop=fastpipe.CenterCrop(resize=60), hflip=False) as loader:
+    with loader_of(
+        data, augment, size=48, crop=fastpipe.CenterCrop(resize=60), hflip=False
+    ) as loader:
         for batch in loader:
             assert batch["mask"].shape[1:] == (40, 40)
             for row, boxes in enumerate(batch["boxes"]):
@@ -160,7 +185,11 @@ def test_boxes_stay_around_what_the_mask_shows(data: Path) -> None:
 
 def test_pairs_change_places_in_mirror_images_only(data: Path) -> None:
     twice = [k.RandomHorizontalFlip(p=1.0), k.RandomVerticalFlip(p=1.0)]
-    for modules, swapped in ((twice[:1], True), (twice, False), ([k.RandomRotation90((2, 2), p=1.0)], False)):
+    for modules, swapped in (
+        (twice[:1], True),
+        (twice, False),
+        ([k.RandomRotation90((2, 2), p=1.0)], False),
+    ):
         with (
             loader_of(data, plain_pixels(*modules), hflip=False, flip_pairs=[(0, 2)]) as loader,
             loader_of(data, plain_pixels(*modules), hflip=False, flip_pairs=[]) as without,
@@ -187,7 +216,11 @@ def test_rows_that_a_module_does_not_choose_stay_as_they_are(data: Path) -> None
     assert 0 < sum(changed) < COUNT
 
 
-SOME = [k.RandomAffine(20.0, (0.1, 0.1), p=0.7), k.RandomHorizontalFlip(), k.RandomPerspective(p=0.5)]
+SOME = [
+    k.RandomAffine(20.0, (0.1, 0.1), p=0.7),
+    k.RandomHorizontalFlip(),
+    k.RandomPerspective(p=0.5),
+]
 
 
 def test_boxes_that_became_small_are_dropped_with_their_labels(data: Path) -> None:
@@ -209,9 +242,17 @@ def test_boxes_that_became_small_are_dropped_with_their_labels(data: Path) -> No
 
 def test_masks_are_erased_where_images_are_if_they_are_named(data: Path) -> None:
     for keys, erased in ((["input"], False), (["input", "mask"], True)):
-        augment = fastpipe.Augment(k.AugmentationSequential(k.RandomErasing((0.3, 0.4), p=1.0), data_keys=keys))
-        with loader_of(data, fields=("image", "wide")) as plain, loader_of(data, augment, ("image", "wide")) as loader:
-            changed = [not torch.equal(one["wide"], other["wide"]) for one, other in zip(plain, loader, strict=True)]
+        augment = fastpipe.Augment(
+            k.AugmentationSequential(k.RandomErasing((0.3, 0.4), p=1.0), data_keys=keys)
+        )
+        with (
+            loader_of(data, fields=("image", "wide")) as plain,
+            loader_of(data, augment, ("image", "wide")) as loader,
+        ):
+            changed = [
+                not torch.equal(one["wide"], other["wide"])
+                for one, other in zip(plain, loader, strict=True)
+            ]
         assert any(changed) == erased
 
 
@@ -222,7 +263,9 @@ def test_an_elastic_transform_moves_masks(data: Path) -> None:
         for before, after in zip(plain, loader, strict=True):
             assert not torch.equal(before["mask"], after["mask"])
             assert torch.equal(after["wide"], after["mask"].int() * 1000)
-            bright = after["image"].mean(dim=1) * 255 > 105  # rectangles have 130 more than at most 90
+            bright = (
+                after["image"].mean(dim=1) * 255 > 105
+            )  # rectangles have 130 more than at most 90
             assert (bright == (after["mask"] > 0)).float().mean() > 0.97
 
 
@@ -259,8 +302,16 @@ def test_data_keys_without_fields_change_nothing(data: Path) -> None:
             ("image", "boxes"),
             r"that these cannot move \(RandomElasticTransform; boxes\)",
         ),
-        (container(k.RandomJigsaw()), ("image", "boxes"), r"that these cannot move \(RandomJigsaw; boxes\)"),
-        (container(k.auto.TrivialAugment()), ("image", "boxes"), r"that these cannot move \(TrivialAugment; boxes\)"),
+        (
+            container(k.RandomJigsaw()),
+            ("image", "boxes"),
+            r"that these cannot move \(RandomJigsaw; boxes\)",
+        ),
+        (
+            container(k.auto.TrivialAugment()),
+            ("image", "boxes"),
+            r"that these cannot move \(TrivialAugment; boxes\)",
+        ),
         (
             container(k.RandomMixUpV2()),
             ("image", "boxes"),
@@ -272,11 +323,17 @@ def test_data_keys_without_fields_change_nothing(data: Path) -> None:
             r"mixup, or kornia's mosaic does not go with masks and second images in fields= \(mask\)",
         ),
         (
-            container(k.RandomAffine(10.0, p=0.1), extra_args={DataKey.MASK: {"resample": "bilinear"}}),
+            container(
+                k.RandomAffine(10.0, p=0.1), extra_args={DataKey.MASK: {"resample": "bilinear"}}
+            ),
             ("image", "mask"),
             "RandomAffine makes numbers in masks that are no ids",
         ),
-        (container(k.RandomCrop((60, 70))), ("image", "mask"), "RandomCrop makes .* no ids.*pad_if_needed=True"),
+        (
+            container(k.RandomCrop((60, 70))),
+            ("image", "mask"),
+            "RandomCrop makes .* no ids.*pad_if_needed=True",
+        ),
         (
             container(k.RandomHorizontalFlip()),
             ("image", "joints"),
@@ -284,7 +341,9 @@ def test_data_keys_without_fields_change_nothing(data: Path) -> None:
         ),
     ],
 )
-def test_what_would_make_fields_wrong_is_refused(data: Path, augment: Any, fields: tuple[str, ...], words: str) -> None:
+def test_what_would_make_fields_wrong_is_refused(
+    data: Path, augment: Any, fields: tuple[str, ...], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         loader_of(data, augment, fields, hflip=False, flip_pairs=None if "mirrors" in words else [])
 
@@ -292,7 +351,10 @@ def test_what_would_make_fields_wrong_is_refused(data: Path, augment: Any, field
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"data_keys": ["input", "bbox"]}, "a loader's batch has input, mask, bbox_xyxy, keypoints; got 'bbox'"),
+        (
+            {"data_keys": ["input", "bbox"]},
+            "a loader's batch has input, mask, bbox_xyxy, keypoints; got 'bbox'",
+        ),
         ({"data_keys": ["input", "bbox_xywh"]}, "got 'bbox_xywh'"),
         ({"random_apply": 1}, r"random_apply=\.\.\., data_keys=.*leave random_apply out"),
     ],
@@ -306,7 +368,11 @@ def test_every_module_that_moves_a_kind_is_known() -> None:
     """Of all 2D augmentations: kornia moves points with those that we say it does, and with no other."""
     for name, make in CASES.items():
         module = make()
-        if not isinstance(module, k.AugmentationBase2D) or isinstance(module, k.MixAugmentationBaseV2):
+        if not isinstance(module, k.AugmentationBase2D) or isinstance(
+            module, k.MixAugmentationBaseV2
+        ):
             continue
         stage = Kornia(module, FieldKeys(frozenset(["keypoints"])))
-        assert bool(stage.moves - {"shown"}) == isinstance(module, k.GeometricAugmentationBase2D), name
+        assert bool(stage.moves - {"shown"}) == isinstance(module, k.GeometricAugmentationBase2D), (
+            name
+        )

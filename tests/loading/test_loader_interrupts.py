@@ -20,7 +20,9 @@ from fastpipe import EngineError
 from fastpipe.loading.advice import LoadWatch
 
 
-def interrupted_at(loader: fastpipe.Loader, line: int) -> tuple[bool, Iterator[tuple[torch.Tensor, torch.Tensor]]]:
+def interrupted_at(
+    loader: fastpipe.Loader, line: int
+) -> tuple[bool, Iterator[tuple[torch.Tensor, torch.Tensor]]]:
     """Raises KeyboardInterrupt at the n-th line that handing out the second batch runs; says whether it came so far."""
     lines = 0
     came = False

@@ -43,7 +43,9 @@ def test_loaders_that_are_dropped_give_all_back(many_shards: Path) -> None:
     before = threads_at_rest(), open_files(many_shards)
     kept = []
     for number in range(6):
-        loader = fastpipe.loader(many_shards, 2, size=64, num_workers=3, prefetch_factor=1 + number % 4)
+        loader = fastpipe.loader(
+            many_shards, 2, size=64, num_workers=3, prefetch_factor=1 + number % 4
+        )
         batches = iter(loader)
         kept.append([next(batches) for _ in range(number % 3)])
         if number % 3 == 0:

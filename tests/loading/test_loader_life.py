@@ -32,11 +32,16 @@ def loader(textured: Path) -> Iterator[fastpipe.Loader]:
 
 
 @pytest.mark.parametrize("augment", [None, fastpipe.Augment.imagenet()], ids=["plain", "augmented"])
-def test_batches_that_are_kept_keep_their_content(textured: Path, augment: fastpipe.Augment | None) -> None:
+def test_batches_that_are_kept_keep_their_content(
+    textured: Path, augment: fastpipe.Augment | None
+) -> None:
     """Whatever the program does with others, and after their loader; a view holds its batch."""
     loader = fastpipe.loader(textured, 4, size=24, num_workers=2, augment=augment)
     kept = [[*batch, batch.images[1], batch.images.numpy()[2]] for batch in loader]
-    content = [[part.copy() if isinstance(part, np.ndarray) else part.clone() for part in parts] for parts in kept]
+    content = [
+        [part.copy() if isinstance(part, np.ndarray) else part.clone() for part in parts]
+        for parts in kept
+    ]
     rows = [images[1] for images, _ in loader]
     row_content = [row.clone() for row in rows]
     for _ in range(5):
@@ -70,7 +75,9 @@ def test_nothing_that_python_runs_is_called_when_a_loader_dies(textured: Path) -
     batches = iter(loader)
     images, labels = next(batches)
     called: list[str] = []
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    sys.setprofile(
+        lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None
+    )
     del images, labels
     del batches, loader
     sys.setprofile(None)
@@ -121,7 +128,11 @@ def test_made_in_one_thread_and_used_in_others(textured: Path, tried: Tried) -> 
         assert len(got) == len(expected)
         assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
         done_by_another(made.pop().close)
-    tried("a loader made in one thread, used in another", times(3, 30), "batches as ever, byte for byte")
+    tried(
+        "a loader made in one thread, used in another",
+        times(3, 30),
+        "batches as ever, byte for byte",
+    )
 
 
 def iterate_for_ever(loader: fastpipe.Loader, ended: list[BaseException]) -> None:
@@ -169,7 +180,9 @@ def test_stats_add_up(flat: Path) -> None:
     assert loader.stats().samples == 3 * FLAT_IMAGES + 10  # also after the end
 
 
-def test_the_folder_of_the_program_may_change(flat: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_of_the_program_may_change(
+    flat: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(flat.parent)
     with fastpipe.loader(flat.name, 4, size=16) as loader:
         monkeypatch.chdir(tmp_path)
@@ -207,7 +220,9 @@ def test_threads_may_share_an_iterator(flat: Path) -> None:
             assert sorted(seen) == list(range(FLAT_IMAGES))
 
 
-def test_iterators_of_two_threads_take_turns(textured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterators_of_two_threads_take_turns(
+    textured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They share the count of epochs: none is given twice, however long it takes to begin one."""
     take = EpochSequence._next_prefetcher
 
@@ -218,7 +233,10 @@ def test_iterators_of_two_threads_take_turns(textured: Path, monkeypatch: pytest
     monkeypatch.setattr(EpochSequence, "_next_prefetcher", slow)
     with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
         epochs: list[list[torch.Tensor]] = []
-        workers = [threading.Thread(target=lambda: epochs.append([images for images, _ in loader])) for _ in range(3)]
+        workers = [
+            threading.Thread(target=lambda: epochs.append([images for images, _ in loader]))
+            for _ in range(3)
+        ]
         for worker in workers:
             worker.start()
         for worker in workers:

@@ -54,8 +54,16 @@ def test_no_open_file_left(many_shards: Path, tmp_path: Path, tried: Tried) -> N
     done = run_script(script, dataset, timeout_s=300)
     assert (done.returncode, done.stderr) == (0, "")
     said = done.stdout.splitlines()
-    assert said[0].startswith(f"{dataset / DATASET_FILE} cannot be read: Too many open files; check ")
-    assert said[1].startswith(f"{dataset / INDEX_FILE} cannot be opened: Too many open files; check ")
+    assert said[0].startswith(
+        f"{dataset / DATASET_FILE} cannot be read: Too many open files; check "
+    )
+    assert said[1].startswith(
+        f"{dataset / INDEX_FILE} cannot be opened: Too many open files; check "
+    )
     assert "the shard cannot be opened: Too many open files" in said[2]
     assert said[-1] == "12"
-    tried("no open file left", 3, "a DatasetError or SampleError that says so; the loader goes on when there are some")
+    tried(
+        "no open file left",
+        3,
+        "a DatasetError or SampleError that says so; the loader goes on when there are some",
+    )

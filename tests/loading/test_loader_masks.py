@@ -42,7 +42,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with fastpipe.Writer(data, fields={"mask": "mask", "wide": "mask", "depth": "image"}) as writer:
         for number in range(COUNT):
             picture, wide = picture_of(number), mask_of(number, np.uint16)
-            writer.add(picture, label=number % 2, key=str(number), mask=mask_of(number), wide=wide, depth=picture)
+            writer.add(
+                picture,
+                label=number % 2,
+                key=str(number),
+                mask=mask_of(number),
+                wide=wide,
+                depth=picture,
+            )
     return data
 
 
@@ -56,14 +63,20 @@ CROPS = [fastpipe.RandomResizedCrop(), fastpipe.CenterCrop(resize=44), fastpipe.
 
 
 @pytest.mark.parametrize("crop", CROPS, ids=lambda crop: type(crop).__name__)
-def test_masks_are_those_of_torchvision(written: Path, keys: list[int], torchvision: ModuleType, crop: Any) -> None:
+def test_masks_are_those_of_torchvision(
+    written: Path, keys: list[int], torchvision: ModuleType, crop: Any
+) -> None:
     from torchvision.transforms import v2
 
     options = {"size": SIZE, "crop": crop, "seed": 3}
     content = Content.of(PackedIndex(written))
-    recipe = Recipe(batch_size=8, flip=0.5, shuffle=True, drop_last=False, content=content, **options)
+    recipe = Recipe(
+        batch_size=8, flip=0.5, shuffle=True, drop_last=False, content=content, **options
+    )
     plan = EpochPlan(recipe, 0)
-    with fastpipe.loader(written, 8, fields=NAMES, drop_last=False, num_workers=2, **options) as loader:
+    with fastpipe.loader(
+        written, 8, fields=NAMES, drop_last=False, num_workers=2, **options
+    ) as loader:
         for number, batch in enumerate(loader):
             assert tuple(batch) == NAMES
             rows = plan.batch(number)
@@ -123,7 +136,12 @@ def test_a_sample_with_a_damaged_mask_is_replaced_in_whole(
 ) -> None:
     data = copied(written)
     spoil_mask(data, 11)
-    options: dict[str, Any] = {"size": SHAPE, "crop": fastpipe.Resize(), "hflip": False, "on_error": "replace"}
+    options: dict[str, Any] = {
+        "size": SHAPE,
+        "crop": fastpipe.Resize(),
+        "hflip": False,
+        "on_error": "replace",
+    }
     with fastpipe.loader(data, COUNT, fields=("id", "image", "mask", "wide"), **options) as loader:
         (batch,) = loader
     assert 11 not in batch["id"].tolist()

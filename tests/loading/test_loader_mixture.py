@@ -65,33 +65,49 @@ def test_datasets_behind_urls_beside_photos_as_they_lie(
     photos = tmp_path / "photos"
     photos.mkdir()
     for number in range(6):
-        smooth_noise(40 + number, 90 - number, seed=number).save(photos / f"{number}.{'bmp' if number % 3 else 'jpg'}")
+        smooth_noise(40 + number, 90 - number, seed=number).save(
+            photos / f"{number}.{'bmp' if number % 3 else 'jpg'}"
+        )
     options: dict[str, Any] = {"seed": 3, "epoch_size": 96, "verify": True}
     with RangeServer(many_shards) as other:
         first, last = (
-            fastpipe.open(each.url, cache_dir=tmp_path / "cache", cache_limit=0) for each in (other, range_server)
+            fastpipe.open(each.url, cache_dir=tmp_path / "cache", cache_limit=0)
+            for each in (other, range_server)
         )
         with (
-            loader_of(fastpipe.mix({many_shards: 1, flat: 1, photos: 1, remote_packed: 2}), 16, **options) as local,
-            loader_of(fastpipe.mix({first: 1, flat: 1, photos: 1, last: 2}), 16, **options) as remote,
+            loader_of(
+                fastpipe.mix({many_shards: 1, flat: 1, photos: 1, remote_packed: 2}), 16, **options
+            ) as local,
+            loader_of(
+                fastpipe.mix({first: 1, flat: 1, photos: 1, last: 2}), 16, **options
+            ) as remote,
         ):
             for mine, theirs in zip(remote, local, strict=True):
                 assert rows_of(mine) == rows_of(theirs)
                 assert torch.equal(mine.labels, theirs.labels)
-            assert {True} == {any("shard" in name for name in each.sent_by_name) for each in (other, range_server)}
+            assert {True} == {
+                any("shard" in name for name in each.sent_by_name) for each in (other, range_server)
+            }
             assert min(remote.stats().images_converted, local.stats().images_converted) > 0
             assert remote.stats().fetched_bytes > 0
 
 
 @pytest.mark.parametrize("change", [damage, flip_unseen])
 def test_damage_here_is_not_said_to_be_of_the_network(
-    other: Path, range_server: RangeServer, copied: Copy, tmp_path: Path, change: Callable[[Path, int], None]
+    other: Path,
+    range_server: RangeServer,
+    copied: Copy,
+    tmp_path: Path,
+    change: Callable[[Path, int], None],
 ) -> None:
     """Nor is it fetched again. A changed byte is found without verify= beside a dataset behind a URL."""
     here = copied(other)
     change(here, 5)
     there = fastpipe.open(range_server.url, cache_dir=tmp_path / "cache")
-    with loader_of(fastpipe.mix({there: 1, here: 1}), seed=3) as loader, pytest.raises(SampleError) as caught:
+    with (
+        loader_of(fastpipe.mix({there: 1, here: 1}), seed=3) as loader,
+        pytest.raises(SampleError) as caught,
+    ):
         list(loader)
     assert caught.value.sample == 5
     assert caught.value.shard.startswith(str(here))
@@ -100,7 +116,9 @@ def test_damage_here_is_not_said_to_be_of_the_network(
 
 
 @pytest.mark.parametrize("first", [0, 5])
-def test_a_dataset_that_the_first_batch_lacks_is_read_ahead(flat: Path, other: Path, first: int) -> None:
+def test_a_dataset_that_the_first_batch_lacks_is_read_ahead(
+    flat: Path, other: Path, first: int
+) -> None:
     with loader_of(fastpipe.mix({flat: 0.01, other: 0.99}), epoch_size=800) as loader:
         plan = EpochPlan(loader.recipe, epoch=1)
         named: set[int] = set()
@@ -117,7 +135,9 @@ def test_a_dataset_that_the_first_batch_lacks_is_read_ahead(flat: Path, other: P
     assert rare
 
 
-def test_ranks_fetch_their_own_samples_only(flat: Path, range_server: RangeServer, tmp_path: Path) -> None:
+def test_ranks_fetch_their_own_samples_only(
+    flat: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
     """A quarter of 300 pictures, and a first batch twice."""
     there = fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=0)
     with loader_of(fastpipe.mix({flat: 1, there: 9}), 4, rank=1, world_size=4) as loader:
@@ -151,9 +171,17 @@ def test_a_state_of_another_mixture_is_refused(flat: Path, other: Path) -> None:
             {},
             r"mixture was \[0.5, 0.5\] and is now .* \(the weights of fastpipe.mix\)",
         ),
-        (fastpipe.mix({flat: 2, other: 2}), {"epoch_size": 40}, "epoch_size was 'smallest' and is now 40"),
+        (
+            fastpipe.mix({flat: 2, other: 2}),
+            {"epoch_size": 40},
+            "epoch_size was 'smallest' and is now 40",
+        ),
         (fastpipe.mix({other: 1, flat: 1}), {}, "dataset"),
-        (fastpipe.mix({flat: 1, other: 1}, labels="offset"), {}, "labels was 'union' and is now 'offset'"),
+        (
+            fastpipe.mix({flat: 1, other: 1}, labels="offset"),
+            {},
+            "labels was 'union' and is now 'offset'",
+        ),
         (fastpipe.concat(flat, other), {}, "mixture was"),
         (flat, {}, "dataset"),
     ):
@@ -167,7 +195,11 @@ def test_a_state_of_another_mixture_is_refused(flat: Path, other: Path) -> None:
 # (two datasets -> what a loader gets, options of the loader, words of the error)
 WRONG: list[tuple[Callable[[Path, Path], Any], dict[str, Any], str]] = [
     (lambda a, b: fastpipe.mix({}), {}, r"expected \{dataset: weight\}, got \{\}"),
-    (lambda a, b: fastpipe.mix({a: 0, b: 1}), {}, "the weight of .*: expected a number above 0, got 0"),
+    (
+        lambda a, b: fastpipe.mix({a: 0, b: 1}),
+        {},
+        "the weight of .*: expected a number above 0, got 0",
+    ),
     (lambda a, b: fastpipe.mix({a: "much", b: 1}), {}, "got 'much'"),
     (
         lambda a, b: fastpipe.mix({a: 1e308, b: 1e308}),
@@ -175,11 +207,27 @@ WRONG: list[tuple[Callable[[Path, Path], Any], dict[str, Any], str]] = [
         r"weights with a sum below 1e\+300, got inf; divide them all",
     ),
     (lambda a, b: fastpipe.mix({3: 1}), {}, "got 3"),
-    (lambda a, b: fastpipe.mix({a: 1, b: 1}, labels="keep"), {}, "expected 'union' or 'offset' or 'own', got 'keep'"),
-    (lambda a, b: fastpipe.mix({a: 1, b: 1}).select([1]), {}, "none of the .* is left of share 1, .* some of each"),
-    (lambda a, b: fastpipe.mix({a: 1, b: 1}).only(["yak"]), {}, "none of the .* is left of share 0, .* some of each"),
+    (
+        lambda a, b: fastpipe.mix({a: 1, b: 1}, labels="keep"),
+        {},
+        "expected 'union' or 'offset' or 'own', got 'keep'",
+    ),
+    (
+        lambda a, b: fastpipe.mix({a: 1, b: 1}).select([1]),
+        {},
+        "none of the .* is left of share 1, .* some of each",
+    ),
+    (
+        lambda a, b: fastpipe.mix({a: 1, b: 1}).only(["yak"]),
+        {},
+        "none of the .* is left of share 0, .* some of each",
+    ),
     (lambda a, b: fastpipe.mix({a: 1, b: 1}).only(["gnu"]), {}, "no class 'gnu'"),
-    (lambda a, b: fastpipe.mix({a: 1, b: 1}, labels="own").only(["cow"]), {}, "no class 'cow'; it has '0', '1', '2'"),
+    (
+        lambda a, b: fastpipe.mix({a: 1, b: 1}, labels="own").only(["cow"]),
+        {},
+        "no class 'cow'; it has '0', '1', '2'",
+    ),
     (
         lambda a, b: fastpipe.mix({a: 1, b: 1e-300}),
         {"epoch_size": "largest"},

@@ -28,7 +28,9 @@ from fastpipe.verify.verification import verify
 
 OTHERS = {
     "another order": PackOptions(shard_size=100_000, seed=9, overwrite=True, workers=1),
-    "other pictures": PackOptions(EncodeOptions(max_size=64), shard_size=100_000, overwrite=True, workers=1),
+    "other pictures": PackOptions(
+        EncodeOptions(max_size=64), shard_size=100_000, overwrite=True, workers=1
+    ),
 }
 
 
@@ -45,7 +47,9 @@ def data(many_shards: Path, tmp_path: Path) -> Path:
 
 def loader_of(data: Path, open_shards: int = 256, **options: object) -> fastpipe.Loader:
     with mock.patch("fastpipe.engine.engine.most_open_shards", return_value=open_shards):
-        return fastpipe.loader(data, 2, size=24, train=False, num_workers=2, prefetch_factor=1, **options)  # type: ignore[arg-type]
+        return fastpipe.loader(
+            data, 2, size=24, train=False, num_workers=2, prefetch_factor=1, **options
+        )  # type: ignore[arg-type]
 
 
 def rows_of(data: Path) -> torch.Tensor:
@@ -86,10 +90,16 @@ def test_open_shards_stay_what_they_were(data: Path, source: Path, tried: Tried)
     new = rows_of(data)
     assert new.shape == rows.shape
     assert not torch.equal(new, rows), "a new loader reads the new dataset"
-    tried("pack --overwrite while a loader reads, its shards open", 1, "all batches as ever, byte for byte")
+    tried(
+        "pack --overwrite while a loader reads, its shards open",
+        1,
+        "all batches as ever, byte for byte",
+    )
 
 
-@pytest.mark.parametrize(("other", "verified"), [("other pictures", False), ("another order", True)])
+@pytest.mark.parametrize(
+    ("other", "verified"), [("other pictures", False), ("another order", True)]
+)
 def test_shards_that_are_opened_after_the_overwrite(
     data: Path, source: Path, tried: Tried, other: str, verified: bool
 ) -> None:
@@ -106,13 +116,20 @@ def test_shards_that_are_opened_after_the_overwrite(
         assert str(data / "shard-") in str(caught.value)
     with loader_of(data) as loader:
         assert len(list(loader)) == 12
-    tried("pack --overwrite while a loader reads, its shards not open", 1, "right batches, then a SampleError")
+    tried(
+        "pack --overwrite while a loader reads, its shards not open",
+        1,
+        "right batches, then a SampleError",
+    )
 
 
 def test_overwritten_before_the_first_batch(data: Path, source: Path, tried: Tried) -> None:
     with loader_of(data) as loader:
         pack(source, data, OTHERS["another order"])
-        with pytest.raises(DatasetError, match=r"now holds a different dataset: expected fingerprint .*Open it again"):
+        with pytest.raises(
+            DatasetError,
+            match=r"now holds a different dataset: expected fingerprint .*Open it again",
+        ):
             next(iter(loader))
     tried("pack --overwrite between making a loader and its first batch", 1, "a DatasetError")
 
@@ -135,10 +152,16 @@ def test_repaired_in_mid_epoch(data: Path, source: Path, many_shards: Path, trie
         assert torch.equal(torch.cat(got)[good], rows[good])
         assert loader.stats().replaced <= 24 - len(good)
     assert torch.equal(rows_of(data), rows), "whole for a new loader"
-    tried("verify --repair while a loader reads", 1, "good batches as ever; a new loader has the rest, too")
+    tried(
+        "verify --repair while a loader reads",
+        1,
+        "good batches as ever; a new loader has the rest, too",
+    )
 
 
-def test_an_index_made_anew_in_mid_epoch(data: Path, source: Path, many_shards: Path, tried: Tried) -> None:
+def test_an_index_made_anew_in_mid_epoch(
+    data: Path, source: Path, many_shards: Path, tried: Tried
+) -> None:
     rows = rows_of(many_shards)
     with loader_of(data) as loader:
         batches = iter(loader)
@@ -151,4 +174,8 @@ def test_an_index_made_anew_in_mid_epoch(data: Path, source: Path, many_shards: 
         got += [images.clone() for images, _ in batches]
     assert torch.equal(torch.cat(got), rows)
     assert (data / "index.npy").read_bytes() == kept
-    tried("verify --repair while a loader reads", 1, "good batches as ever; a new loader has the rest, too")
+    tried(
+        "verify --repair while a loader reads",
+        1,
+        "good batches as ever; a new loader has the rest, too",
+    )

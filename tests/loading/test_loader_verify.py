@@ -39,10 +39,14 @@ def test_a_changed_bit_that_decodes_is_found_only_with_verify(textured: Path, co
     with pytest.raises(SampleError, match=r"on_error='replace'") as caught:
         epoch(dataset, verify=True)
     assert caught.value.sample == 13
-    reason = f"the bytes have changed since they were packed: expected XXH3-64 {expected}, got {found}"
+    reason = (
+        f"the bytes have changed since they were packed: expected XXH3-64 {expected}, got {found}"
+    )
     assert caught.value.reason == reason
     replaced = epoch(dataset, verify=True, on_error="replace")
-    assert [number for number in range(23) if not torch.equal(replaced[number], clean[number])] == [13]
+    assert [number for number in range(23) if not torch.equal(replaced[number], clean[number])] == [
+        13
+    ]
     assert any(torch.equal(replaced[13], other) for other in clean)
 
 
@@ -57,7 +61,10 @@ def flip(file: Path, at: int, bit: int = 0) -> None:
 def with_fields(textured: Path, copied: Copy) -> Path:
     dataset = copied(textured)
     angles = list(range(-40, -40 + len(PackedIndex(dataset))))
-    return add_fields(dataset, [(Field("angle", "int"), angles), (Field("tags", "classes", classes=9), [[3]] * 23)])
+    return add_fields(
+        dataset,
+        [(Field("angle", "int"), angles), (Field("tags", "classes", classes=9), [[3]] * 23)],
+    )
 
 
 LABEL = INDEX_DTYPE.itemsize - INDEX_DTYPE.fields["label"][1]  # type: ignore[index]
@@ -81,15 +88,27 @@ def test_a_changed_label_or_column_is_an_error_with_verify(
     flip(with_fields / name, at)
     with fastpipe.loader(with_fields, 8, **options) as unseen:
         assert len(list(unseen)) == 3
-    with pytest.raises(DatasetError, match=f"{name} has changed since it was packed: expected XXH3-64 [0-9a-f]{{16}},"):
+    with pytest.raises(
+        DatasetError,
+        match=f"{name} has changed since it was packed: expected XXH3-64 [0-9a-f]{{16}},",
+    ):
         fastpipe.loader(with_fields, 8, verify=True, **options)
 
 
-def test_a_changed_column_that_was_saved_is_an_error_with_verify(textured: Path, copied: Copy) -> None:
+def test_a_changed_column_that_was_saved_is_an_error_with_verify(
+    textured: Path, copied: Copy
+) -> None:
     dataset = copied(textured)
     plain = fastpipe.open(dataset)
-    plain.with_column("score", np.arange(23) / 7).with_labels(np.arange(23) % 2).save_columns(dataset)
-    options: dict[str, Any] = {"size": 16, "fields": ("image", "score", "label"), "train": False, "num_workers": 1}
+    plain.with_column("score", np.arange(23) / 7).with_labels(np.arange(23) % 2).save_columns(
+        dataset
+    )
+    options: dict[str, Any] = {
+        "size": 16,
+        "fields": ("image", "score", "label"),
+        "train": False,
+        "num_workers": 1,
+    }
     for name in ("score", "label"):
         (file,) = (dataset / "columns").glob(f"{name}-*.npy")
         with fastpipe.loader(dataset, 8, verify=True, **options) as whole:
@@ -97,7 +116,9 @@ def test_a_changed_column_that_was_saved_is_an_error_with_verify(textured: Path,
         flip(file, -8)
         with fastpipe.loader(dataset, 8, **options) as unseen:
             assert len(list(unseen)) == 3
-        with pytest.raises(DatasetError, match=f"the column '{name}' has changed: expected XXH3-64 .*save_columns"):
+        with pytest.raises(
+            DatasetError, match=f"the column '{name}' has changed: expected XXH3-64 .*save_columns"
+        ):
             fastpipe.loader(dataset, 8, verify=True, **options)
         flip(file, -8)
 
@@ -165,9 +186,17 @@ def test_a_damaged_index_or_column_replaces_no_sample(tmp_path: Path, name: str)
             writer.add(np.stack([picture] * 3, axis=2), label=0, key=str(number), mask=picture)
     row = (INDEX_DTYPE if name == "index.npy" else FIELD_IMAGE_DTYPE).itemsize
     flip(data / name, (4 - 8) * row + (4 if name == "index.npy" else 0))
-    options: dict[str, Any] = {"size": 16, "train": False, "num_workers": 1, "fields": ("image", "mask")}
+    options: dict[str, Any] = {
+        "size": 16,
+        "train": False,
+        "num_workers": 1,
+        "fields": ("image", "mask"),
+    }
     with (
         fastpipe.loader(data, 4, on_error="replace", **options) as loader,
-        pytest.raises(DatasetError, match=f"{name} has changed since it was packed: expected XXH3-64 .* --repair SRC"),
+        pytest.raises(
+            DatasetError,
+            match=f"{name} has changed since it was packed: expected XXH3-64 .* --repair SRC",
+        ),
     ):
         list(loader)

@@ -22,7 +22,9 @@ COUNT = 9
 MOVING = {
     "rotation": lambda: k.RandomRotation(60.0, p=1.0),
     "affine": lambda: k.RandomAffine(40.0, (0.3, 0.3), p=1.0),
-    "affine that fills": lambda: k.RandomAffine(40.0, p=1.0, padding_mode="fill", fill_value=torch.zeros(3)),
+    "affine that fills": lambda: k.RandomAffine(
+        40.0, p=1.0, padding_mode="fill", fill_value=torch.zeros(3)
+    ),
     "perspective": lambda: k.RandomPerspective(0.7, p=1.0),
     "shear": lambda: k.RandomShear(40.0, p=1.0),
     "translation": lambda: k.RandomTranslate((0.3, 0.4), (0.3, 0.4), p=1.0),
@@ -53,7 +55,9 @@ def augment_of(*modules: torch.nn.Module, **options: Any) -> fastpipe.Augment:
 
 def batch_of(data: Path, crop: Any, augment: fastpipe.Augment | None = None) -> dict[str, Any]:
     fields = ("image", "id", "mask", "wide")
-    with fastpipe.loader(data, COUNT, size=24, crop=crop, augment=augment, fields=fields, num_workers=1) as loader:
+    with fastpipe.loader(
+        data, COUNT, size=24, crop=crop, augment=augment, fields=fields, num_workers=1
+    ) as loader:
         (batch,) = loader
         return dict(batch)
 
@@ -89,18 +93,28 @@ def test_pixels_that_a_module_brings_in(data: Path, name: str, fill: int) -> Non
 
 def test_one_module_after_the_other(data: Path) -> None:
     augment = augment_of(
-        k.RandomRotation(60.0, p=0.7), k.RandomErasing((0.1, 0.2), p=0.5), k.RandomRotation(60.0, p=0.7)
+        k.RandomRotation(60.0, p=0.7),
+        k.RandomErasing((0.1, 0.2), p=0.5),
+        k.RandomRotation(60.0, p=0.7),
     )
     check_filled(batch_of(data, fastpipe.Resize(mask_fill=255), augment), 255)
 
 
 def test_what_a_module_puts_into_images_is_no_id(data: Path) -> None:
     """kornia would put it into masks, too: a half is refused elsewhere, and a whole number would be a class."""
-    for module in (k.RandomCrop((24, 24), padding=9, fill=1, p=1.0), k.PadTo((30, 30), pad_value=1.0)):
+    for module in (
+        k.RandomCrop((24, 24), padding=9, fill=1, p=1.0),
+        k.PadTo((30, 30), pad_value=1.0),
+    ):
         batch = batch_of(data, fastpipe.Resize(mask_fill=255), augment_of(module))
         assert set(batch["wide"].unique().tolist()) == {1000, 2000, 3000, 4000, 255}
-    with pytest.raises(ConfigError, match=r"no fill of masks; pass mask_fill= to the loader's crop"):
-        augment_of(k.RandomCrop((24, 24), padding=9), extra_args={DataKey.MASK: {"resample": "nearest", "fill": 255}})
+    with pytest.raises(
+        ConfigError, match=r"no fill of masks; pass mask_fill= to the loader's crop"
+    ):
+        augment_of(
+            k.RandomCrop((24, 24), padding=9),
+            extra_args={DataKey.MASK: {"resample": "nearest", "fill": 255}},
+        )
 
 
 @pytest.mark.parametrize("padding_mode", ["constant", "edge"])
@@ -123,5 +137,7 @@ def test_single_samples(data: Path) -> None:
 
 
 def test_a_loader_says_whose_option_it_is(data: Path) -> None:
-    with pytest.raises(ConfigError, match=r"mask_fill.*crop=fastpipe.RandomResizedCrop\(mask_fill=255\)"):
+    with pytest.raises(
+        ConfigError, match=r"mask_fill.*crop=fastpipe.RandomResizedCrop\(mask_fill=255\)"
+    ):
         fastpipe.loader(data, 4, size=24, mask_fill=255)  # type: ignore[call-arg]

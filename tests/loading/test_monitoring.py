@@ -59,7 +59,10 @@ def test_a_short_wait_is_not_blamed_on_anything() -> None:
     words = describe(Stats(), Stats(epoch=0, load_s=0.1, step_s=4.0, wait_s=0.1), 1.0, 10)
     assert words["loop"] == "waited 2% of the steps' time"
     words = describe(Stats(), Stats(epoch=0, load_s=40, step_s=2, wait_s=40), 1.0, 10)
-    assert words["loop"] == "waited 20.0 times as long as the steps took, most of it for decoding threads"
+    assert (
+        words["loop"]
+        == "waited 20.0 times as long as the steps took, most of it for decoding threads"
+    )
 
 
 def test_a_wait_for_the_device_is_told() -> None:
@@ -85,7 +88,9 @@ def test_lines_are_printed_while_a_loop_runs(flat: Path, terminal: bool) -> None
     assert not [thread for thread in threading.enumerate() if thread.name == "fastpipe-monitor"]
 
 
-def test_what_the_program_prints_stays_where_it_goes(flat: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_program_prints_stays_where_it_goes(
+    flat: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`python train.py > log` in a terminal: the display is on standard error, the program's words in the file."""
     out = io.StringIO()
     with (
@@ -124,11 +129,16 @@ def test_times_that_make_no_sense(flat: Path, every: object) -> None:
 
 
 def test_what_is_no_loader_and_no_console(flat: Path) -> None:
-    with pytest.raises(ConfigError, match=r"loader: expected a loader that fastpipe.loader made, got DataLoader"):
+    with pytest.raises(
+        ConfigError, match=r"loader: expected a loader that fastpipe.loader made, got DataLoader"
+    ):
         fastpipe.monitor(torch.utils.data.DataLoader([1]))  # type: ignore[arg-type]
     with (
         fastpipe.loader(flat, 8, size=16) as loader,
-        pytest.raises(ConfigError, match=r"expected a rich.console.Console, got StringIO; for a file, write rich"),
+        pytest.raises(
+            ConfigError,
+            match=r"expected a rich.console.Console, got StringIO; for a file, write rich",
+        ),
     ):
         fastpipe.monitor(loader, console=io.StringIO())  # type: ignore[arg-type]
 

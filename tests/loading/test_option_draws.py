@@ -44,7 +44,9 @@ def known(folder: Path) -> dict[str, Known]:
 def chosen(folder: Path, known: dict[str, Known]) -> Chosen:
     def reasons_of(draw: Draw) -> set[str]:
         """Why it has no epochs."""
-        damaged = any(part.damaged for part in draw.parts) and draw.options.get("on_error") != "'replace'"
+        damaged = (
+            any(part.damaged for part in draw.parts) and draw.options.get("on_error") != "'replace'"
+        )
         return Walk(draw, folder).broken() or ({"damaged"} if damaged else set())
 
     return covering(known, SEED, DRAWN, reasons_of)
@@ -58,10 +60,16 @@ def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_what_is_drawn_is_what_the_docs_say(folder: Path, chosen: Chosen, part: int, tried: Tried) -> None:
+def test_what_is_drawn_is_what_the_docs_say(
+    folder: Path, chosen: Chosen, part: int, tried: Tried
+) -> None:
     draws = chosen.taken[part::PARTS]
     assert walked(SEED, draws, folder) == {"done": len(draws)}
-    tried("options and data at random", len(draws), "batches as documented, or an error that names the option")
+    tried(
+        "options and data at random",
+        len(draws),
+        "batches as documented, or an error that names the option",
+    )
 
 
 def test_what_the_docs_refuse_together_is_refused(folder: Path, chosen: Chosen) -> None:
@@ -70,7 +78,9 @@ def test_what_the_docs_refuse_together_is_refused(folder: Path, chosen: Chosen) 
     assert ends["bad sample"] > 0
 
 
-def calls_of(folder: Path, table: dict[str, list[str]]) -> Iterator[tuple[str, str, Callable[[], fastpipe.Loader]]]:
+def calls_of(
+    folder: Path, table: dict[str, list[str]]
+) -> Iterator[tuple[str, str, Callable[[], fastpipe.Loader]]]:
     """The name of each option, its value as text, and a loader of it."""
     values = {**names(folder), "data": fastpipe.open(folder / "fields" / "packed")}
     for name, texts in table.items():
@@ -80,15 +90,21 @@ def calls_of(folder: Path, table: dict[str, list[str]]) -> Iterator[tuple[str, s
             yield name, text, evaluated(call, values)
 
 
-def test_a_value_that_no_loader_takes_is_refused_by_the_options_name(folder: Path, known: dict[str, Known]) -> None:
+def test_a_value_that_no_loader_takes_is_refused_by_the_options_name(
+    folder: Path, known: dict[str, Known]
+) -> None:
     for name, text, call in calls_of(folder, WRONG):
         with pytest.raises(fastpipe.ConfigError) as caught:
             call()
         words = {name, *re.findall("[a-z_]+", text.lower())} - {"fastpipe"}
-        assert any(word in str(caught.value).lower() for word in words), f"{name}={text}: {caught.value}"
+        assert any(word in str(caught.value).lower() for word in words), (
+            f"{name}={text}: {caught.value}"
+        )
 
 
-def test_a_value_of_which_the_docs_say_nothing_works_or_is_refused(folder: Path, known: dict[str, Known]) -> None:
+def test_a_value_of_which_the_docs_say_nothing_works_or_is_refused(
+    folder: Path, known: dict[str, Known]
+) -> None:
     for _, _, call in calls_of(folder, UNSURE):
         with contextlib.suppress(fastpipe.ConfigError), call() as loader:
             assert len(list(loader)) == len(loader)

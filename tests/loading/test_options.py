@@ -67,7 +67,9 @@ def test_a_wrong_value_says_what_was_expected() -> None:
 
 def test_wrong_flags_and_choices() -> None:
     for value in (0, 1, None, "True", np.True_):
-        with pytest.raises(ConfigError, match=f"^exact: expected True or False, got {re.escape(repr(value))}$"):
+        with pytest.raises(
+            ConfigError, match=f"^exact: expected True or False, got {re.escape(repr(value))}$"
+        ):
             errors.flag("exact", value)
     for word in ("ignore", "", None, 3, ["raise"]):
         with pytest.raises(ConfigError, match=r"^on_error: expected 'raise' or 'replace', got "):
@@ -75,7 +77,14 @@ def test_wrong_flags_and_choices() -> None:
 
 
 def test_arrays_that_are_no_whole_number() -> None:
-    arrays = [np.True_, np.array([1, 2]), np.array(1.5), torch.tensor(1.5), torch.tensor([1, 2]), torch.tensor(True)]
+    arrays = [
+        np.True_,
+        np.array([1, 2]),
+        np.array(1.5),
+        torch.tensor(1.5),
+        torch.tensor([1, 2]),
+        torch.tensor(True),
+    ]
     for value in arrays:
         with pytest.raises(ConfigError, match=r"^batch_size: expected a whole number, got "):
             whole(value)
@@ -101,7 +110,13 @@ def test_output_sizes() -> None:
 
 def test_flips() -> None:
     assert [options.flip_probability(None, train=train) for train in (True, False)] == [0.5, 0.0]
-    values: list[tuple[object, float]] = [(True, 0.5), (False, 0.0), (0, 0.0), (1, 1.0), (0.25, 0.25)]
+    values: list[tuple[object, float]] = [
+        (True, 0.5),
+        (False, 0.0),
+        (0, 0.0),
+        (1, 1.0),
+        (0.25, 0.25),
+    ]
     for value, expected in [*values, (np.float64(0.25), 0.25), (np.float32(0.25), 0.25)]:
         assert options.flip_probability(value, train=False) == expected
     assert RandomResizedCrop(scale=(np.float32(0.25), np.int64(1))).scale == (0.25, 1.0)

@@ -31,7 +31,9 @@ def opened(data: Any, batch_size: int, **options: Any) -> fastpipe.Loader:
     return fastpipe.loader(data, batch_size, size=8, num_workers=1, **options)
 
 
-@pytest.mark.parametrize(("world", "classes", "each"), [(1, 4, 3), (1, None, 4), (2, 4, 3), (4, 6, 2)])
+@pytest.mark.parametrize(
+    ("world", "classes", "each"), [(1, 4, 3), (1, None, 4), (2, 4, 3), (4, 6, 2)]
+)
 def test_each_global_batch_has_p_classes_and_k_of_each(
     classed: Path, world: int, classes: int | None, each: int
 ) -> None:
@@ -40,7 +42,13 @@ def test_each_global_batch_has_p_classes_and_k_of_each(
     data = fastpipe.open(classed)
     labels = data.targets
     loaders = [
-        opened(data, rows // world, sampler=fastpipe.PerClass(each, classes), rank=rank, world_size=world)
+        opened(
+            data,
+            rows // world,
+            sampler=fastpipe.PerClass(each, classes),
+            rank=rank,
+            world_size=world,
+        )
         for rank in range(world)
     ]
     often: Counter[int] = Counter()
@@ -59,7 +67,9 @@ def test_each_global_batch_has_p_classes_and_k_of_each(
             often.update(found.keys())
             for label in found:
                 mine = [sample for sample in batch if labels[sample] == label]
-                assert len(set(mine)) == min(each, SIZES[label]), "none twice, as long as there are others"
+                assert len(set(mine)) == min(each, SIZES[label]), (
+                    "none twice, as long as there are others"
+                )
                 samples[label] += mine
     assert max(often.values()) - min(often.values()) <= 1
     for label, drawn in enumerate(samples):

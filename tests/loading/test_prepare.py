@@ -21,11 +21,32 @@ import fastpipe
 from fastpipe.errors import ConfigError
 from fastpipe.loading.loader import Loader
 
-FIELDS = ("image", "label", "id", "key", "caption", "boxes", "joints", "gaze", "count", "valid", "epoch")
+FIELDS = (
+    "image",
+    "label",
+    "id",
+    "key",
+    "caption",
+    "boxes",
+    "joints",
+    "gaze",
+    "count",
+    "valid",
+    "epoch",
+)
 
 
-def loader_of(data: Path, prepare: Callable[[dict[str, Any]], Mapping[str, Any]], **options: Any) -> Loader:
-    options = {"size": 16, "num_workers": 2, "fields": FIELDS, "flip_pairs": [(0, 1)], "seed": 3, **options}
+def loader_of(
+    data: Path, prepare: Callable[[dict[str, Any]], Mapping[str, Any]], **options: Any
+) -> Loader:
+    options = {
+        "size": 16,
+        "num_workers": 2,
+        "fields": FIELDS,
+        "flip_pairs": [(0, 1)],
+        "seed": 3,
+        **options,
+    }
     options["fields"] = asked(options["fields"], options)
     return fastpipe.loader(data, 8, prepare=prepare, **options)
 
@@ -37,18 +58,35 @@ def tokens(batch: dict[str, Any]) -> dict[str, Any]:
         for caption, key, number in zip(batch["caption"], batch["key"], batch["id"], strict=True)
     ]
     most = max(map(len, texts))
-    ids = torch.tensor([[*map(ord, text), *[0] * (most - len(text))] for text in texts], dtype=torch.int32)
+    ids = torch.tensor(
+        [[*map(ord, text), *[0] * (most - len(text))] for text in texts], dtype=torch.int32
+    )
     boxes = np.array([len(each) for each in batch["boxes"]])
-    return {"tokens": ids, "texts": texts, "label": batch["label"] * 10, "many": boxes.astype(np.float16)}
+    return {
+        "tokens": ids,
+        "texts": texts,
+        "label": batch["label"] * 10,
+        "many": boxes.astype(np.float16),
+    }
 
 
 def test_entries_are_added_and_replaced(fielded: Path) -> None:
     whole = {"min_size": 0}
-    with loader_of(fielded, lambda batch: {}, **whole) as plain, loader_of(fielded, tokens, **whole) as loader:
+    with (
+        loader_of(fielded, lambda batch: {}, **whole) as plain,
+        loader_of(fielded, tokens, **whole) as loader,
+    ):
         for _ in range(2):
             batches = list(loader)
             for batch, other in zip(batches, plain, strict=True):
-                assert list(batch) == [*FIELDS[:6], "boxes_labels", *FIELDS[6:], "tokens", "texts", "many"]
+                assert list(batch) == [
+                    *FIELDS[:6],
+                    "boxes_labels",
+                    *FIELDS[6:],
+                    "tokens",
+                    "texts",
+                    "many",
+                ]
                 for key in ("image", "gaze", "count", "id"):
                     assert torch.equal(batch[key], other[key])
                 given = {**other, "label": other["label"].numpy(), "id": other["id"].numpy()}
@@ -73,17 +111,29 @@ def test_what_the_function_gets(fielded: Path) -> None:
         batch["y"][:] = -7  # a copy
         return {}
 
-    names = {"pixels": "image", "y": "label", "words": "caption", "found": "boxes", "points": "joints", "at": "epoch"}
+    names = {
+        "pixels": "image",
+        "y": "label",
+        "words": "caption",
+        "found": "boxes",
+        "points": "joints",
+        "at": "epoch",
+    }
     with loader_of(fielded, look, fields=names, hflip=False, train=False) as loader:
         batches = list(loader)
-    assert [list(given) for given in seen] == [["y", "words", "found", "found_labels", "points", "at"]] * len(batches)
+    assert [list(given) for given in seen] == [
+        ["y", "words", "found", "found_labels", "points", "at"]
+    ] * len(batches)
     for given, batch in zip(seen, batches, strict=True):
         assert given["words"] == batch["words"]
         assert given["at"] == 0
         assert all(
-            len(boxes) == len(labels) for boxes, labels in zip(given["found"], given["found_labels"], strict=True)
+            len(boxes) == len(labels)
+            for boxes, labels in zip(given["found"], given["found_labels"], strict=True)
         )
-        assert [len(points) for points in given["points"]] == [len(points) for points in batch["points"]]
+        assert [len(points) for points in given["points"]] == [
+            len(points) for points in batch["points"]
+        ]
         assert batch["y"].min() >= 0
 
 
@@ -110,7 +160,12 @@ def test_one_copy_brings_all_to_the_device(fielded: Path, monkeypatch: pytest.Mo
 
 def test_an_exception_names_batch_and_samples(fielded: Path) -> None:
     def fails(batch: dict[str, Any]) -> dict[str, Any]:
-        if batch["epoch"] == 0 and len(ids := batch["id"]) and calls.append(ids.tolist()) is None and len(calls) == 2:
+        if (
+            batch["epoch"] == 0
+            and len(ids := batch["id"])
+            and calls.append(ids.tolist()) is None
+            and len(calls) == 2
+        ):
             raise KeyError("no such word")
         return {}
 
@@ -119,10 +174,13 @@ def test_an_exception_names_batch_and_samples(fielded: Path) -> None:
         batches = iter(loader)
         next(batches)
         with pytest.raises(
-            ConfigError, match=r"prepare: batch 1 of epoch 0, samples [\d, ]+.*KeyError\('no such word'\)"
+            ConfigError,
+            match=r"prepare: batch 1 of epoch 0, samples [\d, ]+.*KeyError\('no such word'\)",
         ) as caught:
             next(batches)
-        assert f"samples {', '.join(map(str, calls[1]))}: the function failed: " in str(caught.value)
+        assert f"samples {', '.join(map(str, calls[1]))}: the function failed: " in str(
+            caught.value
+        )
         assert isinstance(caught.value.__cause__, KeyError)
         assert len(list(loader)) == len(loader)
 
@@ -139,7 +197,9 @@ def test_eight_samples_of_a_larger_batch_are_named(fielded: Path) -> None:
         next(iter(loader))
 
 
-def test_other_samples_in_the_place_of_bad_ones(fielded: Path, copied: Callable[[Path], Path]) -> None:
+def test_other_samples_in_the_place_of_bad_ones(
+    fielded: Path, copied: Callable[[Path], Path]
+) -> None:
     data = copied(fielded)
     damage(data, 5)
     keys: list[str] = []
@@ -160,10 +220,16 @@ def test_other_samples_in_the_place_of_bad_ones(fielded: Path, copied: Callable[
     [
         ({"fields": None}, "say what they have, fields="),
         ({"prepare": 3}, "expected a function, got 3"),
-        ({"prepare": lambda batch: None}, "expected a dict of entries to add or to replace, got NoneType"),
+        (
+            {"prepare": lambda batch: None},
+            "expected a dict of entries to add or to replace, got NoneType",
+        ),
         ({"prepare": lambda batch: {"image": 1}}, "'image' is made by other threads"),
         ({"prepare": lambda batch: {1: 1}}, "expected texts as keys, got 1"),
-        ({"prepare": lambda batch: {"x": torch.zeros(1, dtype=torch.bfloat16)}}, "of a dtype that numpy has"),
+        (
+            {"prepare": lambda batch: {"x": torch.zeros(1, dtype=torch.bfloat16)}},
+            "of a dtype that numpy has",
+        ),
         ({"prepare": lambda batch: {"x": np.array(["a"])}}, "of a dtype that numpy has"),
         ({"prepare": lambda batch: next(iter(()))}, "StopIteration"),
     ],
@@ -176,7 +242,11 @@ def test_what_cannot_be_is_refused(fielded: Path, options: dict[str, Any], words
 
 def test_the_thread_ends_with_the_loader(fielded: Path) -> None:
     def threads() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if thread.name.startswith("fastpipe-prepare")]
+        return [
+            thread.name
+            for thread in threading.enumerate()
+            if thread.name.startswith("fastpipe-prepare")
+        ]
 
     def none_is_left() -> bool:
         deadline = time.monotonic() + 300

@@ -64,7 +64,9 @@ IN_MANY_SHAPES = """
 
 
 def test_a_program_ends_with_loaders_in_mid_epoch(large: Path) -> None:
-    done = warm.run("-c", textwrap.dedent(IN_MANY_SHAPES), large, timeout_s=HANG_S)  # -W error: the null device is open
+    done = warm.run(
+        "-c", textwrap.dedent(IN_MANY_SHAPES), large, timeout_s=HANG_S
+    )  # -W error: the null device is open
     assert (done.returncode, done.stdout, done.stderr) == (5, "iterated at the end\n", "")
 
 

@@ -24,7 +24,9 @@ def parsed(text: str) -> Found:
     found: Found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            labels = tuple(value for name, value in sorted(sample.labels.items()) if name != "loader")
+            labels = tuple(
+                value for name, value in sorted(sample.labels.items()) if name != "loader"
+            )
             assert (sample.name, labels) not in found
             found[sample.name, labels] = sample.value
     return found

@@ -40,8 +40,16 @@ def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("rank", "world_size", "says"),
     [
-        (1, None, "world_size: expected a whole number, got None; pass rank= and world_size=, or neither"),
-        (None, 2, "rank: expected a whole number, got None; pass rank= and world_size=, or neither"),
+        (
+            1,
+            None,
+            "world_size: expected a whole number, got None; pass rank= and world_size=, or neither",
+        ),
+        (
+            None,
+            2,
+            "rank: expected a whole number, got None; pass rank= and world_size=, or neither",
+        ),
         (2, 2, "rank: expected 0 to 1, got 2"),
         (-1, 2, "rank: expected 0 to 1"),
         (0, 0, "world_size: expected 1 to"),
@@ -68,7 +76,9 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 def test_torch_distributed_counts_whenever_it_is_asked(tmp_path: Path) -> None:
     world = RankResolver(None, None)
     assert world.known() is None
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1
+    )
     try:
         assert world.known() == Ranks(0, 1)
     finally:
@@ -115,7 +125,9 @@ def test_a_loader_made_before_has_the_epochs_of_one_made_afterwards(
     early.close()
 
 
-def test_what_was_begun_of_the_next_epoch_is_not_given_to_other_ranks(flat: Path, connect: Connect) -> None:
+def test_what_was_begun_of_the_next_epoch_is_not_given_to_other_ranks(
+    flat: Path, connect: Connect
+) -> None:
     with fastpipe.loader(flat, 4, size=8, num_workers=1, drop_last=False) as loader:
         samples(loader)
         samples(loader)
@@ -129,7 +141,9 @@ def test_what_was_begun_of_the_next_epoch_is_not_given_to_other_ranks(flat: Path
         assert sorted(first + samples(loader)) == list(range(len(loader.dataset)))
 
 
-def test_an_epoch_that_runs_keeps_its_ranks_and_so_does_its_state(flat: Path, connect: Connect) -> None:
+def test_an_epoch_that_runs_keeps_its_ranks_and_so_does_its_state(
+    flat: Path, connect: Connect
+) -> None:
     connect(0, 2)
     with fastpipe.loader(flat, 4, size=8, num_workers=1, drop_last=False) as loader:
         expected = samples(loader)
@@ -164,7 +178,9 @@ def test_a_state_is_loaded_before_the_processes_are_connected(flat: Path, connec
         assert loader.state_dict() == state
         for wrong in (1, 3):  # processes in the end
             connect(0, wrong)
-            with pytest.raises(ConfigError, match=f"global_batch_size was 8 and is now {4 * wrong}"):
+            with pytest.raises(
+                ConfigError, match=f"global_batch_size was 8 and is now {4 * wrong}"
+            ):
                 next(iter(loader))
         connect(1, 2)
         assert samples(loader) == rest
@@ -172,7 +188,9 @@ def test_a_state_is_loaded_before_the_processes_are_connected(flat: Path, connec
 
 
 @pytest.mark.parametrize("batch_size", [3, 16])
-def test_a_state_that_no_number_of_processes_fits_is_refused_at_once(flat: Path, batch_size: int) -> None:
+def test_a_state_that_no_number_of_processes_fits_is_refused_at_once(
+    flat: Path, batch_size: int
+) -> None:
     with fastpipe.loader(flat, 8, size=8, num_workers=1, drop_last=False) as loader:
         state = loader.state_dict()
     with (
@@ -182,7 +200,9 @@ def test_a_state_that_no_number_of_processes_fits_is_refused_at_once(flat: Path,
         loader.load_state_dict(state)
 
 
-def test_a_world_that_is_too_large_is_refused_when_an_epoch_begins(flat: Path, connect: Connect) -> None:
+def test_a_world_that_is_too_large_is_refused_when_an_epoch_begins(
+    flat: Path, connect: Connect
+) -> None:
     with fastpipe.loader(flat, 8, size=8, num_workers=1) as loader:
         samples(loader)
         running = iter(loader)
@@ -213,7 +233,9 @@ def test_a_launchers_processes_that_do_not_know_each_other(
         assert len(samples(loader)) == 37
 
 
-@pytest.mark.parametrize("given", [{"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, {"RANK": "0", "WORLD_SIZE": "1"}])
+@pytest.mark.parametrize(
+    "given", [{"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, {"RANK": "0", "WORLD_SIZE": "1"}]
+)
 def test_a_process_that_is_alone_may_iterate(
     monkeypatch: pytest.MonkeyPatch, flat: Path, given: dict[str, str]
 ) -> None:
@@ -226,7 +248,9 @@ def test_a_process_that_is_alone_may_iterate(
 
 def rows_of(data: Path, world_size: int) -> Iterator[dict[str, int]]:
     """The rows of a Hugging Face dataset that reads a loader."""
-    with fastpipe.loader(data, 4, size=8, num_workers=1, rank=0, world_size=world_size, train=False) as loader:
+    with fastpipe.loader(
+        data, 4, size=8, num_workers=1, rank=0, world_size=world_size, train=False
+    ) as loader:
         yield from ({"id": sample} for sample in samples(loader))
 
 
@@ -235,13 +259,18 @@ def test_a_dataset_that_is_split_by_rank_again_is_refused(flat: Path) -> None:
     split_by_node = pytest.importorskip("datasets.distributed").split_dataset_by_node
 
     def read(world_size: int, split: bool) -> list[int]:
-        made = datasets.IterableDataset.from_generator(rows_of, gen_kwargs={"data": flat, "world_size": world_size})
+        made = datasets.IterableDataset.from_generator(
+            rows_of, gen_kwargs={"data": flat, "world_size": world_size}
+        )
         made = split_by_node(made, 0, 2) if split else made
         return [row["id"] for row in made]
 
     assert read(1, split=True) == list(range(37))[::2]
     assert len(read(2, split=False)) == 19
-    with pytest.raises(ConfigError, match=r"datasets.iterable_dataset.StepExamplesIterable gives each process a part"):
+    with pytest.raises(
+        ConfigError,
+        match=r"datasets.iterable_dataset.StepExamplesIterable gives each process a part",
+    ):
         read(2, split=True)
 
 
@@ -264,7 +293,9 @@ def test_accelerate_deals_out_no_share(flat: Path, connect: Connect) -> None:
     connect(0, 2)
     for deal, name in ((dispatched, "DataLoaderDispatcher"), (sharded, "IterableDatasetShard")):
         with fastpipe.loader(flat, 4, size=8, num_workers=1) as loader:
-            with pytest.raises(ConfigError, match=f"accelerate.data_loader.{name} gives each process a part"):
+            with pytest.raises(
+                ConfigError, match=f"accelerate.data_loader.{name} gives each process a part"
+            ):
                 deal(loader)
             assert len(samples(loader)) == 16, "nobody deals out this one"
 
@@ -283,7 +314,8 @@ def test_nodes_are_groups_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"multiple of the 4 nodes \(8 ranks, 2 on each\), got 6"):
         group_by_node(Ranks(5, 8), 6)
     with pytest.raises(
-        ConfigError, match=r"the same number of ranks on every node, got 5 ranks, 2 of them on this node"
+        ConfigError,
+        match=r"the same number of ranks on every node, got 5 ranks, 2 of them on this node",
     ):
         group_by_node(Ranks(0, 5), "node")
 
@@ -301,7 +333,10 @@ def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"partition": "shard"}, 'partition: expected a whole number, got \'shard\'; .*"sample", "node" or the number'),
+        (
+            {"partition": "shard"},
+            'partition: expected a whole number, got \'shard\'; .*"sample", "node" or the number',
+        ),
         ({"partition": True}, "partition: expected a whole number, got True"),
         ({"partition": 0}, "partition: expected 1 to .*, got 0; pass "),
         (
@@ -309,7 +344,10 @@ def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, 
             r"batch_size=4: batch_size times world_size=1 must be a multiple of the 3 parts of partition=",
         ),
         ({"partition": 64, "batch_size": 64}, "37 samples, fewer than the 64 parts of partition="),
-        ({"rank": 0, "world_size": 10}, "a global batch of 10 ranks needs 40. Pass a smaller batch_size"),
+        (
+            {"rank": 0, "world_size": 10},
+            "a global batch of 10 ranks needs 40. Pass a smaller batch_size",
+        ),
     ],
 )
 def test_options_that_do_not_go_together(flat: Path, options: dict[str, object], says: str) -> None:
@@ -335,10 +373,14 @@ class Nested(torch.utils.data.IterableDataset[int]):
 
 
 def test_a_loader_in_each_worker_of_a_data_loader_is_refused(flat: Path) -> None:
-    with pytest.raises(ConfigError, match=r"in worker 0 of a torch DataLoader\. Each of its 2 workers would read"):
+    with pytest.raises(
+        ConfigError, match=r"in worker 0 of a torch DataLoader\. Each of its 2 workers would read"
+    ):
         list(torch.utils.data.DataLoader(Nested(flat, False), num_workers=2))
 
 
 def test_workers_of_a_data_loader_may_share_a_dataset(flat: Path) -> None:
-    labels = [int(label) for label in torch.utils.data.DataLoader(Nested(flat, True), num_workers=2)]
+    labels = [
+        int(label) for label in torch.utils.data.DataLoader(Nested(flat, True), num_workers=2)
+    ]
     assert sorted(labels) == sorted(fastpipe.open(flat).targets.tolist())

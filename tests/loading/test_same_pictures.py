@@ -35,14 +35,19 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = root / "folder" / f"c{number:02d}"
         folder.mkdir(parents=True)
         pixels = Image.fromarray(rng.integers(0, 256, (30, 34, 3), dtype=np.uint8))
-        pixels.save(folder / ("a.png" if number % 5 == 0 else "a.jpg"), **({} if number % 5 == 0 else {"quality": 95}))
+        pixels.save(
+            folder / ("a.png" if number % 5 == 0 else "a.jpg"),
+            **({} if number % 5 == 0 else {"quality": 95}),
+        )
     with tarfile.open(root / "folder.tar", "w") as tar:
         tar.add(root / "folder", "folder")
     for name, options in FORMS.items():
         fastpipe.pack(root / "folder", root / name, **options)
     fastpipe.pack(root / "folder.tar", root / "of-tar")
     fastpipe.pack(root / "otherwise", root / "again")  # what is packed already
-    shutil.copytree(root / "coefficients", root / "shards", ignore=shutil.ignore_patterns("*.json", "*.npy"))
+    shutil.copytree(
+        root / "coefficients", root / "shards", ignore=shutil.ignore_patterns("*.json", "*.npy")
+    )
     return root / "folder"
 
 
@@ -76,7 +81,9 @@ def test_a_photo_is_in_the_same_part_in_every_form(
     assert read(part(fastpipe.concat(*both))) == expected
 
 
-def test_an_unpacked_source_is_read_once_for_its_folds(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unpacked_source_is_read_once_for_its_folds(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = Path(shutil.copytree(photos, photos.parent / "changing"))
     first = read(fold(fastpipe.open(source)))
 
@@ -95,7 +102,9 @@ def test_an_unpacked_source_is_read_once_for_its_folds(photos: Path, monkeypatch
 
 def test_a_state_of_one_storage_loads_into_the_other(photos: Path) -> None:
     def begun(form: str) -> fastpipe.Loader:
-        return fastpipe.loader(fastpipe.open(photos.parent / form).fold(0, of=3)[0], 4, size=8, num_workers=1, seed=2)
+        return fastpipe.loader(
+            fastpipe.open(photos.parent / form).fold(0, of=3)[0], 4, size=8, num_workers=1, seed=2
+        )
 
     with begun("jpeg") as one, begun("coefficients") as other, begun("otherwise") as third:
         batches = iter(one)
@@ -110,7 +119,9 @@ def test_a_state_of_one_storage_loads_into_the_other(photos: Path) -> None:
 
 def keys_of(data: Path) -> list[str]:
     """The keys of a dataset's samples, by their numbers."""
-    with fastpipe.loader(data, 16, size=8, train=False, num_workers=1, fields=("image", "key")) as loader:
+    with fastpipe.loader(
+        data, 16, size=8, train=False, num_workers=1, fields=("image", "key")
+    ) as loader:
         return [key for batch in loader for key in batch["key"]]
 
 
@@ -122,9 +133,9 @@ def test_keys_name_the_same_samples_after_another_packing(photos: Path) -> None:
     hard = {key: float(key < "c20") * 3 for key in keys}
     some = [keys[number] for number in (41, 3, 7)]
     for data in (packed, anew, photos):
-        assert read(data, sampler=fastpipe.Weighted({key: 0.0 for key in keys if key not in some})) == {
-            key[:3] for key in some
-        }
+        assert read(
+            data, sampler=fastpipe.Weighted({key: 0.0 for key in keys if key not in some})
+        ) == {key[:3] for key in some}
         with fastpipe.loader(
             fastpipe.open(data).select(some), 1, size=8, train=False, fields=("image", "key")
         ) as loader:

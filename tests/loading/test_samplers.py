@@ -25,8 +25,12 @@ from fastpipe.packing.shard.options import PackOptions
 Row = tuple[int, bytes]  # id, pixels
 
 
-def loader_of(dataset: fastpipe.Dataset | Path | str, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
-    return fastpipe.loader(dataset, batch_size, **{"size": 12, "num_workers": 1, "drop_last": False, **options})
+def loader_of(
+    dataset: fastpipe.Dataset | Path | str, batch_size: int = 4, **options: Any
+) -> fastpipe.Loader:
+    return fastpipe.loader(
+        dataset, batch_size, **{"size": 12, "num_workers": 1, "drop_last": False, **options}
+    )
 
 
 def rows_of(batch: Any) -> list[Row]:
@@ -71,12 +75,17 @@ def test_balanced_classes_come_equally_often(thousand: Path) -> None:
         with loader_of(chosen, 100, size=8, sampler=sampler) as loader:
             labels = torch.cat([batch.labels for _ in range(2) for batch in loader]).numpy()
         assert_distribution(np.bincount(labels), np.ones(len(chosen.classes)))
-    with pytest.raises(ConfigError, match=r"balanced: expected a dataset from fastpipe\.open\(FOLDER\), got"):
+    with pytest.raises(
+        ConfigError, match=r"balanced: expected a dataset from fastpipe\.open\(FOLDER\), got"
+    ):
         fastpipe.balanced(thousand)  # type: ignore[arg-type]
 
 
 def test_each_time_a_sample_is_drawn_it_is_cropped_anew(noisy: Path) -> None:
-    samplers: list[Any] = [fastpipe.Weighted(np.eye(FLAT_IMAGES)[3]), lambda epoch: [3] * FLAT_IMAGES]
+    samplers: list[Any] = [
+        fastpipe.Weighted(np.eye(FLAT_IMAGES)[3]),
+        lambda epoch: [3] * FLAT_IMAGES,
+    ]
     for sampler in samplers:
         with loader_of(noisy, sampler=sampler) as loader:
             rows = [row for batch in loader for row in rows_of(batch)]
@@ -85,11 +94,15 @@ def test_each_time_a_sample_is_drawn_it_is_cropped_anew(noisy: Path) -> None:
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
-def test_repeats_have_crops_of_their_own_and_go_to_different_ranks(noisy: Path, world_size: int) -> None:
+def test_repeats_have_crops_of_their_own_and_go_to_different_ranks(
+    noisy: Path, world_size: int
+) -> None:
     repeats, ranks = 3, []
     sampler = fastpipe.Repeated(repeats)
     for rank in range(world_size):
-        with loader_of(noisy, 12 // world_size, rank=rank, world_size=world_size, sampler=sampler) as loader:
+        with loader_of(
+            noisy, 12 // world_size, rank=rank, world_size=world_size, sampler=sampler
+        ) as loader:
             ranks.append([rows_of(batch) for batch in loader])
     for number in range(FLAT_IMAGES // 12):
         batch = [row for rank in ranks for row in rank[number]]
@@ -111,15 +124,21 @@ def test_a_function_says_what_each_epoch_has(flat: Path) -> None:
     with loader_of(flat, 4, sampler=numbers_of) as loader:
         for epoch in range(3):
             assert len(loader) == -(-len(numbers_of(epoch)) // 4)
-            assert [number for batch in loader for number in batch.ids.tolist()] == numbers_of(epoch).tolist()
+            assert [number for batch in loader for number in batch.ids.tolist()] == numbers_of(
+                epoch
+            ).tolist()
             loader.set_epoch(epoch + 1)
 
 
 def test_an_epoch_without_a_batch_is_an_error_and_no_empty_loop(flat: Path) -> None:
-    with loader_of(flat, 4, sampler=lambda epoch: range(3 if epoch == 2 else 8), drop_last=True) as loader:
+    with loader_of(
+        flat, 4, sampler=lambda epoch: range(3 if epoch == 2 else 8), drop_last=True
+    ) as loader:
         for _ in range(2):
             assert len(list(loader)) == 2
-        with pytest.raises(ConfigError, match=r"no full batch: epoch 2 of .* has 3 samples.*, or drop_last=False"):
+        with pytest.raises(
+            ConfigError, match=r"no full batch: epoch 2 of .* has 3 samples.*, or drop_last=False"
+        ):
             list(loader)
         loader.set_epoch(3)
         assert len(list(loader)) == 2
@@ -202,11 +221,15 @@ class Own(torch.utils.data.Sampler[int]):
             return iter(torch.randperm(FLAT_IMAGES, generator=self.draws).tolist())
         if isinstance(self.draws, random.Random):
             return iter(self.draws.sample(range(FLAT_IMAGES), FLAT_IMAGES))
-        return iter((self.draws or np.random.default_rng(self.calls)).permutation(FLAT_IMAGES).tolist())
+        return iter(
+            (self.draws or np.random.default_rng(self.calls)).permutation(FLAT_IMAGES).tolist()
+        )
 
 
 @pytest.mark.parametrize(
-    "draws", [torch.Generator(), np.random.default_rng(1), np.random.RandomState(1), random.Random(1)], ids=type
+    "draws",
+    [torch.Generator(), np.random.default_rng(1), np.random.RandomState(1), random.Random(1)],
+    ids=type,
 )
 def test_whatever_generator_a_sampler_has_an_epoch_has_one_order(flat: Path, draws: Any) -> None:
     epochs, again = (batches_of(flat, 3, sampler=Own(draws)) for _ in range(2))
@@ -249,7 +272,10 @@ def test_a_sampler_that_does_not_repeat_itself_is_refused(flat: Path) -> None:
 
 def test_a_distributed_sampler_gives_each_rank_its_numbers(flat: Path) -> None:
     """As a loop over torch's DataLoader has them, batch by batch."""
-    ranks = [torch.utils.data.DistributedSampler(range(FLAT_IMAGES), num_replicas=2, rank=rank) for rank in range(2)]
+    ranks = [
+        torch.utils.data.DistributedSampler(range(FLAT_IMAGES), num_replicas=2, rank=rank)
+        for rank in range(2)
+    ]
     for rank, sampler in enumerate(ranks):
         with loader_of(flat, 4, rank=rank, world_size=2, sampler=sampler) as loader:
             for epoch in range(2):
@@ -259,7 +285,9 @@ def test_a_distributed_sampler_gives_each_rank_its_numbers(flat: Path) -> None:
                 assert got == [numbers[start : start + 4] for start in range(0, len(numbers), 4)]
 
 
-def test_a_bad_sample_is_replaced_by_one_that_is_chosen(flat: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_bad_sample_is_replaced_by_one_that_is_chosen(
+    flat: Path, copied: Callable[[Path], Path]
+) -> None:
     bad = copied(flat)
     damage(bad, 5)
     data, few = fastpipe.open(bad), [4, 5, 6]
@@ -279,7 +307,14 @@ def test_a_bad_sample_is_replaced_by_one_that_is_chosen(flat: Path, copied: Call
 def test_a_loader_of_everything_has_the_state_it_always_had(flat: Path) -> None:
     with loader_of(flat) as loader:
         order = json.loads(loader.state_dict()["order"])
-    assert list(order) == ["seed", "shuffle", "drop_last", "global_batch_size", "sequences", "stored"]
+    assert list(order) == [
+        "seed",
+        "shuffle",
+        "drop_last",
+        "global_batch_size",
+        "sequences",
+        "stored",
+    ]
 
 
 def test_choosing_everything_is_the_dataset(flat: Path) -> None:
@@ -299,20 +334,35 @@ Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.Pe
 @pytest.mark.parametrize(
     ("sampler", "words"),
     [
-        (Weighted([1, 2]), r"Weighted: expected a number at least 0 for each of 37 samples.*got shape \(2,\)"),
+        (
+            Weighted([1, 2]),
+            r"Weighted: expected a number at least 0 for each of 37 samples.*got shape \(2,\)",
+        ),
         (Weighted([-1] * 37), "got -1.0 for sample 0"),
         (Weighted([float("nan")] * 37), "got nan for sample 0"),
         (Weighted(torch.ones(37, requires_grad=True)), r"got Tensor: .*tensor\.detach\(\)"),
         (Weighted([0] * 37), "got only 0"),
-        (Weighted([1e308] * 37), "weights with a finite sum, got inf; divide them all by the largest one"),
+        (
+            Weighted([1e308] * 37),
+            "weights with a finite sum, got inf; divide them all by the largest one",
+        ),
         (Weighted({"cow": 1e308, "bee": 1e308}), "weights with a finite sum"),
         (Weighted("balanced"), "got str"),  # type: ignore[arg-type]
-        (Weighted({"elephant": 1}), "the key 'elephant'; .* Nor is 'elephant' a class; it has 'ant', 'bee', 'cow'$"),
-        (Weighted({"cow": 1, "elephant": 1}), "no class 'elephant'; it has 'ant', .*; names of classes and keys of"),
+        (
+            Weighted({"elephant": 1}),
+            "the key 'elephant'; .* Nor is 'elephant' a class; it has 'ant', 'bee', 'cow'$",
+        ),
+        (
+            Weighted({"cow": 1, "elephant": 1}),
+            "no class 'elephant'; it has 'ant', .*; names of classes and keys of",
+        ),
         (Weighted({"cow": -1}), "number at least 0 for each .*; got -1.0 for class 'cow'$"),
         (Weighted({"cow": "2"}), "got str '2'$"),  # type: ignore[dict-item]
         (Weighted({"ant": 0, "bee": 0, "cow": 0}), "got only 0 for the samples of the dataset"),
-        (Weighted({}, replacement=False), "expected epoch_size= of 1 to 37, got no epoch_size=; pass"),
+        (
+            Weighted({}, replacement=False),
+            "expected epoch_size= of 1 to 37, got no epoch_size=; pass",
+        ),
         (Weighted({}, replacement=3), "replacement.*: expected True or False"),  # type: ignore[arg-type]
         (Repeated(0), r"Repeated\(times=\): expected 1 to"),
         (Repeated(True), r"Repeated\(times=\): expected a whole number, got True"),  # == 1
@@ -321,7 +371,10 @@ Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.Pe
         (PerClass(0), r"PerClass\(samples=\): expected 1 to"),
         (PerClass(2, classes=0), r"PerClass\(classes=\): expected 1 to"),
         (PerClass(2, classes=2.5), r"PerClass\(classes=\): expected a whole number"),  # type: ignore[arg-type]
-        (PerClass(3, classes=2), r"PerClass\(classes=2, samples=3\) makes batches of 6 .*batch_size=4 times"),
+        (
+            PerClass(3, classes=2),
+            r"PerClass\(classes=2, samples=3\) makes batches of 6 .*batch_size=4 times",
+        ),
         (
             PerClass(3),
             r"batches of 3 from 3 classes; expected batch_size=4 times world_size=1, 4.*or another batch_size",
@@ -349,10 +402,19 @@ def test_wrong_samplers(flat: Path, sampler: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sampler": Weighted({}, replacement=False), "epoch_size": 38}, "expected epoch_size= of 1 to 37, got 38"),
-        ({"sampler": Weighted({"ant": 2.0}, replacement=False), "drop_last": True}, "got no epoch_size=; pass one of"),
+        (
+            {"sampler": Weighted({}, replacement=False), "epoch_size": 38},
+            "expected epoch_size= of 1 to 37, got 38",
+        ),
+        (
+            {"sampler": Weighted({"ant": 2.0}, replacement=False), "drop_last": True},
+            "got no epoch_size=; pass one of",
+        ),
         ({"epoch_size": 0}, "epoch_size: expected 1 to"),
-        ({"epoch_size": 3, "drop_last": True}, "epoch 0 of .* has 3 samples. Pass a smaller batch_size, or"),
+        (
+            {"epoch_size": 3, "drop_last": True},
+            "epoch 0 of .* has 3 samples. Pass a smaller batch_size, or",
+        ),
         ({"sampler": lambda epoch: range(3), "drop_last": True}, "epoch 0 of .* has 3 samples"),
     ],
 )
@@ -364,12 +426,17 @@ def test_wrong_options_of_epochs(flat: Path, options: dict[str, Any], words: str
 def test_without_replacement_each_part_draws_equally_many(flat: Path) -> None:
     sampler = fastpipe.Weighted({}, replacement=False)
     options: dict[str, Any] = {"sampler": sampler, "partition": 2}
-    with pytest.raises(ConfigError, match=r"epoch_size= of 1 to 36, with the 2 parts of partition=, each .* got 37"):
+    with pytest.raises(
+        ConfigError, match=r"epoch_size= of 1 to 36, with the 2 parts of partition=, each .* got 37"
+    ):
         loader_of(flat, epoch_size=37, **options)
     ids = ids_of(loader_of(flat, epoch_size=36, **options))
     assert len(ids) == len(set(ids)) == 36
     options["sampler"] = fastpipe.Repeated(3, sampler)
-    with pytest.raises(ConfigError, match=r"epoch_size= of 1 to 108, with the 2 parts of partition=, each .* got 109"):
+    with pytest.raises(
+        ConfigError,
+        match=r"epoch_size= of 1 to 108, with the 2 parts of partition=, each .* got 109",
+    ):
         loader_of(flat, epoch_size=109, **options)
     assert len(set(ids_of(loader_of(flat, epoch_size=108, **options)))) == 36
 
@@ -396,7 +463,10 @@ def test_soft_labels_need_labels_of_the_chosen_samples_only(tmp_path: Path) -> N
         with loader_of(chosen, augment=augment, sampler=sampler) as loader:
             for _, labels in loader:
                 assert torch.allclose(labels.sum(1), torch.ones(len(labels)))
-    with pytest.raises(ConfigError, match=r"samples without labels \(10 of 30 of .*Leave them out with data\.select"):
+    with pytest.raises(
+        ConfigError,
+        match=r"samples without labels \(10 of 30 of .*Leave them out with data\.select",
+    ):
         loader_of(data, augment=augment)
     with pytest.raises(ConfigError, match=r"samples without labels \(1 of 21 of "):
         loader_of(data.select([*np.flatnonzero(data["label"] >= 0), 2]), augment=augment)

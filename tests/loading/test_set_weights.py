@@ -21,7 +21,9 @@ Weights = NDArray[np.float64]
 
 
 def loader_of(data: Any, sampler: Any, **options: Any) -> fastpipe.Loader:
-    return fastpipe.loader(data, 6, **{"size": 12, "num_workers": 1, "seed": 5, "sampler": sampler, **options})
+    return fastpipe.loader(
+        data, 6, **{"size": 12, "num_workers": 1, "seed": 5, "sampler": sampler, **options}
+    )
 
 
 def weights_of(epoch: int) -> Weights:
@@ -30,7 +32,10 @@ def weights_of(epoch: int) -> Weights:
 
 
 def lines_of(batches: Iterable[Any]) -> list[str]:
-    return [f"{batch.ids.tolist()} {batch.images.contiguous().numpy().tobytes().hex()}" for batch in batches]
+    return [
+        f"{batch.ids.tolist()} {batch.images.contiguous().numpy().tobytes().hex()}"
+        for batch in batches
+    ]
 
 
 class Run(NamedTuple):
@@ -61,7 +66,10 @@ def test_another_loader_goes_on_in_the_middle_of_an_epoch(run: Run, flat: Path, 
     """With other threads."""
     weights = weights_of(STOPPED[0])
     with loader_of(
-        flat, fastpipe.Weighted(weights if where == "Weighted" else np.ones(37)), num_workers=2, prefetch_factor=4
+        flat,
+        fastpipe.Weighted(weights if where == "Weighted" else np.ones(37)),
+        num_workers=2,
+        prefetch_factor=4,
     ) as loader:
         if where == "set_weights":
             loader.set_weights(weights)
@@ -77,7 +85,9 @@ def test_other_weights_than_those_of_the_state_are_refused(run: Run, flat: Path)
     mark = json.loads(state["order"])["weights"]
     what = r"\(a hash of them: pass those of that epoch, to fastpipe.Weighted or before to loader.set_weights\)"
     with loader_of(flat, fastpipe.Weighted(np.ones(37))) as loader:
-        with pytest.raises(ConfigError, match=rf"^load_state_dict: .* weights was '{mark}' and is now '\w+' {what}"):
+        with pytest.raises(
+            ConfigError, match=rf"^load_state_dict: .* weights was '{mark}' and is now '\w+' {what}"
+        ):
             loader.load_state_dict(state)
         loader.set_weights(weights)
         loader.load_state_dict(state)
@@ -147,13 +157,20 @@ def test_weights_of_any_form(flat: Path) -> None:
         (np.zeros(37), "expected a weight above 0, got only 0"),
         ({"gnu": 1}, "no samples with the key 'gnu'.* Nor is 'gnu' a class"),
         (None, "got None"),
-        (np.arange(37) > 30, "draws each sample once at most: expected epoch_size= of 1 to 6, got 30"),
+        (
+            np.arange(37) > 30,
+            "draws each sample once at most: expected epoch_size= of 1 to 6, got 30",
+        ),
     ],
 )
 def test_wrong_weights_change_nothing(flat: Path, weights: Any, says: str) -> None:
     with (
-        loader_of(flat, fastpipe.Weighted(np.arange(1, 38), replacement=False), epoch_size=30) as loader,
-        loader_of(flat, fastpipe.Weighted(np.arange(1, 38), replacement=False), epoch_size=30) as other,
+        loader_of(
+            flat, fastpipe.Weighted(np.arange(1, 38), replacement=False), epoch_size=30
+        ) as loader,
+        loader_of(
+            flat, fastpipe.Weighted(np.arange(1, 38), replacement=False), epoch_size=30
+        ) as other,
     ):
         with pytest.raises(ConfigError, match=says):
             loader.set_weights(weights)
@@ -162,13 +179,15 @@ def test_wrong_weights_change_nothing(flat: Path, weights: Any, says: str) -> No
 
 
 @pytest.mark.parametrize(
-    "sampler", [None, fastpipe.Repeated(2), fastpipe.Sequential(), fastpipe.PerClass(samples=2), range(36)]
+    "sampler",
+    [None, fastpipe.Repeated(2), fastpipe.Sequential(), fastpipe.PerClass(samples=2), range(36)],
 )
 def test_a_loader_that_draws_by_no_weights_says_so(flat: Path, sampler: Any) -> None:
     with (
         loader_of(flat, sampler) as loader,
         pytest.raises(
-            ConfigError, match=r"^set_weights: .* no weights; pass sampler=fastpipe.Weighted\(\.\.\.\) to it"
+            ConfigError,
+            match=r"^set_weights: .* no weights; pass sampler=fastpipe.Weighted\(\.\.\.\) to it",
         ),
     ):
         loader.set_weights(np.ones(37))

@@ -60,7 +60,9 @@ def test_an_epoch_that_runs_keeps_its_size(textured: Path) -> None:
             batches.append(batch)
             loader.set_size(40)
             sizes.append(loader.state_dict()["size"])
-        assert sizes == [[16, 16]] * (len(loader) - 1) + [[40, 40]], "after the last batch, that of the next epoch"
+        assert sizes == [[16, 16]] * (len(loader) - 1) + [[40, 40]], (
+            "after the last batch, that of the next epoch"
+        )
         assert same(batches, epoch_at(textured, 16, 1))
         assert same(list(loader), epoch_at(textured, 40, 2))
 
@@ -85,9 +87,13 @@ def ramp(epoch: int, *, start: int, end: int, least: int, most: int) -> int:
         ("quickstart.md", 90, {"start": 10, "end": 60, "least": 96, "most": 288}),
     ],
 )
-def test_the_schedules_of_the_docs_are_ffcvs(page: str, epochs: int, bounds: dict[str, int]) -> None:
+def test_the_schedules_of_the_docs_are_ffcvs(
+    page: str, epochs: int, bounds: dict[str, int]
+) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    (program,) = re.findall(r"^def size\(epoch\):.*?^    return [^\n]*$", text, flags=re.MULTILINE | re.DOTALL)
+    (program,) = re.findall(
+        r"^def size\(epoch\):.*?^    return [^\n]*$", text, flags=re.MULTILINE | re.DOTALL
+    )
     knots = f"[{bounds['start']}, {bounds['end']}], [{bounds['least']}, {bounds['most']}]"
     names: dict[str, Any] = {"np": np}
     exec(re.sub(r"\[\d+, \d+\], \[\d+, \d+\]", knots, program), names)
@@ -95,7 +101,9 @@ def test_the_schedules_of_the_docs_are_ffcvs(page: str, epochs: int, bounds: dic
     assert len(set(expected)) == (bounds["most"] - bounds["least"]) // 32 + 1
     _, sizes = batch_sizes(names["size"], None, None, train=True)
     assert sizes is not None
-    assert [sizes.in_epoch(epoch, 0)(5) for epoch in range(epochs)] == [(side, side) for side in expected]
+    assert [sizes.in_epoch(epoch, 0)(5) for epoch in range(epochs)] == [
+        (side, side) for side in expected
+    ]
 
 
 def test_each_batch_has_one_of_the_choices(textured: Path) -> None:
@@ -112,7 +120,9 @@ def test_the_choices_are_evenly_drawn() -> None:
     """Single sizes, and the size of a batch after that of the batch before it."""
     sizes = Sizes(choices=tuple((side, side) for side in range(8)))
     each = 10_000
-    drawn = [[sizes.in_epoch(epoch, seed=3)(batch)[0] for batch in range(each)] for epoch in range(10)]
+    drawn = [
+        [sizes.in_epoch(epoch, seed=3)(batch)[0] for batch in range(each)] for epoch in range(10)
+    ]
     assert_distribution(np.bincount(np.ravel(drawn)), np.ones(8))
     pairs = np.array(drawn)[:, :-1] * 8 + np.array(drawn)[:, 1:]
     assert_distribution(np.bincount(pairs.ravel(), minlength=64), np.ones(64))
@@ -131,7 +141,9 @@ def test_fields_follow_the_size(tmp_path: Path) -> None:
             expected = of_one[tuple(batch["image"].shape[2:])][number]
             for name in ("image", "mask", "id"):
                 assert torch.equal(batch[name], expected[name])
-            assert all(torch.equal(*pair) for pair in zip(batch["boxes"], expected["boxes"], strict=True))
+            assert all(
+                torch.equal(*pair) for pair in zip(batch["boxes"], expected["boxes"], strict=True)
+            )
 
 
 def test_memory_of_the_largest_size_is_used_again() -> None:
@@ -170,27 +182,43 @@ def test_errors(textured: Path) -> None:
     with opened(textured, size=16, train=False, crop=fastpipe.CenterCrop(resize=20)) as loader:
         with pytest.raises(ConfigError, match="size: expected a whole number, got 'large'"):
             loader.set_size("large")  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match=r"CenterCrop\(resize=20\) makes the image smaller than size=\(32, 32\)"):
+        with pytest.raises(
+            ConfigError,
+            match=r"CenterCrop\(resize=20\) makes the image smaller than size=\(32, 32\)",
+        ):
             loader.set_size(32)
         assert shape(next(iter(loader))) == (16, 16)
-    for options, source in (({"size_choices": CHOICES}, "size_choices="), ({"size": growing}, "a function, size=")):
-        with opened(textured, **options) as loader, pytest.raises(ConfigError, match=f"sizes come from {source}"):
+    for options, source in (
+        ({"size_choices": CHOICES}, "size_choices="),
+        ({"size": growing}, "a function, size="),
+    ):
+        with (
+            opened(textured, **options) as loader,
+            pytest.raises(ConfigError, match=f"sizes come from {source}"),
+        ):
             loader.set_size(16)
     with opened(textured, size=16) as loader:
         loader.set_size(24)
         state = loader.state_dict()
     for others in ({"size": growing}, {"views": [fastpipe.View(16), fastpipe.View(8)]}):
-        with opened(textured, **others) as loader, pytest.raises(ConfigError, match=r"^load_state_dict: .* \[24, 24\]"):
+        with (
+            opened(textured, **others) as loader,
+            pytest.raises(ConfigError, match=r"^load_state_dict: .* \[24, 24\]"),
+        ):
             loader.load_state_dict(state)
     for choices in ([], 32, "32"):
         with pytest.raises(ConfigError, match="size_choices: expected sizes, for example"):
             opened(textured, size_choices=choices)
-    with pytest.raises(ConfigError, match=r"size_choices: expected a number or \(height, width\), got \(8, 8, 8\)"):
+    with pytest.raises(
+        ConfigError, match=r"size_choices: expected a number or \(height, width\), got \(8, 8, 8\)"
+    ):
         opened(textured, size_choices=[(8, 8, 8)])
     for size, got in ((32, "size=32"), (np.array([8, 9]), r"size=")):
         with pytest.raises(ConfigError, match=f"one of size= and size_choices=, got both, {got}"):
             opened(textured, size=size, size_choices=[32, 64])
-    with pytest.raises(ConfigError, match="size: the function returned 0 for epoch 0: size: expected 1 to 16384"):
+    with pytest.raises(
+        ConfigError, match="size: the function returned 0 for epoch 0: size: expected 1 to 16384"
+    ):
         opened(textured, size=lambda epoch: epoch)
     with pytest.raises(ConfigError, match=r"size: the function failed for epoch 0: KeyError\(0\)"):
         opened(textured, size={1: 32}.__getitem__)

@@ -71,7 +71,9 @@ def test_the_next_epochs_first_batch_is_queued_with_the_last_of_this_one(
 def test_on_the_cpu_nothing_is_queued_ahead(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
     begin = Transfer.begin
-    monkeypatch.setattr(Transfer, "begin", lambda self, batch: begun.append(batch.number) or begin(self, batch))
+    monkeypatch.setattr(
+        Transfer, "begin", lambda self, batch: begun.append(batch.number) or begin(self, batch)
+    )
     with loader_of(flat) as loader:
         for _ in range(3):
             list(loader)
@@ -79,7 +81,9 @@ def test_on_the_cpu_nothing_is_queued_ahead(flat: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("other", [0, 2, 3])
-def test_another_epoch_than_the_one_queued(flat: Path, stream: FakeStream, epochs: list[Batches], other: int) -> None:
+def test_another_epoch_than_the_one_queued(
+    flat: Path, stream: FakeStream, epochs: list[Batches], other: int
+) -> None:
     with loader_of(flat) as loader:
         list(loader)
         list(loader)  # a batch of epoch 2 is queued
@@ -137,13 +141,18 @@ def test_an_interrupt_while_the_next_epochs_batch_is_queued_loses_no_batch(
         this_epoch = iter(loader)
         for _ in range(BATCHES - 1):
             next(this_epoch)
-        with mock.patch.object(Transfer, "begin", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        with (
+            mock.patch.object(Transfer, "begin", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
             next(this_epoch)  # its own batch is queued already
         assert_same(list(loader), epochs[2])
 
 
 @pytest.mark.parametrize("number", [0, BATCHES // 2, BATCHES - 1])
-def test_a_batch_that_cannot_be_queued_is_told_in_its_turn(flat: Path, stream: FakeStream, number: int) -> None:
+def test_a_batch_that_cannot_be_queued_is_told_in_its_turn(
+    flat: Path, stream: FakeStream, number: int
+) -> None:
     """Also the last one, which the end of the epoch must not hide."""
     begin = Transfer.begin
 

@@ -26,7 +26,9 @@ Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 def loader_of(dataset: Path | fastpipe.Dataset, **options: Any) -> fastpipe.Loader:
-    return fastpipe.loader(dataset, BATCH, **{"size": 12, "num_workers": 2, "drop_last": False, **options})
+    return fastpipe.loader(
+        dataset, BATCH, **{"size": 12, "num_workers": 2, "drop_last": False, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,9 @@ def test_resumed_at_every_batch_the_rest_is_the_same(
         assert state["epoch"] * per_epoch + state["batches"] == done
 
 
-def test_a_new_process_goes_on(textured: Path, undisturbed: Batches, states: list[dict[str, Any]]) -> None:
+def test_a_new_process_goes_on(
+    textured: Path, undisturbed: Batches, states: list[dict[str, Any]]
+) -> None:
     code = """
         import hashlib, json, sys
         import fastpipe
@@ -128,7 +132,9 @@ def test_resuming_at_the_end_plans_nothing_of_what_is_skipped() -> None:
     plan = EpochPlan(RECIPE, 0)
     number = len(plan) * 9 // 10
     assert len(plan.batch(number).samples) == RECIPE.batch_size
-    assert not set(plan.batch(number).samples.tolist()) & set(plan.batch(number - 1).samples.tolist())
+    assert not set(plan.batch(number).samples.tolist()) & set(
+        plan.batch(number - 1).samples.tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,10 @@ def test_resuming_at_the_end_plans_nothing_of_what_is_skipped() -> None:
         ({"seed": 3}, "seed was 0 and is now 3"),
         ({"shuffle": False}, "shuffle was True and is now False"),
         ({"drop_last": True}, "drop_last was False and is now True"),
-        ({"world_size": 2, "rank": 0}, r"global_batch_size was 5 and is now 10 \(batch_size= times world_size=\)"),
+        (
+            {"world_size": 2, "rank": 0},
+            r"global_batch_size was 5 and is now 10 \(batch_size= times world_size=\)",
+        ),
         ({"partition": 5}, r"sequences was 1 and is now 5 \(partition=\)"),
         (
             {"sampler": fastpipe.Weighted({"ant": 2})},
@@ -145,11 +154,16 @@ def test_resuming_at_the_end_plans_nothing_of_what_is_skipped() -> None:
         ),
         ({"sampler": fastpipe.Repeated(2)}, "repeats was None and is now 2"),
         ({"sampler": fastpipe.Sequential()}, "shuffle was True and is now False"),
-        ({"sampler": range(37)}, r"numbers was None and is now .* \(a hash of the numbers that the sampler gave"),
+        (
+            {"sampler": range(37)},
+            r"numbers was None and is now .* \(a hash of the numbers that the sampler gave",
+        ),
         ({"sampler": fastpipe.PerClass(samples=5)}, r"per_class was None and is now \[0, 5\]"),
     ],
 )
-def test_another_order_is_refused_with_both_values(flat: Path, options: dict[str, Any], says: str) -> None:
+def test_another_order_is_refused_with_both_values(
+    flat: Path, options: dict[str, Any], says: str
+) -> None:
     with loader_of(flat) as loader:
         state = loader.state_dict()
     with loader_of(flat, **options) as loader, pytest.raises(ConfigError, match=says):
@@ -159,11 +173,23 @@ def test_another_order_is_refused_with_both_values(flat: Path, options: dict[str
 @pytest.mark.parametrize(
     ("choose", "says"),
     [
-        (lambda data: data.take(0.5), r"samples was None and is now '\d+ \w+' \(a hash of .* take and fold leave\)"),
-        (lambda data: data.fold(0, of=3)[0], r"samples was None and is now '\d+ \w+' \(a hash of .* fold leave\)"),
-        (lambda data: data.select([1, 2, 3, 5, 7]), r"samples was None and is now '5 \w+' \(a hash of .*select"),
+        (
+            lambda data: data.take(0.5),
+            r"samples was None and is now '\d+ \w+' \(a hash of .* take and fold leave\)",
+        ),
+        (
+            lambda data: data.fold(0, of=3)[0],
+            r"samples was None and is now '\d+ \w+' \(a hash of .* fold leave\)",
+        ),
+        (
+            lambda data: data.select([1, 2, 3, 5, 7]),
+            r"samples was None and is now '5 \w+' \(a hash of .*select",
+        ),
         (lambda data: data.only(["bee", "ant"]), r"classes was None and is now \['bee', 'ant'\]"),
-        (lambda data: data.with_labels([0] * 37), r"with_labels was None and is now '\w+' \(a hash of the labels"),
+        (
+            lambda data: data.with_labels([0] * 37),
+            r"with_labels was None and is now '\w+' \(a hash of the labels",
+        ),
     ],
 )
 def test_other_samples_or_labels_are_refused_with_both_values(
@@ -198,7 +224,10 @@ def test_another_dataset_is_refused_and_both_are_named(flat: Path, textured: Pat
     with loader_of(flat) as loader:
         state = loader.state_dict()
     ours = fastpipe.open(textured).index.content
-    with loader_of(textured) as loader, pytest.raises(ConfigError, match=rf"{state['dataset']}.*{ours}"):
+    with (
+        loader_of(textured) as loader,
+        pytest.raises(ConfigError, match=rf"{state['dataset']}.*{ours}"),
+    ):
         loader.load_state_dict(state)
 
 
@@ -208,7 +237,9 @@ def refused(state: dict[str, Any], data: Path | fastpipe.Dataset, **options: Any
     return str(problem.value)
 
 
-def test_another_dataset_is_told_from_another_version(flat: Path, textured: Path, tmp_path: Path) -> None:
+def test_another_dataset_is_told_from_another_version(
+    flat: Path, textured: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "src" / "ant"
     folder.mkdir(parents=True)
     Image.new("RGB", (16, 16)).save(folder / "1.jpg")
@@ -224,14 +255,19 @@ def test_another_dataset_is_told_from_another_version(flat: Path, textured: Path
         state = loader.state_dict()  # of version 2
     for other in (flat, textured):
         text = refused(state, other)
-        assert f"It is another dataset, not a version of {other}: 2 samples of 1 classes ('ant') there, " in text
+        assert (
+            f"It is another dataset, not a version of {other}: 2 samples of 1 classes ('ant') there, "
+            in text
+        )
         assert "version 2" not in text
     with loader_of(tmp_path / "src") as loader:
         state = loader.state_dict()
     Image.new("RGB", (16, 16), (0, 255, 0)).save(folder / "3.jpg")
     text = refused(state, tmp_path / "src")
     assert "2 samples of 1 classes ('ant') there, 3 samples of 1 classes ('ant') here" in text
-    assert "It is of 1 stored datasets, and these are 2" in refused(state, fastpipe.open(flat) + fastpipe.open(flat))
+    assert "It is of 1 stored datasets, and these are 2" in refused(
+        state, fastpipe.open(flat) + fastpipe.open(flat)
+    )
 
 
 def test_the_way_on_with_other_options_is_named(flat: Path) -> None:
@@ -240,9 +276,14 @@ def test_the_way_on_with_other_options_is_named(flat: Path) -> None:
         next(iter(loader))
         state = loader.state_dict()
     text = refused(state, fastpipe.open(flat), seed=1)
-    assert "loader.set_epoch(3) begins epoch 3 from its start, and loader.set_epoch(4) the next one" in text
+    assert (
+        "loader.set_epoch(3) begins epoch 3 from its start, and loader.set_epoch(4) the next one"
+        in text
+    )
     with fastpipe.loader(flat, BATCH + 1, size=12, num_workers=1) as loader:
-        with pytest.raises(ConfigError, match=r"global_batch_size was 5 and is now 6.*loader.set_epoch\(3\)"):
+        with pytest.raises(
+            ConfigError, match=r"global_batch_size was 5 and is now 6.*loader.set_epoch\(3\)"
+        ):
             loader.load_state_dict(state)
         loader.set_epoch(3)
         assert next(iter(loader)).epoch == 3
@@ -283,7 +324,9 @@ def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: st
 def test_what_is_no_state_and_no_epoch_is_refused(flat: Path) -> None:
     with loader_of(flat) as loader:
         for state in (None, {}, {"epoch": 1}, {"version": 3}, "text", [1, 2]):
-            with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):
+            with pytest.raises(
+                ConfigError, match=r"expected a dictionary from state_dict\(\), got"
+            ):
                 loader.load_state_dict(state)  # type: ignore[arg-type]
         for epoch in (-1, 1.5, "x", None, True):
             with pytest.raises(ConfigError, match="epoch: expected"):
@@ -303,7 +346,9 @@ def test_an_iterator_that_is_never_used_takes_no_epoch(flat: Path) -> None:
         assert [len(iter(loader)), len(iter(loader)), len(list(loader))] == [2, 2, 2]
 
 
-def test_another_epoch_than_the_loaded_one_is_told(flat: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_epoch_than_the_loaded_one_is_told(
+    flat: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with loader_of(flat) as loader:
         batches = iter(loader)
         states = [loader.state_dict() for _ in batches]
@@ -312,5 +357,8 @@ def test_another_epoch_than_the_loaded_one_is_told(flat: Path, caplog: pytest.Lo
             loader.load_state_dict(state)
             loader.set_epoch(epoch)
     (record,) = caplog.records
-    assert "set_epoch(7) drops the position of load_state_dict, batch 1 of epoch 0" in record.getMessage()
+    assert (
+        "set_epoch(7) drops the position of load_state_dict, batch 1 of epoch 0"
+        in record.getMessage()
+    )
     assert "begin the loop over epochs at 0" in record.getMessage()

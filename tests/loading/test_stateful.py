@@ -16,7 +16,11 @@ def _graph(data: Path) -> Any:
     from torchdata.nodes import IterableWrapper, Loader, Mapper, Prefetcher
 
     train = fastpipe.loader(data, 4, size=8, num_workers=1)
-    return Loader(Prefetcher(Mapper(IterableWrapper(train), lambda batch: batch.ids.tolist()), prefetch_factor=3))
+    return Loader(
+        Prefetcher(
+            Mapper(IterableWrapper(train), lambda batch: batch.ids.tolist()), prefetch_factor=3
+        )
+    )
 
 
 def test_a_loader_is_stateful(flat: Path) -> None:

@@ -30,7 +30,10 @@ def test_a_new_loader_has_done_nothing() -> None:
 
 def test_as_dict_is_ready_for_json() -> None:
     stats = Stats(epoch=3, batches=2, samples=64, wait_s=0.25)
-    assert json.loads(json.dumps(stats.as_dict())) == {**dataclasses.asdict(stats), "load_ratio": 0.0}
+    assert json.loads(json.dumps(stats.as_dict())) == {
+        **dataclasses.asdict(stats),
+        "load_ratio": 0.0,
+    }
 
 
 def test_every_field_is_described() -> None:
@@ -41,7 +44,9 @@ def test_every_field_is_described() -> None:
 
 def test_differences_are_of_all_but_the_levels() -> None:
     before = Stats(epoch=1, batches=2, samples=64, wait_s=0.25, rows_waiting=9, batches_ready=1)
-    after = Stats(epoch=3, batches=5, samples=160, wait_s=1.0, step_s=2.0, rows_waiting=4, batches_ready=2)
+    after = Stats(
+        epoch=3, batches=5, samples=160, wait_s=1.0, step_s=2.0, rows_waiting=4, batches_ready=2
+    )
     assert after.since(before) == Stats(
         epoch=3, batches=3, samples=96, wait_s=0.75, step_s=2.0, rows_waiting=4, batches_ready=2
     )
@@ -67,7 +72,9 @@ def test_a_loop_that_is_slow_has_batches_ready(flat: Path) -> None:
         assert (full.threads, full.threads_busy, full.rows_waiting) == (2, 0, 0)
         assert (full.batches_making, full.batches_ready, full.slots_lent) == (0, 3, 4)
         assert full.images_read == full.images_decoded == 16
-        assert 1 <= full.shards_opened <= 3  # threads that find it closed at the same time each open it
+        assert (
+            1 <= full.shards_opened <= 3
+        )  # threads that find it closed at the same time each open it
         kept.append(next(batches))
         assert settled(loader).slots_lent == 5
         kept.clear()
@@ -89,14 +96,18 @@ def test_batches_with_masks_are_counted_once(tmp_path: Path) -> None:
             mask = np.ones((9, 9), np.uint8)
             writer.add(np.zeros((9, 9, 3), np.uint8), label=0, one=mask, two=mask)
     fields = ("image", "one", "two")
-    with fastpipe.loader(tmp_path / "data", 2, size=8, num_workers=1, prefetch_factor=3, fields=fields) as loader:
+    with fastpipe.loader(
+        tmp_path / "data", 2, size=8, num_workers=1, prefetch_factor=3, fields=fields
+    ) as loader:
         next(batches := iter(loader))
         full = settled(loader)
         assert (full.batches_making, full.batches_ready) == (0, 3)
         del batches
 
 
-def test_rows_that_wait_for_a_conversion_are_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_wait_for_a_conversion_are_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go_on = threading.Event()
     real = UnpackedIndex.convert
 
@@ -110,7 +121,13 @@ def test_rows_that_wait_for_a_conversion_are_not_ready(tmp_path: Path, monkeypat
     for number in range(8):
         (tmp_path / "photos" / f"{number}.bmp").write_bytes(saved("BMP"))
     with fastpipe.loader(
-        tmp_path / "photos", 2, train=False, size=8, num_workers=1, prefetch_factor=2, drop_last=True
+        tmp_path / "photos",
+        2,
+        train=False,
+        size=8,
+        num_workers=1,
+        prefetch_factor=2,
+        drop_last=True,
     ) as loader:
         next(batches := iter(loader))
         stats = loader.stats()
@@ -166,7 +183,9 @@ def test_on_the_cpu_nothing_waits_for_a_device(flat: Path) -> None:
         assert loader.stats().held_s == 0
 
 
-def test_a_monitors_thread_never_asks_the_device(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_monitors_thread_never_asks_the_device(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To query an event while the training loop captures a CUDA graph would break the capture."""
     stream = FakeStream()
     monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
@@ -193,18 +212,24 @@ def test_rows_that_wait_for_a_thread(many_shards: Path) -> None:
             next(batches)
             stats = loader.stats()
     assert (stats.threads, stats.threads_busy) == (1, 1)
-    assert stats.rows_waiting + stats.images_decoded in (4 * 6 - 1, 4 * 6 - 2), "one row is with the thread"
+    assert stats.rows_waiting + stats.images_decoded in (4 * 6 - 1, 4 * 6 - 2), (
+        "one row is with the thread"
+    )
     assert 1 <= stats.batches_making == 3 - stats.batches_ready
 
 
 def test_loads_and_steps_add_up(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[float, float]] = []
-    monkeypatch.setattr(LoadWatch, "add", lambda self, load_s, step_s: told.append((load_s, step_s)))
+    monkeypatch.setattr(
+        LoadWatch, "add", lambda self, load_s, step_s: told.append((load_s, step_s))
+    )
     begun = time.perf_counter()
     with fastpipe.loader(flat, 4, size=8, num_workers=1) as loader:
         next(iter(loader))
         first = loader.stats()
-        assert (first.step_s, first.load_ratio, told) == (0, 0, []), "no step before the first batch"
+        assert (first.step_s, first.load_ratio, told) == (0, 0, []), (
+            "no step before the first batch"
+        )
         assert first.load_s > 0
         for _ in range(2):
             list(loader)

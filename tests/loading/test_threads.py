@@ -64,7 +64,9 @@ def at_once(works: list[Callable[[], None]]) -> None:
 def batches_of(data: Any, seed: int, **options: Any) -> Batches:
     """The images and labels of some epochs."""
     with fastpipe.loader(data, 4, size=24, num_workers=2, seed=seed, **options) as loader:
-        return [[images.clone(), labels.clone()] for _ in range(EPOCHS) for images, labels in loader]
+        return [
+            [images.clone(), labels.clone()] for _ in range(EPOCHS) for images, labels in loader
+        ]
 
 
 OPTIONS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -98,9 +100,15 @@ def test_others_look_at_a_loader_while_it_is_iterated(textured: Path) -> None:
             got: Batches = []
             ended = threading.Event()
 
-            def loop(loader: fastpipe.Loader = loader, got: Batches = got, ended: threading.Event = ended) -> None:
+            def loop(
+                loader: fastpipe.Loader = loader, got: Batches = got, ended: threading.Event = ended
+            ) -> None:
                 try:
-                    got += [[images.clone(), labels.clone()] for _ in range(EPOCHS) for images, labels in loader]
+                    got += [
+                        [images.clone(), labels.clone()]
+                        for _ in range(EPOCHS)
+                        for images, labels in loader
+                    ]
                 finally:
                     ended.set()
 

@@ -74,7 +74,9 @@ def timm_data(torchvision: ModuleType) -> Any:
 
 @pytest.fixture
 def data(flat: Path) -> fastpipe.Dataset:
-    return create_dataset("", root=flat, split="train", is_training=True, batch_size=6, seed=42, repeats=0)
+    return create_dataset(
+        "", root=flat, split="train", is_training=True, batch_size=6, seed=42, repeats=0
+    )
 
 
 def train(data: Any, **changed: Any) -> TimmLoader:
@@ -84,7 +86,9 @@ def train(data: Any, **changed: Any) -> TimmLoader:
 def test_batches_are_those_of_the_loader(data: fastpipe.Dataset) -> None:
     ours = train(data)
     crop = fastpipe.RandomResizedCrop(interpolation="bicubic")
-    direct = fastpipe.loader(data, 6, size=32, crop=crop, augment=fastpipe.Augment.imagenet(), seed=42)
+    direct = fastpipe.loader(
+        data, 6, size=32, crop=crop, augment=fastpipe.Augment.imagenet(), seed=42
+    )
     assert len(ours) == len(direct) == FLAT_IMAGES // 6
     for epoch in (3, 4):
         ours.dataset.set_epoch(epoch)  # as train.py does, of both
@@ -102,7 +106,9 @@ def test_evaluation_is_timms(timm_data: Any, textured: Path) -> None:
     batches = list(create_loader(data, input_size=(3, 40, 40), **options))
     assert sum(len(labels) for _, labels in batches) == len(data)
     transform = timm_data.create_transform((3, 40, 40), interpolation="bicubic", crop_pct=0.9)
-    pictures = [Image.fromarray(data[number][0].permute(1, 2, 0).numpy()) for number in range(len(data))]
+    pictures = [
+        Image.fromarray(data[number][0].permute(1, 2, 0).numpy()) for number in range(len(data))
+    ]
     expected = torch.stack([transform(picture) for picture in pictures])
     assert (torch.cat([images for images, _ in batches]) - expected).abs().max() < 1.5 / 255 / 0.22
 
@@ -118,9 +124,17 @@ def test_a_border_is_timms(timm_data: Any, tmp_path: Path, interpolation: str, s
         pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "photos" / "a" / f"{number:02}.png")
     data = fastpipe.open(tmp_path / "photos")
-    options = {**COMMON, "batch_size": 20, "crop_mode": "border", "crop_pct": 1.0, "interpolation": interpolation}
+    options = {
+        **COMMON,
+        "batch_size": 20,
+        "crop_mode": "border",
+        "crop_pct": 1.0,
+        "interpolation": interpolation,
+    }
     images = torch.cat([images for images, _ in create_loader(data, input_size=size, **options)])
-    transform = timm_data.create_transform(size, crop_mode="border", crop_pct=1.0, interpolation=interpolation)
+    transform = timm_data.create_transform(
+        size, crop_mode="border", crop_pct=1.0, interpolation=interpolation
+    )
     expected = [transform(Image.fromarray(picture.permute(1, 2, 0).numpy())) for picture, _ in data]
     assert (images - torch.stack(expected)).abs().max() < 1.5 / 255 / 0.22
 
@@ -129,15 +143,27 @@ def test_a_border_is_timms(timm_data: Any, tmp_path: Path, interpolation: str, s
 def test_training_without_augmentation_is_timms(timm_data: Any, textured: Path, size: Any) -> None:
     data = create_dataset(root=textured)
     batches = list(train(data, input_size=size, no_aug=True, interpolation="bilinear", re_prob=1.0))
-    transform = timm_data.create_transform(size, is_training=True, no_aug=True, interpolation="bilinear")
+    transform = timm_data.create_transform(
+        size, is_training=True, no_aug=True, interpolation="bilinear"
+    )
     expected = [transform(Image.fromarray(picture.permute(1, 2, 0).numpy())) for picture, _ in data]
-    ids = [number for batch in train(data, input_size=size, no_aug=True).loader for number in batch.ids.tolist()]
+    ids = [
+        number
+        for batch in train(data, input_size=size, no_aug=True).loader
+        for number in batch.ids.tolist()
+    ]
     images = torch.cat([images for images, _ in batches])
-    assert (images - torch.stack([expected[number] for number in ids])).abs().max() < 1.5 / 255 / 0.22
+    assert (
+        images - torch.stack([expected[number] for number in ids])
+    ).abs().max() < 1.5 / 255 / 0.22
 
 
-def test_erasing_comes_after_mixing_and_rows_are_mixed_from_the_end(timm_data: Any, data: fastpipe.Dataset) -> None:
-    mixup = timm_data.FastCollateMixup(mixup_alpha=1.0, cutmix_alpha=1.0, label_smoothing=0.0, num_classes=3)
+def test_erasing_comes_after_mixing_and_rows_are_mixed_from_the_end(
+    timm_data: Any, data: fastpipe.Dataset
+) -> None:
+    mixup = timm_data.FastCollateMixup(
+        mixup_alpha=1.0, cutmix_alpha=1.0, label_smoothing=0.0, num_classes=3
+    )
     loader = train(data, collate_fn=mixup, re_prob=1.0, re_mode="CONST")
     for batch in loader.loader:
         images, labels = batch
@@ -164,7 +190,13 @@ def test_mixing_ends_with_the_epoch_also_of_batches_made_ahead(
 @pytest.mark.parametrize("mode", ["batch", "elem"])
 def test_mixup_has_timms_parameters(timm_data: Any, data: fastpipe.Dataset, mode: str) -> None:
     mixup = timm_data.FastCollateMixup(
-        mixup_alpha=0.8, cutmix_alpha=1.0, prob=0.7, switch_prob=0.5, mode=mode, label_smoothing=0.1, num_classes=3
+        mixup_alpha=0.8,
+        cutmix_alpha=1.0,
+        prob=0.7,
+        switch_prob=0.5,
+        mode=mode,
+        label_smoothing=0.1,
+        num_classes=3,
     )
     loader = train(data, collate_fn=mixup)
     assert loader.mixup_enabled
@@ -187,7 +219,9 @@ def test_mixup_has_timms_parameters(timm_data: Any, data: fastpipe.Dataset, mode
 
 
 def test_sides_of_cutmix(timm_data: Any, data: fastpipe.Dataset) -> None:
-    mixup = timm_data.FastCollateMixup(mixup_alpha=0.0, cutmix_minmax=(0.25, 0.5), label_smoothing=0.0, num_classes=3)
+    mixup = timm_data.FastCollateMixup(
+        mixup_alpha=0.0, cutmix_minmax=(0.25, 0.5), label_smoothing=0.0, num_classes=3
+    )
     seen = set()
     for _, labels in train(data, collate_fn=mixup):
         seen |= {round(float(1 - share) * 32 * 32) for share in labels.max(1).values if share < 1}
@@ -211,7 +245,9 @@ def test_sides_of_cutmix(timm_data: Any, data: fastpipe.Dataset) -> None:
     ],
     ids=str,
 )
-def test_each_choice_changes_images_and_is_repeated(textured: Path, changed: dict[str, Any]) -> None:
+def test_each_choice_changes_images_and_is_repeated(
+    textured: Path, changed: dict[str, Any]
+) -> None:
     data = create_dataset("", textured)
     plain, first, second = (list(train(data, **options)) for options in ({}, changed, changed))
     assert all(torch.equal(left[0], right[0]) for left, right in zip(first, second, strict=True))
@@ -219,7 +255,9 @@ def test_each_choice_changes_images_and_is_repeated(textured: Path, changed: dic
 
 
 def test_pixel_noise_is_normal_and_spares_the_first_split(data: fastpipe.Dataset) -> None:
-    plain, erased = (torch.cat([images for images, _ in train(data, **more)]) for more in ({}, {"re_prob": 1.0}))
+    plain, erased = (
+        torch.cat([images for images, _ in train(data, **more)]) for more in ({}, {"re_prob": 1.0})
+    )
     noise = erased[erased != plain]
     assert len(noise) > 1000
     assert abs(float(noise.mean())) < 0.1
@@ -229,7 +267,9 @@ def test_pixel_noise_is_normal_and_spares_the_first_split(data: fastpipe.Dataset
 
 
 def test_splits(timm_data: Any, data: fastpipe.Dataset) -> None:
-    loader = train(timm_data.AugMixDataset(data, num_splits=3), num_aug_splits=3, auto_augment="rand-m9-n3")
+    loader = train(
+        timm_data.AugMixDataset(data, num_splits=3), num_aug_splits=3, auto_augment="rand-m9-n3"
+    )
     clean = list(train(data))
     for (images, labels), (plain, classes) in zip(loader, clean, strict=True):
         first, second, third = images.split(6)
@@ -282,7 +322,12 @@ def test_repeats_and_batches(data: fastpipe.Dataset) -> None:
     assert len(train(data, num_batches=4)) == 4
     sizes = {tuple(images.shape[2:]) for images, _ in train(data, input_size_choices=[24, 32])}
     assert sizes == {(24, 24), (32, 32)}
-    assert next(iter(train(data, input_size=(1, 16, 24), mean=(0.5,), std=(0.5,))))[0].shape == (6, 1, 16, 24)
+    assert next(iter(train(data, input_size=(1, 16, 24), mean=(0.5,), std=(0.5,))))[0].shape == (
+        6,
+        1,
+        16,
+        24,
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,7 +353,9 @@ def test_repeats_and_batches(data: fastpipe.Dataset) -> None:
         ({"num_aug_splits": 3, "input_size_choices": [24, 32]}, "num_aug_splits=3"),
     ],
 )
-def test_what_cannot_be_had_is_said(data: fastpipe.Dataset, changed: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_had_is_said(
+    data: fastpipe.Dataset, changed: dict[str, Any], said: str
+) -> None:
     with pytest.raises(fastpipe.ConfigError, match=said):
         train(data, **changed)
 

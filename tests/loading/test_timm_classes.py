@@ -62,13 +62,23 @@ def test_class_folders_have_timms_numbers(tmp_path: Path) -> None:
 def test_a_packed_dataset_says_which_numbers_it_has(tmp_path: Path) -> None:
     source = folders(tmp_path / "src", ["1", "10", "2"])
     fastpipe.pack(source, tmp_path / "packed")
-    with pytest.raises(ConfigError, match=r"'2' is 2 here, and 1 in timm and its checkpoints.*class_map="):
+    with pytest.raises(
+        ConfigError, match=r"'2' is 2 here, and 1 in timm and its checkpoints.*class_map="
+    ):
         create_dataset("", tmp_path / "packed")
-    assert create_dataset("", tmp_path / "packed", class_map=tmp_path / "packed").classes == ["1", "10", "2"]
+    assert create_dataset("", tmp_path / "packed", class_map=tmp_path / "packed").classes == [
+        "1",
+        "10",
+        "2",
+    ]
     (tmp_path / "names.txt").write_text("1\n2\n10\n")
     as_timm = create_dataset("", tmp_path / "packed", class_map=str(tmp_path / "names.txt"))
     assert as_timm.class_to_idx == {"1": 0, "2": 1, "10": 2}
-    assert create_dataset("", tmp_path / "packed", class_map={"10": 2, "1": 0, "2": 1}).classes == ["1", "2", "10"]
+    assert create_dataset("", tmp_path / "packed", class_map={"10": 2, "1": 0, "2": 1}).classes == [
+        "1",
+        "2",
+        "10",
+    ]
     assert create_dataset("", fastpipe.open(tmp_path / "packed")).classes == ["1", "10", "2"]
     fastpipe.pack(source, tmp_path / "timms", classes_from=tmp_path / "names.txt")
     assert create_dataset("", tmp_path / "timms").classes == ["1", "2", "10"]
@@ -80,7 +90,9 @@ def test_training_and_evaluation_have_the_same(tmp_path: Path) -> None:
     folders(tmp_path / "train", ["1", "2", "10"])
     folders(tmp_path / "val", ["1", "10"])
     training = loader(create_dataset("", tmp_path, "train"), is_training=True)
-    with pytest.raises(ConfigError, match=r"'10' is 1 in evaluation and 2 in training.*--class-map"):
+    with pytest.raises(
+        ConfigError, match=r"'10' is 1 in evaluation and 2 in training.*--class-map"
+    ):
         loader(create_dataset("", tmp_path / "val"))
     evaluation = create_dataset("", tmp_path, "validation", class_map="train")
     assert (evaluation.classes, evaluation["label"][:].tolist()) == (["1", "2", "10"], [0, 2])
@@ -118,7 +130,10 @@ def test_a_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
 
 def test_samples_of_classes_that_the_map_leaves_out(tmp_path: Path) -> None:
     data = create_dataset("", folders(tmp_path, NAMES), class_map={"ant": 0, "2": 1, "zebra": 2})
-    assert (data.classes, data["key"][:].tolist()) == (["ant", "2", "zebra"], ["2/1.jpg", "ant/1.jpg"])
+    assert (data.classes, data["key"][:].tolist()) == (
+        ["ant", "2", "zebra"],
+        ["2/1.jpg", "ant/1.jpg"],
+    )
     with pytest.raises(ConfigError, match="each once"):
         create_dataset("", tmp_path, class_map={"ant": 0, "2": 0})
 

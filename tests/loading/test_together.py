@@ -29,7 +29,17 @@ COUNT, BATCH = 14, 4
 SIZE = (24, 30)
 PAIRS = [(0, 1), (3, 4)]
 POSE = Points("pose", flip_pairs=PAIRS)
-BY_VIEW = ("image", "boxes", "boxes_labels", "boxes_offsets", "boxes_counts", "pose", "seg", "depth", "second")
+BY_VIEW = (
+    "image",
+    "boxes",
+    "boxes_labels",
+    "boxes_offsets",
+    "boxes_counts",
+    "pose",
+    "seg",
+    "depth",
+    "second",
+)
 KEYS = ["input", "mask", "bbox_xyxy", "keypoints"]
 
 
@@ -44,12 +54,30 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loader_of(data: Path, fields: Any = None, **options: Any) -> fastpipe.Loader:
-    chosen = {"size": SIZE, "num_workers": 2, "seed": 4, "shuffle": False, "drop_last": False, **options}
+    chosen = {
+        "size": SIZE,
+        "num_workers": 2,
+        "seed": 4,
+        "shuffle": False,
+        "drop_last": False,
+        **options,
+    }
     return fastpipe.loader(data, BATCH, fields=fields, **chosen)
 
 
 def fields_of(form: str) -> list[Any]:
-    return ["label", "caption", "image", Boxes("boxes", form=form), "seg", "depth", "second", POSE, "tags", "id"]
+    return [
+        "label",
+        "caption",
+        "image",
+        Boxes("boxes", form=form),
+        "seg",
+        "depth",
+        "second",
+        POSE,
+        "tags",
+        "id",
+    ]
 
 
 def same(one: Any, other: Any) -> bool:
@@ -57,12 +85,16 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        return (
+            isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        )
     return bool(one == other)
 
 
 def turning() -> Any:
-    return fastpipe.Augment(k.AugmentationSequential(k.RandomAffine(30.0, (0.1, 0.1), p=1.0), data_keys=KEYS))
+    return fastpipe.Augment(
+        k.AugmentationSequential(k.RandomAffine(30.0, (0.1, 0.1), p=1.0), data_keys=KEYS)
+    )
 
 
 # The last one moves masks, too.
@@ -86,7 +118,9 @@ def test_each_view_has_boxes_masks_and_points_of_its_own(data: Path) -> None:
                 for batch, expected in zip(epoch, own, strict=True):
                     assert list(batch) == list(expected)
                     for key, value in expected.items():
-                        assert same(batch[key][number] if key in BY_VIEW else batch[key], value), key
+                        assert same(batch[key][number] if key in BY_VIEW else batch[key], value), (
+                            key
+                        )
     assert not same(epochs[0][0]["seg"][0], epochs[1][0]["seg"][0])
 
 
@@ -97,10 +131,14 @@ def test_a_bad_sample_is_replaced_in_each_view_with_its_fields(data: Path, copie
     with loader_of(copy, fields, views=VIEWS[:-1], on_error="replace") as loader:
         batches, seeds = list(loader), loader.view_seeds
     for number, seed in enumerate(seeds):
-        with loader_of(copy, fields, seed=seed, on_error="replace", **options_of(VIEWS[number])) as own:
+        with loader_of(
+            copy, fields, seed=seed, on_error="replace", **options_of(VIEWS[number])
+        ) as own:
             for batch, expected in zip(batches, own, strict=True):
                 ids = batch["id"].tolist()
-                rows = [row for row, sample in enumerate(expected["id"].tolist()) if sample == ids[row]]
+                rows = [
+                    row for row, sample in enumerate(expected["id"].tolist()) if sample == ids[row]
+                ]
                 assert 3 not in ids
                 assert len(rows) >= len(ids) - 1  # another one may stand in, where seeds differ
                 for key in ("image", "boxes", "pose", "seg", "second"):
@@ -109,7 +147,9 @@ def test_a_bad_sample_is_replaced_in_each_view_with_its_fields(data: Path, copie
 
 def test_prepare_gets_boxes_by_view(data: Path) -> None:
     def prepare(batch: dict[str, Any]) -> dict[str, Any]:
-        assert [[each.shape[1:] for each in view] for view in batch["boxes"]] == [[(4,)] * len(batch["id"])] * 2
+        assert [[each.shape[1:] for each in view] for view in batch["boxes"]] == [
+            [(4,)] * len(batch["id"])
+        ] * 2
         many = [sum(map(len, view)) for view in batch["pose"]]
         return {"objects": np.array(many), "boxes": [len(view) for view in batch["boxes_labels"]]}
 
@@ -123,7 +163,12 @@ def test_prepare_gets_boxes_by_view(data: Path) -> None:
 
 def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
     fields: list[Any] = ["id", "image", Boxes("boxes", min_size=6, min_area=50.0), POSE]
-    options: dict[str, Any] = {"size": SIZE, "hflip": 1.0, "seed": 4, "crop": fastpipe.RandomResizedCrop()}
+    options: dict[str, Any] = {
+        "size": SIZE,
+        "hflip": 1.0,
+        "seed": 4,
+        "crop": fastpipe.RandomResizedCrop(),
+    }
     dataset = fastpipe.open(data).with_fields(fields).cropped(**options, exact=True)
     dataset.set_epoch(0)
     counts = [0, 0]
@@ -141,7 +186,8 @@ def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
                 counts[1] += len(every["boxes"][row])
     assert 0 < counts[0] < counts[1]
     with pytest.raises(
-        fastpipe.ConfigError, match=r"a single sample has its boxes as one tensor, got Boxes.*leave form"
+        fastpipe.ConfigError,
+        match=r"a single sample has its boxes as one tensor, got Boxes.*leave form",
     ):
         fastpipe.open(data).with_fields(["image", Boxes("boxes", form="pad")])
     whole = fastpipe.open(data).with_fields({"targets": Boxes("boxes", min_size=1000)})
@@ -152,7 +198,9 @@ def test_a_preview_shows_each_view_with_its_marks(data: Path, tmp_path: Path) ->
     fields = ["image", "boxes", "seg", POSE, "caption"]
     with loader_of(data, fields, views=VIEWS) as loader:
         seen = seen_by(loader, np.arange(3), 1)
-        assert [each.fields["seg"].shape[1:] for each in seen] == [each.images.shape[2:] for each in seen]
+        assert [each.fields["seg"].shape[1:] for each in seen] == [
+            each.images.shape[2:] for each in seen
+        ]
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=2).photos == 2
 
 
@@ -160,9 +208,13 @@ def test_each_of_several_crops_has_its_own(data: Path) -> None:
     """The middle one is a CenterCrop's, and the last five are the first five, mirrored."""
     options: dict[str, Any] = {"size": 20, "train": False}
     fields = fields_of("list")
-    with loader_of(data, fields, crop=fastpipe.TenCrop(resize=26, mask_fill=3), **options) as loader:
+    with loader_of(
+        data, fields, crop=fastpipe.TenCrop(resize=26, mask_fill=3), **options
+    ) as loader:
         batches = list(loader)
-    with loader_of(data, fields, crop=fastpipe.CenterCrop(resize=26, mask_fill=3), **options) as loader:
+    with loader_of(
+        data, fields, crop=fastpipe.CenterCrop(resize=26, mask_fill=3), **options
+    ) as loader:
         for batch, expected in zip(batches, loader, strict=True):
             count = len(batch["id"])
             assert batch["image"].shape == batch["second"].shape == (count, 10, 3, 20, 20)
@@ -202,7 +254,9 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures of many shapes; all pixels of a mask, and of a second picture, are the sample's number and 1."""
     folder = tmp_path_factory.mktemp("together") / "marked"
     rng = np.random.default_rng(1)
-    with fastpipe.Writer(folder, {"who": "mask", "pair": "image", "caption": "text", "count": "int"}) as writer:
+    with fastpipe.Writer(
+        folder, {"who": "mask", "pair": "image", "caption": "text", "count": "int"}
+    ) as writer:
         for number in range(COUNT):
             size = (40 + 9 * (number % 4), 70 - 11 * (number % 3))
             writer.add(
@@ -250,17 +304,28 @@ def test_a_mixed_batch_says_who_is_mixed_with_whom(marked: Path, name: str) -> N
     fields = ["image", "label", "caption", "count", "mix_lam", "id", "mix_index", "key"]
     smoothing = 0.2 if name == "smoothing" else 0.0
     mixed = 0
-    with loader_of(marked, fields, augment=MIXING[name]()) as loader, loader_of(marked, fields[:4]) as plain:
+    with (
+        loader_of(marked, fields, augment=MIXING[name]()) as loader,
+        loader_of(marked, fields[:4]) as plain,
+    ):
         for batch, raw in zip(loader, plain, strict=True):
             assert list(batch) == fields
-            assert batch["caption"] == raw["caption"] == [str(number) for number in batch["id"].tolist()]
+            assert (
+                batch["caption"]
+                == raw["caption"]
+                == [str(number) for number in batch["id"].tolist()]
+            )
             assert torch.equal(batch["count"], raw["count"])
             lam, index = batch["mix_lam"], batch["mix_index"]
             assert (lam.dtype, index.dtype) == (torch.float32, torch.int64)
-            labels = hot(raw["label"]) * lam[:, None] + hot(raw["label"])[index] * (1 - lam[:, None])
+            labels = hot(raw["label"]) * lam[:, None] + hot(raw["label"])[index] * (
+                1 - lam[:, None]
+            )
             torch.testing.assert_close(batch["label"], labels * (1 - smoothing) + smoothing / 3)
             for row, partner in enumerate(index.tolist()):
-                check_mixed(batch["image"][row], raw["image"][row], raw["image"][partner], float(lam[row]))
+                check_mixed(
+                    batch["image"][row], raw["image"][row], raw["image"][partner], float(lam[row])
+                )
                 mixed += 0.01 < float(lam[row]) < 0.99
     assert mixed > 5
 
@@ -268,7 +333,10 @@ def test_a_mixed_batch_says_who_is_mixed_with_whom(marked: Path, name: str) -> N
 @pytest.mark.parametrize("name", ["cutmix", "smoothing", "kornia's cutmix"])
 def test_cutmix_pastes_masks_and_second_pictures(marked: Path, name: str) -> None:
     fields = ["image", "who", "pair", "mix_lam", "mix_index", "id"]
-    with loader_of(marked, fields, augment=MIXING[name]()) as loader, loader_of(marked, ["image"]) as plain:
+    with (
+        loader_of(marked, fields, augment=MIXING[name]()) as loader,
+        loader_of(marked, ["image"]) as plain,
+    ):
         for batch, raw in zip(loader, plain, strict=True):
             assert (batch["who"].dtype, batch["pair"].dtype) == (torch.uint8, torch.uint8)
             for row, partner in enumerate(batch["mix_index"].tolist()):
@@ -276,7 +344,9 @@ def test_cutmix_pastes_masks_and_second_pictures(marked: Path, name: str) -> Non
                 who = batch["who"][row]
                 assert set(who.unique().tolist()) <= {own, other}
                 if partner != row:  # kornia's partner may be the image itself
-                    assert float((who == own).float().mean()) == pytest.approx(float(batch["mix_lam"][row]), abs=1e-6)
+                    assert float((who == own).float().mean()) == pytest.approx(
+                        float(batch["mix_lam"][row]), abs=1e-6
+                    )
                 assert torch.equal(batch["pair"][row], (10 * who - 5).expand(3, -1, -1))
                 pixels = torch.where(who == own, raw["image"][row], raw["image"][partner])
                 torch.testing.assert_close(batch["image"][row], pixels / 255)
@@ -299,7 +369,9 @@ def test_all_views_have_one_partner_and_one_share(marked: Path, name: str) -> No
             for batch, raw in zip(batches, plain, strict=True):
                 for row, partner in enumerate(batch["mix_index"].tolist()):
                     lam = float(batch["mix_lam"][row])
-                    check_mixed(batch["image"][view][row], raw.images[row], raw.images[partner], lam)
+                    check_mixed(
+                        batch["image"][view][row], raw.images[row], raw.images[partner], lam
+                    )
 
 
 def test_labels_are_smoothed_once_for_all_views_and_crops(marked: Path) -> None:
@@ -317,14 +389,23 @@ def test_labels_are_smoothed_once_for_all_views_and_crops(marked: Path) -> None:
 
 def test_what_is_mixed_several_times_has_no_partner(marked: Path) -> None:
     for augment in (plain_pixels(k.RandomMixUpV2(), mixup=0.2), plain_pixels(k.RandomMosaic())):
-        with pytest.raises(fastpipe.ConfigError, match='does not go with "mix_index" and "mix_lam" in fields='):
+        with pytest.raises(
+            fastpipe.ConfigError, match='does not go with "mix_index" and "mix_lam" in fields='
+        ):
             loader_of(marked, ["image", "mix_lam"], augment=augment)
         with loader_of(marked, ["image", "caption"], augment=augment) as loader:
             assert len(next(iter(loader))["caption"]) == BATCH
     with pytest.raises(fastpipe.ConfigError, match="got 'mix_index'"):
         loader_of(marked, ["image", "mix_index"])
-    for augment in (plain_pixels(mixup=0.2), plain_pixels(mixup=0.2, cutmix=0.2), plain_pixels(k.RandomMosaic())):
-        with pytest.raises(fastpipe.ConfigError, match=r"does not go with masks and second images in fields= \(who\)"):
+    for augment in (
+        plain_pixels(mixup=0.2),
+        plain_pixels(mixup=0.2, cutmix=0.2),
+        plain_pixels(k.RandomMosaic()),
+    ):
+        with pytest.raises(
+            fastpipe.ConfigError,
+            match=r"does not go with masks and second images in fields= \(who\)",
+        ):
             loader_of(marked, ["image", "who"], augment=augment)
 
 
@@ -333,9 +414,15 @@ BUCKETS = fastpipe.Buckets(area=40 * 40, size_divisible=16, mask_fill=0)
 
 def test_views_of_buckets_show_the_whole_of_each_image(marked: Path) -> None:
     fields = ["image", "who", "pixel_mask", "image_size", "id"]
-    affine = k.AugmentationSequential(k.RandomAffine(25.0, (0.2, 0.2), p=1.0), data_keys=["input", "mask"])
+    affine = k.AugmentationSequential(
+        k.RandomAffine(25.0, (0.2, 0.2), p=1.0), data_keys=["input", "mask"]
+    )
     views = [View(hflip=False), View(hflip=1.0), View(augment=plain_pixels(affine))]
-    alone: list[dict[str, Any]] = [{"hflip": False}, {"hflip": 1.0}, {"augment": plain_pixels(affine)}]
+    alone: list[dict[str, Any]] = [
+        {"hflip": False},
+        {"hflip": 1.0},
+        {"augment": plain_pixels(affine)},
+    ]
     with loader_of(marked, fields, size=BUCKETS, views=views) as loader:
         batches, seeds = list(loader), loader.view_seeds
     for view, options in enumerate(alone):
@@ -351,21 +438,36 @@ def test_views_of_buckets_show_the_whole_of_each_image(marked: Path) -> None:
             assert same(pair.image_sizes, batch["image_size"])
     with loader_of(marked, size=BUCKETS, views=2) as loader:
         for pair in loader:
-            assert [mask.sum((1, 2)).tolist() for mask in pair.pixel_mask] == [pair.image_sizes.prod(1).tolist()] * 2
+            assert [mask.sum((1, 2)).tolist() for mask in pair.pixel_mask] == [
+                pair.image_sizes.prod(1).tolist()
+            ] * 2
 
 
 @pytest.mark.parametrize(
     ("modules", "mixing"),
     [
-        ([k.RandomAffine(30.0, (0.2, 0.2), (0.7, 1.2), 10.0, p=0.8), k.ColorJitter(0.2, 0.2, 0.2, 0.1)], {}),
-        ([k.RandomHorizontalFlip(p=0.5), k.RandomPerspective(0.4, p=1.0), k.Resize((30, 40))], {"cutmix": 1.0}),
+        (
+            [
+                k.RandomAffine(30.0, (0.2, 0.2), (0.7, 1.2), 10.0, p=0.8),
+                k.ColorJitter(0.2, 0.2, 0.2, 0.1),
+            ],
+            {},
+        ),
+        (
+            [k.RandomHorizontalFlip(p=0.5), k.RandomPerspective(0.4, p=1.0), k.Resize((30, 40))],
+            {"cutmix": 1.0},
+        ),
         ([k.RandomRotation(40.0, p=1.0)], {"cutmix": 1.0}),
     ],
 )
-def test_the_pixel_mask_moves_with_the_image(marked: Path, modules: list[Any], mixing: dict[str, float]) -> None:
+def test_the_pixel_mask_moves_with_the_image(
+    marked: Path, modules: list[Any], mixing: dict[str, float]
+) -> None:
     """As a mask does that a sample has itself, of the same pixels."""
     fields = ["image", "who", "pixel_mask", "id"]
-    augment = plain_pixels(k.AugmentationSequential(*modules, data_keys=["input", "mask"]), **mixing)
+    augment = plain_pixels(
+        k.AugmentationSequential(*modules, data_keys=["input", "mask"]), **mixing
+    )
     with loader_of(marked, fields, size=BUCKETS, augment=augment) as loader:
         batches = list(loader)
     moved = 0
@@ -376,8 +478,12 @@ def test_the_pixel_mask_moves_with_the_image(marked: Path, modules: list[Any], m
             assert torch.equal(batch["pixel_mask"], batch["who"] > 0)
             moved += not same(batch["pixel_mask"], raw["pixel_mask"])
     assert moved
-    with loader_of(marked, size=BUCKETS, augment=plain_pixels(modules, **mixing)) as loader:  # names no mask
-        assert same([pair.pixel_mask for pair in loader], [batch["pixel_mask"] for batch in batches])
+    with loader_of(
+        marked, size=BUCKETS, augment=plain_pixels(modules, **mixing)
+    ) as loader:  # names no mask
+        assert same(
+            [pair.pixel_mask for pair in loader], [batch["pixel_mask"] for batch in batches]
+        )
 
 
 def test_the_pixel_mask_follows_randaugment(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,12 +520,16 @@ def test_buckets_are_mixed_by_the_pixels_of_images(marked: Path, name: str) -> N
         for batch, raw in zip(loader, plain, strict=True):
             assert torch.equal(batch["image_size"], raw["image_size"])
             lam, index = batch["mix_lam"], batch["mix_index"]
-            labels = hot(raw["label"]) * lam[:, None] + hot(raw["label"])[index] * (1 - lam[:, None])
+            labels = hot(raw["label"]) * lam[:, None] + hot(raw["label"])[index] * (
+                1 - lam[:, None]
+            )
             torch.testing.assert_close(batch["label"], labels)
             if "mixup" in name:
                 partners = raw["pixel_mask"][index] & (lam < 1)[:, None, None]
                 assert torch.equal(batch["pixel_mask"], raw["pixel_mask"] | partners)
-                mixed = torch.lerp(raw["image"][index] / 255, raw["image"] / 255, lam[:, None, None, None])
+                mixed = torch.lerp(
+                    raw["image"][index] / 255, raw["image"] / 255, lam[:, None, None, None]
+                )
                 torch.testing.assert_close(batch["image"], mixed)
                 continue
             assert torch.equal(batch["pixel_mask"], batch["who"] > 0)
@@ -435,10 +545,15 @@ def test_the_share_of_a_box_counts_images_of_another_size(marked: Path) -> None:
     turn = k.AugmentationSequential(k.Resize((64, 96)), data_keys=["input", "mask"])
     seen = 0
     with loader_of(
-        marked, ["who", "image", "mix_lam", "id"], size=BUCKETS, augment=plain_pixels(turn, cutmix=1.0)
+        marked,
+        ["who", "image", "mix_lam", "id"],
+        size=BUCKETS,
+        augment=plain_pixels(turn, cutmix=1.0),
     ) as loader:
         for batch in loader:
-            own = (batch["who"] == batch["id"][:, None, None] + 1).sum((1, 2)) / (batch["who"] > 0).sum((1, 2))
+            own = (batch["who"] == batch["id"][:, None, None] + 1).sum((1, 2)) / (
+                batch["who"] > 0
+            ).sum((1, 2))
             assert (own - batch["mix_lam"]).abs().max() < 0.03
             seen += int(((own > 0.1) & (own < 0.9)).sum())
     assert seen
@@ -446,7 +561,9 @@ def test_the_share_of_a_box_counts_images_of_another_size(marked: Path) -> None:
 
 def test_views_of_buckets_are_mixed_alike(marked: Path) -> None:
     fields = ["image", "label", "who", "pixel_mask", "mix_lam", "id"]
-    with loader_of(marked, fields, size=BUCKETS, views=2, augment=plain_pixels(cutmix=1.0)) as loader:
+    with loader_of(
+        marked, fields, size=BUCKETS, views=2, augment=plain_pixels(cutmix=1.0)
+    ) as loader:
         for batch in loader:
             for who, shown in zip(batch["who"], batch["pixel_mask"], strict=True):
                 own = (who == batch["id"][:, None, None] + 1).sum((1, 2))
@@ -468,19 +585,28 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
     cases: dict[str, tuple[Any, dict[str, Any]]] = {
         "mixed places": (data, {"fields": ["image", "boxes"], "augment": plain_pixels(mixup=0.2)}),
         "mixed masks": (data, {"fields": ["image", "seg"], "augment": plain_pixels(mixup=0.2)}),
-        "mixed twice": (marked, {"fields": ["image", "mix_lam"], "augment": plain_pixels(k.RandomMosaic())}),
+        "mixed twice": (
+            marked,
+            {"fields": ["image", "mix_lam"], "augment": plain_pixels(k.RandomMosaic())},
+        ),
         "mixed crops": (marked, {**five, "augment": plain_pixels(cutmix=1.0)}),
         "mixed buckets": (marked, {"size": "bucket", "augment": plain_pixels(k.RandomMosaic())}),
         "unlabelled": (
             fastpipe.open(marked).with_labels([-1, *[0] * (COUNT - 1)]),
             {"augment": plain_pixels(cutmix=1.0)},
         ),
-        "labels of views": (marked, {"views": [View(), View(augment=plain_pixels(label_smoothing=0.1))]}),
+        "labels of views": (
+            marked,
+            {"views": [View(), View(augment=plain_pixels(label_smoothing=0.1))]},
+        ),
         "crops of views": (marked, {**five, "views": 2}),
         "mirrored crops": (marked, {**five, "hflip": True}),
         "crops of buckets": (marked, {"size": "bucket", "crop": fastpipe.CenterCrop()}),
         "sizes of buckets": (marked, {"size": "bucket", "size_choices": [12, 16]}),
-        "unmoved": (data, {"fields": ["image", "seg"], "augment": plain_pixels(k.RandomAffine(9.0))}),
+        "unmoved": (
+            data,
+            {"fields": ["image", "seg"], "augment": plain_pixels(k.RandomAffine(9.0))},
+        ),
         "padding": (marked, {"size": "bucket", "augment": torch.nn.AvgPool2d(2)}),
         "classes of buckets": (marked, {"size": "bucket", "sampler": fastpipe.PerClass(2)}),
         "listed mixture": (mixture, {"sampler": numbers}),
@@ -492,7 +618,9 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
     assert {*cases, "sizes of views"} == {*IMPOSSIBLE}  # set_size has no option: test_views.py
     for pair, (dataset, options) in cases.items():
         options = {"shuffle": None, **options}
-        with pytest.raises(fastpipe.ConfigError, match=f"^{re.escape(words(pair))}.*: {IMPOSSIBLE[pair].reason}"):
+        with pytest.raises(
+            fastpipe.ConfigError, match=f"^{re.escape(words(pair))}.*: {IMPOSSIBLE[pair].reason}"
+        ):
             loader_of(dataset, **options)
 
 
@@ -502,14 +630,17 @@ MOVED = ["image", "label", "who", "pixel_mask", "image_size", "mix_lam", "mix_in
 def moved_batches(data: Path, **options: Any) -> list[Any]:
     """Views of buckets that are turned and mixed, with their masks."""
     augment = plain_pixels(
-        k.AugmentationSequential(k.RandomRotation(30.0, p=1.0), data_keys=["input", "mask"]), cutmix=1.0
+        k.AugmentationSequential(k.RandomRotation(30.0, p=1.0), data_keys=["input", "mask"]),
+        cutmix=1.0,
     )
     with loader_of(data, size=BUCKETS, views=2, augment=augment, **options) as loader:
         return list(loader)
 
 
 @pytest.mark.parametrize("fields", [MOVED, None])
-def test_all_of_it_goes_by_a_side_stream(marked: Path, monkeypatch: pytest.MonkeyPatch, fields: Any) -> None:
+def test_all_of_it_goes_by_a_side_stream(
+    marked: Path, monkeypatch: pytest.MonkeyPatch, fields: Any
+) -> None:
     """The training loop's stream is told of all memory that a batch is in."""
     expected = moved_batches(marked, fields=fields)
     stream = FakeStream()
@@ -518,8 +649,11 @@ def test_all_of_it_goes_by_a_side_stream(marked: Path, monkeypatch: pytest.Monke
     assert len(made) == len(expected) == len(stream.handed)
     for batch, other, memory in zip(made, expected, stream.handed, strict=True):
         mine, theirs = (
-            [*each.values()] if fields else [*each, each.image_sizes, each.pixel_mask] for each in (batch, other)
+            [*each.values()] if fields else [*each, each.image_sizes, each.pixel_mask]
+            for each in (batch, other)
         )
         assert same(mine, theirs)
-        tensors = [part for value in mine for part in (value if isinstance(value, list) else [value])]
+        tensors = [
+            part for value in mine for part in (value if isinstance(value, list) else [value])
+        ]
         assert {tensor.untyped_storage().data_ptr() for tensor in tensors} <= set(memory)

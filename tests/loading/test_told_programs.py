@@ -52,7 +52,12 @@ class Trainer:
         for batch in loader:
             pass
 """
-DEFAULTS = {"seed": 42, "data_seed": None, "dataloader_num_workers": 0, "dataloader_prefetch_factor": None}
+DEFAULTS = {
+    "seed": 42,
+    "data_seed": None,
+    "dataloader_num_workers": 0,
+    "dataloader_prefetch_factor": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -60,10 +65,22 @@ DEFAULTS = {"seed": 42, "data_seed": None, "dataloader_num_workers": 0, "dataloa
     [
         ({"dataloader_num_workers": 8}, {}, "(dataloader_num_workers=8) is for.*: num_workers=8"),
         ({"dataloader_num_workers": 1}, {}, ""),
-        ({"dataloader_num_workers": 2, "dataloader_prefetch_factor": 4}, {}, ": num_workers=2, prefetch_factor=4"),
+        (
+            {"dataloader_num_workers": 2, "dataloader_prefetch_factor": 4},
+            {},
+            ": num_workers=2, prefetch_factor=4",
+        ),
         ({"dataloader_drop_last": True}, {"drop_last": False}, "drop_last=True"),
-        ({"dataloader_persistent_workers": True}, {}, "no effect on this loader. Its threads stay from epoch to epoch"),
-        ({"per_device_train_batch_size": 64}, {}, "(per_device_train_batch_size=64) is for.*: batch_size=64"),
+        (
+            {"dataloader_persistent_workers": True},
+            {},
+            "no effect on this loader. Its threads stay from epoch to epoch",
+        ),
+        (
+            {"per_device_train_batch_size": 64},
+            {},
+            "(per_device_train_batch_size=64) is for.*: batch_size=64",
+        ),
         ({"per_device_train_batch_size": 8}, {}, ""),  # the default
         ({"per_device_eval_batch_size": 64}, {"train": False}, "batch_size=64"),
         ({"per_device_train_batch_size": 64}, {"train": False}, ""),
@@ -138,7 +155,9 @@ def test_a_program_that_has_resumed_and_begins_with_epoch_0(
     assert optimizer.state
 
 
-def test_a_schedule_shows_it_too(flat: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_shows_it_too(
+    flat: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.1)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, last_epoch=-1)
     monkeypatch.setattr(programs.gc, "get_referrers", lambda *_: [optimizer, schedule])

@@ -18,7 +18,11 @@ from fastpipe import Augment
 
 # What sets a default, to which value, and what it was before.
 DEFAULTS: list[tuple[Callable[[Any], None], object, object]] = [
-    (torch.set_default_device, "meta", None),  # tensors without data: what lands there by mistake fails
+    (
+        torch.set_default_device,
+        "meta",
+        None,
+    ),  # tensors without data: what lands there by mistake fails
     (torch.set_default_dtype, torch.float64, torch.float32),
     (torch.set_default_dtype, torch.bfloat16, torch.float32),
 ]
@@ -29,19 +33,25 @@ class Own(torch.nn.Module):
     """A module of a user: draws by sample, and makes tensors of no device and no dtype in particular."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return (images * torch.rand(len(images), 1, 1, 1) + torch.tensor([0.1]) * torch.rand(())).clamp(0, 1)
+        return (
+            images * torch.rand(len(images), 1, 1, 1) + torch.tensor([0.1]) * torch.rand(())
+        ).clamp(0, 1)
 
 
 def turned() -> Augment:
     keys = ["input", "mask", "bbox_xyxy", "keypoints"]
-    return Augment(k.AugmentationSequential(k.RandomRotation(40.0), k.ColorJitter(0.3, 0.3), data_keys=keys))
+    return Augment(
+        k.AugmentationSequential(k.RandomRotation(40.0), k.ColorJitter(0.3, 0.3), data_keys=keys)
+    )
 
 
 CASES: dict[str, dict[str, Any]] = {
     "images": {},
     "fields": {"fields": (*PLACED, "tags", "score", "caption", "id", "valid")},
     "normalised": {"augment": lambda: Augment.imagenet(dtype=torch.bfloat16)},
-    "mixed": {"augment": lambda: Augment.imagenet(mixup=0.2, cutmix=1.0, erasing=0.5, label_smoothing=0.1)},
+    "mixed": {
+        "augment": lambda: Augment.imagenet(mixup=0.2, cutmix=1.0, erasing=0.5, label_smoothing=0.1)
+    },
     "simclr": {"augment": lambda: Augment.simclr(dtype=torch.bfloat16)},
     "randaugment": {"augment": lambda: Augment.randaugment(n=6)},
     "kornia": {"augment": turned, "fields": PLACED},
@@ -62,7 +72,13 @@ CASES: dict[str, dict[str, Any]] = {
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two datasets of 8 samples with fields of most kinds; every fourth has no mask."""
     folders = [tmp_path_factory.mktemp("defaults") / name for name in "ab"]
-    kinds = {"mask": "mask", "boxes": "boxes", "points": "keypoints", "tags": "classes", "caption": "text"}
+    kinds = {
+        "mask": "mask",
+        "boxes": "boxes",
+        "points": "keypoints",
+        "tags": "classes",
+        "caption": "text",
+    }
     for number, folder in enumerate(folders):
         rng = np.random.default_rng(number)
         with fastpipe.Writer(folder, fields=kinds | {"score": "floats"}) as writer:
@@ -84,7 +100,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def leaves(value: Any) -> list[Any]:
     if isinstance(value, dict):
         value = list(value.values())
-    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, (list, tuple)) else [value]
+    return (
+        [leaf for part in value for leaf in leaves(part)]
+        if isinstance(value, (list, tuple))
+        else [value]
+    )
 
 
 def batches(two: list[Path], options: dict[str, Any]) -> list[Any]:
@@ -128,7 +148,9 @@ def test_a_loader_ignores_them(two: list[Path], case: str) -> None:
         assert value in (left.device.type, left.dtype), "the program's own tensors are as it says"
 
 
-@pytest.mark.usefixtures("torchvision")  # a Dataset's values are its tensors where it can be imported
+@pytest.mark.usefixtures(
+    "torchvision"
+)  # a Dataset's values are its tensors where it can be imported
 @pytest.mark.parametrize("crop", [fastpipe.RandomResizedCrop(), fastpipe.FiveCrop()])
 def test_a_dataset_ignores_them(two: list[Path], crop: Any) -> None:
     expected = samples(two, crop)

@@ -31,7 +31,9 @@ def single_process() -> Iterator[None]:
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle": False, "drop_last": False}, {"size": "bucket"}, {"views": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": False, "drop_last": False}, {"size": "bucket"}, {"views": 2}]
+)
 def test_skip_first_batches(flat: Path, options: dict[str, Any]) -> None:
     from accelerate import skip_first_batches
 

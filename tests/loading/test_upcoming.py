@@ -36,7 +36,9 @@ def test_who_iterates_once_decodes_nothing_beyond(flat: Path) -> None:
         assert loader.stats().images_decoded == FLAT_IMAGES
 
 
-def test_an_interrupt_while_the_next_epoch_begins_loses_no_batch(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_the_next_epoch_begins_loses_no_batch(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with fastpipe.loader(flat, 10, size=16, drop_last=False, num_workers=2) as loader:
         list(loader)
         this_epoch = iter(loader)
@@ -55,7 +57,9 @@ def test_an_interrupt_while_the_next_epoch_begins_loses_no_batch(flat: Path, mon
         assert_same([images for images, _ in loader], epoch_of(flat, 2))
 
 
-def test_no_memory_for_the_next_epoch_is_not_this_ones_concern(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_for_the_next_epoch_is_not_this_ones_concern(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with fastpipe.loader(flat, 10, size=16, drop_last=False, num_workers=2) as loader:
         list(loader)
         this_epoch = iter(loader)
@@ -71,7 +75,9 @@ def test_no_memory_for_the_next_epoch_is_not_this_ones_concern(flat: Path, monke
         assert_same([images for images, _ in loader], epoch_of(flat, 2))
 
 
-def test_a_batch_that_cannot_be_planned_is_told_in_its_turn(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_planned_is_told_in_its_turn(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batch = EpochPlan.batch
 
     def fails(plan: EpochPlan, number: int) -> BatchPlan:

@@ -26,14 +26,26 @@ KINDS = [
     View(),
     View(48, crop=LOCAL, hflip=1.0),
     View(crop=fastpipe.CenterCrop(), hflip=False),
-    View((30, 70), crop=fastpipe.RandomCrop(padding=40, pad_if_needed=True, padding_mode="reflect")),
-    View(56, crop=fastpipe.RandomResizedCrop(interpolation="bicubic"), augment=fastpipe.Augment.simclr()),
+    View(
+        (30, 70), crop=fastpipe.RandomCrop(padding=40, pad_if_needed=True, padding_mode="reflect")
+    ),
+    View(
+        56,
+        crop=fastpipe.RandomResizedCrop(interpolation="bicubic"),
+        augment=fastpipe.Augment.simclr(),
+    ),
     View(crop=fastpipe.Letterbox(interpolation="nearest")),
 ]
 
 
 def loader_of(data: Path, **options: Any) -> fastpipe.Loader:
-    chosen: dict[str, Any] = {"batch_size": 4, "size": 40, "num_workers": 2, "drop_last": False, **options}
+    chosen: dict[str, Any] = {
+        "batch_size": 4,
+        "size": 40,
+        "num_workers": 2,
+        "drop_last": False,
+        **options,
+    }
     return fastpipe.loader(data, **chosen)
 
 
@@ -78,7 +90,10 @@ def test_each_view_is_bit_identical_to_its_own_loader(data: Path) -> None:
 
 
 def test_a_photo_is_read_once(data: Path) -> None:
-    with loader_of(data, size=64, shuffle=False) as plain, loader_of(data, views=DINO, shuffle=False) as loader:
+    with (
+        loader_of(data, size=64, shuffle=False) as plain,
+        loader_of(data, views=DINO, shuffle=False) as loader,
+    ):
         samples = sum(len(batch.labels) for batch in plain)
         assert sum(len(batch.labels) for batch in loader) == samples
         one, all_views = plain.stats(), loader.stats()
@@ -93,12 +108,19 @@ def test_a_number_of_views_and_sizes_that_change(large: Path) -> None:
         assert [tuple(each.shape) for each in next(iter(loader)).images] == [(4, 3, 40, 40)] * 2
         loader.set_size(24)
         assert [each.shape[-1] for each in next(iter(loader)).images] == [24, 24]
-    options: dict[str, Any] = {"views": [View(), View(crop=LOCAL)], "size": lambda epoch: 16 + 8 * epoch}
+    options: dict[str, Any] = {
+        "views": [View(), View(crop=LOCAL)],
+        "size": lambda epoch: 16 + 8 * epoch,
+    }
     with loader_of(large, **options) as loader:
-        assert [{each.shape[-1] for batch in loader for each in batch.images} for _ in range(2)] == [{16}, {24}]
+        assert [
+            {each.shape[-1] for batch in loader for each in batch.images} for _ in range(2)
+        ] == [{16}, {24}]
     with (
         loader_of(large, views=DINO) as loader,
-        pytest.raises(ConfigError, match="set_size does not go with views= that all have a size of their own"),
+        pytest.raises(
+            ConfigError, match="set_size does not go with views= that all have a size of their own"
+        ),
     ):
         loader.set_size(24)
     mixed = [View(count=2), View(32, crop=LOCAL)]
@@ -113,14 +135,21 @@ def test_each_views_crop_has_room_for_sizes_that_change(large: Path) -> None:
     smaller = r"CenterCrop\(resize=30\) makes the image smaller than size=\(40, 40\)"
     with pytest.raises(ConfigError, match=smaller):
         loader_of(large, views=views, size=224, size_choices=[24, (20, 40), 40])
-    with loader_of(large, views=views, size=lambda epoch: 24 + 16 * epoch, on_error="replace") as loader:
+    with loader_of(
+        large, views=views, size=lambda epoch: 24 + 16 * epoch, on_error="replace"
+    ) as loader:
         assert {each.shape[-1] for batch in loader for each in batch.images} == {24}
-        with pytest.raises(ConfigError, match=r"size: the function returned \(40, 40\) for epoch 1: crop: " + smaller):
+        with pytest.raises(
+            ConfigError,
+            match=r"size: the function returned \(40, 40\) for epoch 1: crop: " + smaller,
+        ):
             list(loader)
 
 
 def test_a_crop_for_all_views_need_not_fit_the_default_size(large: Path) -> None:
-    with loader_of(large, size=224, crop=fastpipe.CenterCrop(resize=40), views=[View(32), View(24)]) as loader:
+    with loader_of(
+        large, size=224, crop=fastpipe.CenterCrop(resize=40), views=[View(32), View(24)]
+    ) as loader:
         assert [each.shape[-1] for each in next(iter(loader)).images] == [32, 24]
 
 
@@ -151,13 +180,26 @@ def test_the_preview_shows_a_column_a_view(large: Path, tmp_path: Path) -> None:
         ),
         ({"views": [View(64, crop="random"), View(32)]}, "fastpipe.RandomResizedCrop"),
         ({"views": [View(64, hflip=3), View(32)]}, "hflip"),
-        ({"views": [View(), View(augment=fastpipe.Augment(mixup=0.2))]}, "a batch has its labels once, for all views"),
         (
-            {"views": [View(augment=fastpipe.Augment(label_smoothing=share)) for share in (0.1, 0.2)]},
+            {"views": [View(), View(augment=fastpipe.Augment(mixup=0.2))]},
             "a batch has its labels once, for all views",
         ),
-        ({"views": [View(), View(32)], "size": "bucket"}, "buckets show whole images, and the size of a batch"),
-        ({"views": [View(), View(crop=fastpipe.Resize())], "size": "bucket"}, "buckets show whole images"),
+        (
+            {
+                "views": [
+                    View(augment=fastpipe.Augment(label_smoothing=share)) for share in (0.1, 0.2)
+                ]
+            },
+            "a batch has its labels once, for all views",
+        ),
+        (
+            {"views": [View(), View(32)], "size": "bucket"},
+            "buckets show whole images, and the size of a batch",
+        ),
+        (
+            {"views": [View(), View(crop=fastpipe.Resize())], "size": "bucket"},
+            "buckets show whole images",
+        ),
     ],
 )
 def test_wrong_views(flat: Path, options: dict[str, Any], words: str) -> None:
@@ -169,7 +211,10 @@ def test_views_of_a_mixture_in_sizes_by_batch(large: Path, flat: Path) -> None:
     """The first view is the loader without views; the second one has the same sizes, and crops of its own."""
     mixture = fastpipe.mix({large: 0.4, flat: 0.6})
     options: dict[str, Any] = {"size_choices": [24, 32, 40], "epoch_size": 40, "num_workers": 2}
-    with fastpipe.loader(mixture, 4, views=2, **options) as loader, fastpipe.loader(mixture, 4, **options) as plain:
+    with (
+        fastpipe.loader(mixture, 4, views=2, **options) as loader,
+        fastpipe.loader(mixture, 4, **options) as plain,
+    ):
         for batch, expected in zip(loader, plain, strict=True):
             first, second = batch.images
             assert torch.equal(first, expected.images)

@@ -27,8 +27,12 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> Bound:
         masks = [mask]
         monkeypatch.setenv("OMP_PROC_BIND", variable)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: masks[-1], raising=False)
-        monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: masks.append(set(cpus)), raising=False)
-        monkeypatch.setattr(binding, "_read_places", lambda: [[frozenset(place) for place in places]])
+        monkeypatch.setattr(
+            os, "sched_setaffinity", lambda _, cpus: masks.append(set(cpus)), raising=False
+        )
+        monkeypatch.setattr(
+            binding, "_read_places", lambda: [[frozenset(place) for place in places]]
+        )
         monkeypatch.setattr(cpus, "read_cpu_quota", lambda: None)
         monkeypatch.setattr(os, "cpu_count", lambda: 8)
 

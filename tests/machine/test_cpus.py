@@ -69,7 +69,13 @@ def test_cgroup_v2(limits: Path, text: str, expected: int) -> None:
 
 @pytest.mark.parametrize(
     ("quota", "period", "expected"),
-    [("-1", "100000", 8), ("300000", "100000", 3), ("250000", "100000", 3), ("50000", "100000", 1), ("x", "1", 8)],
+    [
+        ("-1", "100000", 8),
+        ("300000", "100000", 3),
+        ("250000", "100000", 3),
+        ("50000", "100000", 1),
+        ("x", "1", 8),
+    ],
 )
 def test_cgroup_v1(limits: Path, quota: str, period: str, expected: int) -> None:
     (limits / "own").write_text("12:memory:/a\n3:cpu,cpuacct:/\n0::/\n")
@@ -91,8 +97,12 @@ def test_a_period_of_zero_is_no_limit(limits: Path) -> None:
     assert cpus.granted_cpus() == 8
 
 
-@pytest.mark.parametrize(("inner", "outer", "expected"), [("max 1", "300 100", 3), ("200 100", "300 100", 2)])
-def test_the_least_quota_on_the_way_counts(limits: Path, inner: str, outer: str, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("inner", "outer", "expected"), [("max 1", "300 100", 3), ("200 100", "300 100", 2)]
+)
+def test_the_least_quota_on_the_way_counts(
+    limits: Path, inner: str, outer: str, expected: int
+) -> None:
     (limits / "own").write_text("0::/slice/service\n")
     set_v2(limits, "slice/service", inner)
     set_v2(limits, "slice", outer)

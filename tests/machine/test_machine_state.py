@@ -29,9 +29,15 @@ def write(folder: Path, **files: object) -> None:
 
 
 def test_everything_is_told(kernel: Path) -> None:
-    (kernel / "proc" / "meminfo").write_text("MemTotal: 16000000 kB\nMemFree: 1 kB\nMemAvailable:  2000000 kB\n")
-    (kernel / "proc" / "pressure" / "io").write_text("some avg10=1.00 avg60=37.50 avg300=0.00 total=5\nfull avg10=0\n")
-    (kernel / "proc" / "pressure" / "memory").write_text("some avg10=0.00 avg60=4.00 avg300=0.00 total=5\n")
+    (kernel / "proc" / "meminfo").write_text(
+        "MemTotal: 16000000 kB\nMemFree: 1 kB\nMemAvailable:  2000000 kB\n"
+    )
+    (kernel / "proc" / "pressure" / "io").write_text(
+        "some avg10=1.00 avg60=37.50 avg300=0.00 total=5\nfull avg10=0\n"
+    )
+    (kernel / "proc" / "pressure" / "memory").write_text(
+        "some avg10=0.00 avg60=4.00 avg300=0.00 total=5\n"
+    )
     write(
         kernel / "cgroup",
         memory__max=8_000_000_000,
@@ -108,12 +114,16 @@ def test_no_container_no_kills(kernel: Path) -> None:
     assert machine.read_container_oom_kills() == 1
 
 
-def test_a_kernel_without_pressure_is_watched_for_a_moment(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_pressure_is_watched_for_a_moment(
+    kernel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of 400 ticks, 100 were idle with the disk at work."""
     stat = kernel / "proc" / "stat"
     stat.write_text("cpu  1000 50 300 5000 700 0 20 0 0 0\ncpu0 1 1 1 1\n")
     later = "cpu  1150 50 350 5100 800 0 20 0 0 0\n"
     monkeypatch.setattr(machine.time, "sleep", lambda seconds: stat.write_text(later))
     assert "CPUs idle, waiting for the disk, 25% of the time just now" in machine.machine_state()
-    (kernel / "proc" / "pressure" / "io").write_text("some avg10=1.00 avg60=3.00 avg300=0.00 total=5\n")
+    (kernel / "proc" / "pressure" / "io").write_text(
+        "some avg10=1.00 avg60=3.00 avg300=0.00 total=5\n"
+    )
     assert "just now" not in machine.machine_state()

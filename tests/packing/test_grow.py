@@ -29,12 +29,17 @@ SMALL = 100_000  # --shard-size
 def epoch(data: Any, *fields: str, **options: Any) -> dict[str, tuple[Any, ...]]:
     """Key -> label and fields of each sample that a loader gives, each once."""
     names = ["image", "key", "label", *fields]
-    with fastpipe.loader(data, 7, fields=names, drop_last=False, size=32, num_workers=2, **options) as loader:
+    with fastpipe.loader(
+        data, 7, fields=names, drop_last=False, size=32, num_workers=2, **options
+    ) as loader:
         found = [
             (key, (label, *values))
             for batch in loader
             for key, label, *values in zip(
-                batch["key"], batch["label"].tolist(), *(batch[name] for name in fields), strict=True
+                batch["key"],
+                batch["label"].tolist(),
+                *(batch[name] for name in fields),
+                strict=True,
             )
         ]
     assert len(dict(found)) == len(found), "a sample came twice"
@@ -75,14 +80,22 @@ def test_adding_writes_the_new_samples_alone(tmp_path: Path) -> None:
     assert {name: after[name] for name in before if name != "dataset.json"} == {
         name: digest for name, digest in before.items() if name != "dataset.json"
     }
-    new = {name: (packed / name).stat().st_size for name in after if after[name] != before.get(name)}
+    new = {
+        name: (packed / name).stat().st_size for name in after if after[name] != before.get(name)
+    }
     alone = fastpipe.pack(photos(tmp_path / "fifty", 50, first=200, classes=10), tmp_path / "alone")
     shards = sum(shard["size_bytes"] for shard in alone.info["shards"])
     of_shards = sum(size for name, size in new.items() if name.startswith("shard-"))
     assert of_shards <= shards + 10_240  # the end of one more tar
     for name, each in (("index.npy", 54), ("sources.npy", 12)):
         assert new[f"v2/{name}"] == (packed / name).stat().st_size + 50 * each
-    others = {"dataset.json", "v1/dataset.json", "v2/dataset.json", "v2/index.npy", "v2/sources.npy"}
+    others = {
+        "dataset.json",
+        "v1/dataset.json",
+        "v2/dataset.json",
+        "v2/index.npy",
+        "v2/sources.npy",
+    }
     assert {name for name in new if not name.startswith("shard-")} == others
     assert len(epoch(packed)) == 250
     assert verify(packed).sound
@@ -90,7 +103,9 @@ def test_adding_writes_the_new_samples_alone(tmp_path: Path) -> None:
 
 def test_nothing_is_added_twice(work: Path) -> None:
     before = digests(work / "dst")
-    assert succeeded("add", work / "src", work / "dst").startswith("30 files are there already. Still version 1 of ")
+    assert succeeded("add", work / "src", work / "dst").startswith(
+        "30 files are there already. Still version 1 of "
+    )
     assert digests(work / "dst") == before
     photos(work / "src", 5, first=30)
     assert fastpipe.add(work / "src", work / "dst").added == 5
@@ -136,7 +151,9 @@ def test_changed_sources(work: Path) -> None:
     replaced = fastpipe.add(work / "src", work / "dst", changed="replace")
     assert (replaced.added, replaced.removed, len(fastpipe.open(work / "dst"))) == (2, 2, 31)
     data = fastpipe.open(work / "dst")
-    assert {key for key, width in zip(data["key"], data["width"], strict=True) if width == 48} == set(keys)
+    assert {
+        key for key, width in zip(data["key"], data["width"], strict=True) if width == 48
+    } == set(keys)
     assert fastpipe.add(work / "src", work / "dst").known == 31
     assert verify(work / "dst").sound
 
@@ -167,7 +184,11 @@ def test_sources_that_cannot_be_packed_are_tried_again(work: Path) -> None:
     bad = work / "src/c0/bad.jpg"
     bad.write_bytes(b"no picture")
     grown = fastpipe.add(work / "src", work / "dst")
-    assert (grown.added, [path for path, _ in grown.rejected], grown.info["version"]) == (0, ["c0/bad.jpg"], 1)
+    assert (grown.added, [path for path, _ in grown.rejected], grown.info["version"]) == (
+        0,
+        ["c0/bad.jpg"],
+        1,
+    )
     photos(work / "src", 1, first=30)
     fastpipe.add(work / "src", work / "dst")
     assert json.loads((work / "dst/v2/rejected.jsonl").read_text())["path"] == "c0/bad.jpg"
@@ -193,7 +214,10 @@ def rows(folder: Path, numbers: range, *, names: bool = True, order: int = 1) ->
             "caption": f"photo {number}" * (number % 3),
             "embedding": [number, number + 0.5],
             "tags": [f"tag{number % 4}", f"tags{number % 5}"] if names else [number % 4],
-            "boxes": {"bbox": [[1.0, 2.0, 5.0, 6.0]] * (number % 3), "categories": [number % 2] * (number % 3)},
+            "boxes": {
+                "bbox": [[1.0, 2.0, 5.0, 6.0]] * (number % 3),
+                "categories": [number % 2] * (number % 3),
+            },
             "extra": {"n": number},
         }
         lines.append({"file_name": f"{number:03d}.jpg", **dict(list(values.items())[::order])})
@@ -217,7 +241,11 @@ def columns(data: Path) -> dict[str, Any]:
     classes = fastpipe.open(data).fields["tags"].names
 
     def value(name: str, one: Any) -> Any:
-        return sorted(classes[at] for at in one.nonzero()) if name == "tags" else np.asarray(one).tolist()
+        return (
+            sorted(classes[at] for at in one.nonzero())
+            if name == "tags"
+            else np.asarray(one).tolist()
+        )
 
     samples = (found[at] for at in range(len(found)))
     return {one["key"]: {name: value(name, one[name]) for name in FIELDS} for one in samples}
@@ -248,14 +276,25 @@ def test_fields_that_do_not_fit(tmp_path: Path) -> None:
     before = digests(tmp_path / "dst")
     for fields, said in (
         ({**FIELDS, "more": "count"}, "field more: .* has no such field, and .* has the kind int"),
-        ({name: FIELDS[name] for name in FIELDS if name != "extra"}, "field extra: .* and .* has no such field"),
-        ({**FIELDS, "caption": "caption:json"}, "field caption: .* has the kind text, and .* has the kind json"),
+        (
+            {name: FIELDS[name] for name in FIELDS if name != "extra"},
+            "field extra: .* and .* has no such field",
+        ),
+        (
+            {**FIELDS, "caption": "caption:json"},
+            "field caption: .* has the kind text, and .* has the kind json",
+        ),
     ):
         with pytest.raises(PackError, match=said):
             fastpipe.add(tmp_path / "src", tmp_path / "dst", fields=fields)
-    grown = fastpipe.add(tmp_path / "src", tmp_path / "dst", fields={**FIELDS, "embedding": "score:floats"})
+    grown = fastpipe.add(
+        tmp_path / "src", tmp_path / "dst", fields={**FIELDS, "embedding": "score:floats"}
+    )
     assert grown.added == 0  # few files: nobody looks before they are packed
-    assert "field embedding: expected 2 numbers, as in the samples before; got 1" in grown.rejected[0][1]
+    assert (
+        "field embedding: expected 2 numbers, as in the samples before; got 1"
+        in grown.rejected[0][1]
+    )
     assert digests(tmp_path / "dst") == before
 
 
@@ -263,22 +302,32 @@ def test_removing(work: Path) -> None:
     before = epoch(work / "dst")
     keys = sorted(before)[:4]
     (work / "keys.txt").write_text("\n".join(keys) + "\n")
-    shards = {name: digest for name, digest in digests(work / "dst").items() if name.startswith("shard-")}
-    assert "4 samples removed. Now version 2 " in succeeded("remove", work / "dst", "--keys", work / "keys.txt")
+    shards = {
+        name: digest for name, digest in digests(work / "dst").items() if name.startswith("shard-")
+    }
+    assert "4 samples removed. Now version 2 " in succeeded(
+        "remove", work / "dst", "--keys", work / "keys.txt"
+    )
     left = {key: label for key, label in before.items() if key not in keys}
     assert epoch(work / "dst") == left
-    assert fastpipe.remove(work / "dst", classes="c1").removed == sum(label == (1,) for label in left.values())
+    assert fastpipe.remove(work / "dst", classes="c1").removed == sum(
+        label == (1,) for label in left.values()
+    )
     left = {key: label for key, label in left.items() if label != (1,)}
     assert epoch(work / "dst") == left
     data = fastpipe.open(work / "dst")
     assert (data.classes, data.class_counts[1]) == (["c0", "c1", "c2"], 0)
     assert fastpipe.remove(work / "dst", where="class == c2").removed == 10
     assert epoch(work / "dst") == {key: label for key, label in left.items() if label == (0,)}
-    assert {name: digest for name, digest in digests(work / "dst").items() if name.startswith("shard-")} == shards
+    assert {
+        name: digest for name, digest in digests(work / "dst").items() if name.startswith("shard-")
+    } == shards
     assert verify(work / "dst").sound
     unpacked = work / "unpacked"
     succeeded("unpack", work / "dst", unpacked, "--format", "webdataset")
-    assert sorted(epoch(pack(unpacked, work / "of unpacked"))) == sorted(epoch(work / "of unpacked"))
+    assert sorted(epoch(pack(unpacked, work / "of unpacked"))) == sorted(
+        epoch(work / "of unpacked")
+    )
     assert len(fastpipe.open(work / "of unpacked")) == len(fastpipe.open(work / "dst"))
     new = pack(work / "dst", work / "new")
     assert len(epoch(new)) == len(fastpipe.open(work / "dst"))
@@ -294,7 +343,9 @@ def test_a_key_may_have_a_line_separator_in_it(tmp_path: Path) -> None:
         photo(tmp_path / "src" / "c0" / name, number)
     pack(tmp_path / "src", tmp_path / "dst")
     (tmp_path / "keys.txt").write_bytes("\ufeffc0/a\u2028b.jpg\r\n\r\nc0/c\u2029d.jpg".encode())
-    assert "2 samples removed" in succeeded("remove", tmp_path / "dst", "--keys", tmp_path / "keys.txt")
+    assert "2 samples removed" in succeeded(
+        "remove", tmp_path / "dst", "--keys", tmp_path / "keys.txt"
+    )
     assert sorted(epoch(tmp_path / "dst")) == ["c0/b.jpg", "c0/e.jpg"]
 
 
@@ -302,7 +353,9 @@ def test_what_is_assumed_of_new_sources_is_told(work: Path) -> None:
     photo(work / "src" / "aaa" / "new.jpg", 7)
     said = succeeded("add", work / "src", work / "dst")
     text = " ".join(said.replace("\u2502", " ").split())
-    assert "the class 'aaa' is new, and comes last here: it is 3. A fresh pack would sort it" in text
+    assert (
+        "the class 'aaa' is new, and comes last here: it is 3. A fresh pack would sort it" in text
+    )
     assert "--classes-from" in text
 
 
@@ -311,7 +364,10 @@ def test_what_cannot_be_removed(thirty: Path) -> None:
         ({}, "expected --keys, --class or --where"),
         ({"keys": ["c0/00000.jpg", "gone.jpg"]}, "1 of 2 keys are not in .*'gone.jpg'"),
         ({"classes": "dog"}, "class 'dog': .*its classes are c0, c1, c2"),
-        ({"where": "score < 1"}, "no such column; expected one of label, width, height, channels, bits, class"),
+        (
+            {"where": "score < 1"},
+            "no such column; expected one of label, width, height, channels, bits, class",
+        ),
         ({"where": "width"}, "expected COLUMN OPERATOR VALUE"),
         ({"where": "width < wide"}, "expected a number"),
         ({"where": "class < c1"}, "classes have no order"),
@@ -342,7 +398,9 @@ def test_log_and_versions(work: Path) -> None:
     one = epoch(work / "dst")
     packed = grown_dataset(work)
     found = json.loads(succeeded("log", packed, "--json"))
-    assert [(each["version"], each["samples"], each["added"], each["removed"]) for each in found] == [
+    assert [
+        (each["version"], each["samples"], each["added"], each["removed"]) for each in found
+    ] == [
         (1, 30, 30, 0),
         (2, 35, 5, 0),
         (3, 24, 0, 11),
@@ -375,7 +433,9 @@ def test_a_state_says_its_version(work: Path) -> None:
 
 def test_a_loader_sees_the_old_version_or_the_new_one(work: Path) -> None:
     old = fastpipe.open(work / "dst").with_fields(["key", "image"])
-    with fastpipe.loader(work / "dst", 5, fields=["image", "key"], drop_last=False, size=32) as loader:
+    with fastpipe.loader(
+        work / "dst", 5, fields=["image", "key"], drop_last=False, size=32
+    ) as loader:
         batches = iter(loader)
         keys = list(next(batches)["key"])
         grown_dataset(work)
@@ -405,7 +465,9 @@ def test_a_dataset_that_was_packed_again_goes_on_growing(work: Path) -> None:
     new = pack(work / "dst", work / "new")
     assert epoch(new) == epoch(work / "dst"), "keys stay the paths of the sources"
     grown = fastpipe.add(work / "src", new)
-    assert (grown.known, grown.added, grown.removed) == (31, 3, 0), "the removed ones are in the source still"
+    assert (grown.known, grown.added, grown.removed) == (31, 3, 0), (
+        "the removed ones are in the source still"
+    )
     assert epoch(new).keys() == epoch(work / "dst").keys() | set(gone)
     again = pack(new, work / "again")
     assert epoch(again) == epoch(new)
@@ -416,7 +478,9 @@ def test_a_dataset_that_was_packed_again_goes_on_growing(work: Path) -> None:
 def test_a_grown_dataset_is_repaired_from_its_sources(work: Path) -> None:
     other = photos(work / "other", 12, first=100, classes=2)
     fastpipe.add(other, work / "dst")
-    assert [pack["source"]["files"] for pack in fastpipe.open(work / "dst").index.info["packs"]] == [30, 12]
+    assert [
+        pack["source"]["files"] for pack in fastpipe.open(work / "dst").index.info["packs"]
+    ] == [30, 12]
     photos(work / "src", 5, first=30)
     fastpipe.add(work / "src", work / "dst")
     whole = digests(work / "dst")
@@ -452,7 +516,9 @@ def test_where_there_is_no_dataset(work: Path, tmp_path: Path) -> None:
 
 def test_two_adds_at_once_lose_nothing(work: Path) -> None:
     sources = [photos(work / f"more{number}", 8, first=100 * (number + 1)) for number in range(2)]
-    results = at_once(*(lambda source=source: fastpipe.add(source, work / "dst") for source in sources))
+    results = at_once(
+        *(lambda source=source: fastpipe.add(source, work / "dst") for source in sources)
+    )
     done = [result for result in results if isinstance(result, grow.Grown)]
     assert done
     for result in results:

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from PIL import Image
 from support.datasets.field_values import notes
 from support.datasets.packed import packed_jpeg
-from support.pictures.pngs import CHANNELS, GRAY, GRAY_ALPHA, PALETTE, RGB, RGB_ALPHA, png, with_surplus
+from support.pictures.pngs import (
+    CHANNELS,
+    GRAY,
+    GRAY_ALPHA,
+    PALETTE,
+    RGB,
+    RGB_ALPHA,
+    png,
+    with_surplus,
+)
 from support.sources.pack_sources import jpeg_bytes, pixels, saved, write_files
 from support.sources.unpacked_sources import assert_same_epochs, epoch
 
@@ -28,7 +37,13 @@ from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.unpack import unpack
 from fastpipe.verify.verification import verify
 
-DEPTHS = {GRAY: (1, 2, 4, 8, 16), PALETTE: (1, 2, 4, 8), RGB: (8, 16), GRAY_ALPHA: (8, 16), RGB_ALPHA: (8, 16)}
+DEPTHS = {
+    GRAY: (1, 2, 4, 8, 16),
+    PALETTE: (1, 2, 4, 8),
+    RGB: (8, 16),
+    GRAY_ALPHA: (8, 16),
+    RGB_ALPHA: (8, 16),
+}
 SIZES = {"tiny": (9, 7), "strips": (210, 190)}  # height, width: as stored bytes, and as strips
 COLOURS = np.random.default_rng(5).integers(0, 256, 768, dtype=np.uint8).tobytes()
 
@@ -42,7 +57,9 @@ def grain(height: int, width: int, channels: int, bits: int) -> NDArray[np.integ
 
 def pngs() -> dict[str, bytes]:
     found = {}
-    for (size, (height, width)), color, interlaced in itertools.product(SIZES.items(), DEPTHS, (False, True)):
+    for (size, (height, width)), color, interlaced in itertools.product(
+        SIZES.items(), DEPTHS, (False, True)
+    ):
         for bits in DEPTHS[color]:
             samples = grain(height, width, CHANNELS[color], bits)
             palette = COLOURS[: 3 << bits] if color == PALETTE else None
@@ -65,14 +82,22 @@ def deep(channels: int) -> NDArray[np.uint16]:
 def others() -> dict[str, bytes]:
     return {
         **{
-            f"{mode}.{name}": saved(name, mode) for name in ("bmp", "tiff", "tga") for mode in ("L", "P", "RGB", "RGBA")
+            f"{mode}.{name}": saved(name, mode)
+            for name in ("bmp", "tiff", "tga")
+            for mode in ("L", "P", "RGB", "RGBA")
         },
         **{f"{mode}.gif": saved("gif", mode) for mode in ("1", "L", "P")},
         **{f"{mode}.ppm": saved("ppm", mode) for mode in ("1", "L", "RGB")},
-        **{f"{mode}.webp": saved("webp", mode, lossless=True, exact=True) for mode in ("RGB", "RGBA")},
+        **{
+            f"{mode}.webp": saved("webp", mode, lossless=True, exact=True)
+            for mode in ("RGB", "RGBA")
+        },
         **{f"{mode}.jp2": saved("jpeg2000", mode) for mode in ("L", "RGB", "RGBA")},
         "deep.tiff": saved("tiff", "I;16"),
-        **{f"deep-{count}.tiff": cv2.imencode(".tiff", deep(count))[1].tobytes() for count in (3, 4)},
+        **{
+            f"deep-{count}.tiff": cv2.imencode(".tiff", deep(count))[1].tobytes()
+            for count in (3, 4)
+        },
         "two.ico": saved("ico"),
         "clear.gif": saved("gif", "P", transparency=3),
     }
@@ -85,7 +110,9 @@ def rgb(data: bytes) -> NDArray[np.uint8]:
     """As Pillow shows it; of gray of 16 bits, which it clips, the higher byte."""
     with Image.open(io.BytesIO(data)) as image:
         if image.mode.startswith("I;16"):
-            return np.repeat((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+            return np.repeat(
+                (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)[:, :, None], 3, axis=2
+            )
         image.load()
         image.info.pop("transparency", None)  # Pillow warns of some
         return np.asarray(image.convert("RGB"))
@@ -96,7 +123,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files, and JPEGs among them, in two classes; packed, in their order."""
     root = tmp_path_factory.mktemp("lossless")
     pictures = {**FILES, "photo.jpg": jpeg_bytes(), "wide.jpg": jpeg_bytes((99, 40))}
-    placed = {f"class-{number % 2}/{name}": data for number, (name, data) in enumerate(pictures.items())}
+    placed = {
+        f"class-{number % 2}/{name}": data for number, (name, data) in enumerate(pictures.items())
+    }
     write_files(root / "source", placed)
     fastpipe.pack(root / "source", root / "packed", shuffle=False, shard_size="0.5MB", workers=2)
     return root
@@ -116,7 +145,9 @@ def test_samples_show_the_pixels_of_their_files(work: Path) -> None:
     assert index.info["counts"]["reencoded"] == {}
     for sample, name in enumerate(names(index)):
         if name in FILES:
-            np.testing.assert_array_equal(dataset[sample][0].permute(1, 2, 0).numpy(), rgb(FILES[name]), err_msg=name)
+            np.testing.assert_array_equal(
+                dataset[sample][0].permute(1, 2, 0).numpy(), rgb(FILES[name]), err_msg=name
+            )
 
 
 def test_samples_keep_depth_and_alpha(work: Path) -> None:
@@ -142,8 +173,12 @@ def test_a_bit_that_changes_where_a_png_begins_is_named(work: Path, tmp_path: Pa
         data = bytearray(Path(shard).read_bytes())
         data[at + offset] ^= 4
         Path(shard).write_bytes(data)
-        words = f"tar header of {key}." if offset < 0 else "the image has changed since it was packed"
-        assert [words in each.problem for each in verify(copy).findings if each.sample == sample] == [True], place
+        words = (
+            f"tar header of {key}." if offset < 0 else "the image has changed since it was packed"
+        )
+        assert [
+            words in each.problem for each in verify(copy).findings if each.sample == sample
+        ] == [True], place
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
@@ -187,19 +222,27 @@ def test_batches_are_those_of_the_files(work: Path, tmp_path: Path) -> None:
 
 
 def test_pngs_with_surplus_data_are_packed_and_loaded_as_any(tmp_path: Path) -> None:
-    chosen = [name for name in FILES if name.startswith("strips") and name.endswith("-none-False.png")]
+    chosen = [
+        name for name in FILES if name.startswith("strips") and name.endswith("-none-False.png")
+    ]
     write_files(tmp_path / "source", {name: with_surplus(FILES[name]) for name in chosen})
     fastpipe.pack(tmp_path / "source", tmp_path / "packed", shuffle=False)
     index = PackedIndex(tmp_path / "packed")
     counts = index.info["counts"]
     assert (counts["png"], counts["reencoded"], counts["rejected"]) == ({"PNG": len(chosen)}, {}, 0)
     for sample, name in enumerate(names(index)):
-        stored, expected = (_engine.png_samples(data) for data in (packed_jpeg(index, sample), FILES[name]))
+        stored, expected = (
+            _engine.png_samples(data) for data in (packed_jpeg(index, sample), FILES[name])
+        )
         assert stored.dtype == expected.dtype
-        expected = expected if stored.shape == expected.shape else expected[:, :, [0, 0, 0, 1]]  # of 16 bits
+        expected = (
+            expected if stored.shape == expected.shape else expected[:, :, [0, 0, 0, 1]]
+        )  # of 16 bits
         np.testing.assert_array_equal(stored, expected, err_msg=name)
     for options in ({}, {"crop": None}):
-        assert_same_epochs(epoch(tmp_path / "source", **options), epoch(tmp_path / "packed", **options))
+        assert_same_epochs(
+            epoch(tmp_path / "source", **options), epoch(tmp_path / "packed", **options)
+        )
     ways = [fastpipe.open(tmp_path / name) for name in ("source", "packed")]
     as_it_lies, packed = ({data["key"][i]: data[i][0] for i in range(len(data))} for data in ways)
     assert as_it_lies.keys() == packed.keys()
@@ -215,7 +258,10 @@ def test_samples_are_added_and_options_stay(tmp_path: Path) -> None:
         fastpipe.add(tmp_path / "new", tmp_path / name)
         index = PackedIndex(tmp_path / name)
         stored = packed_jpeg(index, names(index).index("new.png"))
-        assert (stored.startswith(b"\x89PNG"), "png" in index.info["counts"]) == (name == "kept", True)
+        assert (stored.startswith(b"\x89PNG"), "png" in index.info["counts"]) == (
+            name == "kept",
+            True,
+        )
         assert sum(index.info["counts"]["png"].values()) == (len(old) + 1) * (name == "kept")
         assert verify(tmp_path / name).sound
 
@@ -240,12 +286,19 @@ def test_second_images_are_stored_as_the_first(tmp_path: Path) -> None:
             fastpipe.pack(tmp_path / "packed", tmp_path / again)
         else:
             with fastpipe.Writer(tmp_path / again, {"depth": "image", "seg": "mask"}) as writer:
-                writer.add(jpeg_bytes((9, 9)), key="first", depth=jpeg_bytes((9, 9)), seg=np.zeros((9, 9), np.uint8))
+                writer.add(
+                    jpeg_bytes((9, 9)),
+                    key="first",
+                    depth=jpeg_bytes((9, 9)),
+                    seg=np.zeros((9, 9), np.uint8),
+                )
             assert fastpipe.add(tmp_path / "packed", tmp_path / again).added == 3
         found = fastpipe.open(tmp_path / again).with_fields(("key", "image", "depth", "seg"))
         copies = {sample["key"]: sample for sample in found}
         for key, sample in zip(dataset["key"], dataset, strict=True):
-            assert all(torch.equal(copies[key][name], sample[name]) for name in ("image", "depth", "seg"))
+            assert all(
+                torch.equal(copies[key][name], sample[name]) for name in ("image", "depth", "seg")
+            )
 
 
 BLANK = {

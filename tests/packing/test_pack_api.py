@@ -81,7 +81,9 @@ def test_wrong_options_are_named(source: Path, tmp_path: Path) -> None:
     for options, words in WRONG:
         with pytest.raises(ConfigError, match=words):
             fastpipe.pack(source, tmp_path / "packed", **options)
-        with pytest.raises(ConfigError, match=words if "shuffle" not in options else "keeps the order"):
+        with pytest.raises(
+            ConfigError, match=words if "shuffle" not in options else "keeps the order"
+        ):
             fastpipe.Writer(tmp_path / "packed", **options)
         assert not (tmp_path / "packed").exists()
     for option in ("quailty", "on_progress"):
@@ -91,7 +93,10 @@ def test_wrong_options_are_named(source: Path, tmp_path: Path) -> None:
 
 
 WRONG_OF_SOURCE: list[tuple[dict[str, Any], str]] = [
-    ({"fields": "caption"}, "fields: expected names of fields and their columns, such as .* got 'caption'"),
+    (
+        {"fields": "caption"},
+        "fields: expected names of fields and their columns, such as .* got 'caption'",
+    ),
     ({"fields": [3]}, r"fields: expected names .* got \[3\]"),
     ({"fields": 3}, "fields: expected names .* got 3"),
     ({"fields": {"a": None}}, "--field a=None: expected the name of a column, got None"),

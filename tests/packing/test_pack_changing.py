@@ -83,7 +83,11 @@ OUTCOME = "the pack names it and stops; a second run finishes; the bytes are tho
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_source_that_changes_before_it_is_read_stops_the_pack(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried, change: Callable[[Path], None]
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tried: Tried,
+    change: Callable[[Path], None],
 ) -> None:
     def then_change(root: Path, seed: int, **options: Any) -> Listing:
         listing = list_sources(root, seed, **options)
@@ -104,7 +108,9 @@ def test_a_source_that_changes_before_it_is_read_stops_the_pack(
     tried("source file that goes or changes before it is read", 1, OUTCOME)
 
 
-def change_while_reading(monkeypatch: pytest.MonkeyPatch, file: Path, change: Callable[[Path], None]) -> None:
+def change_while_reading(
+    monkeypatch: pytest.MonkeyPatch, file: Path, change: Callable[[Path], None]
+) -> None:
     """Reads come in halves from now on, and between the first two of one file that changes."""
     real, looked_at, changed = os.pread, file.stat(), []
 
@@ -120,7 +126,11 @@ def change_while_reading(monkeypatch: pytest.MonkeyPatch, file: Path, change: Ca
 
 @pytest.mark.parametrize("change", [shorten, rewrite, lose])
 def test_a_source_that_changes_while_it_is_read_stops_the_pack(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried, change: Callable[[Path], None]
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tried: Tried,
+    change: Callable[[Path], None],
 ) -> None:
     packed = tmp_path / "packed"
     with monkeypatch.context() as patched:
@@ -136,7 +146,11 @@ def test_a_source_that_changes_while_it_is_read_stops_the_pack(
 
 @pytest.mark.parametrize("change", [vanish, exchange, block, bury])
 def test_a_source_that_is_replaced_while_it_is_read_is_packed_as_it_was(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried, change: Callable[[Path], None]
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tried: Tried,
+    change: Callable[[Path], None],
 ) -> None:
     """An open file stays what it is, whatever takes its name; the next pack sees the change."""
     packed = tmp_path / "packed"
@@ -148,7 +162,11 @@ def test_a_source_that_is_replaced_while_it_is_read_is_packed_as_it_was(
     assert digests(packed) == digests(tmp_path / "before")
     with pytest.raises(PackError, match=r"the source files have changed.*--overwrite"):
         pack(source, packed, one_shard)
-    tried("source file that is replaced while it is read", 1, "packed as it was; the next pack tells of the change")
+    tried(
+        "source file that is replaced while it is read",
+        1,
+        "packed as it was; the next pack tells of the change",
+    )
 
 
 def test_a_source_that_changes_after_it_was_read_is_seen_by_the_next_pack(
@@ -165,10 +183,16 @@ def test_a_source_that_changes_after_it_was_read_is_seen_by_the_next_pack(
         pack(source, tmp_path / "packed", SMALL)
     pack(source, tmp_path / "packed", replace(SMALL, overwrite=True))
     assert_as_packed_anew(source, tmp_path / "packed")
-    tried("source file that changes after it was read, while the pack goes on", 1, "the next pack tells of the change")
+    tried(
+        "source file that changes after it was read, while the pack goes on",
+        1,
+        "the next pack tells of the change",
+    )
 
 
-def test_a_source_that_is_only_touched_by_a_backup_stops_nothing(source: Path, tmp_path: Path) -> None:
+def test_a_source_that_is_only_touched_by_a_backup_stops_nothing(
+    source: Path, tmp_path: Path
+) -> None:
     """Links and permissions are changed by what does not write: its times and size stay."""
     linked = tmp_path / "backup"
 
@@ -216,7 +240,11 @@ def shrink(file: Path) -> None:
 
 @pytest.mark.parametrize("change", [vanish, rewrite_unseen, shrink, grow])
 def test_only_what_a_change_concerns_is_packed_again(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried, change: Callable[[Path], None]
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tried: Tried,
+    change: Callable[[Path], None],
 ) -> None:
     keep, packed = tmp_path / "keep", tmp_path / "packed"
     shutil.copytree(source, keep)
@@ -231,7 +259,9 @@ def test_only_what_a_change_concerns_is_packed_again(
         resumed.append(pack(source, packed, SMALL).resumed)
         assert_as_packed_anew(source, packed)
     # Of so few sources one that comes or goes changes the size of shards; in tests of plans there are more.
-    assert change is not rewrite_unseen or set(resumed) == {shards - 1}, "only the shard of the source that changed"
+    assert change is not rewrite_unseen or set(resumed) == {shards - 1}, (
+        "only the shard of the source that changed"
+    )
     tried(
         "source file that goes or changes after a pack was interrupted",
         len(resumed),
@@ -259,11 +289,12 @@ def test_another_folder_is_not_taken_for_the_same_one_changed(
     other = small_source(tmp_path / "other")
     (other / "class-0" / "bad").unlink()
     with pytest.raises(
-        PackError, match=rf"unfinished pack with other sources .*source '{source}' there, '{other}' now"
+        PackError,
+        match=rf"unfinished pack with other sources .*source '{source}' there, '{other}' now",
     ):
         pack(other, packed, SMALL)
     assert digests(packed) == before
     source.rename(tmp_path / "moved")
-    assert pack(tmp_path / "moved", packed, SMALL).resumed == len(list(packed.glob("shard-*.tar"))), (
-        "the same files in another place are the same"
-    )
+    assert pack(tmp_path / "moved", packed, SMALL).resumed == len(
+        list(packed.glob("shard-*.tar"))
+    ), "the same files in another place are the same"

@@ -81,7 +81,9 @@ def test_swapped_source_and_destination_are_named(source: Path, tmp_path: Path, 
     elif kind == "packed":
         pack(source, place)
     before = digests(source)
-    with pytest.raises(PackError, match=rf"If {source} is the source, it comes first: fastpipe pack {source} DST"):
+    with pytest.raises(
+        PackError, match=rf"If {source} is the source, it comes first: fastpipe pack {source} DST"
+    ):
         pack(place, source)
     assert digests(source) == before
     with pytest.raises(PackError, match="does not exist") as caught:
@@ -129,7 +131,11 @@ def test_two_packs_at_once(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, 524])
 def test_a_file_system_without_locks(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    code: int,
 ) -> None:
     """As Lustre without the option flock, and NFS without its lock service: packing goes on, and says so."""
 
@@ -168,10 +174,14 @@ def test_options_out_of_range() -> None:
             pack_options(**wrong)
 
 
-def test_files_of_the_same_names_that_are_not_ours_are_never_touched(source: Path, tmp_path: Path) -> None:
+def test_files_of_the_same_names_that_are_not_ours_are_never_touched(
+    source: Path, tmp_path: Path
+) -> None:
     for number, theirs in enumerate(("dataset.json", ".pack/notes.txt")):
         names = (theirs, "index.npy", "shard-000000.tar", "shard-mine.tar")
-        folder = write_files(tmp_path / str(number), dict.fromkeys(names, b'{"name": "nobody else\'s"}'))
+        folder = write_files(
+            tmp_path / str(number), dict.fromkeys(names, b'{"name": "nobody else\'s"}')
+        )
         before = files(folder)
         for overwrite in (False, True):
             with pytest.raises(PackError, match="not empty and holds no packed dataset"):
@@ -199,12 +209,17 @@ OTHER_OPTIONS = [
     (PackOptions(EncodeOptions(keep_metadata=True)), "keep_metadata False there, True now"),
     (PackOptions(EncodeOptions(tile=8)), "tile 32 there, 8 now"),
     (PackOptions(EncodeOptions(tile=0)), "tile 32 there, 0 now"),
-    (PackOptions(EncodeOptions(storage="coefficients")), "storage 'jpeg' there, 'coefficients' now"),
+    (
+        PackOptions(EncodeOptions(storage="coefficients")),
+        "storage 'jpeg' there, 'coefficients' now",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("options", "words"), OTHER_OPTIONS)
-def test_other_options_need_overwrite(source: Path, packed: Path, options: PackOptions, words: str) -> None:
+def test_other_options_need_overwrite(
+    source: Path, packed: Path, options: PackOptions, words: str
+) -> None:
     before = digests(packed)
     with pytest.raises(PackError, match=rf"{words}.*--overwrite"):
         pack(source, packed, options)
@@ -245,7 +260,9 @@ def renew(file: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["permissions", "link", "copy", "touch"])
-def test_files_with_a_new_time_and_the_same_content_are_packed_already(source: Path, tmp_path: Path, how: str) -> None:
+def test_files_with_a_new_time_and_the_same_content_are_packed_already(
+    source: Path, tmp_path: Path, how: str
+) -> None:
     packed = tmp_path / "packed"
     (source / "ant" / "bad.jpg").write_bytes(b"bad")
     pack(source, packed)
@@ -263,7 +280,9 @@ def test_files_with_a_new_time_and_the_same_content_are_packed_already(source: P
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_other_content_of_the_same_size_and_time_is_seen(source: Path, tmp_path: Path, before: bool) -> None:
+def test_other_content_of_the_same_size_and_time_is_seen(
+    source: Path, tmp_path: Path, before: bool
+) -> None:
     """Also where a file could not be packed, and now can."""
     packed = tmp_path / "packed"
     one, other = (jpeg_bytes(seed=seed) for seed in (1, 2))
@@ -288,7 +307,12 @@ def test_fewer_shards_than_before(tmp_path: Path) -> None:
     assert {"rejected.jsonl", "shard-000001.tar"} <= set(os.listdir(packed))
     (source / "class-0" / "bad").unlink()
     pack(source, packed, PackOptions(overwrite=True))
-    assert sorted(os.listdir(packed)) == ["dataset.json", "index.npy", "shard-000000.tar", "sources.npy"]
+    assert sorted(os.listdir(packed)) == [
+        "dataset.json",
+        "index.npy",
+        "shard-000000.tar",
+        "sources.npy",
+    ]
 
 
 def test_a_damaged_dataset_is_not_taken_for_packed(source: Path, packed: Path) -> None:
@@ -309,18 +333,25 @@ def test_a_damaged_dataset_is_not_taken_for_packed(source: Path, packed: Path) -
         assert digests(packed) == whole
 
 
-def test_the_old_dataset_stays_until_a_new_shard_is_there(source: Path, packed: Path, tmp_path: Path) -> None:
+def test_the_old_dataset_stays_until_a_new_shard_is_there(
+    source: Path, packed: Path, tmp_path: Path
+) -> None:
     whole = digests(packed)
     bad = write_files(tmp_path / "bad", {"a/1.jpg": b"no image"})
     with pytest.raises(
-        PackError, match=r"none of the 1 files in .* could be packed; the first: a/1\.jpg: not an image"
+        PackError,
+        match=r"none of the 1 files in .* could be packed; the first: a/1\.jpg: not an image",
     ):
         pack(bad, packed, PackOptions(overwrite=True))
-    assert {name: digest for name, digest in digests(packed).items() if ".pack" not in name} == whole
+    assert {
+        name: digest for name, digest in digests(packed).items() if ".pack" not in name
+    } == whole
     assert pack(source, packed).already_packed
 
 
-def test_files_that_were_rejected_do_not_pass_for_packed_where_none_may_be(source: Path, tmp_path: Path) -> None:
+def test_files_that_were_rejected_do_not_pass_for_packed_where_none_may_be(
+    source: Path, tmp_path: Path
+) -> None:
     packed = tmp_path / "packed"
     (source / "ant" / "bad.jpg").write_bytes(b"no image")
     pack(source, packed)

@@ -38,7 +38,9 @@ def test_a_command_that_is_killed_goes_on(programs: Forks, place: Path, name: st
 def test_a_command_that_the_disk_refuses_goes_on(programs: Forks, place: Path, name: str) -> None:
     """The first call meets a full disk, the others one that is broken from then on."""
     packs = CASES[name].make(programs, place)
-    for number, (fault, point) in enumerate(faults_at(packs, *CASES[name].refusals, kind="error", number=FULL)):
+    for number, (fault, point) in enumerate(
+        faults_at(packs, *CASES[name].refusals, kind="error", number=FULL)
+    ):
         refusal = replace(fault, number=BROKEN, each=True) if number else fault
         assert_refused(packs, packs.run(refusal), refusal.number, point)
         packs.assert_whole_files()
@@ -67,7 +69,9 @@ def test_a_write_that_is_torn(packs: Packs) -> None:
 
 def test_a_disk_that_loses_what_it_had_taken(packs: Packs) -> None:
     """Only a sync tells that an earlier write has failed."""
-    ended = packs.run(Fault(packs.destination, ("fdatasync",), "error", at=0, number=BROKEN), setting=SYNCING)
+    ended = packs.run(
+        Fault(packs.destination, ("fdatasync",), "error", at=0, number=BROKEN), setting=SYNCING
+    )
     assert_refused(packs, ended, BROKEN, "fdatasync")
     packs.assert_whole_files()
     packs.assert_goes_on()
@@ -106,11 +110,15 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name(packs: Packs, tried: Trie
             synced.discard(path)
         elif call == "rename":
             assert named_in is None, f"{line}: before {named_in} was synced"
-            assert any(each.parent == work and each.name.startswith(f"{path.name}.") for each in synced), line
+            assert any(
+                each.parent == work and each.name.startswith(f"{path.name}.") for each in synced
+            ), line
             named_in = path.parent
             names += 1
     assert named_in is None, "the last name was not synced"
-    assert names == 2 * 3 + 5  # a shard and its note; the plan, the index, the sources, the rejected ones, the dataset
+    assert (
+        names == 2 * 3 + 5
+    )  # a shard and its note; the plan, the index, the sources, the rejected ones, the dataset
     tried("rename of `pack`", names, "the file is synced before it, its folder after it")
 
 

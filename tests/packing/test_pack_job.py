@@ -48,13 +48,17 @@ def large_source(tmp_path: Path) -> Path:
     return write_large_folder(tmp_path / "source")
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves closing to the collector
+@pytest.mark.filterwarnings(
+    "ignore:unclosed file:ResourceWarning"
+)  # webdataset leaves closing to the collector
 def test_shards_open_with_webdataset(source: Path, tmp_path: Path) -> None:
     pack(source, tmp_path / "packed")
     index = PackedIndex(tmp_path / "packed")
     urls = [str(shard.path) for shard in index.shards]
     samples = list(webdataset.WebDataset(urls, shardshuffle=False, empty_check=False))
-    assert [sample["__key__"] for sample in samples] == [key_of(index, number) for number in range(24)]
+    assert [sample["__key__"] for sample in samples] == [
+        key_of(index, number) for number in range(24)
+    ]
     for sample in samples:
         note = json.loads(sample["json"])
         assert index.classes[int(sample["cls"])] == note["path"].split("/")[0]
@@ -62,7 +66,9 @@ def test_shards_open_with_webdataset(source: Path, tmp_path: Path) -> None:
     assert {json.loads(sample["json"])["path"] for sample in samples} == set(files(source))
 
 
-def test_shards_are_plain_tar_files_and_the_index_is_exact(large_source: Path, tmp_path: Path) -> None:
+def test_shards_are_plain_tar_files_and_the_index_is_exact(
+    large_source: Path, tmp_path: Path
+) -> None:
     pack(large_source, tmp_path / "packed", SMALL_SHARDS)
     index = PackedIndex(tmp_path / "packed")
     assert len(index.shards) >= 6
@@ -73,11 +79,19 @@ def test_shards_are_plain_tar_files_and_the_index_is_exact(large_source: Path, t
         assert index.info["shards"][number]["xxh3_64"] == xxhash.xxh3_64_hexdigest(data)
         with tarfile.open(shard.path) as tar:
             members = tar.getmembers()
-            assert [member.name.split(".")[1] for member in members] == ["cls", "jpg", "json"] * shard.samples
+            assert [member.name.split(".")[1] for member in members] == [
+                "cls",
+                "jpg",
+                "json",
+            ] * shard.samples
             for cls, jpg in zip(members[::3], members[1::3], strict=True):
                 record = index.records[sample]
                 assert jpg.name == f"{key_of(index, sample)}.jpg"
-                assert (record["shard"], record["offset"], record["size"]) == (number, jpg.offset_data, jpg.size)
+                assert (record["shard"], record["offset"], record["size"]) == (
+                    number,
+                    jpg.offset_data,
+                    jpg.size,
+                )
                 jpeg = data[jpg.offset_data : jpg.offset_data + jpg.size]
                 assert record["xxh3_64"] == xxhash.xxh3_64_intdigest(jpeg)
                 assert record["label"] == int(tar.extractfile(cls).read())  # type: ignore[union-attr]
@@ -88,7 +102,9 @@ def test_shards_are_plain_tar_files_and_the_index_is_exact(large_source: Path, t
     assert index.info["index"]["xxh3_64"] == xxhash.xxh3_64_hexdigest(whole_index)
 
 
-def test_the_same_bytes_for_any_number_of_workers_and_every_run(large_source: Path, tmp_path: Path) -> None:
+def test_the_same_bytes_for_any_number_of_workers_and_every_run(
+    large_source: Path, tmp_path: Path
+) -> None:
     (large_source / "class-0" / "bad.jpg").write_bytes(b"bad")
     runs = [tmp_path / name for name in ("one", "four", "again")]
     for run, workers in zip(runs, (1, 4, 4), strict=True):
@@ -106,7 +122,10 @@ def test_nothing_of_the_machine_is_in_the_output(source: Path, tmp_path: Path) -
     pack(elsewhere, tmp_path / "there")
     assert digests(tmp_path / "here") == digests(tmp_path / "there")
     with tarfile.open(tmp_path / "here" / "shard-000000.tar") as tar:
-        owners = {(one.uid, one.gid, one.uname, one.gname, one.mtime, one.mode) for one in tar.getmembers()}
+        owners = {
+            (one.uid, one.gid, one.uname, one.gname, one.mtime, one.mode)
+            for one in tar.getmembers()
+        }
     assert owners == {(0, 0, "", "", 0, 0o444)}
     content = b"".join(files(tmp_path / "here").values())
     assert str(tmp_path).encode() not in content
@@ -117,7 +136,9 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
     (source / "bee" / "b.jpg").write_bytes(saved(mode="CMYK"))
     (source / "bee" / "c.jpg").write_bytes(jpeg_bytes()[:-2] + b"stray\xff\xd9")
     (source / "cow" / "d.jpg").write_bytes(b"bad")
-    (source / "cow" / "e.gif").write_bytes(saved("GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))]))
+    (source / "cow" / "e.gif").write_bytes(
+        saved("GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))])
+    )
     (source / "dog").mkdir()
     (source / "README").write_bytes(b"beside")
     summary = pack(source, tmp_path / "packed")
@@ -126,7 +147,11 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
     index = PackedIndex(tmp_path / "packed")
     assert info["samples"] == len(index) == 28
     assert info["classes"] == ["ant", "bee", "cow", "dog"]
-    assert info["class_counts"] == [9, 10, 9, 0] == np.bincount(index.records["label"], minlength=4).tolist()
+    assert (
+        info["class_counts"]
+        == [9, 10, 9, 0]
+        == np.bincount(index.records["label"], minlength=4).tolist()
+    )
     assert info["jpeg_bytes"] == index.records["size"].sum() == summary.tally.packed_bytes
     assert info["counts"] == {
         "rejected": 1,
@@ -141,7 +166,10 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
     assert info["made_with"] == made_with()
     assert info["made_with"]["pillow"] == PIL.__version__
     in_classes = sum(file.stat().st_size for file in source.rglob("*/*.*"))
-    assert (info["packs"][0]["source"]["files"], info["packs"][0]["source"]["bytes"]) == (29, in_classes)
+    assert (info["packs"][0]["source"]["files"], info["packs"][0]["source"]["bytes"]) == (
+        29,
+        in_classes,
+    )
     assert info["packs"][0]["options"]["seed"] == 0
     assert summary.stray == ["README"]
     assert summary.seconds > 0
@@ -158,7 +186,9 @@ def test_rejected_files_are_listed_with_reasons(source: Path, tmp_path: Path) ->
     lines = (tmp_path / "packed" / "rejected.jsonl").read_text("utf-8").splitlines()
     rejected = {line["path"]: line["reason"] for line in map(json.loads, lines)}
     assert rejected.pop("bee/half.jpg").startswith("the JPEG is truncated")
-    assert rejected.pop("cow/ä.txt").startswith("not an image of a known format: starts with b'words'")
+    assert rejected.pop("cow/ä.txt").startswith(
+        "not an image of a known format: starts with b'words'"
+    )
     assert rejected == {
         "ant/empty.jpg": "empty file",
         "cow/\\xff.jpg": "empty file",
@@ -180,11 +210,19 @@ def test_fail_fast_stops_at_the_first_bad_file(source: Path, tmp_path: Path) -> 
 
 def test_max_size_shrinks_what_is_larger(large_source: Path, tmp_path: Path) -> None:
     (large_source / "class-0" / "small.jpg").write_bytes(jpeg_bytes((60, 40)))
-    summary = pack(large_source, tmp_path / "packed", PackOptions(EncodeOptions(max_size=70, quality=80)))
+    summary = pack(
+        large_source, tmp_path / "packed", PackOptions(EncodeOptions(max_size=70, quality=80))
+    )
     index = PackedIndex(tmp_path / "packed")
-    assert Counter(zip(index.records["width"], index.records["height"], strict=True)) == {(70, 64): 24, (60, 40): 1}
+    assert Counter(zip(index.records["width"], index.records["height"], strict=True)) == {
+        (70, 64): 24,
+        (60, 40): 1,
+    }
     assert summary.info["counts"]["reencoded"] == {"shrunk": 24}
-    assert (summary.info["packs"][0]["options"]["max_size"], summary.info["packs"][0]["options"]["quality"]) == (70, 80)
+    assert (
+        summary.info["packs"][0]["options"]["max_size"],
+        summary.info["packs"][0]["options"]["quality"],
+    ) == (70, 80)
 
 
 def test_progress_counts_up_to_the_end(source: Path, tmp_path: Path) -> None:

@@ -32,13 +32,17 @@ def listing(tmp_path_factory: pytest.TempPathFactory) -> Listing:
     root = tmp_path_factory.mktemp("pipeline")
     (root / "only").mkdir()
     for number in range(50):
-        Image.new("RGB", (8 + number, 9), (number, 2 * number, 90)).save(root / "only" / f"{number}.jpg")
+        Image.new("RGB", (8 + number, 9), (number, 2 * number, 90)).save(
+            root / "only" / f"{number}.jpg"
+        )
     (root / "only" / "text.jpg").write_text("no picture")
     return list_sources(root, seed=1)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize(("run_bytes", "run_files"), [(1, 1), (2000, 16), (1 << 20, 4), (1 << 20, 1000)])
+@pytest.mark.parametrize(
+    ("run_bytes", "run_files"), [(1, 1), (2000, 16), (1 << 20, 4), (1 << 20, 1000)]
+)
 def test_every_file_comes_once_in_order(
     listing: Listing, workers: int, run_bytes: int, run_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,7 +58,9 @@ def test_every_file_comes_once_in_order(
             assert outcome.width == 8 + int(Path(source.path).stem)
 
 
-def test_a_large_file_that_is_no_picture_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_that_is_no_picture_is_never_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "only").mkdir()
     film = tmp_path / "only" / "clip.mp4"
     film.write_bytes(b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41")
@@ -127,18 +133,24 @@ def test_files_that_the_plan_is_made_of_are_converted_once(
     assert len(read) == 12 + again
 
 
-def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lack_of_memory_stops_the_pack_and_names_the_file(
+    listing: Listing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a dataset holds must not depend on the machine's memory."""
 
     def fail(*_: object) -> Packed:
         raise MemoryError
 
     monkeypatch.setattr(converting, "convert", fail)
-    with pytest.raises(PackError, match=rf"not enough memory for {listing.root}/only/.*--workers.*--max-pixels"):
+    with pytest.raises(
+        PackError, match=rf"not enough memory for {listing.root}/only/.*--workers.*--max-pixels"
+    ):
         list(convert_sources(listing, listing.sources, PackOptions(workers=2)))
 
 
-def test_memory_that_the_engine_lacks_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_the_engine_lacks_is_no_fault_of_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_: object, **__: object) -> None:
         problem = _engine.StatusError("not enough memory: for 9 x 9 pixels")
         problem.code = _engine.Code.out_of_memory

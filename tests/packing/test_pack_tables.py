@@ -107,12 +107,22 @@ def as_written(judged: Any, root: Path, layout: str) -> tuple[Path, Any, str | N
     if layout == "save_to_disk":
         judged.save_to_disk(source, num_shards=2)
         parts = [judged.shard(2, at, contiguous=True) for at in range(2)]
-        return source, [(f"data-{at:05d}-of-00002.arrow", part) for at, part in enumerate(parts)], None
+        return (
+            source,
+            [(f"data-{at:05d}-of-00002.arrow", part) for at, part in enumerate(parts)],
+            None,
+        )
     datasets.DatasetDict({"train": judged.select([3]), "test": judged}).save_to_disk(source)
     return source, [("test/data-00000-of-00001.arrow", judged)], "test"
 
 
-LAYOUTS = ["one file", "push_to_hub", "push_to_hub in data", "save_to_disk", "save_to_disk of splits"]
+LAYOUTS = [
+    "one file",
+    "push_to_hub",
+    "push_to_hub in data",
+    "save_to_disk",
+    "save_to_disk of splits",
+]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -130,7 +140,9 @@ def test_samples_are_those_that_datasets_reads(judged: Any, tmp_path: Path, layo
             assert sample["label"] == expected["label"]
             assert sample["caption"] == expected["caption"]
             assert sample["area"] == expected["area"]
-            np.testing.assert_array_equal(sample["vector"], np.array(expected["vector"], np.float32))
+            np.testing.assert_array_equal(
+                sample["vector"], np.array(expected["vector"], np.float32)
+            )
             tags = PackedIndex(tmp_path / "packed").fields["tags"].names
             assert [tags[number] for number in np.flatnonzero(sample["tags"])] == [
                 ["dark", "light"][t] for t in expected["tags"]
@@ -140,14 +152,33 @@ def test_samples_are_those_that_datasets_reads(judged: Any, tmp_path: Path, layo
 # The order and the bytes of a folder.
 
 
-def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_fields_come_through_the_spool_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Samples of a dataset with fields of every kind: written to a run, and read from it, whole and in part."""
     images = jpegs(300)
-    kinds = {"n": "int", "f": "floats", "c": "classes", "t": "text", "j": "json", "b": "bytes", "k": "keypoints"}
-    with fastpipe.Writer(tmp_path / "source", {**kinds, "bo": "boxes", "m": "mask", "im": "image"}) as writer:
+    kinds = {
+        "n": "int",
+        "f": "floats",
+        "c": "classes",
+        "t": "text",
+        "j": "json",
+        "b": "bytes",
+        "k": "keypoints",
+    }
+    with fastpipe.Writer(
+        tmp_path / "source", {**kinds, "bo": "boxes", "m": "mask", "im": "image"}
+    ) as writer:
         for at, image in enumerate(images):
             width = 40 + at % 7
-            values = {"n": at, "f": [at / 3, -0.0], "c": [f"c{at}"], "t": "é\n", "j": {"a": [1, None]}, "b": b"\0\xff"}
+            values = {
+                "n": at,
+                "f": [at / 3, -0.0],
+                "c": [f"c{at}"],
+                "t": "é\n",
+                "j": {"a": [1, None]},
+                "b": b"\0\xff",
+            }
             boxes = {"boxes": [[0, 1, 2, 3.25]], "labels": [7]}
             mask = np.full((30, width), at * 100, np.uint16)
             rest = {"k": [[[1, 2, 1]]], "bo": boxes, "m": mask, "im": image} if at % 2 else {}
@@ -156,7 +187,9 @@ def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path, monkeypat
     place = packing_order(5, shuffle=True)
     samples = [
         Sample(place(source), source.size_bytes, outcome if at % 9 else "no picture")
-        for at, (source, outcome) in enumerate(convert_sources(listing, listing.sources, PackOptions(workers=2)))
+        for at, (source, outcome) in enumerate(
+            convert_sources(listing, listing.sources, PackOptions(workers=2))
+        )
     ]
     monkeypatch.setattr(run_file, "_PLACE_EVERY_BYTES", 20_000)
     store = Folder(tmp_path, tmp_path)
@@ -168,18 +201,28 @@ def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path, monkeypat
             found = list(read_samples(store, "run", part, window))
             at = found.index(samples[start])
             assert found == samples[start - at : start - at + len(found)]
-            assert at + stop - start <= len(found) <= stop - start + 2 * 40, "not much more than what is asked for"
-    ((first, last),) = find_ranges(store, "run", (tmp_path / "run").stat().st_size, [((0, ""), (0, ""))])
+            assert at + stop - start <= len(found) <= stop - start + 2 * 40, (
+                "not much more than what is asked for"
+            )
+    ((first, last),) = find_ranges(
+        store, "run", (tmp_path / "run").stat().st_size, [((0, ""), (0, ""))]
+    )
     assert first == last == 0
 
 
 def test_the_order_is_that_of_the_hash_of_names(tmp_path: Path) -> None:
-    source = write_table(tmp_path / "a.parquet", jpegs(30), label=pa.array([at % 4 for at in range(30)]))
+    source = write_table(
+        tmp_path / "a.parquet", jpegs(30), label=pa.array([at % 4 for at in range(30)])
+    )
     names = [f"a.parquet/{row:06d}" for row in range(30)]
     pack(source, tmp_path / "packed", PackOptions(seed=3))
-    assert paths_of(tmp_path / "packed") == sorted(names, key=lambda name: xxhash.xxh3_64_intdigest(name.encode(), 3))
+    assert paths_of(tmp_path / "packed") == sorted(
+        names, key=lambda name: xxhash.xxh3_64_intdigest(name.encode(), 3)
+    )
     pack(source, tmp_path / "sorted", PackOptions(shuffle=False))
-    assert paths_of(tmp_path / "sorted") == sorted(names, key=lambda name: (int(name[-6:]) % 4, name))
+    assert paths_of(tmp_path / "sorted") == sorted(
+        names, key=lambda name: (int(name[-6:]) % 4, name)
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 9])
@@ -187,23 +230,38 @@ def test_shards_are_those_of_a_folder_whose_files_are_called_as_the_rows(
     tmp_path: Path, small_runs: None, seed: int
 ) -> None:
     images = jpegs(40)
-    write_files(tmp_path / "folder", {f"a.parquet/{row:06d}": data for row, data in enumerate(images)})
+    write_files(
+        tmp_path / "folder", {f"a.parquet/{row:06d}": data for row, data in enumerate(images)}
+    )
     write_table(tmp_path / "tables" / "a.parquet", images, label=["a.parquet"] * 40)
-    how = PackOptions(seed=seed)  # one shard: where there are several, the bytes of files and of tables differ
+    how = PackOptions(
+        seed=seed
+    )  # one shard: where there are several, the bytes of files and of tables differ
     pack(tmp_path / "folder", tmp_path / "of folder", how)
     pack(tmp_path / "tables", tmp_path / "of tables", how)
     direct, spooled = files(tmp_path / "of folder"), files(tmp_path / "of tables")
     assert "packs" in json.loads(direct.pop("dataset.json"))
-    assert PackedIndex(tmp_path / "of folder").classes == PackedIndex(tmp_path / "of tables").classes == ["a.parquet"]
+    assert (
+        PackedIndex(tmp_path / "of folder").classes
+        == PackedIndex(tmp_path / "of tables").classes
+        == ["a.parquet"]
+    )
     spooled.pop("dataset.json")  # it names the size of the file, not of the images' files
     assert spooled == direct
 
 
-def test_bytes_do_not_depend_on_runs_threads_or_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_do_not_depend_on_runs_threads_or_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     images = jpegs(40)
     found = []
     for groups, run, workers in ((3, 5000, 1), (40, 1 << 30, 2), (7, 1, 4)):
-        write_table(tmp_path / "a.parquet", images, rows_per_group=groups, text=[str(at) for at in range(40)])
+        write_table(
+            tmp_path / "a.parquet",
+            images,
+            rows_per_group=groups,
+            text=[str(at) for at in range(40)],
+        )
         monkeypatch.setattr(exchange, "_SPOOLED_BYTES", run)
         pack(tmp_path / "a.parquet", tmp_path / f"packed-{workers}", PackOptions(workers=workers))
         found.append(files(tmp_path / f"packed-{workers}"))
@@ -211,13 +269,17 @@ def test_bytes_do_not_depend_on_runs_threads_or_row_groups(tmp_path: Path, monke
     assert found[0] == found[1] == found[2]
 
 
-def test_each_row_group_is_read_once(tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_row_group_is_read_once(
+    tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a", "b"):
         write_table(tmp_path / "source" / f"{name}.parquet", jpegs(21), rows_per_group=5)
     read = Counter[tuple[str, int]]()
     was = pq.ParquetFile.iter_batches
 
-    def iter_batches(self: Any, size: int, row_groups: list[int], columns: list[str], **how: Any) -> Any:
+    def iter_batches(
+        self: Any, size: int, row_groups: list[int], columns: list[str], **how: Any
+    ) -> Any:
         if "image" in columns:
             read.update((str(id(self)), group) for group in row_groups)
         assert how == {"use_threads": False}
@@ -229,7 +291,9 @@ def test_each_row_group_is_read_once(tmp_path: Path, small_runs: None, monkeypat
     assert set(read.values()) == {1}
 
 
-def test_more_spool_files_than_a_process_may_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_spool_files_than_a_process_may_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = write_table(tmp_path / "a.parquet", jpegs(150), rows_per_group=50)
     pack(source, tmp_path / "whole", PackOptions())
     monkeypatch.setattr(exchange, "_SPOOLED_BYTES", 1)
@@ -251,7 +315,11 @@ def test_labels_of_all_kinds(tmp_path: Path) -> None:
     cases: list[tuple[Any, list[str], list[int]]] = [
         (pa.array([2, 0, None, -1]), ["0", "1", "2"], [2, 0, -1, -1]),
         (pa.array(["dog", "cat", None, "dog"]), ["cat", "dog"], [1, 0, -1, 1]),
-        (pa.array(["dog", "cat", "ant", "dog"]).dictionary_encode(), ["ant", "cat", "dog"], [2, 1, 0, 2]),
+        (
+            pa.array(["dog", "cat", "ant", "dog"]).dictionary_encode(),
+            ["ant", "cat", "dog"],
+            [2, 1, 0, 2],
+        ),
         (pa.array([None] * 4), [], [-1] * 4),
         (pa.array([3, 0, 1, 2], pa.uint8()), ["0", "1", "2", "3"], [3, 0, 1, 2]),
     ]
@@ -287,7 +355,10 @@ def test_columns_become_fields_of_the_kind_of_their_values(tmp_path: Path) -> No
         "vector": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2)),
         "ids": [[1, 2], [3, 3]],
         "words": [["a"], []],
-        "objects": [{"bbox": [[1.0, 2.0, 3.0, 4.0]], "category": [5]}, {"bbox": [], "category": []}],
+        "objects": [
+            {"bbox": [[1.0, 2.0, 3.0, 4.0]], "category": [5]},
+            {"bbox": [], "category": []},
+        ],
         "raw": [b"\0", None],
         "when": pa.array([0, 10**9], pa.timestamp("us", tz="UTC")),
         "price": pa.array([None, None], pa.decimal128(5, 2)),
@@ -324,7 +395,12 @@ def test_field_says_name_and_kind(tmp_path: Path) -> None:
     write_table(tmp_path / "a.parquet", jpegs(1), **columns)
     given = ["name=Image ID", "boxes=objects:boxes", "seg=seg:mask", "ids=ids:classes"]
     packed = tmp_path / "packed"
-    succeeded("pack", tmp_path / "a.parquet", packed, *(word for each in given for word in ("--field", each)))
+    succeeded(
+        "pack",
+        tmp_path / "a.parquet",
+        packed,
+        *(word for each in given for word in ("--field", each)),
+    )
     sample = samples_of(packed)["a.parquet/000000"]
     assert sample["name"] == "x"
     np.testing.assert_array_equal(sample["boxes"], [[1, 2, 4, 6]])
@@ -334,14 +410,20 @@ def test_field_says_name_and_kind(tmp_path: Path) -> None:
 
 
 def test_columns_are_named_as_those_of_a_manifest(tmp_path: Path) -> None:
-    rows = [{"path": f"{number}.jpg", "Image ID": number, "a.b": number / 2, "id": 7} for number in range(2)]
+    rows = [
+        {"path": f"{number}.jpg", "Image ID": number, "a.b": number / 2, "id": 7}
+        for number in range(2)
+    ]
     for row, data in zip(rows, jpegs(2), strict=True):
         (tmp_path / row["path"]).write_bytes(data)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name in ("a.parquet", "a.jsonl"):
         succeeded("pack", tmp_path / name, tmp_path / "packed" / name)
-        kinds = {name: field.kind for name, field in PackedIndex(tmp_path / "packed" / name).fields.items()}
+        kinds = {
+            name: field.kind
+            for name, field in PackedIndex(tmp_path / "packed" / name).fields.items()
+        }
         assert kinds == {"image_id": "int", "a_b": "floats", "id_": "int"}
     assert digests(tmp_path / "packed/a.parquet") == digests(tmp_path / "packed/a.jsonl")
 
@@ -355,18 +437,30 @@ def test_what_is_not_certain_is_an_error(tmp_path: Path) -> None:
         assert words in failed(1, "pack", source, tmp_path / "packed", *options)
         assert not (tmp_path / "packed" / "dataset.json").exists()
 
-    refused("several columns that may hold the images: a, b. --image-column picks one", a=one, b=one)
+    refused(
+        "several columns that may hold the images: a, b. --image-column picks one", a=one, b=one
+    )
     refused("expected a column with images", a=["x"], b=[1])
     refused("has no such column; expected one of a, b", "--image-column", "c", a=one, b=[1])
     refused("has no such column; expected one of a, b", "--label-column", "c", a=one, b=[1])
-    refused("column 'label' is double; expected labels, as whole numbers or names", a=one, label=[1.5])
+    refused(
+        "column 'label' is double; expected labels, as whole numbers or names", a=one, label=[1.5]
+    )
     refused("column 'maps' is", a=one, maps=[[{"x": b"bytes"}]])
-    refused("column 't' is string; expected bytes, for --field m=t:mask", "--field", "m=t:mask", a=one, t=["x"])
+    refused(
+        "column 't' is string; expected bytes, for --field m=t:mask",
+        "--field",
+        "m=t:mask",
+        a=one,
+        t=["x"],
+    )
 
 
 def test_a_format_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     source = write_table(tmp_path / "a.parquet", jpegs(1))
-    assert "--format arrow: it holds parquet files" in failed(1, "pack", source, tmp_path / "p", "--format", "arrow")
+    assert "--format arrow: it holds parquet files" in failed(
+        1, "pack", source, tmp_path / "p", "--format", "arrow"
+    )
     source.rename(tmp_path / "table.bin")
     succeeded("pack", tmp_path / "table.bin", tmp_path / "packed", "--format", "parquet")
     assert paths_of(tmp_path / "packed") == ["table.bin/000000"]
@@ -378,7 +472,14 @@ SPLITS: list[tuple[list[str], str | None]] = [
     (["photos-val.parquet", "photos-train.parquet"], "val"),
     (["part-00000-of-00002.parquet", "part-00001-of-00002.parquet"], None),
     (["a.train.parquet", "b.parquet"], "train"),
-    (["train-00000-of-00002.parquet", "train-00001-of-00002.parquet", "test-00000-of-00001.parquet"], "test"),
+    (
+        [
+            "train-00000-of-00002.parquet",
+            "train-00001-of-00002.parquet",
+            "test-00000-of-00001.parquet",
+        ],
+        "test",
+    ),
 ]
 
 
@@ -387,7 +488,9 @@ def test_names_that_say_a_split(tmp_path: Path) -> None:
         source = tmp_path / f"source-{number}"
         for name in names:
             write_table(source / name, jpegs(1))
-        summary = pack(source, tmp_path / f"packed-{number}", pack_options(format="parquet", split=split))
+        summary = pack(
+            source, tmp_path / f"packed-{number}", pack_options(format="parquet", split=split)
+        )
         assert summary.info["samples"] == (2 if split is None else 1), names
         if split is not None:
             for other in (None, "nowhere"):
@@ -467,7 +570,9 @@ def stopped_in(step: str, after: int) -> Any:
     return on_progress
 
 
-@pytest.mark.parametrize(("step", "after"), [("converting", 12), ("converting", 31), ("packing", 28)])
+@pytest.mark.parametrize(
+    ("step", "after"), [("converting", 12), ("converting", 31), ("packing", 28)]
+)
 def test_runs_that_are_there_are_not_converted_again(
     tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch, step: str, after: int
 ) -> None:
@@ -475,7 +580,10 @@ def test_runs_that_are_there_are_not_converted_again(
     pack(source, tmp_path / "whole", SEVERAL)
     with pytest.raises(StoppedError):
         pack(source, tmp_path / "packed", SEVERAL, on_progress=stopped_in(step, after))
-    there = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "packed" / ".pack" / "spool").iterdir()}
+    there = {
+        path.name: path.stat().st_mtime_ns
+        for path in (tmp_path / "packed" / ".pack" / "spool").iterdir()
+    }
     assert len(there) > 3
     converted = []
     again = pack(source, tmp_path / "packed", SEVERAL, on_progress=converted.append)
@@ -530,7 +638,9 @@ def test_other_options_do_not_use_the_spool(tmp_path: Path, small_runs: None) ->
     source = large_tables(tmp_path / "source")
     with pytest.raises(StoppedError):
         pack(source, tmp_path / "packed", SEVERAL, on_progress=stopped_in("packing", 9))
-    how = pack_options(shard_size=100_000, max_size=100, seed=4, storage="coefficients", overwrite=True)
+    how = pack_options(
+        shard_size=100_000, max_size=100, seed=4, storage="coefficients", overwrite=True
+    )
     pack(source, tmp_path / "packed", how)
     pack(source, tmp_path / "anew", how)
     assert digests(tmp_path / "packed") == digests(tmp_path / "anew")
@@ -561,10 +671,17 @@ def test_a_damaged_spool_file_is_made_anew_or_named(tmp_path: Path, small_runs: 
         assert digests(packed) == digests(tmp_path / "whole"), harm
 
 
-def test_a_repair_converts_only_what_the_damaged_shard_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repair_converts_only_what_the_damaged_shard_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = large_tables(tmp_path / "source", 6)
     images = jpegs(16, (260, 200))
-    write_table(source / "1.parquet", [*images[:7], b"bad", None, *images[9:]], rows_per_group=3, label=[1] * 16)
+    write_table(
+        source / "1.parquet",
+        [*images[:7], b"bad", None, *images[9:]],
+        rows_per_group=3,
+        label=[1] * 16,
+    )
     packed = tmp_path / "packed"
     pack(source, packed, pack_options(shard_size=100_000, label_column="label"))
     whole = digests(packed)
@@ -595,9 +712,13 @@ def test_the_room_on_the_disk_is_looked_at_and_told(
     size = f"{source.stat().st_size / 1e6:.1f} MB"
     free = type("Usage", (), {"free": 1000})
     monkeypatch.setattr(exchange.shutil, "disk_usage", lambda _: free)
-    with pytest.raises(PackError, match=rf"needs about {size} beside the dataset.*0\.0 MB are free there"):
+    with pytest.raises(
+        PackError, match=rf"needs about {size} beside the dataset.*0\.0 MB are free there"
+    ):
         pack(source, tmp_path / "packed", PackOptions())
-    pack(source, tmp_path / "small", pack_options(max_size=20))  # how little that takes nobody knows before
+    pack(
+        source, tmp_path / "small", pack_options(max_size=20)
+    )  # how little that takes nobody knows before
     monkeypatch.setattr(exchange, "_LARGE_SPOOL_BYTES", 1000)
     monkeypatch.setattr(free, "free", source.stat().st_size * 3 // 2)
     pack(source, tmp_path / "packed", PackOptions())
@@ -605,7 +726,9 @@ def test_the_room_on_the_disk_is_looked_at_and_told(
     assert "; 0.1 MB are free there" in caplog.text
 
 
-def test_a_missing_pyarrow_is_named_and_folders_need_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyarrow_is_named_and_folders_need_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = write_table(tmp_path / "a.parquet", jpegs(1))
     write_files(tmp_path / "folder", {"1.jpg": jpegs(1)[0]})
     for name in [name for name in sys.modules if name.startswith("fastpipe.sources.parquet_arrow")]:
@@ -618,12 +741,20 @@ def test_a_missing_pyarrow_is_named_and_folders_need_none(tmp_path: Path, monkey
 
 def test_rows_of_paths_are_files(tmp_path: Path) -> None:
     """As a manifest's: the shards are those of a CSV file with the same rows."""
-    write_files(tmp_path / "photos", dict(zip(("a.jpg", "b/c.jpg", "b/d.jpg"), jpegs(3), strict=True)))
-    columns = {"file": ["a.jpg", None, "b/c.jpg", "b/d.jpg"], "label": ["x", "y", None, "w"], "n": [1, 2, 3, 4]}
+    write_files(
+        tmp_path / "photos", dict(zip(("a.jpg", "b/c.jpg", "b/d.jpg"), jpegs(3), strict=True))
+    )
+    columns = {
+        "file": ["a.jpg", None, "b/c.jpg", "b/d.jpg"],
+        "label": ["x", "y", None, "w"],
+        "n": [1, 2, 3, 4],
+    }
     pq.write_table(pa.table(columns), tmp_path / "photos" / "a.parquet", row_group_size=2)
     options = ["--image-column", "file"]
     succeeded("pack", tmp_path / "photos" / "a.parquet", tmp_path / "packed", *options)
-    (tmp_path / "photos" / "a.csv").write_text("file,label,n\na.jpg,x,1\n,y,2\nb/c.jpg,,3\nb/d.jpg,w,4\n")
+    (tmp_path / "photos" / "a.csv").write_text(
+        "file,label,n\na.jpg,x,1\n,y,2\nb/c.jpg,,3\nb/d.jpg,w,4\n"
+    )
     succeeded("pack", tmp_path / "photos" / "a.csv", tmp_path / "csv")
     index, other = PackedIndex(tmp_path / "packed"), PackedIndex(tmp_path / "csv")
     assert [field.kind for field in index.fields.values()] == ["int"]
@@ -631,7 +762,10 @@ def test_rows_of_paths_are_files(tmp_path: Path) -> None:
     for file in ("shard-000000.tar", "index.npy", "fields/n.npy"):
         assert (tmp_path / "packed" / file).read_bytes() == (tmp_path / "csv" / file).read_bytes()
     ((path, reason),) = [each.values() for each in read_rejected(tmp_path / "packed")]
-    assert (path, reason) == ("a.parquet/000001", "column file: expected the path of an image, got none")
+    assert (path, reason) == (
+        "a.parquet/000001",
+        "column file: expected the path of an image, got none",
+    )
     pq.write_table(pa.table({"file": ["a.jpg"], "raw": [b"x"]}), tmp_path / "photos" / "a.parquet")
     told = failed(1, "pack", tmp_path / "photos" / "a.parquet", tmp_path / "other", *options)
     assert "column 'raw': rows that name their images hold no bytes" in told

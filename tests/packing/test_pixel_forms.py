@@ -39,7 +39,9 @@ GRAYS = GRAIN[:, :, 0]
 TWO = np.stack([GRAYS, GRAIN[:, :, 1]], axis=2)
 FOUR = np.concatenate([GRAIN, GRAIN[:, :, :1]], axis=2)
 COLOURS = bytes(range(256)) * 3
-LONG = chunk(b"tEXt", b"Comment\0" + bytes(9000))  # the next chunk is not in the bytes that a scan reads first
+LONG = chunk(
+    b"tEXt", b"Comment\0" + bytes(9000)
+)  # the next chunk is not in the bytes that a scan reads first
 
 
 def of_array(samples: NDArray[np.uint8], image_format: str, **options: Any) -> bytes:
@@ -68,7 +70,10 @@ FILES = {
     "gray.png": (png(GRAYS), PixelForm(1, 8)),
     "deep.png": (png(GRAYS.astype(np.uint16) * 257, bits=16), PixelForm(1, 16)),
     "gray-clear.png": (png(GRAYS, transparency=b"\0\7"), PixelForm(4, 8)),
-    "deep-clear.png": (png(GRAYS.astype(np.uint16), bits=16, transparency=b"\0\7"), PixelForm(4, 16)),
+    "deep-clear.png": (
+        png(GRAYS.astype(np.uint16), bits=16, transparency=b"\0\7"),
+        PixelForm(4, 16),
+    ),
     "gray-alpha.png": (png(TWO, color=GRAY_ALPHA), PixelForm(4, 8)),
     "rgb.png": (png(GRAIN, color=RGB, before=LONG), PixelForm(3, 8)),
     "rgb-deep.png": (png(GRAIN.astype(np.uint16), bits=16, color=RGB), PixelForm(3, 16)),
@@ -76,7 +81,10 @@ FILES = {
     "alpha.png": (png(FOUR, color=RGB_ALPHA), PixelForm(4, 8)),
     "alpha-deep.png": (png(FOUR.astype(np.uint16), bits=16, color=RGB_ALPHA), PixelForm(4, 16)),
     "palette.png": (png(GRAYS >> 4, color=PALETTE, palette=COLOURS[:48]), PixelForm(3, 8)),
-    "palette-clear.png": (png(GRAYS >> 4, color=PALETTE, palette=COLOURS[:48], transparency=b"\0"), PixelForm(4, 8)),
+    "palette-clear.png": (
+        png(GRAYS >> 4, color=PALETTE, palette=COLOURS[:48], transparency=b"\0"),
+        PixelForm(4, 8),
+    ),
     "ours.png": (encode_png(np.tile(TWO.astype(np.uint16), (9, 9, 1))), PixelForm(4, 16)),
     "strips.png": (strips_of_a_palette(), PixelForm(4, 8)),
     "alpha.webp": (of_array(FOUR, "WebP", lossless=True), PixelForm(4, 8)),
@@ -135,7 +143,11 @@ def test_options_that_change_what_is_stored(tmp_path: Path) -> None:
     fastpipe.pack(source, tmp_path / "lossy", quality=90)
     assert PackedIndex(tmp_path / "lossy").form_counts == {PixelForm(1, 8): 2, PHOTO: 2}
     fastpipe.pack(source, tmp_path / "small", max_size=30)
-    assert PackedIndex(tmp_path / "small").form_counts == {GRAY_DEEP: 1, PixelForm(4, 8): 2, PHOTO: 1}
+    assert PackedIndex(tmp_path / "small").form_counts == {
+        GRAY_DEEP: 1,
+        PixelForm(4, 8): 2,
+        PHOTO: 1,
+    }
 
 
 def test_arrays_of_a_program(tmp_path: Path) -> None:
@@ -144,7 +156,10 @@ def test_arrays_of_a_program(tmp_path: Path) -> None:
         writer.add(FOUR)
     data = fastpipe.open(tmp_path / "data")
     assert (data["channels"].tolist(), data["bits"].tolist()) == ([1, 4], [16, 8])
-    assert {form.dtype for form in data.index.form_counts} == {np.dtype(np.uint8), np.dtype(np.uint16)}
+    assert {form.dtype for form in data.index.form_counts} == {
+        np.dtype(np.uint8),
+        np.dtype(np.uint16),
+    }
 
 
 def test_adding_and_removing(tmp_path: Path) -> None:
@@ -173,7 +188,9 @@ def test_a_mixture_has_the_forms_of_all(tmp_path: Path, work: Path) -> None:
 def test_inspect_shows_forms_that_are_not_all_the_usual_one(work: Path, flat: Path) -> None:
     counts = Counter(form for _, form in FILES.values())
     text = succeeded("inspect", work / "jpeg", "--no-sheet")
-    assert re.search(rf"channels x bits +1 x 8: {counts[PixelForm(1, 8)]}, 1 x 16: {counts[GRAY_DEEP]}, ", text)
+    assert re.search(
+        rf"channels x bits +1 x 8: {counts[PixelForm(1, 8)]}, 1 x 16: {counts[GRAY_DEEP]}, ", text
+    )
     assert "channels x bits" not in succeeded("inspect", flat, "--no-sheet")
     content = json.loads(succeeded("inspect", flat, "--no-sheet", "--json"))
     assert content["forms"] == [{"channels": 3, "bits": 8, "samples": 37}]

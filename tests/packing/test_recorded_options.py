@@ -31,7 +31,10 @@ def yolo(root: Path, *orientations: int, label: int = 0, names: tuple[str, ...] 
 def boxes(packed: Path) -> dict[str, Any]:
     """Key -> boxes and their labels."""
     data = fastpipe.open(packed).with_fields(("key", "boxes"))  # type: ignore[attr-defined]
-    return {sample["key"]: (sample["boxes"].tolist(), sample["boxes_labels"].tolist()) for sample in data}
+    return {
+        sample["key"]: (sample["boxes"].tolist(), sample["boxes_labels"].tolist())
+        for sample in data
+    }
 
 
 def as_older_versions_wrote(packed: Path) -> None:
@@ -39,7 +42,11 @@ def as_older_versions_wrote(packed: Path) -> None:
     file = packed / "dataset.json"
     stat, info = file.stat(), json.loads(file.read_text())
     del info["packs"][0]["options"]["coordinates"]
-    file.write_bytes(with_self_checksum({name: value for name, value in info.items() if name != SELF_CHECKSUM})[1])
+    file.write_bytes(
+        with_self_checksum({name: value for name, value in info.items() if name != SELF_CHECKSUM})[
+            1
+        ]
+    )
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
@@ -82,7 +89,9 @@ def test_an_option_that_differs_from_the_dataset_is_told(tmp_path: Path) -> None
     packed = tmp_path / "packed"
     fastpipe.pack(yolo(tmp_path / "yolo", 6), packed, coordinates="stored")
     grown = fastpipe.add(yolo(tmp_path / "more", 8), packed, coordinates="shown")
-    assert "--coordinates shown: as given; the dataset was packed with stored" in map(str, grown.assumed)
+    assert "--coordinates shown: as given; the dataset was packed with stored" in map(
+        str, grown.assumed
+    )
 
 
 def test_a_source_without_boxes_takes_over_what_it_has(tmp_path: Path) -> None:

@@ -72,7 +72,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def table(tmp_path: Path) -> Path:
     """Images of several kinds with labels and a column that becomes a field."""
     images = [*jpegs(27), saved("PNG"), saved(progressive=True), b"no image"]
-    columns = {"label": [at % 3 for at in range(30)], "caption": [f"photo {at}" for at in range(30)]}
+    columns = {
+        "label": [at % 3 for at in range(30)],
+        "caption": [f"photo {at}" for at in range(30)],
+    }
     return write_table(tmp_path / "source" / "a.parquet", images, **columns)
 
 
@@ -93,11 +96,17 @@ def stored(packs: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def test_the_description_says_how_images_are_stored(packs: dict[str, Path]) -> None:
-    jpeg, coefficients = (json.loads((packs[name] / DATASET_FILE).read_bytes()) for name in ("jpeg", "coefficients"))
+    jpeg, coefficients = (
+        json.loads((packs[name] / DATASET_FILE).read_bytes()) for name in ("jpeg", "coefficients")
+    )
     for name, info in (("jpeg", jpeg), ("coefficients", coefficients)):
         assert info["storage"] == info["packs"][0]["options"]["storage"] == name
     assert jpeg["content"] == coefficients["content"]
-    assert jpeg["jpeg_bytes"] == coefficients["jpeg_bytes"] == PackedIndex(packs["jpeg"]).records["size"].sum()
+    assert (
+        jpeg["jpeg_bytes"]
+        == coefficients["jpeg_bytes"]
+        == PackedIndex(packs["jpeg"]).records["size"].sum()
+    )
     assert coefficients["stored_bytes"] == PackedIndex(packs["coefficients"]).records["size"].sum()
     assert PackedIndex(packs["coefficients"]).storage == "coefficients"
     assert jpeg["counts"] == coefficients["counts"]
@@ -113,8 +122,15 @@ def test_shards_are_webdatasets_of_fpc_members(packs: dict[str, Path]) -> None:
         assert fpc.read(data.read()).width == index.records[0]["width"]
 
 
-def test_both_storages_give_the_same_batches(packs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    cases: list[dict[str, Any]] = [{}, {"train": True}, {"verify": True}, {"train": True, "seed": 9}]
+def test_both_storages_give_the_same_batches(
+    packs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases: list[dict[str, Any]] = [
+        {},
+        {"train": True},
+        {"verify": True},
+        {"train": True, "seed": 9},
+    ]
     for options in cases:
         assert_same_epochs(epoch(packs["jpeg"], **options), epoch(packs["coefficients"], **options))
     # Where the order is one of chunks, their sizes are those of JPEGs.
@@ -124,7 +140,9 @@ def test_both_storages_give_the_same_batches(packs: dict[str, Path], monkeypatch
 
 
 def test_single_samples_are_the_same(packs: dict[str, Path]) -> None:
-    for one, other in zip(fastpipe.open(packs["jpeg"]), fastpipe.open(packs["coefficients"]), strict=True):
+    for one, other in zip(
+        fastpipe.open(packs["jpeg"]), fastpipe.open(packs["coefficients"]), strict=True
+    ):
         assert one[1] == other[1]
         assert np.array_equal(one[0].numpy(), other[0].numpy())
 
@@ -136,7 +154,9 @@ def test_a_crop_reads_only_the_rows_that_it_needs(tmp_path: Path) -> None:
     loader = fastpipe.loader(tmp_path / "packed", 1, size=100, train=False, num_workers=1)
     list(loader)
     assert loader.stats().bytes_read < index.stored_bytes / 4, "the middle tenth of the picture"
-    checked = fastpipe.loader(tmp_path / "packed", 1, size=100, train=False, num_workers=1, verify=True)
+    checked = fastpipe.loader(
+        tmp_path / "packed", 1, size=100, train=False, num_workers=1, verify=True
+    )
     list(checked)
     assert checked.stats().bytes_read == index.stored_bytes
 
@@ -172,7 +192,9 @@ def test_verify_names_the_damage(stored: Path) -> None:
 
 def test_a_damaged_sample_is_an_error_that_names_it(stored: Path) -> None:
     damage(stored, 0)
-    with pytest.raises(SampleError, match=rf"sample 0 \(key {key_of(stored, 0)}\) cannot be decoded"):
+    with pytest.raises(
+        SampleError, match=rf"sample 0 \(key {key_of(stored, 0)}\) cannot be decoded"
+    ):
         fastpipe.open(stored)[0]
 
 
@@ -218,7 +240,9 @@ def test_unpacking_into_folders(packs: dict[str, Path], tmp_path: Path) -> None:
 
 def test_a_class_without_images_has_a_folder(tmp_path: Path) -> None:
     """Else the labels of the classes behind it would be others when the files are packed again."""
-    source = write_files(tmp_path / "source", {"ant/1.jpg": jpeg_bytes(), "cow/1.jpg": jpeg_bytes()})
+    source = write_files(
+        tmp_path / "source", {"ant/1.jpg": jpeg_bytes(), "cow/1.jpg": jpeg_bytes()}
+    )
     (source / "bee").mkdir()
     fastpipe.pack(source, tmp_path / "packed")
     unpack(tmp_path / "packed", tmp_path / "files")
@@ -235,7 +259,9 @@ def test_unpacking_into_shards(packs: dict[str, Path], tmp_path: Path) -> None:
     unpack(packs["coefficients"], tmp_path / "coefficients", "webdataset")
     members = []
     for name in ("jpeg", "coefficients"):
-        members.append([each for path in sorted((tmp_path / name).iterdir()) for each in contents(path)])
+        members.append(
+            [each for path in sorted((tmp_path / name).iterdir()) for each in contents(path)]
+        )
     assert members[0] == members[1]
 
 
@@ -244,12 +270,19 @@ def test_fields_and_second_pictures(tmp_path: Path) -> None:
     fields = {"caption": "text", "second": "image", "boxes": "boxes", "seg": "mask"}
     mask = np.arange(50 * 70, dtype=np.uint16).reshape(50, 70)
     for storage in ("jpeg", "coefficients"):
-        with fastpipe.Writer(tmp_path / storage, fields=fields, workers=1, storage=storage) as writer:
+        with fastpipe.Writer(
+            tmp_path / storage, fields=fields, workers=1, storage=storage
+        ) as writer:
             for number in range(5):
                 first, second = (jpeg_bytes((70, 50), seed=seed) for seed in (number, 100 + number))
                 boxes = {"boxes": [[1, 2, 30, 40]]}
                 label = number % 2 if number else None
-                values = {"caption": f"number {number}", "second": second, "boxes": boxes, "seg": mask + number}
+                values = {
+                    "caption": f"number {number}",
+                    "second": second,
+                    "boxes": boxes,
+                    "seg": mask + number,
+                }
                 writer.add(first, label, f"key {number}", **values)
     names = ("image", "label", *fields)
     loaded = [
@@ -264,7 +297,9 @@ def test_fields_and_second_pictures(tmp_path: Path) -> None:
         tmp_path / "unpacked" / "shard-000000.tar"
     )
     assert unpack(tmp_path / "coefficients", tmp_path / "folder").left_out == list(fields)
-    assert (tmp_path / "folder" / f"{key_of(tmp_path / 'coefficients', 0)}.jpg").exists(), "a sample without a label"
+    assert (tmp_path / "folder" / f"{key_of(tmp_path / 'coefficients', 0)}.jpg").exists(), (
+        "a sample without a label"
+    )
 
 
 def test_unpacking_refuses(packs: dict[str, Path], stored: Path, tmp_path: Path) -> None:
@@ -296,7 +331,12 @@ def test_class_names_stay_inside_the_folder(tmp_path: Path) -> None:
         for label in range(4):
             writer.add(jpeg_bytes(seed=label), label)
     unpack(tmp_path / "packed", tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["%", "%2E%2E", "a%2Fb", "plain"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "%",
+        "%2E%2E",
+        "a%2Fb",
+        "plain",
+    ]
 
 
 def test_classes_that_cannot_have_folders_of_their_own(tmp_path: Path) -> None:
@@ -322,7 +362,9 @@ def test_tables(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert made["jpeg"][name] == made["coefficients"][name], name
     assert made["coefficients"]["counts"]["rejected"] == 1
     fields = ("image", "label", "id", "key", "caption")
-    jpeg, coefficients = (epoch(tmp_path / name, fields=fields) for name in ("jpeg", "coefficients"))
+    jpeg, coefficients = (
+        epoch(tmp_path / name, fields=fields) for name in ("jpeg", "coefficients")
+    )
     assert_same_epochs(jpeg, coefficients)
     assert [batch["caption"] for batch in jpeg] == [batch["caption"] for batch in coefficients]
     assert verify(tmp_path / "coefficients").sound
@@ -330,7 +372,12 @@ def test_tables(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_shards_of_ours_are_sources_as_tars_are(tmp_path: Path) -> None:
     """Without dataset.json they are WebDataset tars, in which KEY.fpc is the picture."""
-    fastpipe.pack(class_folders(tmp_path / "photos"), tmp_path / "packed", storage="coefficients", shuffle=False)
+    fastpipe.pack(
+        class_folders(tmp_path / "photos"),
+        tmp_path / "packed",
+        storage="coefficients",
+        shuffle=False,
+    )
     fastpipe.pack(tmp_path / "photos", tmp_path / "jpeg", shuffle=False)
     (tmp_path / "tars").mkdir()
     for shard in (tmp_path / "packed").glob("shard-*.tar"):
@@ -341,7 +388,9 @@ def test_shards_of_ours_are_sources_as_tars_are(tmp_path: Path) -> None:
 
 
 def test_a_coefficient_file_that_is_damaged_is_rejected(tmp_path: Path) -> None:
-    fastpipe.pack(class_folders(tmp_path / "photos", 3), tmp_path / "packed", storage="coefficients")
+    fastpipe.pack(
+        class_folders(tmp_path / "photos", 3), tmp_path / "packed", storage="coefficients"
+    )
     stored = packed_jpeg(PackedIndex(tmp_path / "packed"), 0)
     newer = stored[:3] + b"\2" + stored[4:]
     contents = {"a/whole.fpc": stored, "a/cut.fpc": stored[:-200], "a/newer.fpc": newer}
@@ -353,7 +402,9 @@ def test_a_coefficient_file_that_is_damaged_is_rejected(tmp_path: Path) -> None:
     assert len(PackedIndex(tmp_path / "again")) == 1
 
 
-def test_the_spool_needs_more_room(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spool_needs_more_room(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = table.stat().st_size
     free = type("Usage", (), {"free": round(1.2 * size)})
     monkeypatch.setattr(exchange.shutil, "disk_usage", lambda _: free)

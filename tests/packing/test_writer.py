@@ -16,7 +16,15 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from support.datasets.field_values import FIELDS, column, notes, opened, rows, sample, stored_files
-from support.sources.pack_sources import assert_near, assert_same_pixels, digests, jpeg_bytes, pillow, pixels, saved
+from support.sources.pack_sources import (
+    assert_near,
+    assert_same_pixels,
+    digests,
+    jpeg_bytes,
+    pillow,
+    pixels,
+    saved,
+)
 
 import fastpipe
 from fastpipe import _engine
@@ -27,8 +35,12 @@ from fastpipe.verify.verification import verify
 SAMPLES = 14
 
 
-def write(destination: Path, samples: int = SAMPLES, fields: Any = FIELDS, **options: Any) -> fastpipe.Writer:
-    with fastpipe.Writer(destination, fields=fields, **{"shard_size": 100_000, **options}) as writer:
+def write(
+    destination: Path, samples: int = SAMPLES, fields: Any = FIELDS, **options: Any
+) -> fastpipe.Writer:
+    with fastpipe.Writer(
+        destination, fields=fields, **{"shard_size": 100_000, **options}
+    ) as writer:
         for number in range(samples):
             writer.add(**sample(number))
     return writer
@@ -61,22 +73,35 @@ def test_every_kind_is_stored_exactly(tmp_path: Path) -> None:
     assert [json.loads(bytes(row)) for row in rows(packed, "meta.bytes", "meta.offsets")] == [
         one.get("meta") for one in given
     ]
-    assert [bytes(row) for row in rows(packed, "raw.bytes", "raw.offsets")] == [one.get("raw", b"") for one in given]
+    assert [bytes(row) for row in rows(packed, "raw.bytes", "raw.offsets")] == [
+        one.get("raw", b"") for one in given
+    ]
     for one, boxes, pose in zip(
-        given, rows(packed, "boxes", "boxes.offsets"), rows(packed, "pose", "pose.offsets"), strict=True
+        given,
+        rows(packed, "boxes", "boxes.offsets"),
+        rows(packed, "pose", "pose.offsets"),
+        strict=True,
     ):
-        np.testing.assert_array_equal(boxes, np.float32(one.get("boxes", {"boxes": np.empty((0, 4))})["boxes"]))
+        np.testing.assert_array_equal(
+            boxes, np.float32(one.get("boxes", {"boxes": np.empty((0, 4))})["boxes"])
+        )
         np.testing.assert_array_equal(pose, np.float32(one.get("pose", np.empty((0, 5, 3)))))
     labels = [label for one in given for label in one.get("boxes", {"labels": []})["labels"]]
     assert column(packed, "boxes.labels").tolist() == labels
     for name in ("seg", "depth"):
-        for one, data, record in zip(given, stored_files(packed, name), column(packed, name), strict=True):
+        for one, data, record in zip(
+            given, stored_files(packed, name), column(packed, name), strict=True
+        ):
             if data is None:
                 assert name not in one
                 assert record.tobytes() == bytes(26)
                 continue
             np.testing.assert_array_equal(opened(data), one[name])
-            assert (record["width"], record["height"], record["bits"]) == (70, 45, 8 * one[name].itemsize)
+            assert (record["width"], record["height"], record["bits"]) == (
+                70,
+                45,
+                8 * one[name].itemsize,
+            )
             assert record["format"] == 1
     for one, data in zip(given, stored_files(packed, "second"), strict=True):
         if data is not None:
@@ -88,7 +113,9 @@ def test_the_notes_in_the_shards_hold_the_same_float32(tmp_path: Path) -> None:
     write(tmp_path / "packed")
     found = np.float32([note["embedding"] for note in notes(tmp_path / "packed")])
     np.testing.assert_array_equal(found, column(tmp_path / "packed", "embedding"))
-    assert [note["path"] for note in notes(tmp_path / "packed")] == [f"sample-{number}" for number in range(SAMPLES)]
+    assert [note["path"] for note in notes(tmp_path / "packed")] == [
+        f"sample-{number}" for number in range(SAMPLES)
+    ]
 
 
 def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path) -> None:
@@ -97,16 +124,25 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path) -> None:
     assert digests(tmp_path / "1") == digests(tmp_path / "4")
 
 
-def add_all(destination: Path, *, stop: bool = False, overwrite: bool = False, **changes: Any) -> fastpipe.Writer:
+def add_all(
+    destination: Path, *, stop: bool = False, overwrite: bool = False, **changes: Any
+) -> fastpipe.Writer:
     """Adds all samples, and fails before the end. One after the other, so that there are finished shards then.
 
     Args:
         changes: values that all samples get in place of their own.
     """
-    with fastpipe.Writer(destination, FIELDS, shard_size=100_000, workers=1, overwrite=overwrite) as writer:
+    with fastpipe.Writer(
+        destination, FIELDS, shard_size=100_000, workers=1, overwrite=overwrite
+    ) as writer:
         for number in range(SAMPLES):
             values = {**sample(number), **changes}
-            writer.add(**{name: value(number) if callable(value) else value for name, value in values.items()})
+            writer.add(
+                **{
+                    name: value(number) if callable(value) else value
+                    for name, value in values.items()
+                }
+            )
         if stop:
             raise RuntimeError("stopped")
     return writer
@@ -176,7 +212,10 @@ def test_a_dataset_is_replaced_only_on_demand(tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     write(packed)
     before = digests(packed)
-    with pytest.raises(PackError, match=r"holds a different dataset.*Writer writes only new"), fastpipe.Writer(packed):
+    with (
+        pytest.raises(PackError, match=r"holds a different dataset.*Writer writes only new"),
+        fastpipe.Writer(packed),
+    ):
         pass
     assert digests(packed) == before
     with fastpipe.Writer(packed, overwrite=True) as writer:
@@ -196,7 +235,14 @@ def test_images_of_all_forms(tmp_path: Path) -> None:
     array = pixels()
     gray = Image.fromarray(array).convert("L")
     from_jpeg = Image.open(tmp_path / "a.jpg")
-    others = (array, gray, deep_alpha(), deep_alpha()[:, :, 0], Image.fromarray(array).quantize(9), from_jpeg)
+    others = (
+        array,
+        gray,
+        deep_alpha(),
+        deep_alpha()[:, :, 0],
+        Image.fromarray(array).quantize(9),
+        from_jpeg,
+    )
     with fastpipe.Writer(tmp_path / "packed") as writer:
         for image in (tmp_path / "a.jpg", str(tmp_path / "a.jpg"), jpeg, bytearray(jpeg), *others):
             writer.add(image)
@@ -222,7 +268,11 @@ def test_images_of_all_forms(tmp_path: Path) -> None:
 
 def test_a_writer_takes_quality_and_lossless(tmp_path: Path) -> None:
     from_jpeg = Image.open(io.BytesIO(jpeg_bytes()))
-    for name, options in (("low", {"quality": 20}), ("high", {"quality": 98}), ("exact", {"lossless": True})):
+    for name, options in (
+        ("low", {"quality": 20}),
+        ("high", {"quality": 98}),
+        ("exact", {"lossless": True}),
+    ):
         with fastpipe.Writer(tmp_path / name, **options) as writer:
             writer.add(pixels())
             writer.add(from_jpeg)
@@ -276,7 +326,11 @@ BAD: list[tuple[str, Any, str]] = [
     ("caption", "\ud800", "expected text that can be UTF-8"),
     ("meta", {1, 2}, "expected a value that JSON can hold"),
     ("meta", [float("inf")], "expected a value that JSON can hold"),
-    ("meta", reduce(lambda inner, _: [inner], range(100_000), 0), "expected a value that JSON can hold"),
+    (
+        "meta",
+        reduce(lambda inner, _: [inner], range(100_000), 0),
+        "expected a value that JSON can hold",
+    ),
     ("meta", 10**5000, "expected a value that JSON can hold"),
     ("raw", "text", "expected bytes"),
     ("boxes", [[0, 0, 70.1, 45]], "inside the image"),
@@ -285,7 +339,11 @@ BAD: list[tuple[str, Any, str]] = [
     ("boxes", [[0, 0, 4]], "shape (M, 4)"),
     ("boxes", {"boxes": [[0, 0, 4, 4]], "labels": []}, "a label for each of 1 boxes, got 0"),
     ("boxes", {"labels": []}, "expected boxes and labels"),
-    ("boxes", [[0, 0, 4, 4]], "expected boxes with labels, as in the samples before; got no labels"),
+    (
+        "boxes",
+        [[0, 0, 4, 4]],
+        "expected boxes with labels, as in the samples before; got no labels",
+    ),
     ("boxes", [[0, 0, float("nan"), 4]], "finite"),
     ("pose", [[[0, 0, 1]]], "expected 5 points an object, as in the samples before; got 1"),
     ("pose", [[0, 0, 1]], "shape (M, K, 3)"),
@@ -298,7 +356,11 @@ BAD: list[tuple[str, Any, str]] = [
     ("seg", saved("PNG"), "a PNG with colours"),
     ("seg", jpeg_bytes(), "JPEG, which may change ids"),
     ("seg", saved("PNG", "L")[:-200], "the PNG is truncated"),
-    ("seg", Image.open(io.BytesIO(saved("PNG", "L")[:-200])), "a PIL image that Pillow cannot decode"),
+    (
+        "seg",
+        Image.open(io.BytesIO(saved("PNG", "L")[:-200])),
+        "a PIL image that Pillow cannot decode",
+    ),
     ("seg", 3, "expected a mask"),
     ("seg", "nowhere.png", "cannot be read"),
     ("second", jpeg_bytes((70, 44)), "got 70 x 44"),
@@ -306,7 +368,9 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of torch's tensors
+@pytest.mark.filterwarnings(
+    "ignore:__array__ implementation:DeprecationWarning"
+)  # of torch's tensors
 def test_a_bad_value_rejects_the_sample_by_name(tmp_path: Path) -> None:
     with fastpipe.Writer(tmp_path / "packed", FIELDS) as writer:
         writer.add(**sample(1))
@@ -323,14 +387,18 @@ def test_a_bad_value_rejects_the_sample_by_name(tmp_path: Path) -> None:
 
 
 def test_a_key_comes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpipe.packing.pipeline.keys._LEAST_NEW", 4)  # some are in the set, and others sorted
+    monkeypatch.setattr(
+        "fastpipe.packing.pipeline.keys._LEAST_NEW", 4
+    )  # some are in the set, and others sorted
     file = tmp_path / "a.jpg"
     file.write_bytes(jpeg_bytes())
     with fastpipe.Writer(tmp_path / "dst") as writer:
         for number in range(20):
             writer.add(file, 0, key=f"key {number}")
             for again in (0, number // 2, number):
-                with pytest.raises(ConfigError, match=f"key 'key {again}': an earlier sample has it"):
+                with pytest.raises(
+                    ConfigError, match=f"key 'key {again}': an earlier sample has it"
+                ):
                     writer.add(file, 1, key=f"key {again}")
     data = fastpipe.open(tmp_path / "dst")
     assert sorted(data["key"]) == sorted(f"key {number}" for number in range(20))
@@ -356,13 +424,17 @@ def test_a_set_of_classes_has_one_order(tmp_path: Path) -> None:
     with fastpipe.Writer(tmp_path / "packed", {"tags": "classes", "numbers": "classes"}) as writer:
         writer.add(jpeg_bytes(), tags=set(names), numbers={5, 2**19, 3})
     assert PackedIndex(tmp_path / "packed").fields["tags"].names == tuple(sorted(names))
-    assert [row.tolist() for row in rows(tmp_path / "packed", "numbers", "numbers.offsets")] == [[3, 5, 2**19]]
+    assert [row.tolist() for row in rows(tmp_path / "packed", "numbers", "numbers.offsets")] == [
+        [3, 5, 2**19]
+    ]
 
 
 def test_a_rejected_sample_leaves_nothing_behind(tmp_path: Path) -> None:
     """No class name of it gets a number, and no width of it counts."""
     for name, bad in (("clean", False), ("bad", True)):
-        with fastpipe.Writer(tmp_path / name, {"tags": "classes", "v": "floats", "n": "int"}) as writer:
+        with fastpipe.Writer(
+            tmp_path / name, {"tags": "classes", "v": "floats", "n": "int"}
+        ) as writer:
             if bad:
                 writer.add(jpeg_bytes(), tags=["lost"], v=[1.0, 2.0], n=None, key="bad")
                 writer.add(b"no image", tags=["lost"], v=[1.0, 2.0], n=1, key="bad image")
@@ -381,7 +453,10 @@ def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
         ({"fields": ["a"]}, r"fields: expected a dict of names and kinds, such as .*, got \['a'\]"),
         ({"classes": ["a", "a"]}, "each once"),
         ({"classes": 5}, r"classes: expected a list of names, each once, .*got"),
-        ({"classes": {"a", "b"}}, r"classes: expected a list of names"),  # a set has another order in each run
+        (
+            {"classes": {"a", "b"}},
+            r"classes: expected a list of names",
+        ),  # a set has another order in each run
         ({"classes": "ab"}, r"classes: expected a list of names"),
         ({"shuffle": True}, "keeps the order"),
         ({"tile": -1}, "--tile"),
@@ -443,7 +518,9 @@ def test_no_dataset_appears_if_the_program_catches_that_samples_differ(tmp_path:
     assert not (packed / "dataset.json").exists()
 
 
-def add_what_can_be(packed: Path, fields: Any, samples: list[Any], errors: list[str], **options: Any) -> None:
+def add_what_can_be(
+    packed: Path, fields: Any, samples: list[Any], errors: list[str], **options: Any
+) -> None:
     """A program that goes on after each PackError."""
     with fastpipe.Writer(packed, fields, workers=1, **options) as writer:
         for one in samples:
@@ -454,12 +531,16 @@ def add_what_can_be(packed: Path, fields: Any, samples: list[Any], errors: list[
 
 
 def test_nothing_packed_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(PackError, match=r"none of the 1 samples .* could be packed; the first: nowhere\.jpg"):  # noqa: SIM117
+    with pytest.raises(
+        PackError, match=r"none of the 1 samples .* could be packed; the first: nowhere\.jpg"
+    ):  # noqa: SIM117
         with fastpipe.Writer(tmp_path / "packed") as writer:
             writer.add("nowhere.jpg")
 
 
-def test_a_large_file_that_is_no_image_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_that_is_no_image_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     film = tmp_path / "film.mp4"
     film.write_bytes(b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41")
     os.truncate(film, 3 << 30)
@@ -491,7 +572,9 @@ def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
     jpeg, peaks = jpeg_bytes((16, 16)), []
     for samples in (40, 160):
         tracemalloc.start()
-        with fastpipe.Writer(tmp_path / str(samples), {"caption": "text", "boxes": "boxes"}, shard_size=400_000) as w:
+        with fastpipe.Writer(
+            tmp_path / str(samples), {"caption": "text", "boxes": "boxes"}, shard_size=400_000
+        ) as w:
             for number in range(samples):
                 w.add(jpeg, caption="x" * 100_000, boxes=[[0, 0, 8, 8]] * 20, key=str(number))
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -509,5 +592,7 @@ def test_half_a_character(tmp_path: Path) -> None:
         writer.add(tmp_path / half)
     assert writer.summary.info["samples"] == 1
     assert rejected(tmp_path / "packed").keys() == {"a\\ud800b", str(tmp_path / "a\\ud800")}
-    with pytest.raises(ConfigError, match=r"classes: expected .* that can be UTF-8, got \['b', 'a\\ud800'\]"):
+    with pytest.raises(
+        ConfigError, match=r"classes: expected .* that can be UTF-8, got \['b', 'a\\ud800'\]"
+    ):
         fastpipe.Writer(tmp_path / "other", classes=["b", half])

@@ -61,7 +61,15 @@ def test_every_place_of_a_crop_is_as_likely() -> None:
 def test_extreme_pictures_get_torchvisions_middle(torchvision: ModuleType) -> None:
     crop = RandomResizedCrop(scale=(0.99, 1.0))  # never fits
     get_params = torchvision.transforms.RandomResizedCrop.get_params
-    for width, height in [(1000, 3), (3, 1000), (100, 1), (1, 100), (333, 10), (10, 333), (2000, 301)]:
+    for width, height in [
+        (1000, 3),
+        (3, 1000),
+        (100, 1),
+        (1, 100),
+        (333, 10),
+        (10, 333),
+        (2000, 301),
+    ]:
         picture = torch.empty((3, height, width), dtype=torch.uint8)
         top, left, h, w = get_params(picture, list(crop.scale), list(crop.ratio))
         for box in planned(crop, [(width, height)] * 5).boxes:
@@ -120,7 +128,12 @@ def test_center_crops_are_torchvisions(torchvision: ModuleType) -> None:
         plan = planned(CenterCrop(resize=resize), [(width, height)], size=size)
         scale_x, scale_y = width / new_width, height / new_height
         expected = [left * scale_x, top * scale_y, size[1] * scale_x, size[0] * scale_y]
-        assert plan.boxes[0].tolist() == pytest.approx(expected, rel=1e-12), (width, height, resize, size)
+        assert plan.boxes[0].tolist() == pytest.approx(expected, rel=1e-12), (
+            width,
+            height,
+            resize,
+            size,
+        )
         assert plan.bounds.tolist() == [[0, 0, width, height]]
 
 
@@ -130,10 +143,13 @@ def test_resize_takes_the_whole_picture() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "name"), [(RandomResizedCrop, "scale="), (CenterCrop, "resize="), (Resize, "interpolation=")]
+    ("make", "name"),
+    [(RandomResizedCrop, "scale="), (CenterCrop, "resize="), (Resize, "interpolation=")],
 )
 def test_a_size_is_no_option_of_a_crop(make: Any, name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{make.__name__}: expected {name}.*, got 224\. .*size=224"):
+    with pytest.raises(
+        ConfigError, match=rf"{make.__name__}: expected {name}.*, got 224\. .*size=224"
+    ):
         make(224)
     assert pickle.loads(pickle.dumps(make())) == make()  # noqa: S301 (our own bytes)
 

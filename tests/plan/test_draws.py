@@ -49,12 +49,19 @@ def test_a_draw_does_not_depend_on_its_neighbours(stream_key: int, numbers: list
 
 
 def test_neighbouring_seeds_and_epochs_have_different_keys() -> None:
-    keys = {key(seed, epoch, stream) for seed in range(20) for epoch in range(20) for stream in range(180)}
+    keys = {
+        key(seed, epoch, stream)
+        for seed in range(20)
+        for epoch in range(20)
+        for stream in range(180)
+    }
     assert len(keys) == 20 * 20 * 180
 
 
 def test_tries_and_layers_do_not_run_into_other_streams() -> None:
-    runs = dict.fromkeys((Stream.CROP_AREA, Stream.CROP_RATIO, Stream.ERASE_AREA, Stream.ERASE_RATIO), 10)
+    runs = dict.fromkeys(
+        (Stream.CROP_AREA, Stream.CROP_RATIO, Stream.ERASE_AREA, Stream.ERASE_RATIO), 10
+    )
     runs |= dict.fromkeys((Stream.OPERATION, Stream.MAGNITUDE, Stream.SIGN), 16)
     used = [int(first) + number for first in Stream for number in range(runs.get(first, 1))]
     assert len(set(used)) == len(used)

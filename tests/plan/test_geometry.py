@@ -23,7 +23,9 @@ crops = st.one_of(
     st.tuples(st.floats(1e-3, 1), st.floats(0.3, 1)).map(
         lambda drawn: RandomResizedCrop(scale=(drawn[0] * drawn[1], drawn[0]))
     ),
-    st.integers(0, 300).map(lambda more: CenterCrop(resize=1 + more)),  # beyond the output's longer side
+    st.integers(0, 300).map(
+        lambda more: CenterCrop(resize=1 + more)
+    ),  # beyond the output's longer side
     st.just(Resize()),
 )
 
@@ -43,12 +45,19 @@ def case(
         assert crop.resize is not None
         crop = CenterCrop(resize=crop.resize - 1 + max(size))
     widths, heights = np.array([picture[0]]), np.array([picture[1]])
-    plan = plan_crops(crop, size, widths, heights, seed=seed, epoch=0, samples=np.zeros(1, dtype=np.int64))
+    plan = plan_crops(
+        crop, size, widths, heights, seed=seed, epoch=0, samples=np.zeros(1, dtype=np.int64)
+    )
     return crop, geometry_of(crop, plan, widths, heights, np.array([flip])), plan.boxes[0]
 
 
 def by_torchvision(
-    v2: ModuleType, thing: torch.Tensor, crop: Crop, box: NDArray[np.float64], size: tuple[int, int], flip: bool
+    v2: ModuleType,
+    thing: torch.Tensor,
+    crop: Crop,
+    box: NDArray[np.float64],
+    size: tuple[int, int],
+    flip: bool,
 ) -> torch.Tensor:
     """What v2's transforms make of a tv_tensor; the random crop is given the box that was drawn."""
     if isinstance(crop, RandomResizedCrop):
@@ -61,7 +70,9 @@ def by_torchvision(
     return v2.RandomHorizontalFlip(1.0)(thing) if flip else thing
 
 
-def random_boxes(rng: np.random.Generator, picture: tuple[int, int], count: int) -> NDArray[np.float32]:
+def random_boxes(
+    rng: np.random.Generator, picture: tuple[int, int], count: int
+) -> NDArray[np.float32]:
     """Boxes inside a picture, some of whole numbers, some as large as the picture, some without an area."""
     corners = rng.uniform(0, 1, (count, 2, 2)) * picture
     corners[::3] = np.rint(corners[::3])
@@ -103,13 +114,17 @@ def test_boxes_and_points_are_torchvisions(
     assert got.dtype == np.float32
     assert np.array_equal(got, expected.numpy())
     for least in (1.0, 7.5):
-        _, kept = v2.functional.sanitize_bounding_boxes(expected, min_size=least, min_area=least * 3)
+        _, kept = v2.functional.sanitize_bounding_boxes(
+            expected, min_size=least, min_area=least * 3
+        )
         assert np.array_equal(large_enough(got, least, least * 3), kept.numpy())
     assert large_enough(got, 0.0, 0.0).all()
 
     places = (rng.uniform(-0.2, 1.2, (6, 5, 2)) * picture).astype(np.float32)
     seen = rng.integers(0, 3, (6, 5, 1)).astype(np.float32)
-    given_points = torchvision.tv_tensors.KeyPoints(torch.from_numpy(places.copy()), canvas_size=picture[::-1])
+    given_points = torchvision.tv_tensors.KeyPoints(
+        torch.from_numpy(places.copy()), canvas_size=picture[::-1]
+    )
     expected = by_torchvision(v2, given_points, crop, box, size, flip)
     rows = np.zeros(6, dtype=np.int64)
     points = np.concatenate([places, seen], axis=2)
@@ -124,7 +139,9 @@ def test_boxes_and_points_are_torchvisions(
 def test_each_box_and_point_goes_with_its_own_picture() -> None:
     rng = np.random.default_rng(3)
     widths, heights = rng.integers(20, 500, 8), rng.integers(20, 500, 8)
-    plan = plan_crops(RandomResizedCrop(), (64, 48), widths, heights, seed=1, epoch=2, samples=np.arange(8))
+    plan = plan_crops(
+        RandomResizedCrop(), (64, 48), widths, heights, seed=1, epoch=2, samples=np.arange(8)
+    )
     flips = np.arange(8) % 2 == 0
     geometry = geometry_of(RandomResizedCrop(), plan, widths, heights, flips)
     rows = np.array([0, 0, 2, 3, 3, 3, 7])
@@ -136,20 +153,36 @@ def test_each_box_and_point_goes_with_its_own_picture() -> None:
         alone = Geometry(
             *(
                 each[one]
-                for each in (geometry.before, geometry.padded, geometry.left_top, geometry.cut, geometry.after)
+                for each in (
+                    geometry.before,
+                    geometry.padded,
+                    geometry.left_top,
+                    geometry.cut,
+                    geometry.after,
+                )
             ),
             flips[one],
             (48, 64),
         )
         only = np.zeros(1, dtype=np.int64)
-        assert np.array_equal(move_boxes(boxes[place : place + 1], only, alone), moved[place : place + 1])
-        assert np.array_equal(move_points(points[place : place + 1], only, alone, [(0, 1)]), turned[place : place + 1])
+        assert np.array_equal(
+            move_boxes(boxes[place : place + 1], only, alone), moved[place : place + 1]
+        )
+        assert np.array_equal(
+            move_points(points[place : place + 1], only, alone, [(0, 1)]), turned[place : place + 1]
+        )
 
 
 def test_a_box_that_the_crop_does_not_show_has_no_area_left() -> None:
     widths = heights = np.array([100])
     plan = plan_crops(
-        CenterCrop(resize=100), (50, 50), widths, heights, seed=0, epoch=0, samples=np.zeros(1, dtype=np.int64)
+        CenterCrop(resize=100),
+        (50, 50),
+        widths,
+        heights,
+        seed=0,
+        epoch=0,
+        samples=np.zeros(1, dtype=np.int64),
     )
     geometry = geometry_of(CenterCrop(resize=100), plan, widths, heights, np.array([True]))
     boxes = np.array([[0, 0, 20, 100], [20, 30, 40, 60], [90, 90, 95, 95]], dtype=np.float32)
@@ -162,8 +195,12 @@ def test_a_box_that_the_crop_does_not_show_has_no_area_left() -> None:
 
 def test_no_boxes_and_no_points_are_none_afterwards() -> None:
     widths = heights = np.array([10])
-    plan = plan_crops(Resize(), (5, 5), widths, heights, seed=0, epoch=0, samples=np.zeros(1, dtype=np.int64))
+    plan = plan_crops(
+        Resize(), (5, 5), widths, heights, seed=0, epoch=0, samples=np.zeros(1, dtype=np.int64)
+    )
     geometry = geometry_of(Resize(), plan, widths, heights, np.array([True]))
     nobody = np.empty(0, dtype=np.int64)
     assert move_boxes(np.empty((0, 4), dtype=np.float32), nobody, geometry).shape == (0, 4)
-    assert move_points(np.empty((0, 17, 3), dtype=np.float32), nobody, geometry, [(0, 1)]).shape == (0, 17, 3)
+    assert move_points(
+        np.empty((0, 17, 3), dtype=np.float32), nobody, geometry, [(0, 1)]
+    ).shape == (0, 17, 3)

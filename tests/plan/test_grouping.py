@@ -27,7 +27,9 @@ BUCKETS = Buckets(area=100 * 100, size_divisible=16)
 
 def sides_of(numbers: NDArray[np.int64], salt: int = 0) -> NDArray[np.int64]:
     """(n, 2) widths and heights from 30 to 329 that belong to numbers."""
-    sides = bits(salt, np.stack([2 * numbers, 2 * numbers + 1], axis=1)) % np.uint64(300) + np.uint64(30)
+    sides = bits(salt, np.stack([2 * numbers, 2 * numbers + 1], axis=1)) % np.uint64(
+        300
+    ) + np.uint64(30)
     return sides.astype(np.int64)
 
 
@@ -45,12 +47,19 @@ def resized(sequence: int, start: int, stop: int) -> NDArray[np.int64]:
     st.booleans(),
 )
 def test_windows_are_dealt_out_anew(
-    samples: int, batch_size: int, world: tuple[int, int, int], batches: int, drop_last: bool, shuffle: bool
+    samples: int,
+    batch_size: int,
+    world: tuple[int, int, int],
+    batches: int,
+    drop_last: bool,
+    shuffle: bool,
 ) -> None:
     world_size, _, sequences = world
     batch_size *= 4  # the sequences divide a global batch
     samples = max(samples, sequences)
-    partition = Partition(samples, batch_size, drop_last=drop_last, ranks=Ranks(0, world_size), sequences=sequences)
+    partition = Partition(
+        samples, batch_size, drop_last=drop_last, ranks=Ranks(0, world_size), sequences=sequences
+    )
     made = Grouping(partition, resized, BUCKETS, batches=batches, key=8 if shuffle else None)
     taken: dict[int, list[int]] = {sequence: [] for sequence in range(sequences)}
     due = dict.fromkeys(range(sequences), 0)
@@ -102,8 +111,12 @@ def test_every_batch_of_a_window_may_get_any_shape() -> None:
 
     drawn = []
     for epoch in range(1500):
-        made = Grouping(partition, sides, Buckets(size_divisible=1), batches=8, key=key(1, epoch, Stream.GROUP))
-        drawn.append([made.positions(0, number, 2 * number, 2 * number + 2)[1][0] // 2 for number in (0, 7)])
+        made = Grouping(
+            partition, sides, Buckets(size_divisible=1), batches=8, key=key(1, epoch, Stream.GROUP)
+        )
+        drawn.append(
+            [made.positions(0, number, 2 * number, 2 * number + 2)[1][0] // 2 for number in (0, 7)]
+        )
     pairs = np.array(drawn) @ [8, 1]
     assert_distribution(np.bincount(pairs, minlength=64), 1.0 - np.eye(8).ravel())
 
@@ -151,7 +164,9 @@ def test_ranks_share_batches_and_sizes(shuffle: bool) -> None:
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_what_is_used_was_read_ahead(many_shards: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> None:
+def test_what_is_used_was_read_ahead(
+    many_shards: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool
+) -> None:
     """From any batch on, each batch's samples were named before it; fetching names each rank's own, and once."""
     monkeypatch.setattr(content, "samples_per_chunk", lambda *_: 2)
     monkeypatch.setattr(order, "CHUNKS_PER_WINDOW", 2)
@@ -159,7 +174,9 @@ def test_what_is_used_was_read_ahead(many_shards: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Grouping, "batches_of", staticmethod(lambda *_: 2))
     index = PackedIndex(many_shards)
     for rank in range(2):
-        recipe = bucketed(index, batch_size=1, drop_last=True, shuffle=shuffle, ranks=Ranks(rank, 2))
+        recipe = bucketed(
+            index, batch_size=1, drop_last=True, shuffle=shuffle, ranks=Ranks(rank, 2)
+        )
         for begin in (0, 1, 3):
             plan = EpochPlan(recipe, 1)
             named: list[tuple[int, int, int]] = []
@@ -168,13 +185,16 @@ def test_what_is_used_was_read_ahead(many_shards: Path, monkeypatch: pytest.Monk
             steps = set()
             for number in range(begin, len(plan)):
                 made = plan.batch(number)
-                ranges = plan.reads(number, made, first=number == begin)[len(made) if number == begin else 0 :]
+                ranges = plan.reads(number, made, first=number == begin)[
+                    len(made) if number == begin else 0 :
+                ]
                 named += [(shard, offset, offset + size) for shard, offset, size in ranges.tolist()]
                 fetched += plan.upcoming(number, first=number == begin).tolist()
                 taken += made.samples.tolist()
                 for one in made.records[["shard", "offset", "size"]].tolist():
                     assert any(
-                        one[0] == shard and start <= one[1] < one[1] + one[2] <= end for shard, start, end in named
+                        one[0] == shard and start <= one[1] < one[1] + one[2] <= end
+                        for shard, start, end in named
                     )
                 assert set(made.samples[made.valid].tolist()) <= set(fetched)
                 steps.add(len(fetched))

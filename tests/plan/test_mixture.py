@@ -14,11 +14,15 @@ WEIGHTS = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=9)
 
 @given(st.integers(0, 300), st.integers(1, 50), st.integers(-100, 100), st.integers(-500, 500))
 def test_floor_sum(count: int, divisor: int, factor: int, offset: int) -> None:
-    assert floor_sum(count, divisor, factor, offset) == sum((factor * i + offset) // divisor for i in range(count))
+    assert floor_sum(count, divisor, factor, offset) == sum(
+        (factor * i + offset) // divisor for i in range(count)
+    )
 
 
 @given(WEIGHTS, st.integers(1, 300), st.integers(0, 200), st.integers(0, 10**9))
-def test_each_batch_has_each_datasets_share(weights: list[float], rows: int, batch: int, later: int) -> None:
+def test_each_batch_has_each_datasets_share(
+    weights: list[float], rows: int, batch: int, later: int
+) -> None:
     mixed, shares = MixedRows(weights, rows), np.array(weights) / sum(weights)
     for number in (batch, later):
         before, after = np.array(mixed.before(number)), np.array(mixed.before(number + 1))
@@ -41,7 +45,14 @@ def test_a_rare_dataset_comes_now_and_then() -> None:
 
 
 @settings(max_examples=30)
-@given(WEIGHTS, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.integers(1, 5), st.integers(0, 4), st.data())
+@given(
+    WEIGHTS,
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 5),
+    st.integers(0, 4),
+    st.data(),
+)
 def test_ranks_and_nodes_deal_out_the_same_rows(
     weights: list[float], nodes: int, local: int, batches: int, epoch: int, data: st.DataObject
 ) -> None:
@@ -52,7 +63,14 @@ def test_ranks_and_nodes_deal_out_the_same_rows(
         ranks = Ranks(rank, nodes * local, nodes)
         partition, following = (
             Partition(
-                32 * batches, size, drop_last=True, ranks=ranks, sequences=4, weights=weights, epoch=number, seed=1
+                32 * batches,
+                size,
+                drop_last=True,
+                ranks=ranks,
+                sequences=4,
+                weights=weights,
+                epoch=number,
+                seed=1,
             )
             for number in (epoch, epoch + 1)
         )
@@ -62,7 +80,9 @@ def test_ranks_and_nodes_deal_out_the_same_rows(
             share = partition.rank_rows(number)
             assert len(share.rows) == size
             assert share.valid.all()
-            rows = [(sequence, at) for sequence, start, stop in share.spans for at in range(start, stop)]
+            rows = [
+                (sequence, at) for sequence, start, stop in share.spans for at in range(start, stop)
+            ]
             assert len(rows) == size * local
             for row in share.rows.tolist():
                 taken[rows[row][0]].append(rows[row][1])

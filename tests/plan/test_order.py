@@ -42,7 +42,9 @@ def test_each_sample_comes_exactly_once(samples: int, chunk: int, seed: int, epo
 
 
 @given(sizes, chunks, seeds, st.data())
-def test_any_stretch_is_the_slice_of_the_whole(samples: int, chunk: int, seed: int, data: st.DataObject) -> None:
+def test_any_stretch_is_the_slice_of_the_whole(
+    samples: int, chunk: int, seed: int, data: st.DataObject
+) -> None:
     whole = whole_epoch(samples, chunk, seed)
     order = EpochOrder(samples, chunk, seed=seed, epoch=0, shuffle=True)
     for _ in range(6):  # in any order of asking
@@ -54,7 +56,8 @@ def test_any_stretch_is_the_slice_of_the_whole(samples: int, chunk: int, seed: i
 @pytest.mark.parametrize(("samples", "chunk"), [(1000, 7), (1000, 1), (1000, 2000), (331, 10)])
 def test_seeds_and_epochs_give_different_orders(samples: int, chunk: int) -> None:
     orders = {
-        whole_epoch(samples, chunk, seed, epoch).tobytes() for seed, epoch in itertools.product(range(5), range(5))
+        whole_epoch(samples, chunk, seed, epoch).tobytes()
+        for seed, epoch in itertools.product(range(5), range(5))
     }
     assert len(orders) == 25
     for one, other in [((0, 0), (0, 1)), ((0, 0), (1, 0)), ((0, 1), (1, 0))]:
@@ -104,7 +107,9 @@ def test_all_of_the_dataset_is_mixed_over_the_epoch(chunk: int) -> None:
 
 @given(st.integers(1, 2**40), st.integers(0, 2**64 - 1), st.data())
 def test_permute_stays_in_its_domain(count: int, permutation_key: int, data: st.DataObject) -> None:
-    numbers = np.array(data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=20, unique=True)))
+    numbers = np.array(
+        data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=20, unique=True))
+    )
     images = permute(numbers, count, permutation_key)
     assert ((images >= 0) & (images < count)).all()
     assert len(np.unique(images)) == len(numbers)
@@ -130,7 +135,9 @@ def test_chunks_are_about_8_mb() -> None:
 
 
 @given(sizes, chunks, st.data())
-def test_without_shuffle_it_is_the_order_of_the_shards(samples: int, chunk: int, data: st.DataObject) -> None:
+def test_without_shuffle_it_is_the_order_of_the_shards(
+    samples: int, chunk: int, data: st.DataObject
+) -> None:
     start = data.draw(st.integers(0, samples))
     stop = data.draw(st.integers(start, samples))
     order = EpochOrder(samples, chunk, seed=3, epoch=9, shuffle=False)
@@ -165,27 +172,41 @@ def test_a_window_is_read_ahead_while_the_one_before_it_is_used() -> None:
     for quarter in range(3):
         start = window + quarter * window // 4
         runs = order.reads(start, start + window // 4, first=False)
-        assert len(runs) == CHUNKS_PER_WINDOW // 4, "a quarter of the chunks with each quarter of the window"
+        assert len(runs) == CHUNKS_PER_WINDOW // 4, (
+            "a quarter of the chunks with each quarter of the window"
+        )
         asked.update(sample for first, after in runs for sample in range(first, after))
     assert asked == coming - {
-        sample for first, after in order.reads(0, window, first=True)[-CHUNKS_EARLY:] for sample in range(first, after)
+        sample
+        for first, after in order.reads(0, window, first=True)[-CHUNKS_EARLY:]
+        for sample in range(first, after)
     }, "the rest of it was asked for before, so that its last chunk has time to come"
 
 
 def test_reading_ahead_may_begin_in_the_middle() -> None:
     samples, chunk = 10_000, 10
     order = EpochOrder(samples, chunk, seed=0, epoch=0, shuffle=True)
-    window = {sample for first, after in order.reads(5000, 5010, first=True) for sample in range(first, after)}
+    window = {
+        sample
+        for first, after in order.reads(5000, 5010, first=True)
+        for sample in range(first, after)
+    }
     assert set(order.take(5000, 5010).tolist()) <= window
     assert len(window) <= (2 * CHUNKS_PER_WINDOW + CHUNKS_EARLY) * chunk
 
 
 def test_without_shuffle_only_the_next_chunks_are_read_ahead() -> None:
     order = EpochOrder(10_000, 10, seed=0, epoch=0, shuffle=False)
-    assert order.reads(0, 20, first=True).tolist() == [[n, n + 10] for n in range(0, 20 + 10 * CHUNKS_EARLY, 10)]
-    assert order.reads(20, 25, first=False).tolist() == [[20 + 10 * CHUNKS_EARLY, 30 + 10 * CHUNKS_EARLY]]
+    assert order.reads(0, 20, first=True).tolist() == [
+        [n, n + 10] for n in range(0, 20 + 10 * CHUNKS_EARLY, 10)
+    ]
+    assert order.reads(20, 25, first=False).tolist() == [
+        [20 + 10 * CHUNKS_EARLY, 30 + 10 * CHUNKS_EARLY]
+    ]
     assert order.reads(25, 30, first=False).tolist() == []
-    assert order.reads(9_000, 9_990, first=False).tolist() == [[n, n + 10] for n in range(9_080, 10_000, 10)]
+    assert order.reads(9_000, 9_990, first=False).tolist() == [
+        [n, n + 10] for n in range(9_080, 10_000, 10)
+    ]
 
 
 def test_threads_that_ask_for_what_is_kept_get_their_own_number() -> None:
@@ -198,7 +219,11 @@ def test_threads_that_ask_for_what_is_kept_get_their_own_number() -> None:
 
     def ask(first: int) -> None:
         try:
-            wrong.extend(number for number in range(first, first + 20_000) if doubles.of(number % 7) != number % 7 * 2)
+            wrong.extend(
+                number
+                for number in range(first, first + 20_000)
+                if doubles.of(number % 7) != number % 7 * 2
+            )
         except BaseException as problem:
             wrong.append(problem)
 

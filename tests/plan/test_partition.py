@@ -15,25 +15,44 @@ from fastpipe.plan.partition import Partition, Ranks
 
 def positions_of(samples: int, batch_size: int, ranks: Ranks, drop_last: bool, sequences: int = 1):
     """For each batch: (samples that count, samples that do not) of one rank."""
-    partition = Partition(samples, batch_size, drop_last=drop_last, ranks=ranks, sequences=sequences)
+    partition = Partition(
+        samples, batch_size, drop_last=drop_last, ranks=ranks, sequences=sequences
+    )
     firsts = {number: number * samples // sequences for number, _ in partition.sequences}
     found = []
     for number in range(partition.batches):
         share = partition.rank_rows(number)
-        taken = [np.arange(firsts[sequence] + start, firsts[sequence] + stop) for sequence, start, stop in share.spans]
+        taken = [
+            np.arange(firsts[sequence] + start, firsts[sequence] + stop)
+            for sequence, start, stop in share.spans
+        ]
         mine = np.concatenate(taken)[share.rows]
         found.append((mine[share.valid], mine[~share.valid]))
     return found
 
 
-def world_of(samples: int, batch_size: int, world_size: int, drop_last: bool, nodes: int = 1, sequences: int = 1):
+def world_of(
+    samples: int,
+    batch_size: int,
+    world_size: int,
+    drop_last: bool,
+    nodes: int = 1,
+    sequences: int = 1,
+):
     return [
         positions_of(samples, batch_size, Ranks(rank, world_size, nodes), drop_last, sequences)
         for rank in range(world_size)
     ]
 
 
-def check(samples: int, batch_size: int, world_size: int, drop_last: bool, nodes: int = 1, sequences: int = 1) -> None:
+def check(
+    samples: int,
+    batch_size: int,
+    world_size: int,
+    drop_last: bool,
+    nodes: int = 1,
+    sequences: int = 1,
+) -> None:
     world = world_of(samples, batch_size, world_size, drop_last, nodes, sequences)
     assert len({len(batches) for batches in world}) == 1
     for number in range(len(world[0])):
@@ -61,16 +80,24 @@ def check(samples: int, batch_size: int, world_size: int, drop_last: bool, nodes
 @example(63, 1, 64, False)
 @example(65, 1, 64, False)
 @example(1, 512, 1, True)
-def test_all_ranks_together_are_the_dataset(samples: int, batch_size: int, world_size: int, drop_last: bool) -> None:
+def test_all_ranks_together_are_the_dataset(
+    samples: int, batch_size: int, world_size: int, drop_last: bool
+) -> None:
     check(samples, batch_size, world_size, drop_last)
 
 
 @settings(max_examples=60)
 @given(st.data(), st.booleans())
 def test_nodes_together_are_the_dataset(data: st.DataObject, drop_last: bool) -> None:
-    nodes, per_node, local = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4)), data.draw(st.integers(1, 8))
+    nodes, per_node, local = (
+        data.draw(st.integers(1, 6)),
+        data.draw(st.integers(1, 4)),
+        data.draw(st.integers(1, 8)),
+    )
     sequences, world_size = nodes * per_node, nodes * local
-    batch_size = per_node * data.draw(st.integers(1, 12))  # so that the sequences divide the global batch
+    batch_size = per_node * data.draw(
+        st.integers(1, 12)
+    )  # so that the sequences divide the global batch
     samples = data.draw(st.integers(sequences, 3000))
     check(samples, batch_size, world_size, drop_last, nodes, sequences)
 
@@ -78,12 +105,17 @@ def test_nodes_together_are_the_dataset(data: st.DataObject, drop_last: bool) ->
 @pytest.mark.parametrize("samples", [1, 8, 97, 640, 641, 1003])
 @pytest.mark.parametrize("drop_last", [True, False])
 @pytest.mark.parametrize("sequences", [1, 8])
-def test_a_change_of_the_world_keeps_the_global_batches(samples: int, drop_last: bool, sequences: int) -> None:
+def test_a_change_of_the_world_keeps_the_global_batches(
+    samples: int, drop_last: bool, sequences: int
+) -> None:
     """On one node of 1 to 64 ranks; and of 8 sequences, on 1, 2, 4 and 8 nodes of 1, 2 and 4 ranks."""
 
     def global_batches(nodes: int, local: int) -> list[list[int]]:
         world = world_of(samples, 64 // (nodes * local), nodes * local, drop_last, nodes, sequences)
-        return [sorted(int(one) for batches in world for one in batches[n][0]) for n in range(len(world[0]))]
+        return [
+            sorted(int(one) for batches in world for one in batches[n][0])
+            for n in range(len(world[0]))
+        ]
 
     if sequences == 1:
         worlds = [(1, local) for local in (2, 4, 8, 64)]

@@ -12,7 +12,9 @@ from fastpipe.plan.order import EpochOrder, Ids, Passes
 from fastpipe.plan.partition import Partition, Ranks
 
 
-def passes_of(places: int, size: int, repeats: int, epoch: int, chunk: int = 4, *, shuffle: bool = True) -> Passes:
+def passes_of(
+    places: int, size: int, repeats: int, epoch: int, chunk: int = 4, *, shuffle: bool = True
+) -> Passes:
     options = {"begin": epoch * size, "size": size, "repeats": repeats, "shuffle": shuffle}
     return Passes(places, chunk, seed=5, ids=lambda number: lambda places: places, **options)  # type: ignore[arg-type]
 
@@ -21,7 +23,11 @@ def endless(places: int, repeats: int, stop: int) -> NDArray[np.int64]:
     """Note [passes], written out."""
     parts = []
     for number in range(-(-stop // (places * repeats))):
-        parts.append(np.repeat(EpochOrder(places, 4, seed=5, epoch=number, shuffle=True).take(0, places), repeats))
+        parts.append(
+            np.repeat(
+                EpochOrder(places, 4, seed=5, epoch=number, shuffle=True).take(0, places), repeats
+            )
+        )
     return np.concatenate(parts)[:stop]
 
 
@@ -55,12 +61,22 @@ def test_epochs_are_stretches_of_the_passes(
     assert np.array_equal(passes_of(places, size, repeats, epoch).take(0, size).ids, expected)
     times = passes.take(0, size).times
     assert np.array_equal(passes.take(start, stop).times, times[start:stop])
-    assert len({*zip(expected.tolist(), times.tolist(), strict=True)}) == size, "each row has draws of its own"
+    assert len({*zip(expected.tolist(), times.tolist(), strict=True)}) == size, (
+        "each row has draws of its own"
+    )
 
 
 @settings(max_examples=40)
-@given(st.integers(1, 300), st.integers(1, 700), st.integers(1, 3), st.integers(0, 3), st.integers(1, 60))
-def test_what_is_read_is_named_before(places: int, size: int, repeats: int, epoch: int, batch: int) -> None:
+@given(
+    st.integers(1, 300),
+    st.integers(1, 700),
+    st.integers(1, 3),
+    st.integers(0, 3),
+    st.integers(1, 60),
+)
+def test_what_is_read_is_named_before(
+    places: int, size: int, repeats: int, epoch: int, batch: int
+) -> None:
     size = min(size, 40 * batch, 10 * places)
     passes = passes_of(places, size, repeats, epoch)
     named: set[int] = set()
@@ -69,7 +85,9 @@ def test_what_is_read_is_named_before(places: int, size: int, repeats: int, epoc
         stop = min(start + batch, size)
         for low, high in passes.reads(start, stop, first=start == 0, runs=True):
             named.update(range(low, high))
-        for run in passes.ahead(start, stop, lambda positions: positions % 2 == 0, first=start == 0):
+        for run in passes.ahead(
+            start, stop, lambda positions: positions % 2 == 0, first=start == 0
+        ):
             fetched.update(run.tolist())
         taken = passes.take(start, stop).ids
         assert named >= set(taken.tolist())
@@ -100,7 +118,9 @@ def test_ids_of_a_place_may_differ_from_pass_to_pass() -> None:
     assert np.array_equal(taken.ids % 100, taken.places)
 
 
-def timm_rule(order: NDArray[np.int64], repeats: int, world_size: int, rank: int) -> NDArray[np.int64]:
+def timm_rule(
+    order: NDArray[np.int64], repeats: int, world_size: int, rank: int
+) -> NDArray[np.int64]:
     """How timm's RepeatAugSampler deals out an order: each sample `repeats` times in a row, a row to each rank in turn,
     and of these as many as there are samples, rounded down to 256s.
     """
@@ -114,12 +134,17 @@ def test_repeats_go_to_the_ranks_as_timm_deals_them(world_size: int, repeats: in
     samples, batch = 10_000, 256 // world_size
     order = EpochOrder(samples, 76, seed=5, epoch=0, shuffle=True).take(0, samples)
     for rank in range(world_size):
-        partition = Partition(samples, batch, drop_last=True, ranks=Ranks(rank, world_size), in_turn=True)
+        partition = Partition(
+            samples, batch, drop_last=True, ranks=Ranks(rank, world_size), in_turn=True
+        )
         passes = passes_of(samples, samples, repeats, 0, 76)
         mine = []
         for number in range(partition.batches):
             share = partition.rank_rows(number)
             ((_, start, stop),) = share.spans
             mine.append(passes.take(start, stop).ids[share.rows])
-            assert partition.is_mine(0, np.arange(start, stop)).nonzero()[0].tolist() == share.rows.tolist()
+            assert (
+                partition.is_mine(0, np.arange(start, stop)).nonzero()[0].tolist()
+                == share.rows.tolist()
+            )
         assert np.array_equal(np.concatenate(mine), timm_rule(order, repeats, world_size, rank))

@@ -15,13 +15,17 @@ DRAWS = 100_000
 UNEVEN = np.concatenate([np.zeros(3), np.arange(1, 201, dtype=float) ** 2, np.zeros(2)])
 
 
-def counts_of(pick: Pick, draws: int = DRAWS, samples: int = len(UNEVEN), epoch: int = 0) -> NDArray[np.int64]:
+def counts_of(
+    pick: Pick, draws: int = DRAWS, samples: int = len(UNEVEN), epoch: int = 0
+) -> NDArray[np.int64]:
     drawn = pick.ids(draws, seed=3, epoch=epoch)(np.arange(draws))
     return np.bincount(drawn, minlength=samples)
 
 
 def tried(weights: NDArray[np.float64]) -> TriedDraws:
-    return TriedDraws(len(weights), lambda which: weights[which], weights.max(), weights.max() / weights.mean())
+    return TriedDraws(
+        len(weights), lambda which: weights[which], weights.max(), weights.max() / weights.mean()
+    )
 
 
 @pytest.mark.parametrize("make", [SpreadDraws, tried])
@@ -30,7 +34,9 @@ def test_draws_follow_the_weights_as_torchs_do(make: type[SpreadDraws]) -> None:
     found = counts_of(make(weights))
     assert_distribution(found, weights)
     torch.manual_seed(0)
-    theirs = np.bincount(list(WeightedRandomSampler(weights.tolist(), DRAWS)), minlength=len(weights))
+    theirs = np.bincount(
+        list(WeightedRandomSampler(weights.tolist(), DRAWS)), minlength=len(weights)
+    )
     assert_distribution(theirs, weights)
     assert_same_distribution(found, theirs)
 
@@ -79,7 +85,11 @@ def test_draws_without_replacement_are_torchs() -> None:
         assert len(set(drawn.tolist())) == 10
         counts += np.bincount(drawn, minlength=30)
     torch.manual_seed(1)
-    theirs = torch.multinomial(torch.from_numpy(weights).expand(sets, 30), 10, replacement=False).flatten().numpy()
+    theirs = (
+        torch.multinomial(torch.from_numpy(weights).expand(sets, 30), 10, replacement=False)
+        .flatten()
+        .numpy()
+    )
     assert counts[0] == 0
     assert_same_distribution(counts, np.bincount(theirs, minlength=30))
 

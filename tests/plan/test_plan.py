@@ -59,10 +59,15 @@ def test_the_order_of_an_epoch_stays_what_it_was() -> None:
     ids = [
         plan.batch(number).ids
         for crop in (RandomResizedCrop(), Buckets())
-        for plan in (EpochPlan(recipe_of(FiveThousand(), batch_size=64, crop=crop, drop_last=True), n) for n in (0, 1))
+        for plan in (
+            EpochPlan(recipe_of(FiveThousand(), batch_size=64, crop=crop, drop_last=True), n)
+            for n in (0, 1)
+        )
         for number in range(len(plan))
     ]
-    assert xxhash.xxh3_64_hexdigest(np.concatenate(ids).astype("<i8").tobytes()) == "4d47c4a4c18e2c8b", (
+    assert (
+        xxhash.xxh3_64_hexdigest(np.concatenate(ids).astype("<i8").tobytes()) == "4d47c4a4c18e2c8b"
+    ), (
         f"samples come in another order: whoever changes the order must raise STATE_VERSION, {STATE_VERSION}, "
         "in loading/state.py, so that no loader goes on at a wrong place, and then write the new hash here"
     )
@@ -81,7 +86,9 @@ def test_batches_per_epoch(samples: int, batch_size: int) -> None:
     content = dataclasses.replace(RECIPE.content, starts=np.array([0, samples]))
     recipe = dataclasses.replace(RECIPE, batch_size=batch_size, content=content)
     assert partition_of(recipe).batches == -(-samples // batch_size)
-    assert partition_of(dataclasses.replace(recipe, drop_last=True)).batches == samples // batch_size
+    assert (
+        partition_of(dataclasses.replace(recipe, drop_last=True)).batches == samples // batch_size
+    )
 
 
 def test_drop_last_leaves_the_other_batches_as_they_are(index: PackedIndex) -> None:
@@ -131,7 +138,9 @@ def test_what_becomes_of_a_sample_does_not_depend_on_the_batch_size(index: Packe
         assert np.array_equal(other_flips, flips)
 
 
-@pytest.mark.parametrize("change", [{"seed": 2}, {"shuffle": False}, {"flip": 0.0}, {"crop": Resize()}])
+@pytest.mark.parametrize(
+    "change", [{"seed": 2}, {"shuffle": False}, {"flip": 0.0}, {"crop": Resize()}]
+)
 def test_everything_in_the_recipe_counts(index: PackedIndex, change: dict[str, object]) -> None:
     first = EpochPlan(recipe_of(index), 0).batch(0)
     other = EpochPlan(recipe_of(index, **change), 0).batch(0)
@@ -164,7 +173,9 @@ def test_labels_are_a_copy(index: PackedIndex) -> None:
     assert batch.labels.max() < 3
 
 
-@pytest.mark.parametrize(("flip", "least", "most"), [(0.0, 0, 0), (1.0, 1, 1), (0.5, 0.45, 0.55), (0.1, 0.07, 0.13)])
+@pytest.mark.parametrize(
+    ("flip", "least", "most"), [(0.0, 0, 0), (1.0, 1, 1), (0.5, 0.45, 0.55), (0.1, 0.07, 0.13)]
+)
 def test_share_of_flips(flip: float, least: float, most: float) -> None:
     plan = EpochPlan(dataclasses.replace(RECIPE, batch_size=4000, flip=flip), 0)
     assert least <= plan.batch(0).flips.mean() <= most

@@ -27,7 +27,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "CHUNKS_EARLY", 1)
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch, dataset: Path, **options: object) -> list[tuple[NDArray[np.void], bool]]:
+def recorded(
+    monkeypatch: pytest.MonkeyPatch, dataset: Path, **options: object
+) -> list[tuple[NDArray[np.void], bool]]:
     """What a loader asks the engine to have read ahead in its first epoch."""
     asked: list[tuple[NDArray[np.void], bool]] = []
 
@@ -71,7 +73,11 @@ def test_a_run_goes_from_its_first_sample_to_its_last_and_is_cut_where_a_shard_e
                 last = min(stop - 1, int(of_shard[-1]))
                 end = offsets[last] + sizes[last]
                 if fields:
-                    end = index.shards[shard].size_bytes if last == of_shard[-1] else offsets[last + 1]
+                    end = (
+                        index.shards[shard].size_bytes
+                        if last == of_shard[-1]
+                        else offsets[last + 1]
+                    )
                 expected.append((shard, offsets[max(first, int(of_shard[0]))], end))
             ranges = run_ranges(index, np.array([[first, stop]]))
             assert bytes_of(ranges) == expected
@@ -105,10 +111,14 @@ def test_damaged_records_never_lead_beyond_a_shard(
     ranges = run_ranges(index, np.array([[4, 10]]))
     assert len(ranges) == left
     assert all(end <= index.shards[shard].size_bytes for shard, _, end in bytes_of(ranges))
-    assert len(run_ranges(index, np.array([[4, 12]]))) == 1  # a record in the middle is not looked at
+    assert (
+        len(run_ranges(index, np.array([[4, 12]]))) == 1
+    )  # a record in the middle is not looked at
 
 
-def test_huge_samples_are_read_ahead_only_so_far(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_samples_are_read_ahead_only_so_far(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = PackedIndex(flat)
     assert MOST_RANGE_BYTES < 2**28
     monkeypatch.setattr(byte_ranges, "MOST_RANGE_BYTES", 1000)

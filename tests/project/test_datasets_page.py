@@ -28,7 +28,9 @@ def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
     section = page[page.index("## Try it") : page.index("## Python instead")]
     (program,) = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
-    write_photos(tmp_path / "fastpipe-demo" / "photos", PHOTOS, truth=tmp_path / "fastpipe-demo" / "truth")
+    write_photos(
+        tmp_path / "fastpipe-demo" / "photos", PHOTOS, truth=tmp_path / "fastpipe-demo" / "truth"
+    )
     exec(compile(program, "docs/fields.md", "exec"), {})
 
 
@@ -54,7 +56,9 @@ def test_it_prints_what_the_page_says(objects: None, torchvision: ModuleType) ->
     compared = 0
     for block in BLOCKS:
         for code, expected in statements(block):
-            smaller = code.replace("num_workers=2", "num_workers=1").replace("batch_size=16", "batch_size=1")
+            smaller = code.replace("num_workers=2", "num_workers=1").replace(
+                "batch_size=16", "batch_size=1"
+            )
             printed = printed_by(smaller, names)
             assert without_numbers(printed) == without_numbers(expected), code
             compared += bool(expected)

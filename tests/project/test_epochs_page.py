@@ -26,9 +26,15 @@ def run(number: int, dataset: Path, folder: Path, **given: Any) -> dict[str, Any
     small = "batch_size=4, num_workers=1, drop_last=False"
     program = PROGRAMS[number].replace("batch_size=256, size=", f"{small}, size=")
     program = program.replace("batch_size=256", f"{small}, size=32")
-    program = program.replace("take(0.1)", "take(0.5)").replace("of=5", "of=2").replace("range(5)", "range(2)")
+    program = (
+        program.replace("take(0.1)", "take(0.5)")
+        .replace("of=5", "of=2")
+        .replace("range(5)", "range(2)")
+    )
     program = program.replace("range(90)", "range(2)").replace("1000 * (", "10 * (")
-    program = program.replace("epoch_size=1024", "epoch_size=10").replace("epoch_size=1000", "epoch_size=10")
+    program = program.replace("epoch_size=1024", "epoch_size=10").replace(
+        "epoch_size=1000", "epoch_size=10"
+    )
     exec(compile(program, "docs/epochs.md", "exec"), names)
     return names
 
@@ -54,12 +60,18 @@ def test_parts(flat: Path, tmp_path: Path) -> None:
 
 def test_weights(flat: Path, tmp_path: Path) -> None:
     names = run(1, flat, tmp_path)
-    assert [len(ids_of(names[name])) for name in ("even", "more", "hard")] == [FLAT_IMAGES, FLAT_IMAGES, 10]
+    assert [len(ids_of(names[name])) for name in ("even", "more", "hard")] == [
+        FLAT_IMAGES,
+        FLAT_IMAGES,
+        10,
+    ]
 
 
 def test_weights_from_losses(flat: Path, tmp_path: Path) -> None:
     layer = torch.nn.Linear(3, 3)
-    names = run(2, flat, tmp_path, model=lambda images: layer(images.float().mean(dim=(2, 3)) / 255))
+    names = run(
+        2, flat, tmp_path, model=lambda images: layer(images.float().mean(dim=(2, 3)) / 255)
+    )
     assert (names["losses"] != 1).all()
     assert len(names["losses"]) == FLAT_IMAGES
     drawn = np.bincount(ids_of(names["train"]), minlength=FLAT_IMAGES)
@@ -84,7 +96,10 @@ def test_any_sampler(flat: Path, tmp_path: Path) -> None:
     some, growing = names["some"], names["growing"]
     assert sorted(ids_of(some)) == list(range(20))
     with growing:
-        epochs = [[number for batch in growing for number in batch.ids[batch.valid].tolist()] for _ in range(2)]
+        epochs = [
+            [number for batch in growing for number in batch.ids[batch.valid].tolist()]
+            for _ in range(2)
+        ]
     assert epochs == [names["by_size"][:10].tolist(), names["by_size"][:20].tolist()]
 
 

@@ -57,7 +57,10 @@ def test_it_trains_and_evaluates_every_sample_once(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
     for line in lines:
-        assert re.search(r"loss \d+\.\d+, [\d,]+ images/s, [\d.]+ ms a step, [\d.]+ % of it waiting for data", line)
+        assert re.search(
+            r"loss \d+\.\d+, [\d,]+ images/s, [\d.]+ ms a step, [\d.]+ % of it waiting for data",
+            line,
+        )
         assert f"top-5 100.00 % of {FLAT_IMAGES} samples" in line  # three classes
     assert list(tmp_path.iterdir()) == [tmp_path / "made.pt"]
 
@@ -90,7 +93,9 @@ def test_norms_and_biases_do_not_decay() -> None:
     decaying, others = train_imagenet.grouped(model, 0.1)
     assert (decaying["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
     assert {id(p) for p in decaying["params"]} == {
-        id(module.weight) for module in model.modules() if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear))
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear))
     }
     assert len(decaying["params"]) + len(others["params"]) == len(list(model.parameters()))
 
@@ -101,24 +106,34 @@ def test_a_loss_that_is_no_number(flat: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "made.pt").exists()
 
 
-def test_mistakes(flat: Path, textured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(
+    flat: Path, textured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = tmp_path / "made.pt"
-    with pytest.raises(SystemExit, match=r"has other classes than .*; pack both from the same folders"):
+    with pytest.raises(
+        SystemExit, match=r"has other classes than .*; pack both from the same folders"
+    ):
         trained(flat, textured, "--checkpoint", made)
     with pytest.raises(SystemExit, match=r"no checkpoint to go on from: .*made\.pt"):
         trained(flat, "--resume", "--checkpoint", made)
     trained(flat, "--checkpoint", made)
     with pytest.raises(
-        SystemExit, match=r"made with other options: --lr was 0\.1, now 3\.0; --label-smoothing was 0\.1, now 0\.0\."
+        SystemExit,
+        match=r"made with other options: --lr was 0\.1, now 3\.0; --label-smoothing was 0\.1, now 0\.0\.",
     ):
         trained(flat, "--resume", "--checkpoint", made, "--lr", 3, "--label-smoothing", 0)
-    with pytest.raises(SystemExit, match=r"--epochs was 2, now 3\. They decide the learning rate of every step"):
+    with pytest.raises(
+        SystemExit, match=r"--epochs was 2, now 3\. They decide the learning rate of every step"
+    ):
         trained(flat, "--resume", "--checkpoint", made, "--epochs", 3)
     capsys.readouterr()
     trained(flat, "--resume", "--checkpoint", made)
     assert capsys.readouterr().out == f"{made} has all 2 epochs: nothing to do\n"
     for arguments, said in (
-        (["--checkpoint", made], "is there already; pass --resume to go on from it, or another --checkpoint"),
+        (
+            ["--checkpoint", made],
+            "is there already; pass --resume to go on from it, or another --checkpoint",
+        ),
         (["--amp", "fp16"], "--amp fp16 needs a GPU"),
     ):
         with pytest.raises(SystemExit, match="2"):

@@ -33,7 +33,11 @@ def test_words_and_captions_of_a_clip() -> None:
     assert torch.equal(tokens[0], tokens[1])
     assert not torch.equal(tokens[0], tokens[2])
     assert (tokens[3] == 0).all()
-    assert train_clip.same_captions(["a", "b", "a"], "cpu").tolist() == [[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]]
+    assert train_clip.same_captions(["a", "b", "a"], "cpu").tolist() == [
+        [0.5, 0, 0.5],
+        [0, 1, 0],
+        [0.5, 0, 0.5],
+    ]
     model = train_clip.Clip().eval()
     images = torch.rand(2, 3, 32, 32)
     short = model(images, train_clip.tokens_of(["a red disc"]))
@@ -59,7 +63,9 @@ def test_the_mean_iou() -> None:
 def test_what_a_detector_has_found(data: tuple[str, str], torchvision: ModuleType) -> None:
     import train_detector
 
-    with fastpipe.loader(data[1], 8, size=64, train=False, crop=fastpipe.Resize(), fields=train_detector.FIELDS) as val:
+    with fastpipe.loader(
+        data[1], 8, size=64, train=False, crop=fastpipe.Resize(), fields=train_detector.FIELDS
+    ) as val:
 
         class Knows(torch.nn.Module):
             def __init__(self, shift: float, label: int) -> None:
@@ -67,12 +73,19 @@ def test_what_a_detector_has_found(data: tuple[str, str], torchvision: ModuleTyp
                 self.shift, self.label, self.batches = shift, label, iter(val)
 
             def forward(self, images: list[Tensor]) -> list[dict[str, Tensor]]:
-                assert all(image.shape == (3, 64, 64) and 0 <= image.min() <= image.max() <= 1 for image in images)
+                assert all(
+                    image.shape == (3, 64, 64) and 0 <= image.min() <= image.max() <= 1
+                    for image in images
+                )
                 made = []
                 for target in train_detector.targets_of(next(self.batches)):
-                    boxes = torch.cat([target["boxes"] + self.shift, torch.tensor([[0.0, 0, 1, 1]])])
+                    boxes = torch.cat(
+                        [target["boxes"] + self.shift, torch.tensor([[0.0, 0, 1, 1]])]
+                    )
                     labels = torch.cat([target["labels"] + self.label, torch.tensor([1])])
-                    made.append({"boxes": boxes, "labels": labels, "scores": torch.tensor([0.9, 0.1])})
+                    made.append(
+                        {"boxes": boxes, "labels": labels, "scores": torch.tensor([0.9, 0.1])}
+                    )
                 return made
 
         for shift, label, share in ((0.0, 0, 1), (1.0, 0, 1), (30.0, 0, 0), (0.0, 1, 0)):

@@ -26,7 +26,11 @@ def run(number: int, fielded: Path, folder: Path, **given: Any) -> dict[str, Any
     (folder / "data").mkdir()
     (folder / "data" / "train").symlink_to(fielded)
     names = given
-    program = PROGRAMS[number].replace("batch_size=256", "batch_size=8, size=32").replace("=2, col", "=1, col")
+    program = (
+        PROGRAMS[number]
+        .replace("batch_size=256", "batch_size=8, size=32")
+        .replace("=2, col", "=1, col")
+    )
     program = program.replace("256, fields", "8, size=32, fields").replace('"cuda"', '"cpu"')
     exec(compile(program, "docs/fields.md", "exec"), names)
     return names
@@ -39,7 +43,15 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_first_program(fielded: Path, tmp_path: Path) -> None:
     names = run(0, fielded, tmp_path)
-    assert list(names["batch"]) == ["image", "label", "caption", "boxes", "boxes_labels", "joints", "id"]
+    assert list(names["batch"]) == [
+        "image",
+        "label",
+        "caption",
+        "boxes",
+        "boxes_labels",
+        "joints",
+        "id",
+    ]
     assert len(names["captions"]) == len(names["boxes"]) == 8
     names["loader"].close()
 
@@ -58,11 +70,15 @@ def test_the_demo_with_its_fields(tmp_path: Path) -> None:
     """Boxes and masks of the demo are about the same object."""
     section = PAGE[PAGE.index("## Try it") : PAGE.index("## Python instead")]
     (program,) = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
-    write_photos(tmp_path / "fastpipe-demo" / "photos", 20, truth=tmp_path / "fastpipe-demo" / "truth")
+    write_photos(
+        tmp_path / "fastpipe-demo" / "photos", 20, truth=tmp_path / "fastpipe-demo" / "truth"
+    )
     exec(compile(program, "docs/fields.md", "exec"), {})
     assert fastpipe.open("data/objects").classes == list(CLASSES)
     wanted = ("image", "label", "boxes", "mask", "caption")
-    with fastpipe.loader("data/objects", 20, size=128, crop=fastpipe.Resize(), fields=wanted, num_workers=1) as loader:
+    with fastpipe.loader(
+        "data/objects", 20, size=128, crop=fastpipe.Resize(), fields=wanted, num_workers=1
+    ) as loader:
         (batch,) = loader
     for row, label in enumerate(batch["label"].tolist()):
         assert CLASSES[label] in batch["caption"][row].split()
@@ -112,6 +128,8 @@ def test_torchvisions_transforms(fielded: Path, tmp_path: Path, torchvision: Mod
 def test_the_tables_name_all_options() -> None:
     for name in ("image", "label", "id", "key", "valid", "epoch"):
         assert f"| `{name}` |" in PAGE
-    assert fastpipe.Boxes("boxes") == fastpipe.Boxes("boxes", form="list", min_size=1.0, min_area=0.0)
+    assert fastpipe.Boxes("boxes") == fastpipe.Boxes(
+        "boxes", form="list", min_size=1.0, min_area=0.0
+    )
     for text in ("`min_size=1.0`", "`min_area=0.0`", "`flip_pairs=[]`", '`"list"` (default)'):
         assert text in PAGE

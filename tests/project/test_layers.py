@@ -70,7 +70,11 @@ def dotted(path: Path) -> str:
 def entry_of(module: str) -> str:
     """The line of LAYERS that a fastpipe module belongs to: the longest that holds it."""
     path = "/".join(module.split(".")[1:])
-    return max((entry for entry in LAYERS if path == entry or path.startswith(f"{entry}/")), key=len, default="?")
+    return max(
+        (entry for entry in LAYERS if path == entry or path.startswith(f"{entry}/")),
+        key=len,
+        default="?",
+    )
 
 
 MODULES = {dotted(path): path for path in sorted(PACKAGE.rglob("*.py"))}
@@ -102,8 +106,12 @@ def complaints(source: str, module: str, *, is_package: bool = False) -> list[st
     for line, name in imports(source, module, is_package=is_package):
         reserved = name if name in RESERVED else name.split(".")[0]
         if reserved in RESERVED and reserved not in LAYERS[entry].split():
-            allowed = ", ".join(folder for folder, names in LAYERS.items() if reserved in names.split())
-            found.append(f"line {line}: {reserved} may be imported only by {allowed}; not by {module}")
+            allowed = ", ".join(
+                folder for folder, names in LAYERS.items() if reserved in names.split()
+            )
+            found.append(
+                f"line {line}: {reserved} may be imported only by {allowed}; not by {module}"
+            )
         if name.split(".")[0] != "fastpipe" or name == "fastpipe._engine":
             continue
         target = entry_of(name)
@@ -123,14 +131,19 @@ def test_imports_go_down() -> None:
             f"in tests/project/{Path(__file__).name} and to fastpipe/README.md"
         )
         source = path.read_text(encoding="utf-8")
-        found += [f"{name}: {each}" for each in complaints(source, module, is_package=path.name == "__init__.py")]
+        found += [
+            f"{name}: {each}"
+            for each in complaints(source, module, is_package=path.name == "__init__.py")
+        ]
     assert not found, "\n".join(found)
 
 
 def test_modules_of_a_folder_have_no_cycle() -> None:
     below: dict[str, set[str]] = {module: set() for module in MODULES}
     for module, path in MODULES.items():
-        for _, name in imports(path.read_text(encoding="utf-8"), module, is_package=path.name == "__init__.py"):
+        for _, name in imports(
+            path.read_text(encoding="utf-8"), module, is_package=path.name == "__init__.py"
+        ):
             if name in MODULES and name != module:
                 below[module].add(name)
     # Take away what imports nothing that is left, until nothing is left or a cycle remains.
@@ -160,26 +173,48 @@ def test_includes_go_down() -> None:
             included = re.match(r'#include "(.+)/[^/]+"', line)
             if included and CSRC_LAYERS.index(included[1]) > floor:
                 found.append(f"{path.relative_to(ROOT)}: {line} is not in a layer below it")
-            if re.match(r"#include <(pybind11|Python)", line) and floor < CSRC_LAYERS.index("python"):
+            if re.match(r"#include <(pybind11|Python)", line) and floor < CSRC_LAYERS.index(
+                "python"
+            ):
                 found.append(f"{path.relative_to(ROOT)} knows Python: {line}")
     assert not found, "\n".join(found)
 
 
 def test_forbidden_imports_are_seen() -> None:
     for module, source, complaint in (
-        ("fastpipe.format.index", "from fastpipe.loading.loader import Loader", "imports fastpipe.loading.loader"),
-        ("fastpipe.plan.batch", "from ..loading.loader import Loader", "imports fastpipe.loading.loader"),
+        (
+            "fastpipe.format.index",
+            "from fastpipe.loading.loader import Loader",
+            "imports fastpipe.loading.loader",
+        ),
+        (
+            "fastpipe.plan.batch",
+            "from ..loading.loader import Loader",
+            "imports fastpipe.loading.loader",
+        ),
         ("fastpipe.errors", "import fastpipe", "imports fastpipe, which"),
         (
             "fastpipe.loading.loader",
             "def f():\n    from fastpipe.packing.job.threads import pack",
             "line 2: fastpipe.l",
         ),
-        ("fastpipe.packing.shard.plan", "from fastpipe.packing.job.threads import x", "imports fastpipe.packing.job"),
+        (
+            "fastpipe.packing.shard.plan",
+            "from fastpipe.packing.job.threads import x",
+            "imports fastpipe.packing.job",
+        ),
         ("fastpipe.cli", "import fastpipe.novelty", "in no layer"),
         ("fastpipe.plan.batch", "import torch.nn", "torch may be imported only by"),
-        ("fastpipe.plan.batch", "from fastpipe.native import _engine", "fastpipe.native may be imported only by"),
-        ("fastpipe.engine.slots", "from fastpipe import _engine", "fastpipe._engine may be imported only by native"),
+        (
+            "fastpipe.plan.batch",
+            "from fastpipe.native import _engine",
+            "fastpipe.native may be imported only by",
+        ),
+        (
+            "fastpipe.engine.slots",
+            "from fastpipe import _engine",
+            "fastpipe._engine may be imported only by native",
+        ),
     ):
         (found,) = complaints(source, module)
         assert complaint in found

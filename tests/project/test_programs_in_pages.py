@@ -23,7 +23,10 @@ def programs() -> Iterator[tuple[str, str]]:
         text = page.read_text(encoding="utf-8")
         for found in re.finditer(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
             line = text[: found.start()].count("\n") + 2
-            yield f"{page.relative_to(ROOT)}:{line}", found[1].replace(", ...)", ")")  # a signature, cut short
+            yield (
+                f"{page.relative_to(ROOT)}:{line}",
+                found[1].replace(", ...)", ")"),
+            )  # a signature, cut short
 
 
 def complaints(program: str) -> Iterator[str]:
@@ -49,11 +52,19 @@ def unknown_arguments(call: ast.Call) -> Iterator[str]:
     if called is not fastpipe.loader and any(each.kind is each.VAR_KEYWORD for each in parameters):
         return  # it passes them on; fastpipe.loader only says what to do instead
     names = {parameter.name for parameter in parameters}
-    yield from (f"{'.'.join(path)}({each.arg}=)" for each in call.keywords if each.arg and each.arg not in names)
+    yield from (
+        f"{'.'.join(path)}({each.arg}=)"
+        for each in call.keywords
+        if each.arg and each.arg not in names
+    )
 
 
 def test_programs_are_python_and_take_what_is_there() -> None:
-    found = [f"{place}: {complaint}" for place, program in programs() for complaint in complaints(program)]
+    found = [
+        f"{place}: {complaint}"
+        for place, program in programs()
+        for complaint in complaints(program)
+    ]
     assert found == []
     assert len(list(programs())) > 60
 

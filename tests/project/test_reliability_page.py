@@ -8,7 +8,9 @@ import re
 from support.checkout import TESTS
 
 PAGE = (TESTS.parent / "docs" / "reliability.md").read_text()
-PROMISES = re.findall(r"^- (.*(?:\n  .*)*)", PAGE.partition("## What is not promised")[0], re.MULTILINE)
+PROMISES = re.findall(
+    r"^- (.*(?:\n  .*)*)", PAGE.partition("## What is not promised")[0], re.MULTILINE
+)
 
 
 def test_there_are_promises() -> None:
@@ -24,7 +26,9 @@ def test_promises_name_their_tests() -> None:
     for promise in PROMISES:
         named = re.findall(r"`(test_\w+)::(test_\w+)`", promise)
         assert named, f"{promise}: expected the tests that hold it at its end"
-        missing += [f"{file}::{test}" for file, test in named if not is_test(files.get(file, []), test)]
+        missing += [
+            f"{file}::{test}" for file, test in named if not is_test(files.get(file, []), test)
+        ]
     assert missing == [], "the page names tests that are not there"
 
 
@@ -41,11 +45,17 @@ def tried() -> set[str]:
         for text in texts
         if "tried(" in text
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "tried"
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "tried"
     )
-    return {call.args[0].value for call in calls if call.args and isinstance(call.args[0], ast.Constant)}
+    return {
+        call.args[0].value for call in calls if call.args and isinstance(call.args[0], ast.Constant)
+    }
 
 
 def test_the_table_has_what_is_tried() -> None:
-    rows = {cells[0] for cells in re.findall(r"^\| (.*?) \| ([\d,]+) \| (.*?) \|$", PAGE, re.MULTILINE)}
+    rows = {
+        cells[0] for cells in re.findall(r"^\| (.*?) \| ([\d,]+) \| (.*?) \|$", PAGE, re.MULTILINE)
+    }
     assert tried() - rows == set(), "run `make soak` and put its table into docs/reliability.md"

@@ -83,14 +83,20 @@ def test_the_long_tier_has_no_limits(pytester: pytest.Pytester) -> None:
     assert outcomes(pytester, file_cpu_s=0.1, is_long=True) == []
 
 
-def test_soak_prints_what_was_tried(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_soak_prints_what_was_tried(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The sum of all that passed."""
     monkeypatch.setenv("FASTPIPE_SOAK", "1")
     pytester.makeconftest(CONFTEST)
     fire = "def test_{}(tried):\n    tried('fire', {}, 'out')\n    assert {}\n"
-    pytester.makepyfile(fire.format("b", 3, True) + fire.format("c", 70, False) + fire.format("d", 2, True))
+    pytester.makepyfile(
+        fire.format("b", 3, True) + fire.format("c", 70, False) + fire.format("d", 2, True)
+    )
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
-    result.stdout.fnmatch_lines(["| fault | times tried | outcome |", "|---|---|---|", "| fire | 5 | out |"])
+    result.stdout.fnmatch_lines(
+        ["| fault | times tried | outcome |", "|---|---|---|", "| fire | 5 | out |"]
+    )
 
 
 def test_the_number_of_workers_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,13 @@ def in_epoch(data: fastpipe.Dataset, **options: Any) -> list[int]:
 
 def test_numbers_in_any_form(flat: Path) -> None:
     chosen, data = [30, 2, 11, 5, 7], numbered(flat)
-    for form in (chosen, tuple(chosen), np.array(chosen), torch.tensor(chosen), np.array(chosen, dtype=np.uint16)):
+    for form in (
+        chosen,
+        tuple(chosen),
+        np.array(chosen),
+        torch.tensor(chosen),
+        np.array(chosen, dtype=np.uint16),
+    ):
         some = data.select(form)
         assert len(some) == 5
         assert numbers_of(some) == chosen
@@ -58,7 +64,9 @@ def test_numbers_in_any_form(flat: Path) -> None:
 
 
 def test_keys_and_functions_of_columns(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpipe.samples.by_id._AT_ONCE", 5)  # a function gets some samples at a time
+    monkeypatch.setattr(
+        "fastpipe.samples.by_id._AT_ONCE", 5
+    )  # a function gets some samples at a time
     data = numbered(flat)
     keys = data["key"][[30, 2, 11]].tolist()
     assert numbers_of(data.select(keys)) == [30, 2, 11]
@@ -70,10 +78,14 @@ def test_keys_and_functions_of_columns(flat: Path, monkeypatch: pytest.MonkeyPat
         found: NDArray[np.bool_] = (columns["label"] == 2) & (columns["width"] < columns["height"])
         return found
 
-    assert sorted(data.select(narrow_cows)["key"]) == [f"cow/{number:02d}.jpg" for number in range(2, 18, 3)]
+    assert sorted(data.select(narrow_cows)["key"]) == [
+        f"cow/{number:02d}.jpg" for number in range(2, 18, 3)
+    ]
     assert calls == [5] * 7 + [2]
     ants = data.select((data["number"] % 2 == 0) & (data["label"] == 0))
-    assert numbers_of(ants) == [number for number in range(0, FLAT_IMAGES, 2) if data["label"][number] == 0]
+    assert numbers_of(ants) == [
+        number for number in range(0, FLAT_IMAGES, 2) if data["label"][number] == 0
+    ]
 
 
 def test_one_choice_after_the_other(flat: Path) -> None:
@@ -101,8 +113,15 @@ def test_classes_are_renumbered_or_kept(flat: Path) -> None:
         assert kept.classes == list(FLAT_CLASSES)
         assert numbers_of(new) == numbers_of(kept) == np.flatnonzero(np.isin(labels, old)).tolist()
         assert [old[label] for label in new["label"]] == kept["label"].tolist()
-        options: dict[str, Any] = {"size": 12, "num_workers": 1, "fields": ["image", "label", "number"]}
-        with fastpipe.loader(new, 4, **options) as one, fastpipe.loader(kept, 4, **options) as other:
+        options: dict[str, Any] = {
+            "size": 12,
+            "num_workers": 1,
+            "fields": ["image", "label", "number"],
+        }
+        with (
+            fastpipe.loader(new, 4, **options) as one,
+            fastpipe.loader(kept, 4, **options) as other,
+        ):
             assert one.classes == names
             assert other.classes == list(FLAT_CLASSES)
             for mine, theirs in zip(one, other, strict=True):
@@ -130,7 +149,9 @@ def test_folds_are_parts_that_never_leak(thousand: Path) -> None:
     for fold in range(5):
         train, val = map(numbers_of, data.fold(fold, of=5))
         assert sorted([*train, *val]) == list(range(1000))
-        assert not set(hashes[train]) & set(hashes[val]), "the same picture is in training and in evaluation"
+        assert not set(hashes[train]) & set(hashes[val]), (
+            "the same picture is in training and in evaluation"
+        )
         assert 140 < len(val) < 260
         parts.append(val)
     assert sorted(np.concatenate(parts)) == list(range(1000))
@@ -144,7 +165,9 @@ def test_a_part_is_divided_as_evenly_as_the_whole(thousand: Path) -> None:
     """Training, validation and test: a tenth is cut off, then a ninth of the rest; and folds in each fold."""
     rest, test = numbered(thousand).fold(0, of=10)
     train, val = rest.fold(0, of=9)
-    assert sorted(each for part in (train, val, test) for each in numbers_of(part)) == list(range(1000))
+    assert sorted(each for part in (train, val, test) for each in numbers_of(part)) == list(
+        range(1000)
+    )
     assert all(60 < len(part) < 150 for part in (val, test))
     for outer in (rest, test, fastpipe.concat(rest, test)):
         sizes = [len(outer.fold(inner, of=10)[1]) / len(outer) for inner in range(10)]
@@ -152,7 +175,9 @@ def test_a_part_is_divided_as_evenly_as_the_whole(thousand: Path) -> None:
         assert max(sizes) < 0.25, "the parts of a part are those of the whole"
 
 
-def test_folds_and_fractions_do_not_depend_on_the_order_of_packing(thousand: Path, tmp_path: Path) -> None:
+def test_folds_and_fractions_do_not_depend_on_the_order_of_packing(
+    thousand: Path, tmp_path: Path
+) -> None:
     source = thousand.parent / "source"
     pack(source, tmp_path / "other", PackOptions(workers=1, shuffle=False))
     one, other, unpacked = (fastpipe.open(data) for data in (thousand, tmp_path / "other", source))
@@ -171,8 +196,16 @@ def test_folds_and_fractions_do_not_depend_on_the_order_of_packing(thousand: Pat
 def test_a_part_gives_the_rows_of_the_whole(textured: Path) -> None:
     """The same crops and flips in the same epoch: nothing of a sample depends on which others are chosen."""
     data, chosen = numbered(textured), [3, 17, 4, 20, 8]
-    options: dict[str, Any] = {"size": 12, "num_workers": 1, "drop_last": False, "fields": ["image", "number"]}
-    with fastpipe.loader(data, 4, **options) as whole, fastpipe.loader(data.select(chosen), 4, **options) as part:
+    options: dict[str, Any] = {
+        "size": 12,
+        "num_workers": 1,
+        "drop_last": False,
+        "fields": ["image", "number"],
+    }
+    with (
+        fastpipe.loader(data, 4, **options) as whole,
+        fastpipe.loader(data.select(chosen), 4, **options) as part,
+    ):
         for _ in range(2):
             rows, some = (
                 {
@@ -186,9 +219,15 @@ def test_a_part_gives_the_rows_of_the_whole(textured: Path) -> None:
 
 
 WRONG_CHOICES: list[tuple[Callable[[Any], object], str]] = [
-    (lambda data: data.select([0, 37]), "select: expected numbers of samples from 0 to 36, .*; got 37"),
+    (
+        lambda data: data.select([0, 37]),
+        "select: expected numbers of samples from 0 to 36, .*; got 37",
+    ),
     (lambda data: data.select([-1]), "got -1"),
-    (lambda data: data.select([3, 1, 3]), r"expected each number once, got 3 again; .* pass sampler=fastpipe\."),
+    (
+        lambda data: data.select([3, 1, 3]),
+        r"expected each number once, got 3 again; .* pass sampler=fastpipe\.",
+    ),
     (lambda data: data.select([]), "select: none of the 37 samples of .* is left; choose more"),
     (lambda data: data.select(5), "got 5"),
     (lambda data: data.select("photos"), "no samples with the key 'photos'; expected one"),
@@ -196,14 +235,29 @@ WRONG_CHOICES: list[tuple[Callable[[Any], object], str]] = [
     (lambda data: data.select(["no.jpg"]), "no samples with the key 'no.jpg'; expected one"),
     (lambda data: data.select([[1], [2, 3]]), "got list"),
     (lambda data: data.select(np.ones(36, dtype=bool)), "got a mask of 36"),
-    (lambda data: data.select(np.zeros(37, dtype=bool)), "select: none of the 37 samples of .* is left"),
-    (lambda data: data.select(lambda columns: [1, 2]), "the function returned int64 of .* for 37 samples"),
-    (lambda data: data.select(lambda columns: columns["score"] > 1), "has the columns label, .*; got 'score'"),
-    (lambda data: data.only("cow"), r"only: expected names of classes, for example \['ant', 'bee'\], got 'cow'"),
+    (
+        lambda data: data.select(np.zeros(37, dtype=bool)),
+        "select: none of the 37 samples of .* is left",
+    ),
+    (
+        lambda data: data.select(lambda columns: [1, 2]),
+        "the function returned int64 of .* for 37 samples",
+    ),
+    (
+        lambda data: data.select(lambda columns: columns["score"] > 1),
+        "has the columns label, .*; got 'score'",
+    ),
+    (
+        lambda data: data.only("cow"),
+        r"only: expected names of classes, for example \['ant', 'bee'\], got 'cow'",
+    ),
     (lambda data: data.only([]), "only: expected names"),
     (lambda data: data.only(["cows"]), "no class 'cows'; did you mean 'cow'"),
     (lambda data: data.only(["cow", "cow"]), "expected each name once, got 'cow' again"),
-    (lambda data: data.only(["cow"], keep_labels="new"), "keep_labels: expected True or False, got 'new'"),
+    (
+        lambda data: data.only(["cow"], keep_labels="new"),
+        "keep_labels: expected True or False, got 'new'",
+    ),
     (lambda data: data.only([["cow"]]), r"no class \['cow'\]"),
     (lambda data: data.only(["cow"]).only(["ant"]), "no class 'ant'; it has 'cow'"),
     (lambda data: data.take(0), "take: expected a fraction above 0 and at most 1, got 0"),
@@ -223,7 +277,10 @@ def test_wrong_choices(flat: Path) -> None:
 def test_a_class_that_is_not_there_is_told_those_that_are(tmp_path: Path) -> None:
     data = io.BytesIO()
     smooth_noise(20, 16, seed=0).save(data, "JPEG")
-    for classes, words in (([], "no class 'x': it has no classes$"), ([*map(str, range(1234))], "'4' and 1,229 more$")):
+    for classes, words in (
+        ([], "no class 'x': it has no classes$"),
+        ([*map(str, range(1234))], "'4' and 1,229 more$"),
+    ):
         with fastpipe.Writer(tmp_path / str(len(classes)), classes=classes) as writer:
             writer.add(data.getvalue(), label=None)
         with pytest.raises(ConfigError, match=words):

@@ -78,13 +78,19 @@ def test_targets_of_chosen_samples(flat: Path) -> None:
     """They are read once, and are in no pickle."""
     dataset = fastpipe.open(flat)
     some = dataset.select([30, 2, 7])
-    assert some.targets.tolist() == dataset.targets[[30, 2, 7]].tolist() == [label for _, label in some]
+    assert (
+        some.targets.tolist()
+        == dataset.targets[[30, 2, 7]].tolist()
+        == [label for _, label in some]
+    )
     assert some.targets is some.targets
     assert not some.targets.flags.writeable
     assert "targets" not in vars(pickle.loads(pickle.dumps(some)))  # noqa: S301 (our own)
     other = dataset.only(["cow", "ant"])
     assert other.targets.tolist() == [label for _, label in other]
-    assert dataset.with_labels(np.arange(37) % 2).targets.tolist() == [number % 2 for number in range(37)]
+    assert dataset.with_labels(np.arange(37) % 2).targets.tolist() == [
+        number % 2 for number in range(37)
+    ]
     assert repr(some) == f"<fastpipe dataset {str(flat)!r}: 3 samples of 37, 3 classes>"
 
 
@@ -102,11 +108,14 @@ def test_numbers_of_samples(flat: Path) -> None:
         assert label == dataset.targets[int(number)]
     for number in (37, -38, 2**70, np.int64(40)):
         for read in (lambda d, n=number: d[n], lambda d, n=number: d.__getitems__([0, n])):
-            with pytest.raises(IndexError, match=rf"no sample {number}: {flat} has 37, numbered 0 to 36"):
+            with pytest.raises(
+                IndexError, match=rf"no sample {number}: {flat} has 37, numbered 0 to 36"
+            ):
                 read(fastpipe.open(flat))
     for wrong in (1.0, None, [1, 2], np.array([1, 2])):
         with pytest.raises(
-            ConfigError, match=r"expected the number of a sample, .*; for several samples: data\.select"
+            ConfigError,
+            match=r"expected the number of a sample, .*; for several samples: data\.select",
         ):
             dataset[wrong]
 
@@ -171,7 +180,9 @@ def test_a_bad_sample_is_named(flat: Path, copied: Copy) -> None:
     assert np.array_equal(as_array(dataset[21][0]), expected(flat, 21))
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork where there are threads
+@pytest.mark.filterwarnings(
+    "ignore:This process:DeprecationWarning"
+)  # a fork where there are threads
 def test_a_sample_error_survives_other_processes(flat: Path, copied: Copy) -> None:
     """Pickled it keeps its attributes; torch's DataLoader makes it anew from its text."""
     path = copied(flat)
@@ -194,7 +205,10 @@ def test_shards_that_are_missing_or_changed(many_shards: Path, copied: Copy) -> 
         dataset[0]
     with open(index.shards[-1].path, "ab") as file:
         file.write(b"x")
-    with pytest.raises(SampleError, match=r"the shard has changed since it was packed: expected \d+ bytes, found \d+"):
+    with pytest.raises(
+        SampleError,
+        match=r"the shard has changed since it was packed: expected \d+ bytes, found \d+",
+    ):
         dataset[last]
     os.mkfifo(index.shards[0].path)
     with pytest.raises(SampleError, match="expected a regular file"):
@@ -239,7 +253,9 @@ def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.Mo
     assert open_shards() == 0
 
 
-def test_the_folder_of_the_program_may_change(flat: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_of_the_program_may_change(
+    flat: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(flat.parent)
     dataset, pickled = fastpipe.open(flat.name), pickle.dumps(fastpipe.open(flat.name))
     monkeypatch.chdir(tmp_path)

@@ -46,37 +46,70 @@ def many(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset, numbers = tmp_path_factory.mktemp("many"), np.arange(200_000)
     sparse(dataset, flat, len(numbers))[:] = records_of(numbers)
     captions = [f"number {number}" for number in numbers]
-    fields = [(Field("score", "floats", width=1), numbers[:, None] / 2), (Field("caption", "text"), captions)]
+    fields = [
+        (Field("score", "floats", width=1), numbers[:, None] / 2),
+        (Field("caption", "text"), captions),
+    ]
     return add_fields(dataset, fields)
 
 
-def test_columns_have_the_values_that_were_stored(fielded: Path, values: dict[str, list[Any]]) -> None:
+def test_columns_have_the_values_that_were_stored(
+    fielded: Path, values: dict[str, list[Any]]
+) -> None:
     data, index = fastpipe.open(fielded), PackedIndex(fielded)
-    assert data.columns == ("label", "width", "height", "channels", "bits", "id", "key", "source", *values)
+    assert data.columns == (
+        "label",
+        "width",
+        "height",
+        "channels",
+        "bits",
+        "id",
+        "key",
+        "source",
+        *values,
+    )
     for name in ("label", "width", "height", "channels", "bits"):
         assert data[name].tolist() == index.records[name].tolist()
         assert data[name].dtype == np.int64
     assert data["id"].tolist() == list(range(FLAT_IMAGES))
     assert data["source"].tolist() == [0] * FLAT_IMAGES
-    assert [key.partition("/")[0] for key in data["key"]] == [data.classes[label] for label in data["label"]]
+    assert [key.partition("/")[0] for key in data["key"]] == [
+        data.classes[label] for label in data["label"]
+    ]
     for name in ("caption", "notes", "sound", "count"):
         assert data[name].tolist() == values[name]
     np.testing.assert_array_equal(data["gaze"], np.array(values["gaze"], dtype=np.float32))
-    for name, expected in (("plain", values["plain"]), ("boxes", [boxes for boxes, _ in values["boxes"]])):
-        assert all(np.array_equal(mine, boxes) for mine, boxes in zip(data[name], expected, strict=True))
+    for name, expected in (
+        ("plain", values["plain"]),
+        ("boxes", [boxes for boxes, _ in values["boxes"]]),
+    ):
+        assert all(
+            np.array_equal(mine, boxes) for mine, boxes in zip(data[name], expected, strict=True)
+        )
     assert all(np.array_equal(a, b) for a, b in zip(data["tags"], values["tags"], strict=True))
-    assert all(np.array_equal(a, b.astype(np.float32)) for a, b in zip(data["joints"], values["joints"], strict=True))
+    assert all(
+        np.array_equal(a, b.astype(np.float32))
+        for a, b in zip(data["joints"], values["joints"], strict=True)
+    )
 
 
 def test_parts_of_columns_are_those_of_the_whole(fielded: Path) -> None:
-    parts = (slice(3, 9), slice(None, None, -2), slice(40, 50), [5, 0, -2, 5], np.arange(FLAT_IMAGES) % 4 == 1)
+    parts = (
+        slice(3, 9),
+        slice(None, None, -2),
+        slice(40, 50),
+        [5, 0, -2, 5],
+        np.arange(FLAT_IMAGES) % 4 == 1,
+    )
     data = fastpipe.open(fielded)
     for name in data.columns:
         column, whole = data[name], np.asarray(data[name])
         for number in (7, -1, np.int64(3)):
             assert np.array_equal(column[number], whole[number]), name
         for part in (*parts, np.array([], dtype=np.int64)):
-            assert all(np.array_equal(*pair) for pair in zip(column[part], whole[part], strict=True)), name
+            assert all(
+                np.array_equal(*pair) for pair in zip(column[part], whole[part], strict=True)
+            ), name
 
 
 def test_columns_calculate_as_arrays_do(flat: Path) -> None:
@@ -87,7 +120,12 @@ def test_columns_calculate_as_arrays_do(flat: Path) -> None:
     np.testing.assert_array_equal(width / height, wide / high)
     np.testing.assert_array_equal((width > 40) & (height <= 40), (wide > 40) & (high <= 40))
     np.testing.assert_array_equal(-width, -wide)
-    assert (width.mean(), width.max(), width.shape, len(width)) == (wide.mean(), wide.max(), (FLAT_IMAGES,), len(wide))
+    assert (width.mean(), width.max(), width.shape, len(width)) == (
+        wide.mean(),
+        wide.max(),
+        (FLAT_IMAGES,),
+        len(wide),
+    )
     assert np.bincount(data["label"]).tolist() == data.class_counts
     assert np.asarray(width, dtype=np.float32).dtype == np.float32
     assert sorted({*data["label"]}) == [0, 1, 2]
@@ -96,26 +134,35 @@ def test_columns_calculate_as_arrays_do(flat: Path) -> None:
 def test_what_is_no_place_in_a_column_is_refused(flat: Path) -> None:
     labels = fastpipe.open(flat)["label"]
     for which in (37, -38, [0, 40], 1.5, "a", None, [True, False], [[1, 2]]):
-        with pytest.raises(IndexError, match="expected numbers of samples below 37, or a mask of 37, got"):
+        with pytest.raises(
+            IndexError, match="expected numbers of samples below 37, or a mask of 37, got"
+        ):
             labels[which]
 
 
 def test_fields_that_are_no_columns_are_named(fielded: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"has the columns label, width, height, channels, bits, id, key, source, caption.*got 'size'"
+        ConfigError,
+        match=r"has the columns label, width, height, channels, bits, id, key, source, caption.*got 'size'",
     ):
         fastpipe.open(fielded)["size"]
 
 
-def test_a_field_that_is_stored_comes_before_what_every_dataset_has(flat: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_field_that_is_stored_comes_before_what_every_dataset_has(
+    flat: Path, copied: Callable[[Path], Path]
+) -> None:
     """Tables of photos have columns of such names."""
     names = ("width", "source")
-    path = add_fields(copied(flat), [(Field(name, "int"), range(100, 100 + FLAT_IMAGES)) for name in names])
+    path = add_fields(
+        copied(flat), [(Field(name, "int"), range(100, 100 + FLAT_IMAGES)) for name in names]
+    )
     data = fastpipe.open(path)
     assert data.columns == ("label", "width", "height", "channels", "bits", "id", "key", "source")
     for name in names:
         assert data[name][5] == data.with_fields([name])[5][name] == 105
-    with fastpipe.loader(data, 4, train=False, size=16, num_workers=1, fields=["image", *names]) as loader:
+    with fastpipe.loader(
+        data, 4, train=False, size=16, num_workers=1, fields=["image", *names]
+    ) as loader:
         batch = next(iter(loader))
         assert batch["width"].tolist() == batch["source"].tolist() == [100, 101, 102, 103]
 
@@ -130,7 +177,12 @@ def test_only_the_bytes_of_the_values_are_read(many: Path, reads: Reads) -> None
     assert reads() == INDEX_DTYPE.itemsize
     assert label[[7, 150_000, 9]].tolist() == [7, 0, 9]
     assert reads() <= 4 * INDEX_DTYPE.itemsize, "near ones in one read"
-    assert (label.dtype, label.shape, len(label), data["score"].shape) == (np.int64, (200_000,), 200_000, (200_000, 1))
+    assert (label.dtype, label.shape, len(label), data["score"].shape) == (
+        np.int64,
+        (200_000,),
+        200_000,
+        (200_000, 1),
+    )
     assert reads() < 10_000, "the head of a file"
     assert score[[3, 190_000]].tolist() == [[1.5], [95_000.0]]
     assert caption[123_456] == "number 123456"
@@ -151,7 +203,9 @@ def test_choosing_by_a_function_reads_what_it_asks_for(many: Path, reads: Reads)
     assert reads() < 20_000
 
 
-def test_a_file_that_is_cut_short_while_in_use_is_an_error(fielded: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_file_that_is_cut_short_while_in_use_is_an_error(
+    fielded: Path, copied: Callable[[Path], Path]
+) -> None:
     path = copied(fielded)
     data = fastpipe.open(path)
     count = data["count"]

@@ -19,8 +19,30 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.samples import tensors
 
-FIELDS = ("id", "caption", "image", "boxes", "joints", "key", "count", "gaze", "tags", "notes", "sound", "label")
-KEYS = ["id", "caption", "image", "boxes", "boxes_labels", "joints", "joints_visibility", *FIELDS[5:]]
+FIELDS = (
+    "id",
+    "caption",
+    "image",
+    "boxes",
+    "joints",
+    "key",
+    "count",
+    "gaze",
+    "tags",
+    "notes",
+    "sound",
+    "label",
+)
+KEYS = [
+    "id",
+    "caption",
+    "image",
+    "boxes",
+    "boxes_labels",
+    "joints",
+    "joints_visibility",
+    *FIELDS[5:],
+]
 
 
 @pytest.fixture(params=["tv_tensors", "tensors"])
@@ -37,7 +59,9 @@ def kinds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mo
     tensors._tv_tensors.cache_clear()
 
 
-def assert_sample(sample: dict[str, Any], number: int, values: dict[str, list[Any]], plain: Any) -> None:
+def assert_sample(
+    sample: dict[str, Any], number: int, values: dict[str, list[Any]], plain: Any
+) -> None:
     assert sample["id"] == number
     for name in ("caption", "notes", "sound", "count"):
         assert sample[name] == values[name][number]
@@ -53,14 +77,21 @@ def assert_sample(sample: dict[str, Any], number: int, values: dict[str, list[An
     assert sample["gaze"].tolist() == np.array(values["gaze"][number], dtype=np.float32).tolist()
 
 
-def test_samples_are_dicts(fielded: Path, flat: Path, values: dict[str, list[Any]], kinds: ModuleType | None) -> None:
+def test_samples_are_dicts(
+    fielded: Path, flat: Path, values: dict[str, list[Any]], kinds: ModuleType | None
+) -> None:
     dataset, plain = fastpipe.open(fielded).with_fields(FIELDS), fastpipe.open(flat)
     for number in (0, 1, 2, 17, FLAT_IMAGES - 1):
         sample = dataset[number]
         assert list(sample) == KEYS
         assert_sample(sample, number, values, plain)
         if kinds is None:
-            assert type(sample["boxes"]) is type(sample["image"]) is type(sample["joints"]) is torch.Tensor
+            assert (
+                type(sample["boxes"])
+                is type(sample["image"])
+                is type(sample["joints"])
+                is torch.Tensor
+            )
             continue
         size = tuple(plain[number][0].shape[1:])
         assert type(sample["image"]) is kinds.Image
@@ -84,15 +115,29 @@ def test_without_image_nothing_is_decoded(fielded: Path, copied: Callable[[Path]
     for shard in copy.glob("*.tar"):
         shard.unlink()
     dataset = fastpipe.open(copy).with_fields(("caption", "boxes", "label"))
-    assert [sample["caption"] for sample in dataset.__getitems__([4, 2])] == ["sample 4 ü", "sample 2 ü"]
+    assert [sample["caption"] for sample in dataset.__getitems__([4, 2])] == [
+        "sample 4 ü",
+        "sample 2 ü",
+    ]
 
 
 def test_keys_can_have_other_names(fielded: Path) -> None:
-    keys = {"number": "id", "pixel_values": "image", "at": "boxes", "pose": "joints", "labels": "label"}
+    keys = {
+        "number": "id",
+        "pixel_values": "image",
+        "at": "boxes",
+        "pose": "joints",
+        "labels": "label",
+    }
     plain = fastpipe.open(fielded).with_fields(tuple(keys.values()))
     companions = {"at_labels": "boxes_labels", "pose_visibility": "joints_visibility"}
-    for dataset in (renamed := fastpipe.open(fielded).with_fields(keys), pickle.loads(pickle.dumps(renamed))):  # noqa: S301
-        for sample, other in zip(dataset.__getitems__([3, 8]), plain.__getitems__([3, 8]), strict=True):
+    for dataset in (
+        renamed := fastpipe.open(fielded).with_fields(keys),
+        pickle.loads(pickle.dumps(renamed)),
+    ):  # noqa: S301
+        for sample, other in zip(
+            dataset.__getitems__([3, 8]), plain.__getitems__([3, 8]), strict=True
+        ):
             assert set(sample) == {*keys, *companions}
             for key, name in {**keys, **companions}.items():
                 assert str(sample[key]) == str(other[name])
@@ -118,7 +163,9 @@ def test_wrong_transforms(fielded: Path) -> None:
         fastpipe.open(fielded).with_fields(("image",)).with_transform(5)
 
 
-def test_fields_and_transforms_come_in_any_order_and_stay(fielded: Path, values: dict[str, list[Any]]) -> None:
+def test_fields_and_transforms_come_in_any_order_and_stay(
+    fielded: Path, values: dict[str, list[Any]]
+) -> None:
     """Also where the dataset has read samples before: files that are open are those of one dataset."""
     data = fastpipe.open(fielded).with_fields(("caption", "id"))
     assert data[0] == {"caption": values["caption"][0], "id": 0}
@@ -136,7 +183,9 @@ def test_a_transform_of_image_alone_is_refused(fielded: Path) -> None:
         return {"image": image}
 
     assert fastpipe.open(fielded).with_transform(by_name)[0][0].ndim == 3
-    with pytest.raises(ConfigError, match="expected a function of the sample, a dict with the fields"):
+    with pytest.raises(
+        ConfigError, match="expected a function of the sample, a dict with the fields"
+    ):
         fastpipe.open(fielded).with_fields(("image", "boxes")).with_transform(by_name)
 
 
@@ -149,7 +198,9 @@ def test_a_damaged_file_is_named(fielded: Path, copied: Callable[[Path], Path]) 
     assert fastpipe.open(copy).with_fields(("image",))[0]["image"].ndim == 3
 
 
-def test_torchvision_is_asked_for_with_pictures_and_boxes_only(fielded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvision_is_asked_for_with_pictures_and_boxes_only(
+    fielded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes a second to import."""
     asked: list[str] = []
     monkeypatch.setattr(tensors, "_tv_tensors", lambda: asked.append("torchvision"))

@@ -21,7 +21,9 @@ def packed(path: Path, labels: Sequence[str] | None, **fields: Any) -> fastpipe.
     with fastpipe.Writer(path, classes=labels, fields=kinds) as writer:
         for number in range(2):
             values = {name: column[number] for name, column in fields.items()}
-            writer.add(PICTURE, None if labels is None else labels[number], key=str(number), **values)
+            writer.add(
+                PICTURE, None if labels is None else labels[number], key=str(number), **values
+            )
     return fastpipe.open(path)
 
 
@@ -59,10 +61,15 @@ def test_fields_of_other_classes_stay(tmp_path: Path) -> None:
 def test_boxes_without_labels(tmp_path: Path) -> None:
     fastpipe.pack(yolo(tmp_path / "yolo"), tmp_path / "packed")
     for names in (["dog", "cat"], ["cat", "dog", "cow"]):
-        with pytest.raises(ConfigError, match="has no labels, and the classes of its field 'boxes' are 'cat', 'dog'"):
+        with pytest.raises(
+            ConfigError,
+            match="has no labels, and the classes of its field 'boxes' are 'cat', 'dog'",
+        ):
             fastpipe.open(tmp_path / "packed", classes_from=names)
     data = fastpipe.open(tmp_path / "packed", classes_from=["cat", "dog"])
     assert data.fields["boxes"].names == ("cat", "dog")
     fastpipe.pack(tmp_path / "yolo", tmp_path / "anew", classes_from=["dog", "cat"])
-    sample = fastpipe.open(tmp_path / "anew", classes_from=["dog", "cat"]).with_fields(("boxes",))[0]
+    sample = fastpipe.open(tmp_path / "anew", classes_from=["dog", "cat"]).with_fields(("boxes",))[
+        0
+    ]
     assert sample["boxes_labels"].tolist() == [0]

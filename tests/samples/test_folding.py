@@ -45,7 +45,9 @@ def test_each_part_has_its_share_of_each_class(data: fastpipe.Dataset) -> None:
         assert few == 1
         assert some in (1, 2)
         assert many in ((FLAT_IMAGES - 9) // OF, -(-(FLAT_IMAGES - 9) // OF))
-        assert [sum(pair) for pair in zip(part.class_counts, rest.class_counts, strict=True)] == data.class_counts
+        assert [
+            sum(pair) for pair in zip(part.class_counts, rest.class_counts, strict=True)
+        ] == data.class_counts
         sizes.append(len(part))
     assert max(sizes) - min(sizes) <= 1
     assert parts(data, stratify="label") == parts(data, stratify="label")
@@ -124,8 +126,14 @@ def test_missing_classes_are_told(data: fastpipe.Dataset, caplog: pytest.LogCapt
             small.fold(number, of=OF, stratify=stratify)
         told.append([record.getMessage() for record in caplog.records])
         assert len(told[-1]) == OF
-        assert sum("the rest has none of 1 classes: 'rare' (1 samples)" in text for text in told[-1]) == 1
-        assert sum("the part has none of 1 classes: 'rare' (1 samples)" in text for text in told[-1]) == OF - 1
+        assert (
+            sum("the rest has none of 1 classes: 'rare' (1 samples)" in text for text in told[-1])
+            == 1
+        )
+        assert (
+            sum("the part has none of 1 classes: 'rare' (1 samples)" in text for text in told[-1])
+            == OF - 1
+        )
     assert all('stratify="label"' in text for text in told[0])
     assert all("fewer samples or groups than there are parts" in text for text in told[1])
 

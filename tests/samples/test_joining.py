@@ -39,7 +39,10 @@ def named(dataset: Path, **names: list[str]) -> Path:
 def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Scenes whose boxes have labels with names: not the same names, and in another order."""
     folder = tmp_path_factory.mktemp("two")
-    first, second = (write_scenes(folder / name, SCENES, seed=seed) for name, seed in (("first", 1), ("second", 2)))
+    first, second = (
+        write_scenes(folder / name, SCENES, seed=seed)
+        for name, seed in (("first", 1), ("second", 2))
+    )
     return named(first, boxes=list(SHAPES)), named(second, boxes=list(OTHERS))
 
 
@@ -59,9 +62,12 @@ def box_labels(data: fastpipe.Dataset) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(
-    "join", [lambda one, two: fastpipe.concat(one, two), lambda one, two: fastpipe.mix({one: 1, two: 3})]
+    "join",
+    [lambda one, two: fastpipe.concat(one, two), lambda one, two: fastpipe.mix({one: 1, two: 3})],
 )
-def test_labels_of_boxes_are_joined_by_name(two: tuple[Path, Path], join: Callable[..., fastpipe.Dataset]) -> None:
+def test_labels_of_boxes_are_joined_by_name(
+    two: tuple[Path, Path], join: Callable[..., fastpipe.Dataset]
+) -> None:
     first, second = map(fastpipe.open, two)
     data = join(first, second)
     assert data.fields["boxes"].names == (*SHAPES, "star")
@@ -69,12 +75,18 @@ def test_labels_of_boxes_are_joined_by_name(two: tuple[Path, Path], join: Callab
     theirs = [[OTHERS[label] for label in labels] for labels in box_labels(second)]
     names = data.fields["boxes"].names
     assert [[names[label] for label in labels] for labels in box_labels(data)] == mine + theirs
-    with fastpipe.loader(data, 4, size=32, num_workers=1, train=False, fields=["image", "boxes", "id"]) as loader:
+    with fastpipe.loader(
+        data, 4, size=32, num_workers=1, train=False, fields=["image", "boxes", "id"]
+    ) as loader:
         for batch in loader:
             for number, labels in zip(batch["id"].tolist(), batch["boxes_labels"], strict=True):
-                assert [names[label] for label in labels.tolist()] == (mine + theirs)[number][: len(labels)]
+                assert [names[label] for label in labels.tolist()] == (mine + theirs)[number][
+                    : len(labels)
+                ]
     chosen = [SCENES, 0, SCENES + 3]
-    shares = sorted(chosen) if data.content.mixed else chosen  # a mixture has its samples share by share
+    shares = (
+        sorted(chosen) if data.content.mixed else chosen
+    )  # a mixture has its samples share by share
     assert box_labels(data.select(chosen)) == [box_labels(data)[number] for number in shares]
 
 
@@ -87,7 +99,9 @@ def test_classes_of_a_field_are_joined_by_name(tagged: tuple[Path, Path]) -> Non
     assert told[FLAT_IMAGES:] == [["cda"[number % 3]] for number in range(FLAT_IMAGES)]
     hot = data.with_fields(["tags"])[FLAT_IMAGES + 1]["tags"]
     assert hot.tolist() == [0, 0, 0, 1]
-    with fastpipe.loader(data, 8, size=16, num_workers=1, fields=["image", "tags", "id"], seed=1) as loader:
+    with fastpipe.loader(
+        data, 8, size=16, num_workers=1, fields=["image", "tags", "id"], seed=1
+    ) as loader:
         for batch in loader:
             assert batch["tags"].shape == (8, 4)
             for number, row in zip(batch["id"].tolist(), batch["tags"], strict=True):
@@ -96,7 +110,10 @@ def test_classes_of_a_field_are_joined_by_name(tagged: tuple[Path, Path]) -> Non
 
 def test_fields_of_samples_are_those_of_their_own_dataset(two: tuple[Path, Path]) -> None:
     """Masks and texts, too, in whatever order the samples come."""
-    parts = [fastpipe.open(path).with_fields(["image", "mask", "boxes", "caption", "label"]) for path in two]
+    parts = [
+        fastpipe.open(path).with_fields(["image", "mask", "boxes", "caption", "label"])
+        for path in two
+    ]
     data = parts[0] + parts[1]
     order = np.random.default_rng(0).permutation(2 * SCENES).tolist()
     for sample, number in zip(data.__getitems__(order), order, strict=True):
@@ -105,10 +122,14 @@ def test_fields_of_samples_are_those_of_their_own_dataset(two: tuple[Path, Path]
             assert torch.equal(torch.as_tensor(sample[name]), torch.as_tensor(expected[name]))
         assert sample["caption"] == expected["caption"]
         assert sample["label"] == expected["label"]
-    assert data["caption"][order].tolist() == [[*parts[0]["caption"], *parts[1]["caption"]][at] for at in order]
+    assert data["caption"][order].tolist() == [
+        [*parts[0]["caption"], *parts[1]["caption"]][at] for at in order
+    ]
 
 
-def test_masks_go_together_where_their_names_are_the_same(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_masks_go_together_where_their_names_are_the_same(
+    two: tuple[Path, Path], tmp_path: Path
+) -> None:
     first, second = (Path(shutil.copytree(path, tmp_path / path.name)) for path in two)
     assert "mask" in fastpipe.concat(first, second).fields
     names = ["background", *SHAPES]
@@ -118,8 +139,13 @@ def test_masks_go_together_where_their_names_are_the_same(two: tuple[Path, Path]
     named(second, mask=[*names[:2], "star", names[3]])
     data = fastpipe.concat(first, second)
     assert "mask" not in data.fields
-    for take in (lambda: data.with_fields(["mask"]), lambda: fastpipe.loader(data, 4, fields=["image", "mask"])):
-        with pytest.raises(ConfigError, match="got 'mask', but the classes of 'mask' have other names, or none, in"):
+    for take in (
+        lambda: data.with_fields(["mask"]),
+        lambda: fastpipe.loader(data, 4, fields=["image", "mask"]),
+    ):
+        with pytest.raises(
+            ConfigError, match="got 'mask', but the classes of 'mask' have other names, or none, in"
+        ):
             take()
     assert len(data.with_fields(["boxes", "caption"])[3]) == 3
 
@@ -133,8 +159,13 @@ def test_a_field_that_not_all_have_is_left_out_and_told(flat: Path, tmp_path: Pa
         second = add_fields(Path(shutil.copytree(flat, tmp_path / name)), fields)
         data = fastpipe.concat(first, second)
         assert "score" not in data.columns
-        words = "is not of one kind and shape in all" if fields else f"{second} has no field 'score'"
-        for take in (lambda data=data: data["score"], lambda data=data: data.with_fields(["score"])):
+        words = (
+            "is not of one kind and shape in all" if fields else f"{second} has no field 'score'"
+        )
+        for take in (
+            lambda data=data: data["score"],
+            lambda data=data: data.with_fields(["score"]),
+        ):
             with pytest.raises(ConfigError, match=f"got 'score', but .*{words}"):
                 take()
         # The user may give it values.
@@ -159,12 +190,17 @@ def test_labels_of_the_whole(flat: Path, mode: str, classes: list[str], second: 
     plain = fastpipe.open(flat)
     labels = np.arange(FLAT_IMAGES) % 3
     other = counted(flat, ["bee", "dog"], np.where(labels == 2, -1, labels))
-    for part in (other, counted(flat, ["dog", "bee"], np.where(labels == 2, -1, 1 - labels)).only(["bee", "dog"])):
+    for part in (
+        other,
+        counted(flat, ["dog", "bee"], np.where(labels == 2, -1, 1 - labels)).only(["bee", "dog"]),
+    ):
         data = fastpipe.concat(plain, part, labels=mode)
         assert data.classes == classes
         expected = [*plain["label"], *(second[label] for label in part["label"].tolist())]
         assert data["label"].tolist() == data.targets.tolist() == expected
-        assert data.class_counts == np.bincount(np.array(expected)[np.array(expected) >= 0]).tolist()
+        assert (
+            data.class_counts == np.bincount(np.array(expected)[np.array(expected) >= 0]).tolist()
+        )
         border = slice(FLAT_IMAGES - 2, FLAT_IMAGES + 2)
         assert [label for _, label in data[border]] == expected[border]
         with fastpipe.loader(data, 8, size=16, num_workers=1, train=False) as loader:
@@ -195,15 +231,23 @@ def test_what_is_joined_can_be_joined(flat: Path, many_shards: Path, textured: P
 
 def test_columns_of_the_user(flat: Path, many_shards: Path) -> None:
     one, two = fastpipe.open(flat), fastpipe.open(many_shards)
-    both = one.with_column("score", np.arange(len(one))) + two.with_column("score", np.arange(len(two)) / 2)
+    both = one.with_column("score", np.arange(len(one))) + two.with_column(
+        "score", np.arange(len(two)) / 2
+    )
     assert both["score"].tolist() == [*range(len(one)), *(np.arange(len(two)) / 2)]
-    assert {both["score"][:3].dtype, both["score"][50:].dtype} == {np.dtype(np.float64)}, "one dtype in all batches"
+    assert {both["score"][:3].dtype, both["score"][50:].dtype} == {np.dtype(np.float64)}, (
+        "one dtype in all batches"
+    )
     with pytest.raises(
-        ConfigError, match=f"{many_shards} has no column 'score'; pass with_column\\('score', ...\\) to it"
+        ConfigError,
+        match=f"{many_shards} has no column 'score'; pass with_column\\('score', ...\\) to it",
     ):
         one.with_column("score", np.arange(len(one))) + two
     for wrong in (np.zeros((len(two), 2)), ["x"] * len(two)):
-        with pytest.raises(ConfigError, match="column 'score' needs values of one kind and shape in all datasets, got"):
+        with pytest.raises(
+            ConfigError,
+            match="column 'score' needs values of one kind and shape in all datasets, got",
+        ):
             one.with_column("score", np.zeros(len(one))) + two.with_column("score", wrong)
 
 
@@ -220,7 +264,9 @@ def test_forms_of_single_samples(flat: Path, many_shards: Path) -> None:
         (one.with_pixels("gray"), two),
         (one.cropped(fastpipe.Resize()), two.cropped(fastpipe.CenterCrop())),
     ):
-        with pytest.raises(ConfigError, match=r"other transforms, crops, pixels or fields .*call with_transform, "):
+        with pytest.raises(
+            ConfigError, match=r"other transforms, crops, pixels or fields .*call with_transform, "
+        ):
             first + second
     both = one.with_transform(shape) + two.with_transform(shape)
     assert both[FLAT_IMAGES][0] == tuple(two[0][0].shape)
@@ -237,12 +283,24 @@ def test_beside_a_dataset_of_another_kind_it_is_torchs(flat: Path) -> None:
 WRONG: list[tuple[Callable[[Path], Any], str]] = [
     (lambda flat: fastpipe.concat(), "concat: expected datasets, got none"),
     (lambda flat: fastpipe.concat(flat, labels="names"), "labels: expected"),
-    (lambda flat: fastpipe.concat([flat, flat]), r"got a list of 2\. For all samples .*concat\(\*data\)"),
+    (
+        lambda flat: fastpipe.concat([flat, flat]),
+        r"got a list of 2\. For all samples .*concat\(\*data\)",
+    ),
     (lambda flat: fastpipe.mix({}), "mix: expected {dataset: weight}"),
     (lambda flat: fastpipe.mix([flat]), "mix: expected {dataset: weight}"),
-    (lambda flat: fastpipe.mix({flat: 0}), "mix: the weight of .*: expected a number above 0, got 0"),
-    (lambda flat: fastpipe.mix({flat: "much"}), "mix: the weight of .*: expected a number above 0, got 'much'"),
-    (lambda flat: fastpipe.mix({flat: 1e300, fastpipe.open(flat): 1e300}), "weights with a sum below"),
+    (
+        lambda flat: fastpipe.mix({flat: 0}),
+        "mix: the weight of .*: expected a number above 0, got 0",
+    ),
+    (
+        lambda flat: fastpipe.mix({flat: "much"}),
+        "mix: the weight of .*: expected a number above 0, got 'much'",
+    ),
+    (
+        lambda flat: fastpipe.mix({flat: 1e300, fastpipe.open(flat): 1e300}),
+        "weights with a sum below",
+    ),
 ]
 
 

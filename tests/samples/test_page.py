@@ -32,7 +32,10 @@ def words_of(page: str) -> str:
 def test_words_and_pictures(fielded: Path) -> None:
     data = fastpipe.open(fielded)
     page = data._repr_html_()
-    assert f"{fielded}\n: {FLAT_IMAGES} samples\n3 classes: ant (13), bee (12), cow (12)\n" in words_of(page)
+    assert (
+        f"{fielded}\n: {FLAT_IMAGES} samples\n3 classes: ant (13), bee (12), cow (12)\n"
+        in words_of(page)
+    )
     assert "caption (text)" in page
     shown = pictures_of(page)
     assert len(shown) == 8
@@ -54,7 +57,11 @@ def test_what_was_chosen_and_mixed(flat: Path) -> None:
     assert re.findall("<figcaption>(.*?)</", page) == ["no label", "ant"]
     numbers = [flat_number(np.asarray(each)[48, 5]) for each in pictures_of(page)]
     assert numbers == [flat_number(data[number][0][:, 0, 0].numpy()) for number in (30, 2)]
-    other = data.cropped(fastpipe.CenterCrop(), 8).with_transform(lambda image: image * 0).with_fields(["label"])
+    other = (
+        data.cropped(fastpipe.CenterCrop(), 8)
+        .with_transform(lambda image: image * 0)
+        .with_fields(["label"])
+    )
     assert other._repr_html_() == data._repr_html_(), "the form of single samples changes nothing"
     assert "mixed 0.7 : 0.3" in fastpipe.mix({data: 0.7, data.select([30]): 0.3})._repr_html_()
 

@@ -54,7 +54,9 @@ def test_the_image_of_a_dict_of_fields_is_pillows(textured: Path) -> None:
     data = fastpipe.open(textured).with_fields({"pixel_values": "image", "label": "label"})
     sample = data.with_transform(lambda sample: sample, images="pil")[0]
     assert isinstance(sample["pixel_values"], Image.Image)
-    assert np.array_equal(np.array(sample["pixel_values"]), data[0]["pixel_values"].permute(1, 2, 0).numpy())
+    assert np.array_equal(
+        np.array(sample["pixel_values"]), data[0]["pixel_values"].permute(1, 2, 0).numpy()
+    )
     assert sample["label"] == data[0]["label"]
 
 

@@ -45,21 +45,32 @@ def test_columns_are_there_again(flat: Path, copied: Copy, tmp_path: Path) -> No
     some = again.select(lambda columns: columns["score"] > 5).with_fields(["note", "teacher"])
     assert some[0]["note"] == NOTES[21]
     assert torch.equal(some[0]["teacher"], torch.from_numpy(TEACHER[21]))
-    with fastpipe.loader(path, 8, size=16, num_workers=1, fields=["image", "score", "id"]) as loader:
+    with fastpipe.loader(
+        path, 8, size=16, num_workers=1, fields=["image", "score", "id"]
+    ) as loader:
         assert all((batch["score"] == batch["id"] / 4).all() for batch in loader)
 
 
 def test_labels_are_there_again(flat: Path, copied: Copy) -> None:
     path = copied(flat)
     labels = np.where(NUMBERS < 5, -1, NUMBERS % 2)
-    given = fastpipe.open(path).with_labels(labels, classes=["even", "odd"]).with_column("score", NUMBERS)
+    given = (
+        fastpipe.open(path)
+        .with_labels(labels, classes=["even", "odd"])
+        .with_column("score", NUMBERS)
+    )
     given.save_columns(path)
     again = fastpipe.open(path)
     assert (again.classes, again.class_counts) == (["even", "odd"], given.class_counts)
     assert again["label"].tolist() == again.targets.tolist() == labels.tolist()
-    assert again.only(["odd"])["score"].tolist() == [number for number in range(5, FLAT_IMAGES) if number % 2]
+    assert again.only(["odd"])["score"].tolist() == [
+        number for number in range(5, FLAT_IMAGES) if number % 2
+    ]
     # A run that began before they were saved goes on.
-    with fastpipe.loader(given, 8, size=16, num_workers=1) as one, fastpipe.loader(path, 8, size=16) as other:
+    with (
+        fastpipe.loader(given, 8, size=16, num_workers=1) as one,
+        fastpipe.loader(path, 8, size=16) as other,
+    ):
         batches = iter(one)
         next(batches)
         other.load_state_dict(one.state_dict())
@@ -99,9 +110,13 @@ def test_they_belong_to_a_version(tmp_path: Path) -> None:
     assert fastpipe.open(tmp_path / "data")["score"].tolist() == list(range(10, 19))
 
 
-def test_a_copy_takes_them_and_commands_work_with_them(flat: Path, copied: Copy, tmp_path: Path) -> None:
+def test_a_copy_takes_them_and_commands_work_with_them(
+    flat: Path, copied: Copy, tmp_path: Path
+) -> None:
     path = copied(flat)
-    fastpipe.open(flat).with_column("score", NUMBERS).save_columns(path)  # of the dataset that it is a copy of
+    fastpipe.open(flat).with_column("score", NUMBERS).save_columns(
+        path
+    )  # of the dataset that it is a copy of
     assert "score" not in fastpipe.open(flat).columns
     other = Path(shutil.copytree(path, tmp_path / "other"))
     shutil.rmtree(path)
@@ -115,12 +130,19 @@ def test_a_copy_takes_them_and_commands_work_with_them(flat: Path, copied: Copy,
 def test_what_cannot_be_saved(flat: Path, many_shards: Path, copied: Copy, tmp_path: Path) -> None:
     path = copied(flat)
     data = fastpipe.open(path).with_column("score", NUMBERS)
-    with pytest.raises(ConfigError, match="has no columns of with_column, and no labels of with_labels"):
+    with pytest.raises(
+        ConfigError, match="has no columns of with_column, and no labels of with_labels"
+    ):
         fastpipe.open(path).save_columns(path)
     for some in (data.select([1, 2]), data.only(["cow"]), data + data):
-        with pytest.raises(ConfigError, match=r"expected columns of all samples of one packed dataset, got <fastpipe"):
+        with pytest.raises(
+            ConfigError,
+            match=r"expected columns of all samples of one packed dataset, got <fastpipe",
+        ):
             some.save_columns(path)
-    with pytest.raises(ConfigError, match=f"{many_shards} holds another dataset: expected fingerprint"):
+    with pytest.raises(
+        ConfigError, match=f"{many_shards} holds another dataset: expected fingerprint"
+    ):
         data.save_columns(many_shards)
     with pytest.raises(DatasetError, match="does not exist"):
         data.save_columns(tmp_path / "nothing")
@@ -152,9 +174,14 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "classes that are none": lambda path: edit(path, lambda entries: entries.update(classes=3)),
     "few classes": lambda path: edit(path, lambda entries: entries.update(classes=["a"])),
     "another folder": lambda path: edit(
-        path, lambda entries: entries["columns"]["score"].update(file="../../" + str(path.parent / "x.npy"))
+        path,
+        lambda entries: entries["columns"]["score"].update(
+            file="../../" + str(path.parent / "x.npy")
+        ),
     ),
-    "a bad name": lambda path: edit(path, lambda entries: entries["columns"].update(id=entries["columns"]["score"])),
+    "a bad name": lambda path: edit(
+        path, lambda entries: entries["columns"].update(id=entries["columns"]["score"])
+    ),
 }
 
 
@@ -165,7 +192,8 @@ def test_damage_is_named(flat: Path, copied: Copy, damage: str) -> None:
     np.save(path.parent / "x.npy", NUMBERS)
     DAMAGES[damage](path)
     with pytest.raises(
-        DatasetError, match=r"lists columns that cannot be read .*save them again with save_columns, or"
+        DatasetError,
+        match=r"lists columns that cannot be read .*save them again with save_columns, or",
     ):
         fastpipe.open(path)
     the_list(path).unlink()
@@ -179,7 +207,10 @@ def test_verify_finds_a_column_that_has_changed(flat: Path, copied: Copy) -> Non
     (file,) = (path / "columns").glob("score-*.npy")
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     assert len(fastpipe.open(path)) == FLAT_IMAGES
-    with pytest.raises(DatasetError, match=r"the column 'score' has changed: expected XXH3-64 \w+, got \w+\. Save it"):
+    with pytest.raises(
+        DatasetError,
+        match=r"the column 'score' has changed: expected XXH3-64 \w+, got \w+\. Save it",
+    ):
         fastpipe.loader(path, 8, size=16, num_workers=1, verify=True)
 
 

@@ -36,7 +36,9 @@ class Compose:
 
 
 @pytest.fixture(params=["albumentations.core.composition", "albumentationsx"])
-def albumentations_compose(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Compose]:
+def albumentations_compose(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> type[Compose]:
     """As if the class came from that module."""
     monkeypatch.setattr(Compose, "__module__", request.param)
     return Compose
@@ -75,11 +77,15 @@ def test_albumentations(albumentations_compose: type[Compose], picture: Picture)
     Mine.__module__ = "mine"
     for kind in (albumentations_compose, Mine):
         got = applier(kind(look))(picture)
-        assert torch.equal(got, as_tensor(mirrored(picture).copy())), "(3, height, width), as models take it"
+        assert torch.equal(got, as_tensor(mirrored(picture).copy())), (
+            "(3, height, width), as models take it"
+        )
     assert seen == [((30, 50, 3), np.dtype(np.uint8), True, True)] * 2
 
 
-def test_what_albumentations_returns(albumentations_compose: type[Compose], picture: Picture) -> None:
+def test_what_albumentations_returns(
+    albumentations_compose: type[Compose], picture: Picture
+) -> None:
     """Arrays of pictures become tensors; all else stays as it is: ToTensorV2 gives a tensor, for one."""
     for made in (picture, picture.astype(np.float32), picture[..., :1].astype(np.float32)):
         got = applier(albumentations_compose(lambda _, made=made: made))(picture)
@@ -100,11 +106,15 @@ def test_a_keyword_only_image_is_passed_by_name(picture: Picture) -> None:
         def transform(*, image: Picture, made: Any = made) -> Any:
             return made
 
-        with pytest.raises(ConfigError, match=rf"return a dict with 'image'.*got {type(made).__name__}"):
+        with pytest.raises(
+            ConfigError, match=rf"return a dict with 'image'.*got {type(made).__name__}"
+        ):
             applier(transform)(picture)
 
 
-def test_an_error_inside_the_transform_is_its_own(albumentations_compose: type[Compose], picture: Picture) -> None:
+def test_an_error_inside_the_transform_is_its_own(
+    albumentations_compose: type[Compose], picture: Picture
+) -> None:
     def broken(image: Picture) -> Picture:
         raise KeyError("image")
 

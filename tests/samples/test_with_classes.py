@@ -21,7 +21,9 @@ def test_labels_are_positions_of_the_names(flat: Path) -> None:
     assert data.classes == ["ant", "bee", "cow"]
     other = data.with_classes(NAMES)
     assert other.classes == NAMES
-    assert [NAMES[label] for label in other["label"]] == [data.classes[label] for label in data["label"]]
+    assert [NAMES[label] for label in other["label"]] == [
+        data.classes[label] for label in data["label"]
+    ]
     assert other.class_counts == [0, *reversed(data.class_counts)]
     assert other.targets.tolist() == other["label"][:].tolist()
     assert torch.equal(other[3][0], data[3][0])
@@ -43,7 +45,9 @@ def test_after_other_changes(flat: Path) -> None:
         data.with_labels(names.tolist()).with_classes(NAMES),
     ):
         numbers = dict(zip(data["key"], names, strict=True))
-        assert [other.classes[label] for label in other["label"]] == [numbers[key] for key in other["key"]]
+        assert [other.classes[label] for label in other["label"]] == [
+            numbers[key] for key in other["key"]
+        ]
 
 
 def test_states_belong_to_the_classes(flat: Path) -> None:
@@ -76,7 +80,10 @@ def test_they_are_saved_beside_the_dataset(flat: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["ant", "cow"], r"12 samples of .* are of the class 'bee'.*not among the 2 names.*data.only"),
+        (
+            ["ant", "cow"],
+            r"12 samples of .* are of the class 'bee'.*not among the 2 names.*data.only",
+        ),
         ("ant", "expected a list of the names"),
         (["ant", "ant"], "each name once"),
         ([1, 2, 3], "expected names of classes, got 1"),

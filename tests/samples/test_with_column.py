@@ -29,7 +29,10 @@ GIVEN: dict[str, tuple[Any, NDArray[Any]]] = {
     "truths": (NUMBERS % 2 == 0, NUMBERS % 2 == 0),
     "of another machine": (NUMBERS.astype(">i4"), NUMBERS.astype(np.int32)),
     "tensor": (torch.from_numpy(TEACHER).requires_grad_(), TEACHER),
-    "texts": ([f"ü {number}" for number in NUMBERS], np.array([f"ü {number}" for number in NUMBERS], dtype=object)),
+    "texts": (
+        [f"ü {number}" for number in NUMBERS],
+        np.array([f"ü {number}" for number in NUMBERS], dtype=object),
+    ),
     "column by column": (np.asfortranarray(TEACHER), TEACHER),
 }
 
@@ -43,10 +46,14 @@ def test_values_are_in_columns_samples_and_batches(flat: Path, kind: str) -> Non
     assert data["mine"].dtype == expected.dtype
     assert data["mine"].shape == expected.shape
     assert np.array_equal(np.asarray(data.with_fields(["mine"])[7]["mine"]), expected[7])
-    with fastpipe.loader(data, 8, size=16, num_workers=1, fields=["image", "mine", "id"], seed=3) as loader:
+    with fastpipe.loader(
+        data, 8, size=16, num_workers=1, fields=["image", "mine", "id"], seed=3
+    ) as loader:
         for batch in loader:
             mine = batch["mine"]
-            assert np.array_equal(np.asarray(mine, dtype=expected.dtype), expected[batch["id"].numpy()])
+            assert np.array_equal(
+                np.asarray(mine, dtype=expected.dtype), expected[batch["id"].numpy()]
+            )
             assert isinstance(mine, list) == (expected.dtype == object)
 
 
@@ -60,7 +67,9 @@ def test_values_of_a_file(flat: Path, tmp_path: Path) -> None:
             assert np.array_equal(np.asarray(data.with_fields(["mine"])[7]["mine"]), expected[7])
 
 
-def test_of_a_file_only_rows_of_a_batch_are_read(flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_file_only_rows_of_a_batch_are_read(
+    flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And its pickle has the path; the values are opened where they are read."""
     row = 1 << 16
     values = np.random.default_rng(1).integers(0, 255, (FLAT_IMAGES, row), dtype=np.uint8)
@@ -85,17 +94,31 @@ def test_of_a_file_only_rows_of_a_batch_are_read(flat: Path, tmp_path: Path, mon
         assert sum(reads) == 4 * row
         reads.clear()
     fields = ["image", "teacher", "id"]
-    with fastpipe.loader(data, 4, size=16, num_workers=1, prefetch_factor=1, fields=fields) as loader:
+    with fastpipe.loader(
+        data, 4, size=16, num_workers=1, prefetch_factor=1, fields=fields
+    ) as loader:
         batch = next(iter(loader))
         assert np.array_equal(batch["teacher"].numpy(), values[batch["id"].numpy()])
         assert 4 * row <= sum(reads) <= 4 * 4 * row
 
 
 def test_values_go_along_with_their_samples(flat: Path) -> None:
-    data = fastpipe.open(flat).with_column("number", NUMBERS).with_column("name", [f"n{each}" for each in NUMBERS])
+    data = (
+        fastpipe.open(flat)
+        .with_column("number", NUMBERS)
+        .with_column("name", [f"n{each}" for each in NUMBERS])
+    )
     rest, part = data.fold(1, of=3)
     cows = data.only(["cow"])
-    for each in (data.select([30, 2]), rest, part, cows, data.take(0.5), rest + part, fastpipe.mix({rest: 2, cows: 1})):
+    for each in (
+        data.select([30, 2]),
+        rest,
+        part,
+        cows,
+        data.take(0.5),
+        rest + part,
+        fastpipe.mix({rest: 2, cows: 1}),
+    ):
         numbers = each["number"].tolist()
         assert each["key"].tolist() == data["key"][numbers].tolist()
         assert each["name"].tolist() == [f"n{number}" for number in numbers]
@@ -104,7 +127,11 @@ def test_values_go_along_with_their_samples(flat: Path) -> None:
 
 def test_a_column_can_be_replaced_and_the_dataset_before_stays(fielded: Path) -> None:
     data = fastpipe.open(fielded)
-    other = data.with_column("caption", NUMBERS).with_column("count", NUMBERS * 2).with_column("count", NUMBERS * 3)
+    other = (
+        data.with_column("caption", NUMBERS)
+        .with_column("count", NUMBERS * 2)
+        .with_column("count", NUMBERS * 3)
+    )
     assert other["caption"].tolist() == NUMBERS.tolist()
     assert other["count"][5] == other.with_fields(["count"])[5]["count"] == 15
     assert data["caption"][0] == "sample 0 ü"
@@ -121,7 +148,10 @@ def test_what_the_user_does_with_the_array_afterwards_changes_nothing(flat: Path
 
 
 VALUES_THAT_DO_NOT_FIT: list[tuple[Any, str]] = [
-    (np.zeros(36), r"expected 37 rows of numbers or texts, one for each sample, got float64 of shape \(36,\)"),
+    (
+        np.zeros(36),
+        r"expected 37 rows of numbers or texts, one for each sample, got float64 of shape \(36,\)",
+    ),
     (3, r"got int64 of shape \(\)"),
     ([[1]] * 36 + [[1, 2]], "expected rows of one shape"),
     (np.zeros(37, complex), "got complex128"),
@@ -136,7 +166,9 @@ def test_values_that_do_not_fit_and_names_that_no_field_may_have(flat: Path) -> 
             fastpipe.open(flat).with_column("mine", values)
     names: list[Any] = ["label", "image", "id", "key", "a b", "", 3]
     for name in names:
-        with pytest.raises(ConfigError, match=r"with_column: expected a field's name of small letters.* got"):
+        with pytest.raises(
+            ConfigError, match=r"with_column: expected a field's name of small letters.* got"
+        ):
             fastpipe.open(flat).with_column(name, NUMBERS)
 
 
@@ -145,10 +177,22 @@ def test_files_that_are_no_columns(flat: Path, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"mine\.npy cannot be opened: No such file"):
         data.with_column("mine", file)
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: file.write_bytes(b"nothing"), r"mine\.npy: expected an \.npy file with a row for each sample"),
-        (lambda: np.save(file, np.array([{}] * FLAT_IMAGES), allow_pickle=True), r"mine\.npy: expected an \.npy file"),
-        (lambda: np.save(file, np.asfortranarray(TEACHER)), r"not in C order; save np\.ascontiguousarray\(values\)"),
-        (lambda: np.save(file, TEACHER[:5]), r"expected 37 rows .* got float32 of shape \(5, 2, 3\)"),
+        (
+            lambda: file.write_bytes(b"nothing"),
+            r"mine\.npy: expected an \.npy file with a row for each sample",
+        ),
+        (
+            lambda: np.save(file, np.array([{}] * FLAT_IMAGES), allow_pickle=True),
+            r"mine\.npy: expected an \.npy file",
+        ),
+        (
+            lambda: np.save(file, np.asfortranarray(TEACHER)),
+            r"not in C order; save np\.ascontiguousarray\(values\)",
+        ),
+        (
+            lambda: np.save(file, TEACHER[:5]),
+            r"expected 37 rows .* got float32 of shape \(5, 2, 3\)",
+        ),
     ]
     for write, words in wrong:
         write()
@@ -169,7 +213,9 @@ def test_a_file_that_changes_is_an_error(flat: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "other.npy", TEACHER + 1)
     os.utime(tmp_path / "other.npy", (1e9, 1e9))
     (tmp_path / "other.npy").rename(file)
-    with pytest.raises(DatasetError, match=r"mine\.npy has changed since it became a column.*with_column.* again"):
+    with pytest.raises(
+        DatasetError, match=r"mine\.npy has changed since it became a column.*with_column.* again"
+    ):
         pickle.loads(pickled)["mine"][3]  # noqa: S301 (our own)
 
 
@@ -177,7 +223,10 @@ LABELS = {
     "numbers": (NUMBERS % 4 - 1, None),
     "of a byte": ((NUMBERS % 4).astype(np.uint8), None),
     "names": ([FLAT_CLASSES[number % 3] for number in NUMBERS], None),
-    "names and classes": ([FLAT_CLASSES[number % 3] for number in NUMBERS], ["cow", "dog", "bee", "ant"]),
+    "names and classes": (
+        [FLAT_CLASSES[number % 3] for number in NUMBERS],
+        ["cow", "dog", "bee", "ant"],
+    ),
     "tensor": (torch.from_numpy(NUMBERS % 4), None),
 }
 
@@ -188,7 +237,8 @@ def test_labels(flat: Path, kind: str) -> None:
     names = names or (sorted(FLAT_CLASSES) if isinstance(labels, list) else ["a", "b", "c", "d"])
     data = fastpipe.open(flat).with_labels(labels, classes=names)
     expected = np.asarray(
-        [names.index(each) for each in labels] if isinstance(labels, list) else labels, dtype=np.int64
+        [names.index(each) for each in labels] if isinstance(labels, list) else labels,
+        dtype=np.int64,
     )
     assert data.classes == names
     assert data["label"].tolist() == data.targets.tolist() == expected.tolist()
@@ -208,10 +258,15 @@ def test_labels_of_a_file_are_those_of_the_array(flat: Path, tmp_path: Path) -> 
     """A state of a run goes on, too: it is the same data."""
     labels = (NUMBERS % 2).astype(np.uint8)
     np.save(tmp_path / "labels.npy", labels)
-    one, other = (fastpipe.open(flat).with_labels(each) for each in (labels.tolist(), tmp_path / "labels.npy"))
+    one, other = (
+        fastpipe.open(flat).with_labels(each) for each in (labels.tolist(), tmp_path / "labels.npy")
+    )
     assert one["label"].tolist() == other["label"].tolist()
     options: dict[str, Any] = {"size": 16, "num_workers": 1}
-    with fastpipe.loader(one, 8, **options) as first, fastpipe.loader(other, 8, **options) as second:
+    with (
+        fastpipe.loader(one, 8, **options) as first,
+        fastpipe.loader(other, 8, **options) as second,
+    ):
         batches = iter(first)
         next(batches)
         second.load_state_dict(first.state_dict())
@@ -240,13 +295,18 @@ def test_labels_that_are_none(flat: Path) -> None:
             fastpipe.open(flat).with_labels(labels, classes=classes)
 
 
-def test_damaged_labels_are_named_where_they_are_read(flat: Path, copied: Callable[[Path], Path]) -> None:
+def test_damaged_labels_are_named_where_they_are_read(
+    flat: Path, copied: Callable[[Path], Path]
+) -> None:
     """A label of the index that no class has: of a sample that a user labels anew, it does not count."""
     path = copied(flat)
     records = np.load(path / INDEX_FILE)
     records["label"][4] = 10**6
     np.save(path / INDEX_FILE, records)
-    for data in (fastpipe.open(path).with_labels(NUMBERS % 2), fastpipe.open(path).only(["bee", "ant"])):
+    for data in (
+        fastpipe.open(path).with_labels(NUMBERS % 2),
+        fastpipe.open(path).only(["bee", "ant"]),
+    ):
         assert len(data) >= 20
     with pytest.raises(DatasetError, match="the record of sample 4 is impossible"):
         [label for _, label in fastpipe.open(path)]

@@ -40,20 +40,30 @@ def test_whole_images_are_pillows(photos: Path, kind: str, channels: str) -> Non
         image, _ = data[number]
         assert image.dtype == torch.uint8
         assert image.stride(0) == 1, "in the order of channels_last"
-        assert np.array_equal(image.permute(1, 2, 0).numpy(), as_array(by_pillow(photos / key, MODES[channels]))), key
+        assert np.array_equal(
+            image.permute(1, 2, 0).numpy(), as_array(by_pillow(photos / key, MODES[channels]))
+        ), key
 
 
 def test_without_it_they_are_rgb_of_8_bits(packed: fastpipe.Dataset) -> None:
     assert {(each.shape[0], each.dtype) for each, _ in packed} == {(3, torch.uint8)}
-    assert repr(packed.with_pixels("rgba", torch.uint16)).endswith("channels='rgba', dtype=torch.uint16>")
-    assert all(torch.equal(one, other) for (one, _), (other, _) in zip(packed, packed.with_pixels(), strict=True))
+    assert repr(packed.with_pixels("rgba", torch.uint16)).endswith(
+        "channels='rgba', dtype=torch.uint16>"
+    )
+    assert all(
+        torch.equal(one, other)
+        for (one, _), (other, _) in zip(packed, packed.with_pixels(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("channels", MODES)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
 @pytest.mark.parametrize("kind", ["packed", "photos"])
 def test_crops_are_the_loaders(photos: Path, kind: str, channels: str, dtype: torch.dtype) -> None:
-    path, crop = photos.parent / kind, fastpipe.RandomCrop(padding=9, pad_if_needed=True, fill=(1, 200, 3))
+    path, crop = (
+        photos.parent / kind,
+        fastpipe.RandomCrop(padding=9, pad_if_needed=True, fill=(1, 200, 3)),
+    )
     data = fastpipe.open(path).with_pixels(channels, dtype).cropped(crop, 36, hflip=True, seed=2)
     data.set_epoch(0)
     options: dict[str, Any] = {"size": 36, "crop": crop, "hflip": True, "seed": 2, "shuffle": False}
@@ -82,12 +92,17 @@ def test_a_transform_gets_them(packed: fastpipe.Dataset) -> None:
     image, _ = packed.with_transform(look).with_pixels("rgba", torch.uint16)[0]
     assert seen == [((HEIGHT, WIDTH, 4), np.dtype(np.uint16))]
     assert (image.shape, image.dtype) == ((4, HEIGHT, WIDTH), torch.uint16)
-    image, _ = packed.with_pixels("gray", torch.float32).with_transform(lambda tensor: tensor * 2)[0]
+    image, _ = packed.with_pixels("gray", torch.float32).with_transform(lambda tensor: tensor * 2)[
+        0
+    ]
     assert image.shape == (1, HEIGHT, WIDTH)
 
 
 def test_own_is_that_of_the_samples(packed: fastpipe.Dataset) -> None:
-    with pytest.raises(ConfigError, match=r'"own" needs samples of one number of channels, got 3 of 1 .gray., 3 of 3'):
+    with pytest.raises(
+        ConfigError,
+        match=r'"own" needs samples of one number of channels, got 3 of 1 .gray., 3 of 3',
+    ):
         packed.with_pixels("own")
     for channels in (1, 3, 4):
         data = packed.select(np.asarray(packed["channels"]) == channels).with_pixels("own")
@@ -116,6 +131,8 @@ def test_second_images_have_the_same_pixels(tmp_path: Path, cropped: bool) -> No
     assert not without["depth"].to(torch.int32).any()
     floats, without = data.with_pixels("own", torch.float32)
     assert floats["image"].shape == floats["depth"].shape == (4, HEIGHT, WIDTH)
-    assert (floats["image"].dtype, floats["depth"].dtype) == (torch.float32, torch.uint8), "as of a loader"
+    assert (floats["image"].dtype, floats["depth"].dtype) == (torch.float32, torch.uint8), (
+        "as of a loader"
+    )
     assert np.array_equal(floats["depth"][0], depth >> 8)
     assert floats["mask"].dtype == torch.uint8

@@ -60,7 +60,9 @@ def test_between_two_however_they_are_stored(source: Path, tmp_path: Path) -> No
     for train in (tmp_path / "train", source, fastpipe.open(tmp_path / "train")):
         for other in (tmp_path / "packed-val", val):
             found = fastpipe.duplicates(train, other)
-            pairs = dict(zip(map(tuple, map(sorted, found.group_keys())), found.other_keys(), strict=True))
+            pairs = dict(
+                zip(map(tuple, map(sorted, found.group_keys())), found.other_keys(), strict=True)
+            )
             assert pairs == {
                 ("class-1/03.jpg", "class-1/copy.jpg"): ["class-1/known.jpg"],
                 ("class-0/02.jpg",): ["class-1/other.jpg"],
@@ -86,7 +88,9 @@ def test_what_was_added_is_found_and_can_be_removed(source: Path, tmp_path: Path
 def test_the_groups_are_those_of_a_dictionary() -> None:
     from fastpipe.show.duplicates import _repeated
 
-    hashes = np.random.default_rng(1).integers(0, 300, 1000).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    hashes = np.random.default_rng(1).integers(0, 300, 1000).astype(np.uint64) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
     expected: dict[int, list[int]] = {}
     for place, value in enumerate(hashes.tolist()):
         expected.setdefault(value, []).append(place)
@@ -97,13 +101,22 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     data = tmp_path / "packed"
     fastpipe.pack(source, data)
     shown = succeeded("inspect", data, "--no-sheet", "--duplicates")
-    assert "2 pictures there several times: 5 samples; 1 picture with different classes" in " ".join(shown.split())
+    assert (
+        "2 pictures there several times: 5 samples; 1 picture with different classes"
+        in " ".join(shown.split())
+    )
     assert "class-1/copy.jpg" in shown
     shown = succeeded("inspect", data, "--no-sheet", "--duplicates", "--against", source)
     assert f"12 pictures in both {data} and {source}: 15 samples" in " ".join(shown.split())
-    said = json.loads(succeeded("inspect", data, "--no-sheet", "--duplicates", "--json"))["duplicates"]
+    said = json.loads(succeeded("inspect", data, "--no-sheet", "--duplicates", "--json"))[
+        "duplicates"
+    ]
     assert as_sets(said["keys"]) == [set(each) for each in EXPECTED]
     fastpipe.pack(write_large_folder(tmp_path / "others", images=3), tmp_path / "single")
-    shown = " ".join(succeeded("inspect", tmp_path / "single", "--no-sheet", "--duplicates").split())
+    shown = " ".join(
+        succeeded("inspect", tmp_path / "single", "--no-sheet", "--duplicates").split()
+    )
     assert shown.endswith("no picture is there several times")
-    assert "--against needs --duplicates" in failed(2, "inspect", data, "--no-sheet", "--against", source)
+    assert "--against needs --duplicates" in failed(
+        2, "inspect", data, "--no-sheet", "--against", source
+    )

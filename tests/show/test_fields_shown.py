@@ -72,7 +72,9 @@ def test_samples_without_a_label_have_no_class_in_a_sheet(
     assert told[1][0] == ""
 
 
-def test_inspect_counts_samples_without_a_label(fielded: Path, copied: Callable[[Path], Path]) -> None:
+def test_inspect_counts_samples_without_a_label(
+    fielded: Path, copied: Callable[[Path], Path]
+) -> None:
     copy = copied(fielded)
     file = copy / "dataset.json"
     counts = PackedIndex(copy).class_counts

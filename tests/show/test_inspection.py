@@ -47,7 +47,9 @@ def assert_holds(spread: Histogram, values: list[float]) -> None:
     assert spread.edges == sorted(spread.edges)
     assert spread.edges[0] == min(values)
     assert spread.edges[-1] == pytest.approx(max(values), rel=1e-6)
-    for left, right, count in zip(spread.edges[:-2], spread.edges[1:-1], spread.counts[:-1], strict=True):
+    for left, right, count in zip(
+        spread.edges[:-2], spread.edges[1:-1], spread.counts[:-1], strict=True
+    ):
         assert count == sum(left <= value < right for value in values)
 
 
@@ -77,7 +79,9 @@ def test_one_giant_does_not_hide_the_rest() -> None:
     assert spread.edges[-1] == 1e6
 
 
-def test_a_sample_of_the_rows_of_a_large_dataset(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_of_the_rows_of_a_large_dataset(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inspection, "_MOST_ROWS", 10)
     found = inspect(PackedIndex(flat))
     assert found.samples == 37
@@ -86,17 +90,24 @@ def test_a_sample_of_the_rows_of_a_large_dataset(flat: Path, monkeypatch: pytest
 
 def cells(sheet: Path, count: int) -> list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
     picture = np.array(Image.open(sheet))
-    places = [(GAP + n // 8 * (SIZE + CAPTION + GAP), GAP + n % 8 * (SIZE + GAP)) for n in range(count)]
+    places = [
+        (GAP + n // 8 * (SIZE + CAPTION + GAP), GAP + n % 8 * (SIZE + GAP)) for n in range(count)
+    ]
     return [picture[top : top + SIZE, left : left + SIZE] for top, left in places]
 
 
 def test_the_sheet_shows_pictures_of_the_dataset(flat: Path, tmp_path: Path) -> None:
     assert write_contact_sheet(flat, tmp_path / "sheet.png") == (37, 0)
-    colours = {tuple(np.rint(cell.mean((0, 1)) / 5).astype(int) * 5) for cell in cells(tmp_path / "sheet.png", 37)}
+    colours = {
+        tuple(np.rint(cell.mean((0, 1)) / 5).astype(int) * 5)
+        for cell in cells(tmp_path / "sheet.png", 37)
+    }
     assert colours == {flat_colour(number) for number in range(37)}, "each picture once"
 
 
-def test_captions_are_the_classes(flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captions_are_the_classes(
+    flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn: list[list[str]] = []
     real = sheet.contact_sheet
 
@@ -106,7 +117,9 @@ def test_captions_are_the_classes(flat: Path, tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(sheet, "contact_sheet", record)
     assert write_contact_sheet(flat, tmp_path / "sheet.png", count=12) == (12, 0)
-    blues = [round((float(cell[..., 2].mean()) - 40) / 80) for cell in cells(tmp_path / "sheet.png", 12)]
+    blues = [
+        round((float(cell[..., 2].mean()) - 40) / 80) for cell in cells(tmp_path / "sheet.png", 12)
+    ]
     assert [FLAT_CLASSES[blue] for blue in blues] == drawn[0]
 
 
@@ -125,7 +138,9 @@ def test_a_sheet_as_training_sees_it(textured: Path, tmp_path: Path) -> None:
     assert (tmp_path / "train.png").read_bytes() != (tmp_path / "plain.png").read_bytes()
 
 
-def test_a_damaged_sample_does_not_stop_the_sheet(flat: Path, copied: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_a_damaged_sample_does_not_stop_the_sheet(
+    flat: Path, copied: Callable[[Path], Path], tmp_path: Path
+) -> None:
     broken = copied(flat)
     damage(broken, 3)
     assert write_contact_sheet(broken, tmp_path / "sheet.png") == (37, 1)

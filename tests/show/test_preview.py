@@ -39,10 +39,16 @@ def read(path: Path) -> NDArray[np.uint8]:
 
 
 def opened(data: Path, augment: Any = None, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
-    return fastpipe.loader(data, batch_size, **{"size": SIZE, "num_workers": 1, "augment": augment, **options})
+    return fastpipe.loader(
+        data, batch_size, **{"size": SIZE, "num_workers": 1, "augment": augment, **options}
+    )
 
 
-KORNIA = [k.RandomBrightness((0.5, 1.5), p=0.8), k.RandomPlasmaShadow(p=0.5), k.RandomErasing(p=0.5)]
+KORNIA = [
+    k.RandomBrightness((0.5, 1.5), p=0.8),
+    k.RandomPlasmaShadow(p=0.5),
+    k.RandomErasing(p=0.5),
+]
 AUGMENTS: dict[str, Callable[[], Any]] = {
     "nothing": lambda: None,
     "imagenet": fastpipe.Augment.imagenet,
@@ -60,7 +66,9 @@ def test_variants_are_what_the_loader_hands_out(large: Path, tmp_path: Path, nam
     with opened(large, augment, batch_size=6, seed=4, exact=True) as loader:
         assert fastpipe.preview(loader, out, rows=3).photos == 3
         sheet = read(out)
-        mean, std = ((0, 0, 0), (1, 1, 1)) if name == "not normalised" else (IMAGENET_MEAN, IMAGENET_STD)
+        mean, std = (
+            ((0, 0, 0), (1, 1, 1)) if name == "not normalised" else (IMAGENET_MEAN, IMAGENET_STD)
+        )
         shift, scale = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
         for epoch in (0, 3, VARIANTS - 1):
             loader.set_epoch(epoch)
@@ -98,7 +106,8 @@ def test_a_notebook_shows_the_sheet_and_no_file_is_replaced_unasked(
         assert (sheet.path, sheet.photos) == (out, 2)
         assert sheet._repr_png_() == out.read_bytes()
         with pytest.raises(
-            ConfigError, match=r"preview\.png exists; pass overwrite=True to replace it, or another name"
+            ConfigError,
+            match=r"preview\.png exists; pass overwrite=True to replace it, or another name",
         ):
             fastpipe.preview(loader, rows=1)
         before = read(out)
@@ -109,11 +118,17 @@ def test_a_notebook_shows_the_sheet_and_no_file_is_replaced_unasked(
 
 def test_any_size_is_drawn_and_soft_labels_are_named(textured: Path, tmp_path: Path) -> None:
     sheets = []
-    for number, augment in enumerate(([k.RandomInvert(p=0.0)], [k.RandomInvert(p=0.0), k.RandomMixUpV2((0.3, 0.3))])):
+    for number, augment in enumerate(
+        ([k.RandomInvert(p=0.0)], [k.RandomInvert(p=0.0), k.RandomMixUpV2((0.3, 0.3))])
+    ):
         with opened(textured, augment, size=(300, 200)) as loader:
             assert fastpipe.preview(loader, tmp_path / f"{number}.png", rows=2).photos == 2
         sheets.append(read(tmp_path / f"{number}.png"))
-    assert sheets[0].shape == sheets[1].shape == (GAP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
+    assert (
+        sheets[0].shape
+        == sheets[1].shape
+        == (GAP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
+    )
     drawn = (cell(sheets[0], 0, 2) != 250).any(axis=(0, 2))
     assert abs(drawn.sum() - SIZE * 200 / 300) <= 2  # the proportions of the crop
     below = slice(GAP + SIZE, GAP + SIZE + CAPTION)
@@ -126,7 +141,10 @@ def test_only_samples_that_the_weights_draw_are_shown(flat: Path, tmp_path: Path
         drawn = {number for batch in loader for number in batch.ids.tolist()}
         assert drawn
         assert set(loader.dataset["label"][sorted(drawn)]) == {2}
-        assert fastpipe.preview(loader, tmp_path / "cows.png", rows=100).photos == loader.dataset.class_counts[2]
+        assert (
+            fastpipe.preview(loader, tmp_path / "cows.png", rows=100).photos
+            == loader.dataset.class_counts[2]
+        )
         assert fastpipe.preview(loader, tmp_path / "few.png", rows=3).photos == 3
 
 
@@ -135,9 +153,15 @@ def test_mistakes_in_a_program_are_named(textured: Path, tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="preview: expected a loader, got PosixPath"):
         fastpipe.preview(textured, out)  # type: ignore[arg-type]
     flatten = fastpipe.Augment(torch.nn.Flatten(), mean=None, std=None)
-    with opened(textured, flatten) as loader, pytest.raises(ConfigError, match="only images can be drawn"):
+    with (
+        opened(textured, flatten) as loader,
+        pytest.raises(ConfigError, match="only images can be drawn"),
+    ):
         fastpipe.preview(loader, out)
-    with opened(textured) as loader, pytest.raises(ConfigError, match="rows: expected 1 to 100, got 101"):
+    with (
+        opened(textured) as loader,
+        pytest.raises(ConfigError, match="rows: expected 1 to 100, got 101"),
+    ):
         fastpipe.preview(loader, out, rows=101)
     assert not out.exists()
 
@@ -173,7 +197,10 @@ def test_the_command_takes_a_function_of_a_file(large: Path, tmp_path: Path) -> 
     assert np.array_equal(sheets[1], sheets[3])
     out.unlink()
     for name, said in (
-        ("blur", "--augment: expected none, simclr, randaugment, trivial_augment or FILE.py:NAME, got 'blur'"),
+        (
+            "blur",
+            "--augment: expected none, simclr, randaugment, trivial_augment or FILE.py:NAME, got 'blur'",
+        ),
         ("my.txt:build", "--augment: expected FILE.py:NAME"),
         (f"{tmp_path}/other.py:build", "--augment: there is no file"),
         (f"{program}:missing", "has no 'missing'; define a function missing()"),
@@ -186,7 +213,17 @@ def test_the_command_takes_a_function_of_a_file(large: Path, tmp_path: Path) -> 
 
 def test_the_size_is_that_of_the_training(large: Path, tmp_path: Path) -> None:
     for size in (40, 400):
-        succeeded("preview", large, "--size", size, "--out", tmp_path / "a.png", "--rows", 1, "--overwrite")
+        succeeded(
+            "preview",
+            large,
+            "--size",
+            size,
+            "--out",
+            tmp_path / "a.png",
+            "--rows",
+            1,
+            "--overwrite",
+        )
         drawn = cell(read(tmp_path / "a.png"), 0, 2) != 250
         assert drawn.any(axis=(1, 2)).sum() == min(size, SIZE)
 
@@ -214,12 +251,16 @@ def test_the_command_says_what_it_did(large: Path, tmp_path: Path) -> None:
     assert read(out).shape[0] == GAP + 6 * (SIZE + GAP + CAPTION)
 
 
-def test_a_file_is_replaced_only_if_asked_to(flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_replaced_only_if_asked_to(
+    flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for options in ([], ["--out", "mine.png"]):
         file = tmp_path / (options[1] if options else "preview.png")
         file.write_bytes(b"precious")
-        assert f"{file.name} exists; pass another name, or --overwrite" in failed(2, "preview", flat, *options)
+        assert f"{file.name} exists; pass another name, or --overwrite" in failed(
+            2, "preview", flat, *options
+        )
         assert file.read_bytes() == b"precious"
         succeeded("preview", flat, *options, "--overwrite", "--rows", 1)
         assert file.read_bytes().startswith(b"\x89PNG")
@@ -235,16 +276,22 @@ def test_the_same_seed_draws_the_same_sheet(textured: Path, tmp_path: Path) -> N
 
 def test_mistakes_are_named(flat: Path, tmp_path: Path, copied: Callable[[Path], Path]) -> None:
     out = tmp_path / "preview.png"
-    assert "--rows: expected 1 to 100, got 0" in failed(2, "preview", flat, "--rows", 0, "--out", out)
+    assert "--rows: expected 1 to 100, got 0" in failed(
+        2, "preview", flat, "--rows", 0, "--out", out
+    )
     assert "simclr" in failed(2, "preview", flat, "--augment", "mixed", "--out", out)
-    assert "cannot write" in failed(1, "preview", flat, "--out", tmp_path / "nowhere" / "preview.png")
+    assert "cannot write" in failed(
+        1, "preview", flat, "--out", tmp_path / "nowhere" / "preview.png"
+    )
     dataset = copied(flat)
     damage(dataset, 0)
     assert "sample 0" in failed(1, "preview", dataset, "--rows", 37, "--out", out)
     assert not out.exists()
 
 
-@pytest.mark.parametrize("options", [{"dtype": torch.uint16}, {"augment": fastpipe.Augment.imagenet()}])
+@pytest.mark.parametrize(
+    "options", [{"dtype": torch.uint16}, {"augment": fastpipe.Augment.imagenet()}]
+)
 def test_alpha_is_drawn_over_a_checkerboard(tmp_path: Path, options: dict[str, Any]) -> None:
     pixels = np.full((SIZE, SIZE, 4), (250, 40, 10, 255), dtype=np.uint8)
     pixels[:, : SIZE // 2, 3] = 0
@@ -257,19 +304,33 @@ def test_alpha_is_drawn_over_a_checkerboard(tmp_path: Path, options: dict[str, A
     board = np.where(squares.sum(0) % 2, 255, 200)
     for column in (0, 2, 9):
         drawn = cell(sheet, 0, column)
-        assert np.array_equal(drawn[:, : SIZE // 2], np.broadcast_to(board[..., None], (SIZE, SIZE // 2, 3)))
+        assert np.array_equal(
+            drawn[:, : SIZE // 2], np.broadcast_to(board[..., None], (SIZE, SIZE // 2, 3))
+        )
         assert (drawn[:, SIZE // 2 :] == (250, 40, 10)).all()
 
 
-@pytest.mark.parametrize("options", [{}, {"dtype": torch.uint16}, {"augment": fastpipe.Augment.simclr(strength=0)}])
+@pytest.mark.parametrize(
+    "options", [{}, {"dtype": torch.uint16}, {"augment": fastpipe.Augment.simclr(strength=0)}]
+)
 def test_gray_is_drawn_gray(tmp_path: Path, options: dict[str, Any]) -> None:
     (tmp_path / "photos").mkdir()
     samples = np.arange(SIZE * SIZE, dtype=np.uint16).reshape(SIZE, SIZE) * 2
     (tmp_path / "photos" / "deep.png").write_bytes(png(samples, bits=16))
-    options = {"batch_size": 1, "crop": fastpipe.Resize(), "hflip": False, "channels": "gray", **options}
+    options = {
+        "batch_size": 1,
+        "crop": fastpipe.Resize(),
+        "hflip": False,
+        "channels": "gray",
+        **options,
+    }
     with opened(tmp_path / "photos", **options) as loader:
         sheet = read(fastpipe.preview(loader, tmp_path / "preview.png").path)
-    assert np.array_equal(cell(sheet, 0, 0), np.broadcast_to((samples >> 8)[..., None], (SIZE, SIZE, 3)))
+    assert np.array_equal(
+        cell(sheet, 0, 0), np.broadcast_to((samples >> 8)[..., None], (SIZE, SIZE, 3))
+    )
     variant = cell(sheet, 0, 2)
     assert (variant == variant[..., :1]).all()
-    assert np.abs(variant[..., 0].astype(int) - (samples >> 8)).max() <= (12 if "augment" in options else 1)
+    assert np.abs(variant[..., 0].astype(int) - (samples >> 8)).max() <= (
+        12 if "augment" in options else 1
+    )

@@ -22,7 +22,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 GAP, CAPTION, COUNT = 6, 18, 5  # of fastpipe/show/sheet.py; photos
 COLUMNS = 2 + VARIANTS
 DRAWN_ON = [0, *range(2, COLUMNS)]  # the photo and the crops; column 1 has the crops' frames
-KINDS = {"boxes": "boxes", "seg": "mask", "corners": "keypoints", "caption": "text", "tags": "classes", "raw": "bytes"}
+KINDS = {
+    "boxes": "boxes",
+    "seg": "mask",
+    "corners": "keypoints",
+    "caption": "text",
+    "tags": "classes",
+    "raw": "bytes",
+}
 LABEL, ID = 4, 7
 
 Sheet = NDArray[np.uint8]
@@ -44,7 +51,8 @@ def write(path: Path, fields: dict[str, str]) -> Path:
                 "boxes": {"boxes": [[x, y, right, bottom]], "labels": [LABEL]},
                 "seg": seg,
                 "corners": [[[x, y, 2], [right - 1, bottom - 1, 1], [x + 20, y + 20, 0]]],
-                "caption": f"photo {number},\nwith a white rectangle" + " and more" * 100 * (number == 0),
+                "caption": f"photo {number},\nwith a white rectangle"
+                + " and more" * 100 * (number == 0),
                 "tags": ["white", "flat"],
                 "raw": b"1",
             }
@@ -82,7 +90,9 @@ def extent(there: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.array([rows[0], rows[-1], columns[0], columns[-1]])
 
 
-def pairs(plain: Sheet, marked: Sheet) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
+def pairs(
+    plain: Sheet, marked: Sheet
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
     """Each picture of the sheet without and with fields, and where its object is."""
     found = []
     for row in range(COUNT):
@@ -90,7 +100,9 @@ def pairs(plain: Sheet, marked: Sheet) -> list[tuple[NDArray[np.int64], NDArray[
             bare = cell(plain, row, column)
             inside = (bare != 250).any(axis=2)  # of a cell that the picture does not fill
             found.append((bare, cell(marked, row, column), (bare.min(axis=2) > 170) & inside))
-    assert sum(bool(there.any()) for _, _, there in found) > 3 * COUNT, "most crops show some of the object"
+    assert sum(bool(there.any()) for _, _, there in found) > 3 * COUNT, (
+        "most crops show some of the object"
+    )
     return found
 
 
@@ -107,11 +119,15 @@ def test_boxes_are_drawn_around_the_objects(data: Path, plain: Sheet, tmp_path: 
         assert np.array_equal(bare[inside], marked[inside]), "a box is a frame"
 
 
-def test_masks_cover_the_objects_and_let_them_shine_through(data: Path, plain: Sheet, tmp_path: Path) -> None:
+def test_masks_cover_the_objects_and_let_them_shine_through(
+    data: Path, plain: Sheet, tmp_path: Path
+) -> None:
     for bare, marked, there in pairs(plain, drawn(data, tmp_path / "b.png", "seg")):
         changed = (bare != marked).any(axis=2)
         edge = cv2.dilate(there.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
-        core = cv2.erode(there.astype(np.uint8), np.ones((5, 5), np.uint8), borderValue=1).astype(bool)
+        core = cv2.erode(there.astype(np.uint8), np.ones((5, 5), np.uint8), borderValue=1).astype(
+            bool
+        )
         assert not (changed & ~edge).any()
         assert changed[core].all()
         assert np.abs(marked[core] - (bare[core] + colour_of(ID)) / 2).max(initial=0) <= 1
@@ -122,7 +138,9 @@ def test_points_are_drawn_where_they_are(data: Path, plain: Sheet, tmp_path: Pat
     marked = drawn(data, tmp_path / "b.png", "corners")
     for row in range(COUNT):
         bare, points = cell(plain, row, 0), cell(marked, row, 0)
-        first, last_row, left, last_column = extent((bare.min(axis=2) > 170) & (bare != 250).any(axis=2))
+        first, last_row, left, last_column = extent(
+            (bare.min(axis=2) > 170) & (bare != 250).any(axis=2)
+        )
         places = [np.argwhere((points == colour_of(number)).all(axis=2)) for number in range(3)]
         assert np.abs(places[0].mean(axis=0) - [first, left]).max() <= 2
         assert len(places[0]) > 15
@@ -132,7 +150,11 @@ def test_points_are_drawn_where_they_are(data: Path, plain: Sheet, tmp_path: Pat
 
 def test_each_point_is_where_the_loader_says(data: Path, tmp_path: Path) -> None:
     with fastpipe.loader(
-        data, COUNT, size=SIZE, fields=("image", fastpipe.Points("corners", flip_pairs=[(0, 1)])), exact=True
+        data,
+        COUNT,
+        size=SIZE,
+        fields=("image", fastpipe.Points("corners", flip_pairs=[(0, 1)])),
+        exact=True,
     ) as loader:
         fastpipe.preview(loader, tmp_path / "a.png", rows=COUNT)
         (seen,) = seen_by(loader, np.arange(COUNT), 3)
@@ -169,10 +191,15 @@ def test_texts_stand_below_and_are_cut(data: Path, plain: Sheet, tmp_path: Path)
         for column in range(COLUMNS):
             assert np.array_equal(cell(plain, row, column), cell(marked, row, column, lines=2))
         top = GAP + row * (SIZE + GAP + CAPTION * 3) + SIZE + CAPTION
-        inks = [(marked[top + line * CAPTION : top + (line + 1) * CAPTION] < 128).any(axis=(0, 2)) for line in (0, 1)]
+        inks = [
+            (marked[top + line * CAPTION : top + (line + 1) * CAPTION] < 128).any(axis=(0, 2))
+            for line in (0, 1)
+        ]
         assert all(ink.any() for ink in inks)
         assert not any(ink[-GAP:].any() for ink in inks)
-        assert inks[0][SIZE * 2 :].any() == inks[0][-SIZE:].any() == (row == 0), "the first text fills the row"
+        assert inks[0][SIZE * 2 :].any() == inks[0][-SIZE:].any() == (row == 0), (
+            "the first text fills the row"
+        )
 
 
 def test_all_that_can_be_drawn_is_the_default(data: Path, tmp_path: Path) -> None:
@@ -180,31 +207,57 @@ def test_all_that_can_be_drawn_is_the_default(data: Path, tmp_path: Path) -> Non
     assert np.array_equal(drawn(data, tmp_path / "b.png", None), named)
 
 
-def test_fields_that_an_augmentation_would_make_wrong_are_left_out(data: Path, tmp_path: Path) -> None:
+def test_fields_that_an_augmentation_would_make_wrong_are_left_out(
+    data: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "a.png"
     result = fp("preview", data, "--augment", "randaugment", "--out", out, "--rows", COUNT)
     assert result.exit_code == 0
     assert "without boxes, seg, corners: the augmentation may move pixels" in result.stderr
     drawn(data, tmp_path / "b.png", "caption,tags", "--augment", "randaugment")
     assert out.read_bytes() == (tmp_path / "b.png").read_bytes()
-    said = failed(2, "preview", data, "--augment", "randaugment", "--fields", "boxes", "--out", tmp_path / "c.png")
-    assert re.search(r"may move pixels does not go with boxes, .*; boxes\): they would stay in place", said)
-    assert fp("preview", data, "--augment", "simclr", "--rows", 1, "--out", tmp_path / "d.png").stderr == ""
+    said = failed(
+        2,
+        "preview",
+        data,
+        "--augment",
+        "randaugment",
+        "--fields",
+        "boxes",
+        "--out",
+        tmp_path / "c.png",
+    )
+    assert re.search(
+        r"may move pixels does not go with boxes, .*; boxes\): they would stay in place", said
+    )
+    assert (
+        fp("preview", data, "--augment", "simclr", "--rows", 1, "--out", tmp_path / "d.png").stderr
+        == ""
+    )
 
 
 def test_of_mixed_images_only_what_stays_is_shown(data: Path, tmp_path: Path) -> None:
     program = tmp_path / "mine.py"
-    program.write_text("import kornia.augmentation as K\ndef build():\n    return [K.RandomMixUpV2(p=1.0)]\n")
-    result = fp("preview", data, "--augment", f"{program}:build", "--rows", 1, "--out", tmp_path / "a.png")
+    program.write_text(
+        "import kornia.augmentation as K\ndef build():\n    return [K.RandomMixUpV2(p=1.0)]\n"
+    )
+    result = fp(
+        "preview", data, "--augment", f"{program}:build", "--rows", 1, "--out", tmp_path / "a.png"
+    )
     assert result.exit_code == 0
     assert "without boxes, seg, corners: " in result.stderr
     program.write_text("import fastpipe\ndef build():\n    return fastpipe.Augment(cutmix=1.0)\n")
-    result = fp("preview", data, "--augment", f"{program}:build", "--rows", 1, "--out", tmp_path / "b.png")
+    result = fp(
+        "preview", data, "--augment", f"{program}:build", "--rows", 1, "--out", tmp_path / "b.png"
+    )
     assert "without boxes, corners: " in result.stderr
 
 
 def test_fields_that_cannot_be_shown_are_named(data: Path, tmp_path: Path) -> None:
-    for asked, got in (("box", "got 'box': there is none of this name"), ("seg,raw", "got 'raw': it is of kind bytes")):
+    for asked, got in (
+        ("box", "got 'box': there is none of this name"),
+        ("seg,raw", "got 'raw': it is of kind bytes"),
+    ):
         said = failed(2, "preview", data, "--fields", asked, "--out", tmp_path / "a.png")
         assert got in said
         assert "Pass boxes,seg,corners,caption,tags" in said

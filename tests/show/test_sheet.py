@@ -37,7 +37,13 @@ def test_pictures_stand_in_rows(tmp_path: Path, count: int, columns: int, rows: 
 
 def test_a_caption_stands_below_its_picture_and_nowhere_else() -> None:
     shown = images(2)
-    for caption in ("cat", "a caption that is much longer than its picture", "名前 ä", "caf\udce9", "gjpqy"):
+    for caption in (
+        "cat",
+        "a caption that is much longer than its picture",
+        "名前 ä",
+        "caf\udce9",
+        "gjpqy",
+    ):
         sheet = contact_sheet(shown, [caption, ""])
         below = sheet[GAP + HEIGHT : GAP + HEIGHT + CAPTION, GAP : GAP + WIDTH]
         assert (below < 150).any(), "dark ink"
@@ -46,7 +52,9 @@ def test_a_caption_stands_below_its_picture_and_nowhere_else() -> None:
 
 
 def test_a_png_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    with pytest.raises(FastpipeError, match=r"cannot write .*sheet\.png: No such file or directory"):
+    with pytest.raises(
+        FastpipeError, match=r"cannot write .*sheet\.png: No such file or directory"
+    ):
         write_png(tmp_path / "nowhere" / "sheet.png", images(1)[0])
     (tmp_path / "sheet.png").mkdir()
     with pytest.raises(FastpipeError, match=r"cannot write .*sheet\.png: Is a directory"):

@@ -66,10 +66,15 @@ def test_class_mix_is_pearsons_chi_squared(classes: int, batch_size: int, batche
         return
     expected = totals / batches
     each = [
-        (((labels[batch * batch_size :][:batch_size, None] == present).sum(0) - expected) ** 2 / expected).sum()
+        (
+            ((labels[batch * batch_size :][:batch_size, None] == present).sum(0) - expected) ** 2
+            / expected
+        ).sum()
         for batch in range(batches)
     ]
-    assert found == pytest.approx(np.mean(each) / (len(present) - 1) * (count - 1) / (count - batch_size))
+    assert found == pytest.approx(
+        np.mean(each) / (len(present) - 1) * (count - 1) / (count - batch_size)
+    )
 
 
 def test_the_default_is_as_good_as_uniform_on_a_sorted_source(mixed: Path) -> None:
@@ -83,7 +88,9 @@ def test_the_default_is_as_good_as_uniform_on_a_sorted_source(mixed: Path) -> No
         assert report.epoch.displacement == pytest.approx(1 / 3, abs=0.03)
 
 
-def test_without_shuffling_at_packing_shards_are_sorted(sorted_source: Path, tmp_path: Path) -> None:
+def test_without_shuffling_at_packing_shards_are_sorted(
+    sorted_source: Path, tmp_path: Path
+) -> None:
     packed = tmp_path / "packed"
     succeeded("pack", sorted_source, packed, "--no-shuffle")
     index = fastpipe.open(packed).index
@@ -107,20 +114,37 @@ def test_many_windows_of_a_sorted_dataset_stay_within_the_stated_bound() -> None
     assert found.displacement == pytest.approx(1 / 3, abs=0.02)
     # And as even as can be where pack has shuffled.
     mixed = np.random.default_rng(1).permutation(labels)
-    assert abs(score(order, mixed[order], batch_size, count).class_mix - 1) < noise(count // batch_size, classes)
+    assert abs(score(order, mixed[order], batch_size, count).class_mix - 1) < noise(
+        count // batch_size, classes
+    )
 
 
 def test_inspect_shows_it(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     text = succeeded("inspect", mixed, "--no-sheet", "--shuffle", "--batch-size", 40)
     assert "shuffle: 1,200 samples in batches of 40" in text
-    for words in ("class mix", "neighbours kept", "displacement", "uniform permutation", "as in the shards"):
+    for words in (
+        "class mix",
+        "neighbours kept",
+        "displacement",
+        "uniform permutation",
+        "as in the shards",
+    ):
         assert words in text
-    found = json.loads(succeeded("inspect", mixed, "--no-sheet", "--shuffle", "--batch-size", 40, "--json"))["shuffle"]
-    assert found["epoch"]["class_mix"] == shuffle_report(fastpipe.open(mixed).index, batch_size=40).epoch.class_mix
+    found = json.loads(
+        succeeded("inspect", mixed, "--no-sheet", "--shuffle", "--batch-size", 40, "--json")
+    )["shuffle"]
+    assert (
+        found["epoch"]["class_mix"]
+        == shuffle_report(fastpipe.open(mixed).index, batch_size=40).epoch.class_mix
+    )
     assert "shuffle" not in json.loads(succeeded("inspect", mixed, "--no-sheet", "--json"))
-    assert "--batch-size: expected 1" in failed(2, "inspect", mixed, "--no-sheet", "--shuffle", "--batch-size", 0)
-    assert "--batch-size needs --shuffle" in failed(2, "inspect", mixed, "--no-sheet", "--batch-size", 40)
+    assert "--batch-size: expected 1" in failed(
+        2, "inspect", mixed, "--no-sheet", "--shuffle", "--batch-size", 0
+    )
+    assert "--batch-size needs --shuffle" in failed(
+        2, "inspect", mixed, "--no-sheet", "--batch-size", 40
+    )
 
 
 def test_one_class_or_one_batch_cannot_be_mixed_badly(flat: Path, many_shards: Path) -> None:

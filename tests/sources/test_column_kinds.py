@@ -140,5 +140,7 @@ def test_numbers_of_classes_become_their_names() -> None:
 def test_corners_of_boxes() -> None:
     assert xyxy([[1, 2, 3, 4], [0.5, 0, 1, 1]]) == [[1, 2, 4, 6], [0.5, 0, 1.5, 1]]
     for wrong in ([[1, 2, 3]], [1, 2, 3, 4], "box", [[1, 2, 3, "4"]], [[1, 2, 3, True]]):
-        with pytest.raises(ImageError, match="expected boxes of four numbers: x, y, width, height; got"):
+        with pytest.raises(
+            ImageError, match="expected boxes of four numbers: x, y, width, height; got"
+        ):
             xyxy(wrong)

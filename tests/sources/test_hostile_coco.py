@@ -25,7 +25,10 @@ BOX = {"id": 1, "image_id": 3, "category_id": 1, "bbox": [1, 2, 10, 20], "iscrow
 
 def content(images: int = 4) -> Content:
     """Photos 40, 41, ... x 30, with the ids 0, 1, ..., and one annotation, which is of the photo with the id 3."""
-    photos = [{"id": at, "file_name": f"{at:03d}.jpg", "width": 40 + at, "height": 30} for at in range(images)]
+    photos = [
+        {"id": at, "file_name": f"{at:03d}.jpg", "width": 40 + at, "height": 30}
+        for at in range(images)
+    ]
     return {"images": photos, "annotations": [dict(BOX)], "categories": [{"id": 1, "name": "ant"}]}
 
 
@@ -46,7 +49,9 @@ def test_boxes_a_little_outside_are_cut_off(tmp_path: Path) -> None:
         "003.jpg": ([43.5, 5, 0.4, 1], [43, 5, 43, 6]),
     }
     what = content()
-    what["annotations"] = [{**BOX, "id": at, "image_id": at, "bbox": box} for at, (box, _) in enumerate(boxes.values())]
+    what["annotations"] = [
+        {**BOX, "id": at, "image_id": at, "bbox": box} for at, (box, _) in enumerate(boxes.values())
+    ]
     assert packed(tmp_path, what).tally.rejected == []
     for path, (found, labels) in by_path(tmp_path / "packed", "boxes").items():
         np.testing.assert_allclose(found, [boxes[path][1]], rtol=1e-6)
@@ -77,9 +82,12 @@ def test_lies_of_an_annotation_reject_its_image(tmp_path: Path) -> None:
     what = content(len(LIES) + 1)
     sound: Content = {"segmentation": [[1, 2, 10, 2, 10, 20]]}
     what["annotations"] = [
-        {**BOX, **sound, "id": at, "image_id": at, **lie} for at, (lie, _) in enumerate([*LIES, ({}, "")])
+        {**BOX, **sound, "id": at, "image_id": at, **lie}
+        for at, (lie, _) in enumerate([*LIES, ({}, "")])
     ]
-    rejected = dict(packed(tmp_path, what, fields=["boxes=bbox:boxes", "s=segmentation:mask"]).tally.rejected)
+    rejected = dict(
+        packed(tmp_path, what, fields=["boxes=bbox:boxes", "s=segmentation:mask"]).tally.rejected
+    )
     for at, (_, reason) in enumerate(LIES):
         assert reason in rejected[f"{at:03d}.jpg"]
     assert paths_of(tmp_path / "packed") == [f"{len(LIES):03d}.jpg"]
@@ -95,7 +103,11 @@ def test_lies_of_a_file_are_listed(tmp_path: Path) -> None:
     images[5]["file_name"] = "."
     images[6] |= {"width": 0, "height": 0}  # that is no lie: nobody has measured it
     images[7]["width"] = 0
-    what["annotations"] += [{**BOX, "image_id": 0}, {**BOX, "image_id": 77}, {**BOX, "image_id": None}]
+    what["annotations"] += [
+        {**BOX, "image_id": 0},
+        {**BOX, "image_id": 77},
+        {**BOX, "image_id": None},
+    ]
     assert dict(packed(tmp_path, what).tally.rejected) == {
         "000.jpg": "expected 40 x 31 pixels, as its annotations say; got 40 x 30",
         "001.jpg": "expected a width and a height, got 'wide' and 30 (all.json/images/000001)",
@@ -111,14 +123,38 @@ def test_lies_of_a_file_are_listed(tmp_path: Path) -> None:
 
 # What a file may say that stops the pack: the list that gets another entry, the entry, and words of the error.
 CONTRADICTIONS: list[tuple[str, list[object], str]] = [
-    ("images", [{"id": 3, "file_name": "000.jpg"}], "all.json: two images have the id 3: '003.jpg' and '000.jpg'"),
-    ("images", [{"id": [1], "file_name": "000.jpg"}], "expected a number or a text as the id of an image, got [1]"),
-    ("images", [{"id": True, "file_name": "000.jpg"}], "expected a number or a text as the id of an image, got True"),
+    (
+        "images",
+        [{"id": 3, "file_name": "000.jpg"}],
+        "all.json: two images have the id 3: '003.jpg' and '000.jpg'",
+    ),
+    (
+        "images",
+        [{"id": [1], "file_name": "000.jpg"}],
+        "expected a number or a text as the id of an image, got [1]",
+    ),
+    (
+        "images",
+        [{"id": True, "file_name": "000.jpg"}],
+        "expected a number or a text as the id of an image, got True",
+    ),
     ("annotations", [7], "expected objects in annotations, got 7 (1)"),
-    ("categories", [{"id": 2}], "expected categories with an id of 0 to 999,999 and a name, got 2 and None"),
-    ("categories", [{"id": 1_000_000, "name": "x"}], "an id of 0 to 999,999 and a name, got 1000000 and 'x'"),
+    (
+        "categories",
+        [{"id": 2}],
+        "expected categories with an id of 0 to 999,999 and a name, got 2 and None",
+    ),
+    (
+        "categories",
+        [{"id": 1_000_000, "name": "x"}],
+        "an id of 0 to 999,999 and a name, got 1000000 and 'x'",
+    ),
     ("categories", [{"id": -1, "name": "x"}], "an id of 0 to 999,999 and a name, got -1 and 'x'"),
-    ("categories", [{"id": 2, "name": "b", "keypoints": 7}], "category 2: expected names of keypoints"),
+    (
+        "categories",
+        [{"id": 2, "name": "b", "keypoints": 7}],
+        "category 2: expected names of keypoints",
+    ),
     ("categories", [{"id": 1, "name": "bee"}], "category 1 is 'bee', and 'ant'"),
     (
         "categories",
@@ -161,17 +197,25 @@ def test_a_damaged_file_is_a_named_error(tmp_path: Path) -> None:
 @settings(max_examples=25)
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
         lambda each: st.lists(each) | st.dictionaries(st.text(), each),
         max_leaves=10,
     ),
     st.sampled_from([1, 2, 3, 17, 1 << 20]),
     st.sampled_from([None, 1]),
 )
-def test_entries_are_of_json(tmp_path_factory: pytest.TempPathFactory, value: Any, piece: int, indent: int) -> None:
+def test_entries_are_of_json(
+    tmp_path_factory: pytest.TempPathFactory, value: Any, piece: int, indent: int
+) -> None:
     path = tmp_path_factory.mktemp("json") / "a.json"
     whole = {"a": [value, value], "b": value, "c": []}
-    path.write_text(json.dumps(whole, indent=indent, ensure_ascii=piece % 2 == 0), "utf-8", "surrogatepass")
+    path.write_text(
+        json.dumps(whole, indent=indent, ensure_ascii=piece % 2 == 0), "utf-8", "surrogatepass"
+    )
     found: dict[str, Any] = {"c": []}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(coco, "_PIECE_BYTES", piece)
@@ -191,7 +235,10 @@ def test_entries_are_of_json(tmp_path_factory: pytest.TempPathFactory, value: An
     assert found == whole
 
 
-@given(st.text(st.characters(min_codepoint=40, max_codepoint=120), max_size=12) | st.lists(st.integers(-2, 30)))
+@given(
+    st.text(st.characters(min_codepoint=40, max_codepoint=120), max_size=12)
+    | st.lists(st.integers(-2, 30))
+)
 def test_any_counts_are_drawn_or_refused(counts: object) -> None:
     try:
         drawn = draw_shapes([(3, {"size": [4, 5], "counts": counts})], 5, 4)

@@ -41,8 +41,12 @@ WRONG_CSV = [
 
 def test_wrong_lines_of_csv_are_listed(photos: Path, tmp_path: Path) -> None:
     lines = b"\n\n".join(line for line, _ in WRONG_CSV)
-    (photos / "a.csv").write_bytes(b'path,text\n000.jpg,"two\nlines"\n' + lines + b"\n\n001.jpg,b\n")
-    expected = [(f"a.csv/{4 + 2 * at:06d}", reason) for at, (_, reason) in enumerate(WRONG_CSV)]  # by line of the file
+    (photos / "a.csv").write_bytes(
+        b'path,text\n000.jpg,"two\nlines"\n' + lines + b"\n\n001.jpg,b\n"
+    )
+    expected = [
+        (f"a.csv/{4 + 2 * at:06d}", reason) for at, (_, reason) in enumerate(WRONG_CSV)
+    ]  # by line of the file
     assert sorted(fastpipe.pack(photos / "a.csv", tmp_path / "packed").tally.rejected) == expected
     assert sorted(paths_of(tmp_path / "packed")) == ["000.jpg", "001.jpg"]
 
@@ -62,7 +66,9 @@ WRONG_JSONL = [
 
 def test_wrong_lines_of_jsonl_are_listed(photos: Path, tmp_path: Path) -> None:
     lines = b"\r\n\n".join(line for line, _ in WRONG_JSONL)
-    (photos / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"path": "000.jpg"}\n' + lines + b'\r\n\n{"path": "001.jpg"}')
+    (photos / "a.jsonl").write_bytes(
+        b'\xef\xbb\xbf{"path": "000.jpg"}\n' + lines + b'\r\n\n{"path": "001.jpg"}'
+    )
     rejected = sorted(fastpipe.pack(photos / "a.jsonl", tmp_path / "packed").tally.rejected)
     for at, ((_, reason), (name, why)) in enumerate(zip(WRONG_JSONL, rejected, strict=True)):
         assert name == f"a.jsonl/{2 + 2 * at:06d}"
@@ -78,7 +84,10 @@ UNCERTAIN = [
     (b"path\n000.jpg\n" + b"x" * LONG + b"\n", r"a\.csv, line 3: field larger than field limit"),
     (b'path\n"' + b"x\n" * LONG, r"a\.csv, line 2: field larger than field limit"),
     (b"path\n" + b"," * 2 * LONG, r"a\.csv, line 2: expected at most 16,777,216 bytes in a line"),
-    (b"path\r000.jpg\r001.jpg\r", r"a\.csv, line 1: new-line character seen in unquoted field .* a carriage return"),
+    (
+        b"path\r000.jpg\r001.jpg\r",
+        r"a\.csv, line 1: new-line character seen in unquoted field .* a carriage return",
+    ),
     (b"\xff\npath\n000.jpg\n", COLUMNS + "a byte 0xff"),
     (b"pa\0th\n000.jpg\n", COLUMNS + "a byte 0x00"),
     (b"," * 1_000_000 + b"\n", COLUMNS + "1,000,001"),
@@ -110,9 +119,14 @@ def test_a_file_that_changes_while_it_is_read(photos: Path) -> None:
         list(records)
 
 
-@given(st.binary(max_size=200), st.sampled_from([csv_rows, json_rows]), st.sampled_from([3, 16 << 20]))
+@given(
+    st.binary(max_size=200), st.sampled_from([csv_rows, json_rows]), st.sampled_from([3, 16 << 20])
+)
 def test_any_bytes_are_records_or_named_errors(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes, form: Callable[[Path], Iterator[Row]], most: int
+    tmp_path_factory: pytest.TempPathFactory,
+    data: bytes,
+    form: Callable[[Path], Iterator[Row]],
+    most: int,
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "a"
     path.write_bytes(data)

@@ -47,12 +47,16 @@ def test_a_parquet_file_cut_anywhere_is_named(tmp_path: Path, tried: Tried) -> N
     cuts = [*range(13), *range(13, len(data), len(data) // times(20, 400)), len(data) - 1]
     for cut in cuts:
         file.write_bytes(data[:cut])
-        assert "cannot be read as Parquet" in assert_packed_or_named(file, tmp_path / "packed", file), cut
+        assert "cannot be read as Parquet" in assert_packed_or_named(
+            file, tmp_path / "packed", file
+        ), cut
     tried("Parquet cut off", len(cuts), "an error that names the file")
 
 
 def test_bits_flipped_in_parquet_are_named_or_rejected(tmp_path: Path, tried: Tried) -> None:
-    table = pa.table({"image": jpegs(9), "label": list(range(9)), "text": [f"text {at}" for at in range(9)]})
+    table = pa.table(
+        {"image": jpegs(9), "label": list(range(9)), "text": [f"text {at}" for at in range(9)]}
+    )
     file = tmp_path / "a.parquet"
     count = times(12, 600)
     for compression in ("none", "snappy", "zstd"):
@@ -61,14 +65,22 @@ def test_bits_flipped_in_parquet_are_named_or_rejected(tmp_path: Path, tried: Tr
         footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
         for number in range(count):
             at = draw.randrange(footer, len(data)) if number % 2 else draw.randrange(len(data))
-            file.write_bytes(data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
+            file.write_bytes(
+                data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+            )
             assert_packed_or_named(file, tmp_path / "packed", file)
-    tried("a bit of a Parquet file flipped", 3 * count, "the file is named, or rows are rejected, or nothing was hit")
+    tried(
+        "a bit of a Parquet file flipped",
+        3 * count,
+        "the file is named, or rows are rejected, or nothing was hit",
+    )
 
 
 def test_pages_with_checksums_show_every_flip(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"image": jpegs(4)}), file, compression="none", write_page_checksum=True)
+    pq.write_table(
+        pa.table({"image": jpegs(4)}), file, compression="none", write_page_checksum=True
+    )
     data = file.read_bytes()
     at = data.index(b"\xff\xd8") + 300
     file.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
@@ -81,8 +93,16 @@ def saved_to_disk(root: Path) -> Path:
     """A folder as save_to_disk writes it; returns its file."""
     root.mkdir(parents=True)
     (root / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
-    table = pa.table({"image": pa.array([{"bytes": data, "path": None} for data in jpegs(9)], IMAGE), "label": [1] * 9})
-    with pa.OSFile(str(root / "data.arrow"), "wb") as out, pa.ipc.new_stream(out, table.schema) as writer:
+    table = pa.table(
+        {
+            "image": pa.array([{"bytes": data, "path": None} for data in jpegs(9)], IMAGE),
+            "label": [1] * 9,
+        }
+    )
+    with (
+        pa.OSFile(str(root / "data.arrow"), "wb") as out,
+        pa.ipc.new_stream(out, table.schema) as writer,
+    ):
         writer.write_table(table, max_chunksize=4)
     return root / "data.arrow"
 
@@ -92,13 +112,19 @@ def test_an_arrow_file_cut_or_flipped_is_named_or_rejected(tmp_path: Path, tried
     data, draw = file.read_bytes(), random.Random(8)
     for cut in range(0, len(data), len(data) // 12):
         file.write_bytes(data[:cut])
-        assert "cannot be read as Arrow" in assert_packed_or_named(file.parent, tmp_path / "packed", file), cut
+        assert "cannot be read as Arrow" in assert_packed_or_named(
+            file.parent, tmp_path / "packed", file
+        ), cut
     count = times(20, 600)
     for number in range(count):
         at = draw.randrange(1500) if number % 2 else draw.randrange(len(data))
         file.write_bytes(data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
         assert_packed_or_named(file.parent, tmp_path / "packed", file)
-    tried("an Arrow file cut off, or a bit flipped", count + 13, "the file is named, or rows are rejected")
+    tried(
+        "an Arrow file cut off, or a bit flipped",
+        count + 13,
+        "the file is named, or rows are rejected",
+    )
 
 
 def test_the_damaged_batch_is_named(tmp_path: Path) -> None:
@@ -121,7 +147,9 @@ def test_a_cut_between_batches_is_seen(tmp_path: Path) -> None:
         pa.ipc.read_message(opened)
         end = opened.tell()
     os.truncate(file, end)
-    assert "it does not end as an Arrow stream does" in assert_packed_or_named(file.parent, tmp_path / "packed", file)
+    assert "it does not end as an Arrow stream does" in assert_packed_or_named(
+        file.parent, tmp_path / "packed", file
+    )
 
 
 STATES = [
@@ -129,7 +157,10 @@ STATES = [
     ("[]", "expected an object in JSON"),
     ("[" * 100_000, "expected an object in JSON"),
     ("{}", "expected a list of files in the same folder"),
-    ('{"_data_files": [{"filename": "../other.arrow"}]}', "expected a list of files in the same folder"),
+    (
+        '{"_data_files": [{"filename": "../other.arrow"}]}',
+        "expected a list of files in the same folder",
+    ),
     ('{"_data_files": [{"filename": "gone.arrow"}]}', "cannot read"),
 ]
 
@@ -150,7 +181,9 @@ def test_other_arrow_files_are_named(tmp_path: Path) -> None:
     table = pa.table({"image": jpegs(1), "kind": pa.array(["x"]).dictionary_encode()})
     with pa.OSFile(str(file), "wb") as out, pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_table(table)
-    assert "columns with dictionaries are not read" in failed(1, "pack", file.parent, tmp_path / "packed")
+    assert "columns with dictionaries are not read" in failed(
+        1, "pack", file.parent, tmp_path / "packed"
+    )
 
 
 def test_rows_without_an_image_are_rejected(tmp_path: Path) -> None:
@@ -166,15 +199,24 @@ def test_rows_without_an_image_are_rejected(tmp_path: Path) -> None:
     summary = pack(tmp_path / "a.parquet", tmp_path / "packed", PackOptions())
     reasons = dict(summary.tally.rejected)
     assert set(reasons) == {f"a.parquet/00000{row}" for row in range(1, 6)}
-    assert reasons["a.parquet/000001"] == reasons["a.parquet/000003"] == "no image: expected bytes, got null"
+    assert (
+        reasons["a.parquet/000001"]
+        == reasons["a.parquet/000003"]
+        == "no image: expected bytes, got null"
+    )
     assert "only its path far/away.jpg" in reasons["a.parquet/000002"]
-    listed = [json.loads(line)["path"] for line in (tmp_path / "packed" / "rejected.jsonl").read_text().splitlines()]
+    listed = [
+        json.loads(line)["path"]
+        for line in (tmp_path / "packed" / "rejected.jsonl").read_text().splitlines()
+    ]
     assert listed == sorted(reasons)
 
 
 def test_tables_without_rows_are_named(tmp_path: Path) -> None:
     write_table(tmp_path / "source" / "a.parquet", [])
-    assert "holds no rows: the 1 tables are empty" in failed(1, "pack", tmp_path / "source", tmp_path / "packed")
+    assert "holds no rows: the 1 tables are empty" in failed(
+        1, "pack", tmp_path / "source", tmp_path / "packed"
+    )
     write_table(tmp_path / "source" / "b.parquet", jpegs(2))
     pack(tmp_path / "source", tmp_path / "packed", PackOptions())
     assert len(PackedIndex(tmp_path / "packed")) == 2
@@ -195,10 +237,15 @@ def test_values_that_cannot_be_are_rejected(tmp_path: Path) -> None:
     assert "field number: expected a whole number of 64 bits" in reasons["a.parquet/000002"]
     assert "field number: expected a value of kind int, got none" in reasons["a.parquet/000003"]
     assert "field vector" in reasons["a.parquet/000004"]
-    assert "field vector: expected 1 numbers, as in the samples before; got 2" in reasons["a.parquet/000005"]
+    assert (
+        "field vector: expected 1 numbers, as in the samples before; got 2"
+        in reasons["a.parquet/000005"]
+    )
 
 
-def test_a_footer_that_lies_about_rows_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_footer_that_lies_about_rows_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write_table(tmp_path / "a.parquet", jpegs(8), rows_per_group=4)
     was = ParquetTable.groups
 
@@ -226,7 +273,9 @@ def varint(number: int) -> bytes:
 def test_a_footer_that_claims_more_rows_than_the_file_can_hold_is_named(tmp_path: Path) -> None:
     """The number of rows in the footer's bytes, wherever it stands there, replaced by a huge one."""
     file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"image": jpegs(7) * 143}), file, compression="none", row_group_size=10_000)
+    pq.write_table(
+        pa.table({"image": jpegs(7) * 143}), file, compression="none", row_group_size=10_000
+    )
     data = file.read_bytes()
     footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     for claim in (10**7, 10**10, 10**12):

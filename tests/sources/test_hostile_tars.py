@@ -71,7 +71,10 @@ def source(tmp_path: Path) -> Path:
 def listed(source: Path) -> list[Source] | str:
     """The sources, without times, or the error."""
     try:
-        return [each._replace(mtime_ns=0, ctime_ns=0, archive_bytes=0) for each in list_sources(source, 0).sources]
+        return [
+            each._replace(mtime_ns=0, ctime_ns=0, archive_bytes=0)
+            for each in list_sources(source, 0).sources
+        ]
     except PackError as problem:
         return str(problem)
 
@@ -104,7 +107,12 @@ def headers_of(whole: bytes) -> Iterator[int]:
 
 def test_a_bit_of_a_header_flipped(source: Path, tried: Tried) -> None:
     whole, true = source.read_bytes(), listed(source)
-    places = [8 * byte + bit for at in headers_of(whole) for byte in range(at, at + 512) for bit in range(8)]
+    places = [
+        8 * byte + bit
+        for at in headers_of(whole)
+        for byte in range(at, at + 512)
+        for bit in range(8)
+    ]
     places = places[:: times(7, 1)]
     tolerated = set()
     with open(source, "r+b", buffering=0) as file:
@@ -117,7 +125,11 @@ def test_a_bit_of_a_header_flipped(source: Path, tried: Tried) -> None:
                 assert found == true
                 tolerated.add(at % tar.BLOCK)
     assert tolerated <= set(range(148, 156))  # a space for a zero behind the checksum's digits
-    tried("one bit of an imported tar's headers flipped", len(places), "a named error, or no difference")
+    tried(
+        "one bit of an imported tar's headers flipped",
+        len(places),
+        "a named error, or no difference",
+    )
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -128,7 +140,9 @@ def test_names_that_lead_elsewhere(tmp_path: Path, labelled: bool, tried: Tried)
     before = files(tmp_path)
     summary = pack(tmp_path / "a.tar", tmp_path / "deep" / "packed")
     assert (summary.info["samples"], len(summary.tally.rejected)) == (1, len(parts))
-    outside = {name: data for name, data in files(tmp_path).items() if not name.startswith("deep/packed/")}
+    outside = {
+        name: data for name, data in files(tmp_path).items() if not name.startswith("deep/packed/")
+    }
     assert outside == before
     written = "dataset.json index.npy rejected.jsonl shard-000000.tar sources.npy"
     assert " ".join(sorted(os.listdir(tmp_path / "deep" / "packed"))) == written
@@ -136,14 +150,23 @@ def test_names_that_lead_elsewhere(tmp_path: Path, labelled: bool, tried: Tried)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", told)
     assert max(map(len, told.splitlines())) < 500
     with tarfile.open(tmp_path / "deep" / "packed" / "shard-000000.tar") as packed:
-        assert all(re.fullmatch(r"\d{6}-\d{8}\.(cls|jpg|json)", each.name) and each.isreg() for each in packed)
-    tried("names in an imported tar: absolute, .., control characters, too long", len(parts), "rejected by name")
+        assert all(
+            re.fullmatch(r"\d{6}-\d{8}\.(cls|jpg|json)", each.name) and each.isreg()
+            for each in packed
+        )
+    tried(
+        "names in an imported tar: absolute, .., control characters, too long",
+        len(parts),
+        "rejected by name",
+    )
 
 
 def test_names_are_never_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tars").mkdir()
-    parts = b"".join(member(b"x/n/%d" % number + name, JPEG) for number, name in enumerate(HARMLESS))
+    parts = b"".join(
+        member(b"x/n/%d" % number + name, JPEG) for number, name in enumerate(HARMLESS)
+    )
     for name in ("pipe:touch planted.tar", "$(touch planted).tar", "-.tar"):
         (tmp_path / "tars" / name).write_bytes(parts + END)
     assert pack(Path("tars"), tmp_path / "packed").info["samples"] == 3 * len(HARMLESS)
@@ -172,12 +195,21 @@ def test_links_and_devices_are_rejected_by_name(tmp_path: Path, tried: Tried) ->
     summary = pack(tmp_path / "a.tar", tmp_path / "packed")
     assert summary.info["samples"] == 1
     reasons = dict(summary.tally.rejected)
-    words = ["a symbolic link", "a hard link", "a hard link", "a character device", "a block device", "a pipe"]
+    words = [
+        "a symbolic link",
+        "a hard link",
+        "a hard link",
+        "a character device",
+        "a block device",
+        "a pipe",
+    ]
     words += ["a symbolic link", "a sparse file", "a sparse file", "empty file"]
     for key, expected in zip("abcdefghij", words, strict=True):
         told = [reason for path, reason in reasons.items() if path.startswith(f"{key}.")]
         assert any(expected in reason for reason in told), (key, reasons)
-    tried("links, devices, pipes and sparse files in an imported tar", len(parts), "rejected by name")
+    tried(
+        "links, devices, pipes and sparse files in an imported tar", len(parts), "rejected by name"
+    )
 
 
 def test_pictures_of_gigabytes_are_never_read(tmp_path: Path) -> None:
@@ -191,11 +223,20 @@ def test_pictures_of_gigabytes_are_never_read(tmp_path: Path) -> None:
     os.truncate(tar_file, tar_file.stat().st_size + 2**32 + len(END))
     for number, source in enumerate((tmp_path / "source", tar_file)):
         summary = pack(source, tmp_path / str(number))
-        assert summary.tally.rejected == [("x/hole.jpg", "4,294,967,296 bytes; expected at most 4,294,967,295")]
+        assert summary.tally.rejected == [
+            ("x/hole.jpg", "4,294,967,296 bytes; expected at most 4,294,967,295")
+        ]
 
 
-def test_a_label_may_be_large_and_the_list_of_classes_is_bounded(tmp_path: Path, tried: Tried) -> None:
-    parts = member("a.jpg", JPEG) + member("a.cls", b"999999") + member("b.jpg", JPEG) + member("b.cls", b"1000000")
+def test_a_label_may_be_large_and_the_list_of_classes_is_bounded(
+    tmp_path: Path, tried: Tried
+) -> None:
+    parts = (
+        member("a.jpg", JPEG)
+        + member("a.cls", b"999999")
+        + member("b.jpg", JPEG)
+        + member("b.cls", b"1000000")
+    )
     (tmp_path / "a.tar").write_bytes(parts + END)
     listing = list_sources(tmp_path / "a.tar", 0)
     assert (len(listing.classes), listing.classes[-1]) == (1_000_000, "999999")

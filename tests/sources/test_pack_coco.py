@@ -44,7 +44,12 @@ def annotations(seed: int = 0, photos: int = 12) -> dict[str, Any]:
     """A file of COCO's for `flat_photos`: of every fourth photo none, of some crowds, polygons of one or two parts."""
     rng = np.random.default_rng(seed)
     images = [
-        {"id": 100 + 3 * number, "file_name": f"{number:03d}.jpg", "width": 40 + number, "height": 30}
+        {
+            "id": 100 + 3 * number,
+            "file_name": f"{number:03d}.jpg",
+            "width": 40 + number,
+            "height": 30,
+        }
         for number in range(photos)
     ]
     found = []
@@ -52,14 +57,20 @@ def annotations(seed: int = 0, photos: int = 12) -> dict[str, Any]:
         width, height = image["width"], 30
         for at in range(number % 4):
             x, y = rng.uniform(0, width / 2), rng.uniform(0, 15)
-            box = [round(float(value), 2) for value in (x, y, rng.uniform(1, width / 2), rng.uniform(1, 15))]
+            box = [
+                round(float(value), 2)
+                for value in (x, y, rng.uniform(1, width / 2), rng.uniform(1, 15))
+            ]
             crowd = int((number + at) % 5 == 0)
             if crowd:
                 mask = (rng.random((height, width)) < 0.4).astype(np.uint8)
                 shape: Any = runs(mask, packed=bool(number % 2))
             else:
                 shape = [
-                    [round(float(each), 2) for each in (rng.uniform(-0.4, 1, (5, 2)) * (width, height)).ravel()]
+                    [
+                        round(float(each), 2)
+                        for each in (rng.uniform(-0.4, 1, (5, 2)) * (width, height)).ravel()
+                    ]
                     for _ in range(1 + at % 2)
                 ]
             found.append(
@@ -74,7 +85,12 @@ def annotations(seed: int = 0, photos: int = 12) -> dict[str, Any]:
                 }
             )
     rng.shuffle(found)
-    return {"info": {"year": 2017}, "images": images, "annotations": found, "categories": list(CATEGORIES)}
+    return {
+        "info": {"year": 2017},
+        "images": images,
+        "annotations": found,
+        "categories": list(CATEGORIES),
+    }
 
 
 def write(path: Path, content: dict[str, Any]) -> Path:
@@ -96,7 +112,9 @@ def judge(path: Path) -> COCO:
         return COCO(path)
 
 
-@pytest.mark.parametrize("source", ["coco", "coco/annotations", "coco/annotations/instances_val2017.json"])
+@pytest.mark.parametrize(
+    "source", ["coco", "coco/annotations", "coco/annotations/instances_val2017.json"]
+)
 def test_boxes_are_those_of_pycocotools(coco: Path, tmp_path: Path, source: str) -> None:
     fastpipe.pack(tmp_path / source, tmp_path / "packed")
     index = PackedIndex(tmp_path / "packed")
@@ -111,10 +129,16 @@ def test_boxes_are_those_of_pycocotools(coco: Path, tmp_path: Path, source: str)
     for image in reference.dataset["images"]:
         boxes, labels, crowds, areas, label = found[image["file_name"]]
         notes = reference.loadAnns(reference.getAnnIds(imgIds=image["id"]))
-        corners = [[x, y, x + width, y + height] for x, y, width, height in (note["bbox"] for note in notes)]
+        corners = [
+            [x, y, x + width, y + height]
+            for x, y, width, height in (note["bbox"] for note in notes)
+        ]
         np.testing.assert_array_equal(boxes, np.array(corners, np.float32).reshape(-1, 4))
         assert labels.tolist() == [note["category_id"] for note in notes]
-        assert (crowds, areas) == ([note["iscrowd"] for note in notes], [note["area"] for note in notes])
+        assert (crowds, areas) == (
+            [note["iscrowd"] for note in notes],
+            [note["area"] for note in notes],
+        )
         assert label == -1
     names = index.fields["boxes"].names
     assert len(names) == 301
@@ -122,9 +146,13 @@ def test_boxes_are_those_of_pycocotools(coco: Path, tmp_path: Path, source: str)
     assert verify(tmp_path / "packed").sound
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools' own
+@pytest.mark.filterwarnings(
+    "ignore:__array__ implementation:DeprecationWarning"
+)  # pycocotools' own
 def test_masks_are_those_of_pycocotools(coco: Path, tmp_path: Path) -> None:
-    fastpipe.pack(coco, tmp_path / "packed", fields=["seg=segmentation:mask", "objects=instances:mask"])
+    fastpipe.pack(
+        coco, tmp_path / "packed", fields=["seg=segmentation:mask", "objects=instances:mask"]
+    )
     reference = judge(coco / "annotations/instances_val2017.json")
     found = by_path(tmp_path / "packed", "seg", "objects")
     for image in reference.dataset["images"]:
@@ -168,7 +196,9 @@ def test_several_files_are_one_dataset(coco: Path, tmp_path: Path) -> None:
     write(coco / "annotations/captions_train2017.json", captions(content, each=1))
     with pytest.raises(PackError, match="the splits train2017, val2017: --split picks one"):
         fastpipe.pack(coco, tmp_path / "packed")
-    fastpipe.pack(coco / "annotations", tmp_path / "packed", split="val2017", image_root=coco / "val2017")
+    fastpipe.pack(
+        coco / "annotations", tmp_path / "packed", split="val2017", image_root=coco / "val2017"
+    )
     field = PackedIndex(tmp_path / "packed").fields["keypoints"]
     assert (field.points, field.names, field.flip_pairs) == (4, tuple(POINTS), ((1, 2),))
     found = by_path(tmp_path / "packed", "boxes", "keypoints", "captions")
@@ -185,7 +215,9 @@ def test_several_files_are_one_dataset(coco: Path, tmp_path: Path) -> None:
                 assert not place.any()
                 assert not visible.any()
         assert texts == [f"ü caption {number}", f"ü caption {number + 12}"]
-    for batch in fastpipe.loader(tmp_path / "packed", 4, fields=("image", "keypoints")):  # flip pairs are recorded
+    for batch in fastpipe.loader(
+        tmp_path / "packed", 4, fields=("image", "keypoints")
+    ):  # flip pairs are recorded
         assert len(batch["keypoints"]) == 4
 
 
@@ -201,7 +233,10 @@ def test_images_are_looked_for_beside_their_annotations(tmp_path: Path) -> None:
             file.unlink()
     file = write(tmp_path / "3/instances_val2017.json", content)
     flat_photos(tmp_path / "3/images", 1)
-    with pytest.raises(PackError, match=r"the first image, '000\.jpg', is in several of .*/3/images, .*--image-root"):
+    with pytest.raises(
+        PackError,
+        match=r"the first image, '000\.jpg', is in several of .*/3/images, .*--image-root",
+    ):
         fastpipe.pack(file, tmp_path / "packed", overwrite=True)
     fastpipe.pack(file, tmp_path / "packed", overwrite=True, image_root=tmp_path / "3/images")
     with pytest.raises(PackError, match="is in none of"):
@@ -222,7 +257,10 @@ def test_names_and_pairs_stay_when_a_dataset_is_packed_again(coco: Path, tmp_pat
     one, other = (PackedIndex(tmp_path / name).fields for name in ("packed", "again"))
     for name in ("boxes", "keypoints"):
         assert one[name].names
-        assert (one[name].names, one[name].flip_pairs) == (other[name].names, other[name].flip_pairs)
+        assert (one[name].names, one[name].flip_pairs) == (
+            other[name].names,
+            other[name].flip_pairs,
+        )
 
 
 def test_an_object_with_a_caption_is_an_object(coco: Path, tmp_path: Path) -> None:
@@ -233,13 +271,17 @@ def test_an_object_with_a_caption_is_an_object(coco: Path, tmp_path: Path) -> No
     fastpipe.pack(file, tmp_path / "packed", fields=["ids=id", "captions"])
     for ids, texts in by_path(tmp_path / "packed", "ids", "captions").values():
         assert texts == [f"object {number}" for number in ids]
-    assert sum(len(ids) for ids, _ in by_path(tmp_path / "packed", "ids", "captions").values()) == 18
+    assert (
+        sum(len(ids) for ids, _ in by_path(tmp_path / "packed", "ids", "captions").values()) == 18
+    )
 
 
 def test_only_the_fields_that_are_asked_for(coco: Path, tmp_path: Path) -> None:
     fastpipe.pack(coco, tmp_path / "packed", fields={"found": "bbox", "ids": "id"})
     assert list(PackedIndex(tmp_path / "packed").fields) == ["found", "ids"]
-    with pytest.raises(PackError, match=r"--field a=bbbox: the annotations of .* have area, bbox, category_id"):
+    with pytest.raises(
+        PackError, match=r"--field a=bbbox: the annotations of .* have area, bbox, category_id"
+    ):
         fastpipe.pack(coco, tmp_path / "other", fields={"a": "bbbox"})
     with pytest.raises(PackError, match="expected the kind boxes"):
         fastpipe.pack(coco, tmp_path / "other", fields={"a": "bbox:floats"})
@@ -251,7 +293,9 @@ def test_flip_pairs() -> None:
     assert flip_pairs(["lefty", "neck"]) == flip_pairs([]) == ()
 
 
-def test_without_pycocotools_only_masks_fail(coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pycocotools_only_masks_fail(
+    coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(PackError, match=r"masks need pycocotools: pip install 'fastpipe\[coco\]'"):
         fastpipe.pack(coco, tmp_path / "packed", fields=["seg=segmentation:mask"])

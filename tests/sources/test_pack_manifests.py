@@ -81,18 +81,32 @@ def as_csv(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
-def test_columns_become_fields_of_the_kind_of_their_values(photos: Path, tmp_path: Path, form: str) -> None:
+def test_columns_become_fields_of_the_kind_of_their_values(
+    photos: Path, tmp_path: Path, form: str
+) -> None:
     source = as_csv(photos / "a.csv") if form == "csv" else write_lines(photos / "a.jsonl", *ROWS)
     summary = fastpipe.pack(source, tmp_path / "packed")
     # A CSV file has texts: blanks among them, true and false are no numbers.
-    assert kinds(tmp_path / "packed") == {**FOUND, **({"sometimes": "text", "flag": "text"} if form == "csv" else {})}
+    assert kinds(tmp_path / "packed") == {
+        **FOUND,
+        **({"sometimes": "text", "flag": "text"} if form == "csv" else {}),
+    }
     assert summary.info["classes"] == LABELS
     names = ("label", "caption", "year", "score", "width_m", "tags", "objects", "id_")
     for path, values in by_path(tmp_path / "packed", *names).items():
         label, caption, year, score, width, tags, boxes, labels, own = values
         row = ROWS[int(path[:3])]
-        assert (LABELS[label], caption, int(year), tags) == (row["label"], row["caption"], row["Year"], row["tags"])
-        assert (score.tolist(), width.tolist(), int(own)) == (row["score"], [row["width_m"]], row["id"])
+        assert (LABELS[label], caption, int(year), tags) == (
+            row["label"],
+            row["caption"],
+            row["Year"],
+            row["tags"],
+        )
+        assert (score.tolist(), width.tolist(), int(own)) == (
+            row["score"],
+            [row["width_m"]],
+            row["id"],
+        )
         assert boxes.tolist() == [[1, 2.5, 4, 6.5]] * row["id"]
         assert labels.tolist() == row["objects"]["categories"]
     assert verify(tmp_path / "packed").sound
@@ -100,7 +114,12 @@ def test_columns_become_fields_of_the_kind_of_their_values(photos: Path, tmp_pat
 
 def test_a_key_that_a_record_lacks_and_nan_are_missing_values(photos: Path, tmp_path: Path) -> None:
     there = {"n": 7, "text": "a", "boxes": {"bbox": [[1, 2, 3, 4]]}, "many": [0.5, 1], "score": 0.5}
-    values = [{}, dict.fromkeys(there, None), {**there, "score": float("nan")}, {**there, "score": [1, float("nan")]}]
+    values = [
+        {},
+        dict.fromkeys(there, None),
+        {**there, "score": float("nan")},
+        {**there, "score": [1, float("nan")]},
+    ]
     rows = [{"path": f"{number:03d}.jpg", **value} for number, value in enumerate(values)]
     summary = fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
     assert not summary.tally.rejected
@@ -127,11 +146,26 @@ def test_spaces_around_values_of_csv_do_not_count(photos: Path, tmp_path: Path) 
 
 def test_only_the_fields_that_are_asked_for(photos: Path, tmp_path: Path) -> None:
     source = write_lines(photos / "a.jsonl", *ROWS)
-    command = ("pack", source, tmp_path / "packed", "--field", "text=caption", "--field", "year=Year:json")
+    command = (
+        "pack",
+        source,
+        tmp_path / "packed",
+        "--field",
+        "text=caption",
+        "--field",
+        "year=Year:json",
+    )
     succeeded(*command, "--field", "classes=tags:classes", "--field", "class=label")
-    assert kinds(tmp_path / "packed") == {"text": "text", "year": "json", "classes": "classes", "class": "text"}
+    assert kinds(tmp_path / "packed") == {
+        "text": "text",
+        "year": "json",
+        "classes": "classes",
+        "class": "text",
+    }
     assert PackedIndex(tmp_path / "packed").classes == []  # label became a field
-    assert "already packed" in succeeded(*command, "--field", "classes=tags:classes", "--field", "class=label")
+    assert "already packed" in succeeded(
+        *command, "--field", "classes=tags:classes", "--field", "class=label"
+    )
     assert "different dataset" in failed(1, *command)
 
 
@@ -144,7 +178,11 @@ LABELS_OF_CSV: list[tuple[list[str], list[str], list[int]]] = [
     (["", "", ""], [], [-1, -1, -1]),
     (["b", "-1", "a"], ["a", "b"], [1, -1, 0]),
     (["-1", "-1", ""], [], [-1, -1, -1]),
-    (["10.0", "2.0", ""], [str(number) for number in range(11)], [10, 2, -1]),  # as pandas writes them
+    (
+        ["10.0", "2.0", ""],
+        [str(number) for number in range(11)],
+        [10, 2, -1],
+    ),  # as pandas writes them
     (["2", "1.00", "-1.0"], ["0", "1", "2"], [2, 1, -1]),
     (["1.5", "1.0", "a"], ["1.0", "1.5", "a"], [1, 0, 2]),
     (["2", "   ", "1"], ["0", "1", "2"], [2, -1, 1]),
@@ -154,7 +192,11 @@ LABELS_OF_CSV: list[tuple[list[str], list[str], list[int]]] = [
 LABELS_OF_JSON: list[tuple[list[Any], list[str], list[int]]] = [
     (["7", "   ", "3"], ["3", "7"], [1, -1, 0]),
     (["cat", "   ", "dog"], ["cat", "dog"], [0, -1, 1]),
-    ([2.0, None, -1.0], ["0", "1", "2"], [2, -1, -1]),  # as pandas writes them if one of the column is missing
+    (
+        [2.0, None, -1.0],
+        ["0", "1", "2"],
+        [2, -1, -1],
+    ),  # as pandas writes them if one of the column is missing
 ]
 
 
@@ -168,13 +210,19 @@ def test_labels(photos: Path) -> None:
 
     for labels, classes, numbers in LABELS_OF_CSV:
         lines = [f'{number:03d}.jpg,"{label}"\n' for number, label in enumerate(labels)]
-        assert_labels(write_text(photos / "a.csv", "path,label\n" + "".join(lines)), classes, numbers)
+        assert_labels(
+            write_text(photos / "a.csv", "path,label\n" + "".join(lines)), classes, numbers
+        )
     for values, classes, numbers in LABELS_OF_JSON:
-        rows = [{"path": f"{number:03d}.jpg", "label": value} for number, value in enumerate(values)]
+        rows = [
+            {"path": f"{number:03d}.jpg", "label": value} for number, value in enumerate(values)
+        ]
         assert_labels(write_lines(photos / "a.jsonl", *rows), classes, numbers)
 
 
-def test_columns_with_long_names_become_fields_of_different_names(photos: Path, tmp_path: Path) -> None:
+def test_columns_with_long_names_become_fields_of_different_names(
+    photos: Path, tmp_path: Path
+) -> None:
     columns = [f"{'c' * 70}{number}" for number in range(12)]
     write_lines(photos / "a.jsonl", {"path": "000.jpg", **dict.fromkeys(columns, 1)})
     fastpipe.pack(photos / "a.jsonl", tmp_path / "packed")
@@ -183,16 +231,44 @@ def test_columns_with_long_names_become_fields_of_different_names(photos: Path, 
 
 MANY_COLUMNS = "path," + ",".join(f"c{number}" for number in range(70)) + "\n" + "," * 70
 UNCERTAIN: list[tuple[str, str, str]] = [
-    ("a.csv", "path,label\na.jpg,cat\nb.jpg,7\n", r"are numbers \(a\.csv/000003\) and names \(a\.csv/000002\)"),
-    ("a.jsonl", '{"path": "000.jpg", "label": 1}\n{"path": "001.jpg", "label": "1"}\n', "labels are numbers and names"),
-    ("a.csv", "path,image\na,b\n", "several columns that may hold the images: image, path. --image-column picks one"),
-    ("a.csv", "picture,label\na,b\n", "such as path, file_name or image; got label, picture. --image-column"),
-    ("a.csv", "path,path\na,b\n", "expected the names of the columns, .* each once, .*; got 2, 'path' 2 times"),
+    (
+        "a.csv",
+        "path,label\na.jpg,cat\nb.jpg,7\n",
+        r"are numbers \(a\.csv/000003\) and names \(a\.csv/000002\)",
+    ),
+    (
+        "a.jsonl",
+        '{"path": "000.jpg", "label": 1}\n{"path": "001.jpg", "label": "1"}\n',
+        "labels are numbers and names",
+    ),
+    (
+        "a.csv",
+        "path,image\na,b\n",
+        "several columns that may hold the images: image, path. --image-column picks one",
+    ),
+    (
+        "a.csv",
+        "picture,label\na,b\n",
+        "such as path, file_name or image; got label, picture. --image-column",
+    ),
+    (
+        "a.csv",
+        "path,path\na,b\n",
+        "expected the names of the columns, .* each once, .*; got 2, 'path' 2 times",
+    ),
     ("a.csv", "", "got 0, '' 1 times"),
     ("a.csv", "path\n", "holds no rows"),
     ("a.jsonl", "", "holds no rows"),
-    ("a.csv", "path,label\na.jpg,7\nb.jpg,1.5\n", r"are numbers \(a\.csv/000002\) and names \(a\.csv/000003\)"),
-    ("a.csv", "path,label\na,7\nb,007\nc,a\n", r"are numbers \(a\.csv/000002\) and names \(a\.csv/00000\d\)"),
+    (
+        "a.csv",
+        "path,label\na.jpg,7\nb.jpg,1.5\n",
+        r"are numbers \(a\.csv/000002\) and names \(a\.csv/000003\)",
+    ),
+    (
+        "a.csv",
+        "path,label\na,7\nb,007\nc,a\n",
+        r"are numbers \(a\.csv/000002\) and names \(a\.csv/00000\d\)",
+    ),
     (
         "a.jsonl",
         '[{"path": "000.jpg"}]',
@@ -211,7 +287,10 @@ def test_what_is_not_certain_is_an_error(photos: Path) -> None:
 def test_columns_that_are_not_there(photos: Path, tmp_path: Path) -> None:
     source = write_lines(photos / "a.jsonl", *ROWS)
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"image_column": "pic"}, "--image-column pic: .* has no such column; expected one of Year, caption"),
+        (
+            {"image_column": "pic"},
+            "--image-column pic: .* has no such column; expected one of Year, caption",
+        ),
         ({"label_column": "class"}, "--label-column class: .* expected one of Year"),
         ({"fields": {"a": "b"}}, "--field a=b: .* expected one of Year"),
         ({"fields": {"a": "caption:bytes"}}, "rows that name their images hold no bytes"),
@@ -224,7 +303,12 @@ def test_columns_that_are_not_there(photos: Path, tmp_path: Path) -> None:
 
 
 def test_options_without_effect_are_errors(photos: Path, tmp_path: Path) -> None:
-    for option, value in {"fields": ["a=b"], "split": "train", "image_root": "/", "label_column": "x"}.items():
+    for option, value in {
+        "fields": ["a=b"],
+        "split": "train",
+        "image_root": "/",
+        "label_column": "x",
+    }.items():
         with pytest.raises(PackError, match="has no meaning for imagefolder sources"):
             fastpipe.pack(photos, tmp_path / "packed", **{option: value})
 
@@ -243,17 +327,36 @@ REJECTED: list[tuple[dict[str, Any], str, str]] = [
     ({"path": "\ud800"}, "a.jsonl/000018", "expected the path of an image"),
     ({"path": "x" * 5000}, "a.jsonl/000019", "expected the path of an image"),
     ({"path": "."}, ".", "not a regular file"),
-    ({"path": "000.jpg", "label": [1]}, "000.jpg#2", "label: expected a whole number or the name of a class, got [1]"),
-    ({"path": "000.jpg", "label": 0.5}, "000.jpg#3", "label: expected a whole number or the name of a class, got 0.5"),
+    (
+        {"path": "000.jpg", "label": [1]},
+        "000.jpg#2",
+        "label: expected a whole number or the name of a class, got [1]",
+    ),
+    (
+        {"path": "000.jpg", "label": 0.5},
+        "000.jpg#3",
+        "label: expected a whole number or the name of a class, got 0.5",
+    ),
     ({"path": "000.jpg", "caption": 7}, "000.jpg#4", "field caption: expected a text"),
-    ({"path": "000.jpg", "objects": {"bbox": [[1, 2]]}}, "000.jpg#5", "field objects: expected boxes of four numbers"),
-    ({"path": "000.jpg", "seg": "gone.png"}, "000.jpg#6", "field seg: gone.png: no such file in the image root"),
+    (
+        {"path": "000.jpg", "objects": {"bbox": [[1, 2]]}},
+        "000.jpg#5",
+        "field objects: expected boxes of four numbers",
+    ),
+    (
+        {"path": "000.jpg", "seg": "gone.png"},
+        "000.jpg#6",
+        "field seg: gone.png: no such file in the image root",
+    ),
     ({"path": "000.jpg", "seg": 5}, "000.jpg#7", "field seg: expected the path of a file, got '5'"),
 ]
 
 
 def test_rows_that_cannot_be_are_listed(photos: Path, tmp_path: Path) -> None:
-    sound = [{"path": f"{number:03d}.jpg", "label": "ant", "caption": "a", "objects": None} for number in range(12)]
+    sound = [
+        {"path": f"{number:03d}.jpg", "label": "ant", "caption": "a", "objects": None}
+        for number in range(12)
+    ]
     source = write_lines(photos / "a.jsonl", *sound, *(row for row, _, _ in REJECTED))
     fields = {"caption": "caption:text", "objects": "objects:boxes", "seg": "seg:mask"}
     summary = fastpipe.pack(source, tmp_path / "packed", fields=fields)
@@ -265,7 +368,10 @@ def test_rows_that_cannot_be_are_listed(photos: Path, tmp_path: Path) -> None:
 
 
 def test_an_image_in_several_rows_is_several_samples(photos: Path, tmp_path: Path) -> None:
-    rows = [{"path": path, "caption": text} for path, text in [("000.jpg", "a"), ("000.jpg", "b"), ("./000.jpg", "c")]]
+    rows = [
+        {"path": path, "caption": text}
+        for path, text in [("000.jpg", "a"), ("000.jpg", "b"), ("./000.jpg", "c")]
+    ]
     shutil.copy(photos / "001.jpg", photos / "000.jpg#2")
     rows.append({"path": "000.jpg#2", "caption": "d"})
     fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
@@ -285,19 +391,30 @@ def test_paths_are_relative_to_the_image_root(photos: Path, tmp_path: Path) -> N
     assert sorted(paths_of(tmp_path / "packed")) == ["000.jpg", "001.jpg", "002.jpg"]
     rows = [{"path": path} for path in ("../photos/000.jpg", str(photos / "002.jpg"))]
     fastpipe.pack(write_lines(lists / "b.jsonl", *rows), tmp_path / "other")
-    assert sorted(paths_of(tmp_path / "other")) == sorted(["../photos/000.jpg", str(photos / "002.jpg")])
+    assert sorted(paths_of(tmp_path / "other")) == sorted(
+        ["../photos/000.jpg", str(photos / "002.jpg")]
+    )
     with pytest.raises(PackError, match="--image-root says where the images are"):
         fastpipe.pack(source, tmp_path / "third", image_root=tmp_path / "nowhere")
 
 
 def test_files_of_masks_and_second_images(photos: Path, tmp_path: Path) -> None:
     (photos / "more").mkdir()
-    masks = [np.random.default_rng(n).integers(0, 60_000, (30, 40 + n)).astype(np.uint16) for n in range(12)]
+    masks = [
+        np.random.default_rng(n).integers(0, 60_000, (30, 40 + n)).astype(np.uint16)
+        for n in range(12)
+    ]
     for number, mask in enumerate(masks):
         Image.fromarray(mask).save(photos / f"more/{number:03d}.png")
-        (photos / f"more/{number:03d}.jpg").write_bytes(jpeg_bytes((40 + number, 30), seed=100 + number))
+        (photos / f"more/{number:03d}.jpg").write_bytes(
+            jpeg_bytes((40 + number, 30), seed=100 + number)
+        )
     rows = [
-        {"path": f"{n:03d}.jpg", "seg": f"more/{n:03d}.png" if n else None, "next": f"more/{n:03d}.jpg"}
+        {
+            "path": f"{n:03d}.jpg",
+            "seg": f"more/{n:03d}.png" if n else None,
+            "next": f"more/{n:03d}.jpg",
+        }
         for n in range(12)
     ]
     source = write_lines(photos / "a.jsonl", *rows)
@@ -307,7 +424,9 @@ def test_files_of_masks_and_second_images(photos: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(mask), masks[int(path[:3])])
         expected = pillow((photos / "more" / path).read_bytes())
         np.testing.assert_array_equal(np.asarray(second.permute(1, 2, 0)), expected)
-    assert fastpipe.pack(source, tmp_path / "packed", fields=["seg=seg:mask", "next=next:image"]).already_packed
+    assert fastpipe.pack(
+        source, tmp_path / "packed", fields=["seg=seg:mask", "next=next:image"]
+    ).already_packed
 
 
 def write_masked(folder: Path, scale: int = 1) -> Path:
@@ -316,7 +435,9 @@ def write_masked(folder: Path, scale: int = 1) -> Path:
         size = (scale * (40 + number), scale * 30)
         (folder / f"{number:03d}.jpg").write_bytes(jpeg_bytes(size, quality=95, seed=number))
         Image.new("L", size, number).save(folder / f"{number:03d}.png")
-    rows = [{"path": f"{n:03d}.jpg", "seg": f"{n:03d}.png", "caption": f"text {n}"} for n in range(12)]
+    rows = [
+        {"path": f"{n:03d}.jpg", "seg": f"{n:03d}.png", "caption": f"text {n}"} for n in range(12)
+    ]
     return write_lines(folder / "a.jsonl", *rows)
 
 
@@ -352,7 +473,9 @@ def one_row_less(source: Path) -> None:
 CHANGES: list[Edit] = [other_caption, other_mask, other_mask_of_the_same_time, one_row_less]
 
 
-def test_changed_rows_and_masks_are_seen_and_others_are_the_same_source(masked: Path, tmp_path: Path) -> None:
+def test_changed_rows_and_masks_are_seen_and_others_are_the_same_source(
+    masked: Path, tmp_path: Path
+) -> None:
     fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
     os.utime(masked)
     os.chmod(masked.parent / "003.png", 0o600)
@@ -368,7 +491,9 @@ def test_changed_rows_and_masks_are_seen_and_others_are_the_same_source(masked: 
 
 
 @pytest.mark.parametrize("edit", [other_caption, other_mask, one_row_less])
-def test_an_interrupted_pack_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, photos: Path, edit: Edit) -> None:
+def test_an_interrupted_pack_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, photos: Path, edit: Edit
+) -> None:
     """It keeps the shards that have not changed, and gives the bytes of an undisturbed pack."""
     masked = write_masked(photos, scale=8)  # large photos, for several shards
     options: dict[str, Any] = {"fields": FIELDS, "shard_size": 100_000, "workers": 1}
@@ -387,7 +512,9 @@ def test_an_interrupted_pack_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert shard_bytes(tmp_path / "packed") == shard_bytes(tmp_path / "whole")
 
 
-def test_a_mask_that_changes_while_it_is_packed(masked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mask_that_changes_while_it_is_packed(
+    masked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fastpipe.packing.job import threads
 
     def then(*arguments: Any, **options: Any) -> object:
@@ -407,7 +534,15 @@ def test_repair_takes_the_manifest_and_the_image_root(masked: Path, tmp_path: Pa
     lists = tmp_path / "lists"
     lists.mkdir()
     source = shutil.move(masked, lists / "a.jsonl")
-    command = ("pack", source, tmp_path / "packed", "--image-root", masked.parent, "--field", "seg=seg:mask")
+    command = (
+        "pack",
+        source,
+        tmp_path / "packed",
+        "--image-root",
+        masked.parent,
+        "--field",
+        "seg=seg:mask",
+    )
     succeeded(*command, "--field", "caption", "--exif", "apply", "--max-size", "35")
     before = shard_bytes(tmp_path / "packed")
     damage(tmp_path / "packed", 5)
@@ -415,7 +550,9 @@ def test_repair_takes_the_manifest_and_the_image_root(masked: Path, tmp_path: Pa
         "If the pack had an --image-root, pass it here, too"
         in fp("verify", tmp_path / "packed", "--repair", source).stderr
     )
-    assert "--image-root needs --repair" in failed(2, "verify", tmp_path / "packed", "--image-root", lists)
+    assert "--image-root needs --repair" in failed(
+        2, "verify", tmp_path / "packed", "--image-root", lists
+    )
     succeeded("verify", tmp_path / "packed", "--repair", source, "--image-root", masked.parent)
     assert shard_bytes(tmp_path / "packed") == before
 
@@ -423,7 +560,11 @@ def test_repair_takes_the_manifest_and_the_image_root(masked: Path, tmp_path: Pa
 def splits(root: Path) -> Path:
     flat_photos(root / "images")
     for name in ("train", "val", "my-test_v2"):
-        write_lines(root / f"{name}.jsonl", {"path": "images/000.jpg"}, {"path": f"images/{len(name):03d}.jpg"})
+        write_lines(
+            root / f"{name}.jsonl",
+            {"path": "images/000.jpg"},
+            {"path": f"images/{len(name):03d}.jpg"},
+        )
     return root
 
 

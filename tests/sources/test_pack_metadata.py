@@ -53,16 +53,22 @@ def folder(root: Path, form: str) -> Path:
 
 @pytest.mark.filterwarnings("ignore")  # of datasets and what it imports
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-def test_values_are_those_of_datasets(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_those_of_datasets(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import datasets
 
     root = folder(tmp_path / "photos", form)
-    judged = datasets.load_dataset("imagefolder", data_dir=str(root), split="train", cache_dir=str(tmp_path / "cache"))
+    judged = datasets.load_dataset(
+        "imagefolder", data_dir=str(root), split="train", cache_dir=str(tmp_path / "cache")
+    )
     rows = {row["image"].width - 40: row for row in judged}
     summary = fastpipe.pack(root, tmp_path / "packed", fields=None)
     assert summary.stray == []
-    assert {name: field.kind for name, field in PackedIndex(tmp_path / "packed").fields.items()} == {
+    assert {
+        name: field.kind for name, field in PackedIndex(tmp_path / "packed").fields.items()
+    } == {
         "caption": "text",
         "year": "int",
         "share": "floats",
@@ -105,7 +111,9 @@ def test_bytes_in_metadata_need_a_choice(tmp_path: Path) -> None:
     rows = [{"file_name": f"00{number}.jpg", "raw": b"x", "n": number} for number in range(3)]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), root / "metadata.parquet")
     for options in ({}, {"fields": ["raw"]}):
-        with pytest.raises(PackError, match=r"column 'raw' is binary; expected .* in metadata of images.*--field"):
+        with pytest.raises(
+            PackError, match=r"column 'raw' is binary; expected .* in metadata of images.*--field"
+        ):
             fastpipe.pack(root, tmp_path / "packed", **options)
     fastpipe.pack(root, tmp_path / "packed", fields=["n"])
     assert by_path(tmp_path / "packed", "n") == {f"00{number}.jpg": number for number in range(3)}
@@ -115,7 +123,12 @@ def test_files_without_a_row_and_rows_without_a_file_are_told(tmp_path: Path) ->
     root = flat_photos(tmp_path / "photos", 3)
     (root / "deep").mkdir()
     (root / "deep/9.jpg").write_bytes(b"")
-    write_lines(root / "metadata.jsonl", {"file_name": "000.jpg"}, {"file_name": "002.jpg"}, {"file_name": "7.jpg"})
+    write_lines(
+        root / "metadata.jsonl",
+        {"file_name": "000.jpg"},
+        {"file_name": "002.jpg"},
+        {"file_name": "7.jpg"},
+    )
     summary = fastpipe.pack(root, tmp_path / "packed")
     assert summary.stray == ["001.jpg", "deep/9.jpg"]
     ((path, reason),) = summary.tally.rejected
@@ -126,20 +139,27 @@ def test_files_without_a_row_and_rows_without_a_file_are_told(tmp_path: Path) ->
 def test_splits_need_a_choice(tmp_path: Path) -> None:
     for split in ("train", "val"):
         root = flat_photos(tmp_path / "data" / split, 3)
-        write_lines(root / "metadata.jsonl", *({"file_name": f"00{number}.jpg"} for number in range(len(split) - 2)))
+        write_lines(
+            root / "metadata.jsonl",
+            *({"file_name": f"00{number}.jpg"} for number in range(len(split) - 2)),
+        )
     with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
         fastpipe.pack(tmp_path / "data", tmp_path / "packed")
     fastpipe.pack(tmp_path / "data", tmp_path / "packed", split="val")
     assert paths_of(tmp_path / "packed") == ["000.jpg"]
     (tmp_path / "data/val/metadata.jsonl").unlink()
-    with pytest.raises(PackError, match="--split train packs what it lists, --format imagefolder takes the folders"):
+    with pytest.raises(
+        PackError, match="--split train packs what it lists, --format imagefolder takes the folders"
+    ):
         fastpipe.pack(tmp_path / "data", tmp_path / "other")
 
 
 def test_two_metadata_files_are_an_error(tmp_path: Path) -> None:
     root = folder(tmp_path / "photos", "jsonl")
     (root / "metadata.csv").write_text("file_name\n000.jpg\n")
-    with pytest.raises(PackError, match=r"holds metadata.jsonl and metadata.csv; expected one of them"):
+    with pytest.raises(
+        PackError, match=r"holds metadata.jsonl and metadata.csv; expected one of them"
+    ):
         fastpipe.pack(root, tmp_path / "packed")
     fastpipe.pack(root / "metadata.csv", tmp_path / "packed", format="csv")
     assert paths_of(tmp_path / "packed") == ["000.jpg"]
@@ -147,8 +167,13 @@ def test_two_metadata_files_are_an_error(tmp_path: Path) -> None:
 
 def test_rows_without_file_name(tmp_path: Path) -> None:
     root = flat_photos(tmp_path / "photos", 3)
-    write_lines(root / "metadata.jsonl", {"path": "000.jpg", "a_file_name": "000.jpg", "b_file_name": "001.jpg"})
-    with pytest.raises(PackError, match="several columns that may hold the images: a_file_name, b_file_name"):
+    write_lines(
+        root / "metadata.jsonl",
+        {"path": "000.jpg", "a_file_name": "000.jpg", "b_file_name": "001.jpg"},
+    )
+    with pytest.raises(
+        PackError, match="several columns that may hold the images: a_file_name, b_file_name"
+    ):
         fastpipe.pack(root, tmp_path / "packed")
     write_lines(root / "metadata.jsonl", {"path": "000.jpg"})
     with pytest.raises(PackError, match=r"such as file_name; got path\. --image-column names it"):

@@ -41,7 +41,9 @@ def one(listing: Listing) -> Source:
     return source
 
 
-def test_classes_are_those_of_torchvisions_image_folder(tmp_path: Path, torchvision: ModuleType) -> None:
+def test_classes_are_those_of_torchvisions_image_folder(
+    tmp_path: Path, torchvision: ModuleType
+) -> None:
     names = ["b", "B", "a10", "a2", "Ä", "z z", "10", "9", "_", "名前"]
     tree(tmp_path, *(f"{name}/1.jpg" for name in names))
     from torchvision.datasets.folder import find_classes
@@ -75,7 +77,10 @@ def test_hidden_names_are_passed_over(tmp_path: Path, kind: str) -> None:
 
 
 def test_hidden_folders_of_a_tar_are_passed_over(tmp_path: Path) -> None:
-    write_tar(tmp_path / "a.tar", {"ant/1.jpg": b"picture", ".cache/1.jpg": b"picture", "ant/.deep/2.jpg": b"picture"})
+    write_tar(
+        tmp_path / "a.tar",
+        {"ant/1.jpg": b"picture", ".cache/1.jpg": b"picture", "ant/.deep/2.jpg": b"picture"},
+    )
     listing = list_sources(tmp_path / "a.tar", 0)
     assert (listing.classes, paths(listing)) == (["ant"], ["ant/.deep/2.jpg", "ant/1.jpg"])
     assert listing.stray == [".cache/1.jpg"]
@@ -96,14 +101,21 @@ def test_a_class_holds_the_files_of_all_folders_below_it(tmp_path: Path) -> None
 def test_a_flat_folder_has_no_classes(tmp_path: Path) -> None:
     listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "notes.txt"), 0)
     assert (listing.classes, listing.stray, listing.fields) == ([], [], ())
-    assert {source.path: source.label for source in listing.sources} == {"1.jpg": -1, "2.jpg": -1, "notes.txt": -1}
+    assert {source.path: source.label for source in listing.sources} == {
+        "1.jpg": -1,
+        "2.jpg": -1,
+        "notes.txt": -1,
+    }
 
 
 def test_a_pack_of_a_flat_folder_says_how_to_give_it_a_label(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "1.jpg").write_bytes(jpeg_bytes())
     words = " ".join(succeeded("pack", tmp_path / "source", tmp_path / "packed").split())
-    assert "1 sample, with label -1; to give all one label, put the images into one subfolder: SRC/all/1.jpg" in words
+    assert (
+        "1 sample, with label -1; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
+        in words
+    )
     index = PackedIndex(tmp_path / "packed")
     assert (index.records["label"].tolist(), index.classes, dict(index.fields)) == ([-1], [], {})
     assert not (tmp_path / "packed" / "fields").exists()
@@ -204,7 +216,9 @@ def test_files_keep_their_places_when_one_goes_and_one_comes(tmp_path: Path) -> 
     (tmp_path / MANY[17]).unlink()
     tree(tmp_path, "a/new.jpg", "aa/new class.jpg")
     after = order(tmp_path, 5)
-    assert [path for path in after if "new" not in path] == [path for path in before if path != MANY[17]]
+    assert [path for path in after if "new" not in path] == [
+        path for path in before if path != MANY[17]
+    ]
 
 
 def test_the_order_does_not_depend_on_where_the_folder_is(tmp_path: Path) -> None:

@@ -46,8 +46,14 @@ def laion(folder: Path, *, labelled: bool = False, samples: int = 12) -> Path:
                 members[f"{key}.cls"] = b"%d" % (number % 3)
             if number % 4:
                 members[f"{key}.txt"] = f"caption ü {number}".encode()
-            members[f"{key}.json"] = json.dumps({"url": f"http://a/{number}", "width": 40 + number}).encode()
-            mask = np.random.default_rng(number).integers(0, 60000, (30, 40 + number)).astype(np.uint16)
+            members[f"{key}.json"] = json.dumps(
+                {"url": f"http://a/{number}", "width": 40 + number}
+            ).encode()
+            mask = (
+                np.random.default_rng(number)
+                .integers(0, 60000, (30, 40 + number))
+                .astype(np.uint16)
+            )
             members[f"{key}.seg.png"] = png(mask)
         write_tar(folder / f"{tar}.tar", members)
     return folder
@@ -113,7 +119,10 @@ def samples_of(packed: Path) -> dict[str, dict[str, Any]]:
     data = fastpipe.open(packed).with_fields(("key", "image", "label", *FIELDS))
     names = data.fields["tags"].names
     samples = (data[number] for number in range(len(data)))
-    return {each["key"]: {**each, "tags": [names[tag] for tag in each["tags"].nonzero().ravel()]} for each in samples}
+    return {
+        each["key"]: {**each, "tags": [names[tag] for tag in each["tags"].nonzero().ravel()]}
+        for each in samples
+    }
 
 
 def test_a_packed_dataset_with_fields_is_a_source(tmp_path: Path) -> None:
@@ -131,11 +140,15 @@ def test_a_packed_dataset_with_fields_is_a_source(tmp_path: Path) -> None:
     for key, values in before.items():
         for name, value in values.items():
             same = (
-                torch.equal(value, after[key][name]) if isinstance(value, torch.Tensor) else value == after[key][name]
+                torch.equal(value, after[key][name])
+                if isinstance(value, torch.Tensor)
+                else value == after[key][name]
             )
             assert same, (key, name)
     for name in ("seg", "depth", "second"):
-        assert [stored_files(tmp_path / packed, name).count(None) for packed in ("one", "other")] == [3, 3]
+        assert [
+            stored_files(tmp_path / packed, name).count(None) for packed in ("one", "other")
+        ] == [3, 3]
 
 
 def test_names_and_kinds_by_ending() -> None:
@@ -152,7 +165,9 @@ def test_names_and_kinds_by_ending() -> None:
         "a-b.txt": ("a_b_txt", "text"),
         "a_b.txt": ("a_b_txt_", "text"),
     }
-    assert {field.column: (field.name, field.kind) for field in fields_of(list(expected))} == expected
+    assert {
+        field.column: (field.name, field.kind) for field in fields_of(list(expected))
+    } == expected
 
 
 @given(st.sets(st.text(max_size=80).map(str.lower), max_size=20))
@@ -165,17 +180,27 @@ def test_only_the_fields_that_are_asked_for(tmp_path: Path) -> None:
     """The other members are left out, whatever is wrong with them."""
     source = laion(tmp_path / "tars")
     text = succeeded(
-        "pack", source, tmp_path / "packed", "--field", "caption=txt", "--field", "label_map=seg.png:bytes"
+        "pack",
+        source,
+        tmp_path / "packed",
+        "--field",
+        "caption=txt",
+        "--field",
+        "label_map=seg.png:bytes",
     )
     assert "caption (text), label_map (bytes)" in text
     index = PackedIndex(tmp_path / "packed")
     assert list(index.fields) == ["caption", "label_map"]
     texts = by_path(tmp_path / "packed", "caption").values()
-    assert sorted(texts) == sorted(f"caption ü {number}" if number % 4 else "" for number in range(12))
+    assert sorted(texts) == sorted(
+        f"caption ü {number}" if number % 4 else "" for number in range(12)
+    )
     (tmp_path / "packed" / "shard-000000.tar").unlink()
     succeeded("verify", tmp_path / "packed", "--repair", source)
     assert verify(tmp_path / "packed").sound
-    with pytest.raises(fastpipe.PackError, match=r"no sample has .* ending text; there are json, seg\.png, txt"):
+    with pytest.raises(
+        fastpipe.PackError, match=r"no sample has .* ending text; there are json, seg\.png, txt"
+    ):
         fastpipe.pack(source, tmp_path / "other", fields={"caption": "text"})
 
 
@@ -188,12 +213,20 @@ def test_a_kind_that_no_member_can_be_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_field_that_rejects_all_samples_is_named_with_a_remedy(tmp_path: Path) -> None:
-    members = {"1.jpg": jpeg_bytes(), "1.cls": b"0", "1.seg.png": png(np.zeros((45, 70, 3), np.uint8))}
+    members = {
+        "1.jpg": jpeg_bytes(),
+        "1.cls": b"0",
+        "1.seg.png": png(np.zeros((45, 70, 3), np.uint8)),
+    }
     write_tar(tmp_path / "a.tar", members)
     with pytest.raises(
         PackError, match=r"field seg: a PNG with colours.* --field NAME=COLUMN:image or :bytes"
     ) as caught:
         fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed")
     assert "one folder for each class" not in str(caught.value)
-    fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed", fields=["seg=seg.png:bytes"], overwrite=True)
-    assert {name: field.kind for name, field in PackedIndex(tmp_path / "packed").fields.items()} == {"seg": "bytes"}
+    fastpipe.pack(
+        tmp_path / "a.tar", tmp_path / "packed", fields=["seg=seg.png:bytes"], overwrite=True
+    )
+    assert {
+        name: field.kind for name, field in PackedIndex(tmp_path / "packed").fields.items()
+    } == {"seg": "bytes"}

@@ -21,10 +21,16 @@ Found = list[tuple[str, int, int, bool]]
 
 NAMES = st.one_of(
     st.from_regex(r"[a-z]{1,8}(/[a-z0-9.]{1,9}){0,3}", fullmatch=True),
-    st.text(st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters="/"), min_size=1, max_size=30),
+    st.text(
+        st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters="/"),
+        min_size=1,
+        max_size=30,
+    ),
     st.from_regex(r"[ab]{90,130}(/[cd]{90,130}){0,2}", fullmatch=True),
 )
-KINDS = st.sampled_from([tarfile.REGTYPE] * 4 + [tarfile.AREGTYPE, tarfile.CONTTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE])
+KINDS = st.sampled_from(
+    [tarfile.REGTYPE] * 4 + [tarfile.AREGTYPE, tarfile.CONTTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE]
+)
 FIELDS = (range(100), range(124, 136), range(156, 157), range(257, 265), range(345, 355))
 MEMBERS = st.lists(st.tuples(NAMES, KINDS, st.integers(0, 1500)), max_size=6)
 FORMATS = st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -49,13 +55,18 @@ def ours(file: Path) -> Found:
     """Files and folders, with the place of their content."""
     with TarFile(file) as opened:
         found = [each for each in opened.members() if each.problem is None]
-        return [(each.name.rstrip("/"), each.offset_bytes, each.size_bytes, each.is_folder) for each in found]
+        return [
+            (each.name.rstrip("/"), each.offset_bytes, each.size_bytes, each.is_folder)
+            for each in found
+        ]
 
 
 def theirs(file: Path) -> Found:
     with tarfile.open(file, "r:") as archive:
         files = [each for each in archive if (each.isreg() or each.isdir()) and not each.issparse()]
-        return [(each.name.rstrip("/"), each.offset_data, each.size, each.isdir()) for each in files]
+        return [
+            (each.name.rstrip("/"), each.offset_data, each.size, each.isdir()) for each in files
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +86,18 @@ def test_what_tarfile_writes_is_read_as_tarfile_reads_it(
 def test_what_both_take_is_the_same_to_both(place: Path, tried: Tried) -> None:
     """Bytes of headers changed, and the checksum made right again: nothing but the fields speaks against them."""
     draw = random.Random(5)
-    pax_members = [("a/" + "b" * 120, b"0", 700), ("c.jpg", b"0", 30), ("d", b"5", 0), ("ö" * 70, b"0", 513)]
+    pax_members = [
+        ("a/" + "b" * 120, b"0", 700),
+        ("c.jpg", b"0", 30),
+        ("d", b"5", 0),
+        ("ö" * 70, b"0", 513),
+    ]
     gnu_members = [("e", b"2", 0), ("f.cls", b"0", 1), ("g" * 150, b"0", 5), ("h", b"0", 2000)]
     first = written(pax_members, tarfile.PAX_FORMAT).rstrip(b"\0")
     whole = first + tar.padding(len(first)) + written(gnu_members, tarfile.GNU_FORMAT)
-    blocks = [at for at in range(0, len(whole), tar.BLOCK) if whole[at + 257 : at + 262] == b"ustar"]
+    blocks = [
+        at for at in range(0, len(whole), tar.BLOCK) if whole[at + 257 : at + 262] == b"ustar"
+    ]
     errors: list[str] = []
     for _ in range(count := times(600, 100_000)):
         data = bytearray(whole)
@@ -87,7 +105,9 @@ def test_what_both_take_is_the_same_to_both(place: Path, tried: Tried) -> None:
             at, field = draw.choice(blocks), draw.choice(FIELDS)
             if whole[at + 156] in b"xL" and draw.random() < 0.3:
                 field = range(tar.BLOCK, tar.BLOCK + 30)  # what the extended header says
-            data[at + draw.choice(field)] = draw.choice((0, 128, 255, *b"014578 \n=xgLKSV25/", draw.randrange(256)))
+            data[at + draw.choice(field)] = draw.choice(
+                (0, 128, 255, *b"014578 \n=xgLKSV25/", draw.randrange(256))
+            )
             data[at : at + tar.BLOCK] = sealed(bytes(data[at : at + tar.BLOCK]))
         place.write_bytes(data)
         try:
@@ -98,7 +118,11 @@ def test_what_both_take_is_the_same_to_both(place: Path, tried: Tried) -> None:
         assert found == theirs(place)
     assert len(errors) < 0.9 * count
     assert all(str(place) in words and "at byte" in words for words in errors)
-    tried("fields of an imported tar's headers changed, checksum right", count, "a named error, or as tarfile reads it")
+    tried(
+        "fields of an imported tar's headers changed, checksum right",
+        count,
+        "a named error, or as tarfile reads it",
+    )
 
 
 def members_of(place: Path, *parts: bytes) -> list[Member]:
@@ -139,21 +163,41 @@ DAMAGED: list[tuple[bytes, bytes, str]] = [
     (b"", member("a", b"x", b"5"), "expected 0 bytes after the header of a folder, got 1"),
     (b"", member("a/", b"x", b"\0"), "expected 0 bytes after the header of a folder, got 1"),
     (pax(size=b"1"), member("a", b"", b"6"), "a pipe (fifo), got 1"),
-    (pax(path=b"a"), pax(path=b"b") + member("c"), "expected one extended header of each type, and one name"),
-    (pax(path=b"a"), member("@LongLink", b"b\0", b"L") + member("c"), "each type, and one name, before a member"),
+    (
+        pax(path=b"a"),
+        pax(path=b"b") + member("c"),
+        "expected one extended header of each type, and one name",
+    ),
+    (
+        pax(path=b"a"),
+        member("@LongLink", b"b\0", b"L") + member("c"),
+        "each type, and one name, before a member",
+    ),
     (b"", member("@LongLink", b"b", b"L") + member("c"), "a long name that ends with a NUL"),
     (b"", pax(b"g", path=b"a"), "expected no 'path' in a global pax header"),
     (b"", pax(b"g", size=b"1"), "expected no 'size' in a global pax header"),
-    (b"", pax(b"g", GNU__sparse__major=b"1"), "expected no 'GNU.sparse.major' in a global pax header"),
+    (
+        b"",
+        pax(b"g", GNU__sparse__major=b"1"),
+        "expected no 'GNU.sparse.major' in a global pax header",
+    ),
     (b"", member("pax", b"7 a=b\n", b"x") + member("a"), "expected a pax record"),
     (b"", member("pax", b"99999999 a=b\n", b"x") + member("a"), "expected a pax record"),
     (b"", member("pax", b"6 a=bc", b"x") + member("a"), "expected a pax record"),
-    (b"", header("pax", MOST_EXTENSION_BYTES + 1, b"x"), "of at most 1,048,576 bytes, got 1,048,577"),
+    (
+        b"",
+        header("pax", MOST_EXTENSION_BYTES + 1, b"x"),
+        "of at most 1,048,576 bytes, got 1,048,577",
+    ),
     (b"", header("pax", 2**33 - 1, b"g"), "an extended header of at most"),
     (b"", header("@LongLink", 2**33 - 1, b"L"), "an extended header of at most"),
     (b"", header("pax", 5000, b"x"), "expected an extended header up to byte"),
     (b"", member("a", magic=b"ustar  \0", prefix=b"12345"), "expected no prefix"),
-    (b"", header("a", 0, b"S", more=b"\1") + b"\1" * 512, "expected the header of a sparse file up to byte"),
+    (
+        b"",
+        header("a", 0, b"S", more=b"\1") + b"\1" * 512,
+        "expected the header of a sparse file up to byte",
+    ),
     (pax(path=b"a"), b"", "got a block of zeros"),
 ]
 
@@ -191,14 +235,26 @@ def test_names_and_sizes_of_extended_headers(place: Path) -> None:
     found = members_of(
         place,
         member("a", b"1" * 700, prefix=b"deep/er"),
-        pax(path="ö/b".encode(), size=b"600", comment=b"x=\n") + header("short") + b"2" * 600 + tar.padding(600),
-        member("@LongLink", b"c" * 300 + b"\0", b"L") + member("@LongLink", b"d\0", b"K") + member("c", b"3"),
+        pax(path="ö/b".encode(), size=b"600", comment=b"x=\n")
+        + header("short")
+        + b"2" * 600
+        + tar.padding(600),
+        member("@LongLink", b"c" * 300 + b"\0", b"L")
+        + member("@LongLink", b"d\0", b"K")
+        + member("c", b"3"),
         header("base-256", b"\x80" + (5).to_bytes(11, "big")) + b"4" * 5 + tar.padding(5),
         pax(b"g", comment=b"of git") + member("e", magic=bytes(8)),
         member("folder/", b"", b"\0"),
         END,
     )
-    assert [each.name for each in found] == ["deep/er/a", "ö/b", "c" * 300, "base-256", "e", "folder/"]
+    assert [each.name for each in found] == [
+        "deep/er/a",
+        "ö/b",
+        "c" * 300,
+        "base-256",
+        "e",
+        "folder/",
+    ]
     assert [each.size_bytes for each in found] == [700, 600, 1, 5, 0, 0]
     assert [each.is_folder for each in found] == [False] * 5 + [True]
     whole = place.read_bytes()
@@ -208,14 +264,29 @@ def test_names_and_sizes_of_extended_headers(place: Path) -> None:
 
 NO_FILES = [
     (member("a", b"", b"1", link=b"/etc/passwd"), "a hard link to /etc/passwd, not a file"),
-    (member("a", b"", b"2", link=b"../../x\x1b[2J"), r"a symbolic link to ../../x\x1b[2J, not a file"),
+    (
+        member("a", b"", b"2", link=b"../../x\x1b[2J"),
+        r"a symbolic link to ../../x\x1b[2J, not a file",
+    ),
     (member("a", b"", b"3"), "a character device, not a file"),
     (member("a", b"", b"4"), "a block device, not a file"),
     (member("a", b"", b"6"), "a pipe (fifo), not a file"),
     (member("a", b"xyz", b"Z"), "of type 'Z', not a file"),
     (member("a", b"xyz", b"\x1b"), r"of type '\x1b', not a file"),
-    (header("a", 3, b"S", more=b"\1") + bytes(504) + b"\1" + bytes(7) + bytes(512) + b"xyz" + tar.padding(3), "sparse"),
-    (pax(GNU__sparse__major=b"1", GNU__sparse__minor=b"0") + member("a", b"1\n0\n3\n"), "a sparse file"),
+    (
+        header("a", 3, b"S", more=b"\1")
+        + bytes(504)
+        + b"\1"
+        + bytes(7)
+        + bytes(512)
+        + b"xyz"
+        + tar.padding(3),
+        "sparse",
+    ),
+    (
+        pax(GNU__sparse__major=b"1", GNU__sparse__minor=b"0") + member("a", b"1\n0\n3\n"),
+        "a sparse file",
+    ),
     (pax(GNU__sparse__map=b"0,3", GNU__sparse__size=b"999") + member("a", b"xyz"), "a sparse file"),
     (pax(SCHILY__realsize=b"99999") + member("a", b"xyz"), "a sparse file"),
 ]

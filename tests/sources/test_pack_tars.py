@@ -12,7 +12,13 @@ import webdataset
 from support.datasets.packed import packed_jpeg
 from support.programs.cli_run import failed
 from support.sources.listed import paths_of
-from support.sources.pack_sources import assert_same_pixels, digests, jpeg_bytes, saved, write_folder
+from support.sources.pack_sources import (
+    assert_same_pixels,
+    digests,
+    jpeg_bytes,
+    saved,
+    write_folder,
+)
 from support.sources.tars import END, member, tar_of_folder, write_tar
 
 from fastpipe.errors import PackError
@@ -46,7 +52,10 @@ def test_a_tar_of_an_image_folder_gives_the_bytes_that_the_folder_gives(
 ) -> None:
     tar = tar_of_folder(folder, tmp_path / f"{under or 'a'}.tar", under)
     options = PackOptions(shuffle=shuffle, workers=2)
-    expected, found = pack(folder, tmp_path / "one", options), pack(tar, tmp_path / "other", options)
+    expected, found = (
+        pack(folder, tmp_path / "one", options),
+        pack(tar, tmp_path / "other", options),
+    )
     assert digests(tmp_path / "one") == digests(tmp_path / "other")
     assert found.info["classes"] == ["ant", "bee", "cow", "owl"]
     assert [Path(name).name for name in found.stray] == expected.stray == ["README"]
@@ -67,7 +76,12 @@ def test_the_only_class_of_a_tar_may_have_folders(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_the_tars_are_called_after_is_no_class(tmp_path: Path) -> None:
-    for names in (["cat.tar"], ["Cat.TAR"], ["cat-000.tar", "cat-001.tar"], ["cat_1.tar", "cat2.tar"]):
+    for names in (
+        ["cat.tar"],
+        ["Cat.TAR"],
+        ["cat-000.tar", "cat-001.tar"],
+        ["cat_1.tar", "cat2.tar"],
+    ):
         tars = tmp_path / names[0].removesuffix(".tar")
         tars.mkdir()
         for number, name in enumerate(names):
@@ -79,7 +93,9 @@ def test_a_folder_that_the_tars_are_called_after_is_no_class(tmp_path: Path) -> 
 def web(folder: Path, labels: list[int], **more: bytes) -> Path:
     """What webdataset's own writer makes: two shards, pictures, labels, and members of other kinds."""
     folder.mkdir(exist_ok=True)
-    with webdataset.ShardWriter(str(folder / "train-%03d.tar"), maxcount=-(-len(labels) // 2), verbose=0) as writer:
+    with webdataset.ShardWriter(
+        str(folder / "train-%03d.tar"), maxcount=-(-len(labels) // 2), verbose=0
+    ) as writer:
         for number, label in enumerate(labels):
             kind = "png" if number == 1 else "jpg"
             picture = saved("PNG") if number == 1 else jpeg_bytes((40 + number, 30), seed=number)
@@ -95,7 +111,10 @@ def test_webdataset_shards(tmp_path: Path) -> None:
     assert index.classes == [str(label) for label in range(8)]
     assert index.class_counts == [2, 1, 1, 2, 0, 0, 0, 1]
     assert summary.dropped == {}
-    assert {field.name: field.kind for field in index.fields.values()} == {"json": "json", "seg_mask": "bytes"}
+    assert {field.name: field.kind for field in index.fields.values()} == {
+        "json": "json",
+        "seg_mask": "bytes",
+    }
     assert summary.info["counts"]["png"] == {"PNG": 1}
     for sample, path in enumerate(paths_of(tmp_path / "packed")):
         shard, part, name = path.split("/")
@@ -103,7 +122,9 @@ def test_webdataset_shards(tmp_path: Path) -> None:
         assert (shard, part) == (f"train-00{number // 4}.tar", "part")
         assert index.records["label"][sample] == labels[number]
         if number != 1:
-            assert_same_pixels(packed_jpeg(index, sample), jpeg_bytes((40 + number, 30), seed=number))
+            assert_same_pixels(
+                packed_jpeg(index, sample), jpeg_bytes((40 + number, 30), seed=number)
+            )
     assert verify(tmp_path / "packed").sound
 
 
@@ -115,12 +136,30 @@ def sources_of(tar: Path) -> dict[str, str | int]:
 
 
 def test_labels(tmp_path: Path) -> None:
-    texts = {"a": b"0", "b": b" 12\n", "c": b"-1", "d": b"cat", "e": b"1e3", "f": b"", "g": b"1_0", "h": b"9" * 70}
-    texts |= {"i": b"%d" % MOST_CLASSES, "j": b"99999999999999999999", "k": b"1.0", "l": "٣".encode()}
-    members = {
-        f"{key}{ending}": data for key, text in texts.items() for ending, data in ((".jpg", JPEG), (".cls", text))
+    texts = {
+        "a": b"0",
+        "b": b" 12\n",
+        "c": b"-1",
+        "d": b"cat",
+        "e": b"1e3",
+        "f": b"",
+        "g": b"1_0",
+        "h": b"9" * 70,
     }
-    found = {path[:5]: what for path, what in sources_of(write_tar(tmp_path / "a.tar", members)).items()}
+    texts |= {
+        "i": b"%d" % MOST_CLASSES,
+        "j": b"99999999999999999999",
+        "k": b"1.0",
+        "l": "٣".encode(),
+    }
+    members = {
+        f"{key}{ending}": data
+        for key, text in texts.items()
+        for ending, data in ((".jpg", JPEG), (".cls", text))
+    }
+    found = {
+        path[:5]: what for path, what in sources_of(write_tar(tmp_path / "a.tar", members)).items()
+    }
     assert (found.pop("a.jpg"), found.pop("b.jpg")) == (0, 12)
     expected = f"expected a whole number from 0 to {MOST_CLASSES - 1:,}, in decimal digits"
     assert all(expected in str(reason) for reason in found.values())
@@ -129,9 +168,13 @@ def test_labels(tmp_path: Path) -> None:
     assert list_sources(tmp_path / "a.tar", 0).classes == [str(label) for label in range(13)]
 
 
-def test_tars_without_labels_are_walked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tars_without_labels_are_walked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(2):
-        write_tar(tmp_path / f"{number}.tar", {"1.jpg": JPEG, "1.txt": b"a", "2.jpg": JPEG, "2.txt": b"b"})
+        write_tar(
+            tmp_path / f"{number}.tar", {"1.jpg": JPEG, "1.txt": b"a", "2.jpg": JPEG, "2.txt": b"b"}
+        )
     walks, members = [], TarFile.members
 
     def noted(tar: TarFile) -> Iterator[Member]:
@@ -174,7 +217,9 @@ def test_members_of_one_key_are_a_sample(tmp_path: Path) -> None:
     assert "got 0 and 1" in str(found[places["four.cls"]])
     assert len(found) == 2
     assert list_sources(tmp_path / "a.tar", 0).dropped == {"without extension": 2}
-    assert list_sources(tmp_path / "a.tar", 0).fields == (SourceField("seg", "mask", column="seg.png"),)
+    assert list_sources(tmp_path / "a.tar", 0).fields == (
+        SourceField("seg", "mask", column="seg.png"),
+    )
 
 
 def test_equal_names_never_overwrite_one_another(tmp_path: Path) -> None:
@@ -198,7 +243,12 @@ def test_members_of_many_kinds_are_counted_together(tmp_path: Path) -> None:
     listing = list_sources(write_tar(tmp_path / "a.tar", members), 0)
     dropped = listing.dropped
     assert listing.fields == ()  # so many are no fields
-    assert (len(dropped), dropped["kind0"], dropped["other"], sum(dropped.values())) == (101, 1, 200, 300)
+    assert (len(dropped), dropped["kind0"], dropped["other"], sum(dropped.values())) == (
+        101,
+        1,
+        200,
+        300,
+    )
 
 
 def test_tars_beside_folders_are_named_where_the_folders_hold_nothing(tmp_path: Path) -> None:

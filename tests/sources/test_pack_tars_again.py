@@ -31,21 +31,34 @@ SHARDS = PackOptions(shard_size=100_000, workers=2)
 @pytest.fixture
 def tars(tmp_path: Path) -> Path:
     """Two WebDataset tars, with a sample that is rejected, a duplicate and another member."""
-    pictures = [file.read_bytes() for file in sorted(write_large_folder(tmp_path / "made").rglob("*.jpg"))]
+    pictures = [
+        file.read_bytes() for file in sorted(write_large_folder(tmp_path / "made").rglob("*.jpg"))
+    ]
     folder = tmp_path / "tars"
     folder.mkdir()
     for number in range(2):
         members = {}
         for place, picture in enumerate(pictures[number::2]):
-            members |= {f"{place:04d}.cls": b"%d" % (place % 5), f"{place:04d}.jpg": picture, f"{place:04d}.txt": b"a"}
-        write_tar(folder / f"{number}.tar", members | {"bad.jpg": b"no picture", "bad.cls": b"1", "alone.jpg": b""})
+            members |= {
+                f"{place:04d}.cls": b"%d" % (place % 5),
+                f"{place:04d}.jpg": picture,
+                f"{place:04d}.txt": b"a",
+            }
+        write_tar(
+            folder / f"{number}.tar",
+            members | {"bad.jpg": b"no picture", "bad.cls": b"1", "alone.jpg": b""},
+        )
     shutil.rmtree(tmp_path / "made")
     return folder
 
 
 def test_a_tar_of_another_size_is_another_one(tars: Path, tmp_path: Path) -> None:
     """Its time is easily kept, by cp -p or rsync."""
-    source = next(each for each in list_sources(tars, 0).sources if each.problem is None and each.archive == "1.tar")
+    source = next(
+        each
+        for each in list_sources(tars, 0).sources
+        if each.problem is None and each.archive == "1.tar"
+    )
     times = (tars / "1.tar").stat()
     assert read_source(tars, source)
     with open(tars / "1.tar", "ab") as file:
@@ -55,7 +68,9 @@ def test_a_tar_of_another_size_is_another_one(tars: Path, tmp_path: Path) -> Non
         read_source(tars, source)
 
 
-def test_a_finished_pack_has_nothing_to_do_until_a_tar_has_changed(tars: Path, tmp_path: Path) -> None:
+def test_a_finished_pack_has_nothing_to_do_until_a_tar_has_changed(
+    tars: Path, tmp_path: Path
+) -> None:
     assert len(pack(tars, tmp_path / "packed", SHARDS).tally.rejected) == 4
     os.utime(tars / "1.tar")
     assert pack(tars, tmp_path / "packed", SHARDS).already_packed
@@ -81,14 +96,24 @@ def when_listed(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> No
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda tar: os.truncate(tar, 20_000), "has changed while packing"),  # and it ends before its members do
+        (
+            lambda tar: os.truncate(tar, 20_000),
+            "has changed while packing",
+        ),  # and it ends before its members do
         (lambda tar: os.truncate(tar, 2_000_000), "has changed while packing"),
-        (lambda tar: tar.unlink(), r"has changed .* has disappeared \(No such file.* shards are kept"),
+        (
+            lambda tar: tar.unlink(),
+            r"has changed .* has disappeared \(No such file.* shards are kept",
+        ),
     ],
     ids=["shorter", "longer", "gone"],
 )
 def test_a_tar_that_changes_while_it_is_packed(
-    tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], words: str
+    tars: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], None],
+    words: str,
 ) -> None:
     when_listed(monkeypatch, lambda: change(tars / "1.tar"))
     with pytest.raises(PackError, match=rf"1\.tar {words}"):
@@ -145,7 +170,9 @@ def test_shards_of_two_datasets_are_one_source_with_the_names_of_both(tmp_path: 
             folder.mkdir(parents=True)
             (folder / f"{name}.jpg").write_bytes(jpeg_bytes(seed=10 * ord(letter) + number))
         pack(tmp_path / name, tmp_path / f"packed-{name}")
-        shutil.copy(tmp_path / f"packed-{name}" / "shard-000000.tar", tmp_path / "both" / f"{name}.tar")
+        shutil.copy(
+            tmp_path / f"packed-{name}" / "shard-000000.tar", tmp_path / "both" / f"{name}.tar"
+        )
     pack(tmp_path / "both", tmp_path / "merged")
     for data in (tmp_path / "merged", tmp_path / "both", tmp_path / "both" / "*.tar"):
         opened = fastpipe.open(data)
@@ -160,7 +187,9 @@ def test_shards_of_two_datasets_are_one_source_with_the_names_of_both(tmp_path: 
     assert verify(tmp_path / "merged").sound
     (tmp_path / "both" / "two.tar").unlink()
     alone = pack(tmp_path / "both", tmp_path / "alone").info
-    assert alone["classes"] == ["a", "b", "c"], "the shards of one dataset keep its labels and names"
+    assert alone["classes"] == ["a", "b", "c"], (
+        "the shards of one dataset keep its labels and names"
+    )
 
 
 def labels_of(dataset: Path) -> list[str]:

@@ -45,7 +45,9 @@ def write_splits(root: Path, **splits: str) -> None:
 
 def test_boxes_labels_and_difficult_objects(tmp_path: Path) -> None:
     """The first pixel is 1 and the last one is inside; labels are numbers of the names, in order."""
-    hard, easy = (thing("dog", (5.5, 6, 41, 7), f"<difficult>{number}</difficult>") for number in (1, 0))
+    hard, easy = (
+        thing("dog", (5.5, 6, 41, 7), f"<difficult>{number}</difficult>") for number in (1, 0)
+    )
     things = (hard, DOG, easy, thing(" ant\n", (1, 1, 2, 2)))
     voc = write_voc(tmp_path / "voc", annotation(0, DOG), annotation(1, *things), annotation(2))
     fastpipe.pack(voc, tmp_path / "packed")
@@ -62,8 +64,12 @@ def test_boxes_labels_and_difficult_objects(tmp_path: Path) -> None:
 
 def test_a_split_is_chosen_and_all_have_the_same_classes(tmp_path: Path) -> None:
     cat = thing("cat", (1, 1, 9, 9))
-    voc = write_voc(tmp_path / "voc", annotation(0, DOG), annotation(1), annotation(2, cat), annotation(3, DOG))
-    write_splits(voc, train="\ufeff000\n\n001 -1\n", val="002\n", dog_train="000 1\n")  # the last is of a class
+    voc = write_voc(
+        tmp_path / "voc", annotation(0, DOG), annotation(1), annotation(2, cat), annotation(3, DOG)
+    )
+    write_splits(
+        voc, train="\ufeff000\n\n001 -1\n", val="002\n", dog_train="000 1\n"
+    )  # the last is of a class
     with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
         fastpipe.pack(voc, tmp_path / "packed")
     assert not fastpipe.pack(voc, tmp_path / "packed", split="train").tally.rejected
@@ -73,7 +79,11 @@ def test_a_split_is_chosen_and_all_have_the_same_classes(tmp_path: Path) -> None
 
 def test_images_are_found_by_name(tmp_path: Path) -> None:
     """By the file that the annotation names, or by that name without an ending, or after the annotation itself."""
-    texts = [annotation(0), annotation(1).replace("001.jpg", "001"), annotation(2).replace("002.jpg", "IMG_77.jpg")]
+    texts = [
+        annotation(0),
+        annotation(1).replace("001.jpg", "001"),
+        annotation(2).replace("002.jpg", "IMG_77.jpg"),
+    ]
     voc = write_voc(tmp_path / "voc", *texts, annotation(3), annotation(4).replace("004.jpg", ""))
     (voc / "JPEGImages/001.jpg").rename(voc / "JPEGImages/001.png")
     (voc / "JPEGImages/003.jpg").unlink()
@@ -81,7 +91,9 @@ def test_images_are_found_by_name(tmp_path: Path) -> None:
     summary = fastpipe.pack(voc, tmp_path / "packed")
     assert sorted(paths_of(tmp_path / "packed")) == ["000.jpg", "001.png", "002.jpg", "004.jpg"]
     # VOC has no --image-root.
-    assert summary.tally.rejected == [("003.jpg", "no such file in JPEGImages (Annotations/003.xml)")]
+    assert summary.tally.rejected == [
+        ("003.jpg", "no such file in JPEGImages (Annotations/003.xml)")
+    ]
 
 
 BOMB = (
@@ -94,9 +106,18 @@ WRONG = [
     (BOMB, "expected no DOCTYPE"),
     ("<annotation>" + "<a/>" * 1_100_000 + "</annotation>", "expected at most 4,194,304 bytes"),
     ("<annotation>", "002.xml is no annotation of VOC: no element found"),
-    (annotation(3, DOG.replace("<xmin>1</xmin>", "")), "003.xml is no annotation of VOC: could not convert"),
-    (annotation(4, DOG).replace("<width>44", "<width>45"), "expected 45 x 30 pixels, as its annotations say"),
-    (annotation(5, thing("dog", (1, 2, 900, 30))), "field boxes: expected boxes x0, y0, x1, y1 inside"),
+    (
+        annotation(3, DOG.replace("<xmin>1</xmin>", "")),
+        "003.xml is no annotation of VOC: could not convert",
+    ),
+    (
+        annotation(4, DOG).replace("<width>44", "<width>45"),
+        "expected 45 x 30 pixels, as its annotations say",
+    ),
+    (
+        annotation(5, thing("dog", (1, 2, 900, 30))),
+        "field boxes: expected boxes x0, y0, x1, y1 inside",
+    ),
     (annotation(6).replace("006.jpg", "../006.jpg"), "no such file in JPEGImages"),
 ]
 
@@ -106,7 +127,10 @@ def test_wrong_annotations_reject_their_images(tmp_path: Path) -> None:
     names = "".join(f"{number:03d}\n" for number in range(9))
     write_splits(voc, train=names)
     (voc / "JPEGImages/008.jpg").write_bytes(b"")
-    reasons = sorted(reason for _, reason in fastpipe.pack(voc, tmp_path / "packed", split="train").tally.rejected)
+    reasons = sorted(
+        reason
+        for _, reason in fastpipe.pack(voc, tmp_path / "packed", split="train").tally.rejected
+    )
     expected = [*(words for _, words in WRONG), "no such annotation"]
     assert len(reasons) == len(expected)
     for words in expected:

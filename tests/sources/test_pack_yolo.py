@@ -38,7 +38,11 @@ def test_a_line_is_a_class_and_a_box_as_shares_of_the_image(tmp_path: Path) -> N
 
 def test_labels_without_an_image_are_told(tmp_path: Path) -> None:
     yolo = write_yolo(tmp_path / "yolo", "")
-    for name in ("gone.txt", "classes.txt", "notes.md"):  # the second one has the names of the classes
+    for name in (
+        "gone.txt",
+        "classes.txt",
+        "notes.md",
+    ):  # the second one has the names of the classes
         (yolo / "labels" / name).write_text("0 0.5 0.5 0.5 0.5\n")
     assert fastpipe.pack(yolo, tmp_path / "packed").stray == ["labels/gone.txt"]
 
@@ -60,7 +64,11 @@ def test_names_of_the_classes(tmp_path: Path) -> None:
     for number, (file, names, expected) in enumerate(
         [
             ("dataset.yaml", "[a, b, c, d, e, f, g, h]", tuple("abcdefgh")),
-            ("data.yaml", "{0: ant, 7: cow}", ("ant", "", "", "", "", "", "", "cow")),  # of both, it counts
+            (
+                "data.yaml",
+                "{0: ant, 7: cow}",
+                ("ant", "", "", "", "", "", "", "cow"),
+            ),  # of both, it counts
         ]
     ):
         (yolo / file).write_text(f"names: {names}\n")
@@ -70,7 +78,14 @@ def test_names_of_the_classes(tmp_path: Path) -> None:
 
 def test_names_that_are_none(tmp_path: Path) -> None:
     yolo = write_yolo(tmp_path / "yolo", "")
-    for text in ("names: [[a, b]]\n", "names: {100001: a}\n", "names: {a: b}\n", "nc: 3\n", "[", "names: 7\n"):
+    for text in (
+        "names: [[a, b]]\n",
+        "names: {100001: a}\n",
+        "names: {a: b}\n",
+        "nc: 3\n",
+        "[",
+        "names: 7\n",
+    ):
         (yolo / "data.yaml").write_text(text)
         with pytest.raises(PackError, match=r"data\.yaml: expected names of the classes"):
             fastpipe.pack(yolo, tmp_path / "packed")
@@ -104,7 +119,12 @@ def test_wrong_texts_reject_their_images(tmp_path: Path) -> None:
 def test_folders_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = write_yolo(tmp_path / "alone", "")
     split = write_yolo(tmp_path / "split", "", split="train")
-    for yolo, folder in ((alone, "images"), (alone, "labels"), (split, "images/train"), (split, "labels/train")):
+    for yolo, folder in (
+        (alone, "images"),
+        (alone, "labels"),
+        (split, "images/train"),
+        (split, "labels/train"),
+    ):
         with monkeypatch.context() as patch:
             refuse_to_list(yolo / folder, patch)
             with pytest.raises(PackError, match=f"{folder} cannot be listed: Permission denied"):

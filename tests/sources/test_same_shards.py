@@ -44,7 +44,9 @@ def test_manifests_give_the_shards_of_the_folder(tmp_path: Path) -> None:
     rows = list(reversed(names_of(photos)))  # order in the manifest does not count
     for number, (form, shuffle) in enumerate([*((form, True) for form in WRITERS), ("csv", False)]):
         folder, listed = tmp_path / f"folder-{number}", tmp_path / f"listed-{number}"
-        expected = fastpipe.pack(photos, folder, shard_size=100_000, shuffle=shuffle, format="imagefolder")
+        expected = fastpipe.pack(
+            photos, folder, shard_size=100_000, shuffle=shuffle, format="imagefolder"
+        )
         file, column, write = WRITERS[form]
         source = write(photos / file, [{column: path, "label": label} for path, label in rows])
         summary = fastpipe.pack(source, listed, shard_size=100_000, shuffle=shuffle)
@@ -61,8 +63,14 @@ def test_coco_gives_the_shards_of_a_folder_without_classes(tmp_path: Path) -> No
     fastpipe.pack(photos, tmp_path / "folder")
     paths = [path.name for path in photos.iterdir()]
     images = [{"id": number, "file_name": path} for number, path in enumerate(paths)]
-    (tmp_path / "photos.json").write_text(json.dumps({"images": images, "annotations": [], "categories": []}))
+    (tmp_path / "photos.json").write_text(
+        json.dumps({"images": images, "annotations": [], "categories": []})
+    )
     fastpipe.pack(tmp_path / "photos.json", tmp_path / "coco", image_root=photos)
     write_lines(tmp_path / "photos.jsonl", *({"path": path} for path in paths))
     fastpipe.pack(tmp_path / "photos.jsonl", tmp_path / "jsonl", image_root=photos)
-    assert shard_bytes(tmp_path / "coco") == shard_bytes(tmp_path / "jsonl") == shard_bytes(tmp_path / "folder")
+    assert (
+        shard_bytes(tmp_path / "coco")
+        == shard_bytes(tmp_path / "jsonl")
+        == shard_bytes(tmp_path / "folder")
+    )

@@ -112,7 +112,11 @@ def test_every_flipped_bit_is_found(tiny: Path, copied: Copy, tried: Tried) -> N
         file.write_bytes(whole[file])
     assert missed == []
     assert verify(dataset, workers=1).sound
-    tried("one bit flipped in dataset.json, index.npy or a shard", FLIPS, "found by fastpipe verify, in the right file")
+    tried(
+        "one bit flipped in dataset.json, index.npy or a shard",
+        FLIPS,
+        "found by fastpipe verify, in the right file",
+    )
 
 
 def test_every_truncation_is_found(tiny: Path, copied: Copy, tried: Tried) -> None:
@@ -120,19 +124,31 @@ def test_every_truncation_is_found(tiny: Path, copied: Copy, tried: Tried) -> No
     draw, count = random.Random(13), 0
     for name in (DATASET_FILE, INDEX_FILE, shard_name(0)):
         whole = (dataset / name).read_bytes()
-        for length in sorted(draw.sample(range(len(whole)), min(times(40, 30_000), len(whole))), reverse=True):
+        for length in sorted(
+            draw.sample(range(len(whole)), min(times(40, 30_000), len(whole))), reverse=True
+        ):
             os.truncate(dataset / name, length)
-            assert name in {found.file for found in verify(dataset, workers=1).findings}, (name, length)
+            assert name in {found.file for found in verify(dataset, workers=1).findings}, (
+                name,
+                length,
+            )
             count += 1
         (dataset / name).write_bytes(whole)
     assert verify(dataset, workers=1).sound
-    tried("dataset.json, index.npy or a shard truncated", count, "found by fastpipe verify, in the right file")
+    tried(
+        "dataset.json, index.npy or a shard truncated",
+        count,
+        "found by fastpipe verify, in the right file",
+    )
 
 
 def test_a_sample_that_lacks_the_end_of_its_padding_is_lost(tiny: Path, copied: Copy) -> None:
     dataset = copied(tiny)
     with tarfile.open(dataset / shard_name(0)) as archive:
-        ends = {each.name.split(".")[0]: each.offset_data + -(-each.size // 512) * 512 for each in archive}
+        ends = {
+            each.name.split(".")[0]: each.offset_data + -(-each.size // 512) * 512
+            for each in archive
+        }
     for sample, end in reversed(list(enumerate(ends.values()))):
         os.truncate(dataset / shard_name(0), end - 1)
         assert list(verify(dataset, workers=1).bad_samples()) == [(sample, 7)]
@@ -196,7 +212,9 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
         flip(shard, data.index(entry, note) + len(entry))
 
 
-def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path, copied: Copy, tried: Tried) -> None:
+def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(
+    many_shards: Path, copied: Copy, tried: Tried
+) -> None:
     row = PackedIndex(many_shards).records[9]
     lies = (
         ("shard", 1),
@@ -220,14 +238,23 @@ def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path
         set_row(dataset, 9, **{field: value})
         report = verify(dataset)
         rows = [found for found in report.findings if found.sample is not None]
-        assert [(found.file, found.sample) for found in rows] == [(INDEX_FILE, 9)], (field, report.findings)
+        assert [(found.file, found.sample) for found in rows] == [(INDEX_FILE, 9)], (
+            field,
+            report.findings,
+        )
         assert rows[0].offset == PackedIndex(many_shards).records.offset + 9 * INDEX_DTYPE.itemsize
         assert not any(found.file.startswith("shard") for found in report.findings)
         (dataset / INDEX_FILE).write_bytes(whole)
-    tried("a field of a row of the index lies, its shard whole", len(lies), "fastpipe verify names the row")
+    tried(
+        "a field of a row of the index lies, its shard whole",
+        len(lies),
+        "fastpipe verify names the row",
+    )
 
 
-def test_rows_that_cannot_be_true_are_named_without_reading_shards(many_shards: Path, copied: Copy) -> None:
+def test_rows_that_cannot_be_true_are_named_without_reading_shards(
+    many_shards: Path, copied: Copy
+) -> None:
     dataset = copied(many_shards)
     set_row(dataset, 4, label=7)
     set_row(dataset, 11, offset=2**40)
@@ -247,7 +274,9 @@ def test_shards_that_are_gone_or_of_another_size(many_shards: Path, copied: Copy
     os.mkfifo(shards[7].path)
     starts = PackedIndex(dataset).shard_starts
     quick = verify(dataset, quick=True)
-    assert [found.file for found in quick.findings] == [shards[number].name for number in (1, 3, 5, 7)]
+    assert [found.file for found in quick.findings] == [
+        shards[number].name for number in (1, 3, 5, 7)
+    ]
     gone = quick.findings[0]
     assert (gone.sample, gone.samples) == (int(starts[1]), shards[1].samples)
     assert "No such file" in gone.problem
@@ -313,13 +342,20 @@ def test_a_renamed_hash_is_found(tiny: Path, copied: Copy) -> None:
 
 def test_counts_that_disagree_are_found(tiny: Path, copied: Copy) -> None:
     dataset = copied(tiny)
-    rewrite(dataset, lambda info: info.update(stored_bytes=info["stored_bytes"] + 1, class_counts=[3, 5], forms=[]))
+    rewrite(
+        dataset,
+        lambda info: info.update(
+            stored_bytes=info["stored_bytes"] + 1, class_counts=[3, 5], forms=[]
+        ),
+    )
     problems = [found.problem for found in verify(dataset, quick=True).findings]
     for words in ("stored_bytes", "class_counts of label 0", "forms differs from the index"):
         assert any(words in problem for problem in problems), words
 
 
-def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(many_shards: Path, copied: Copy) -> None:
+def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(
+    many_shards: Path, copied: Copy
+) -> None:
     dataset = copied(many_shards)
     (dataset / INDEX_FILE).unlink()
     flip(dataset / shard_name(2), 70_000)
@@ -328,7 +364,9 @@ def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(many_shards: P
     assert report.findings[1].samples == PackedIndex(many_shards).shards[2].samples
 
 
-def test_a_missing_index_of_a_relative_path(tiny: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_index_of_a_relative_path(
+    tiny: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = copied(tiny)
     (dataset / INDEX_FILE).unlink()
     monkeypatch.chdir(dataset.parent)
@@ -337,13 +375,19 @@ def test_a_missing_index_of_a_relative_path(tiny: Path, copied: Copy, monkeypatc
     assert report.samples == len(PackedIndex(tiny))
 
 
-def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_disk_refuses_is_narrowed_down(
+    many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = copied(many_shards)
-    number = next(number for number, each in enumerate(PackedIndex(dataset).shards) if each.samples > 1)
+    number = next(
+        number for number, each in enumerate(PackedIndex(dataset).shards) if each.samples > 1
+    )
     sample = int(PackedIndex(dataset).shard_starts[number])
     damage(dataset, sample + 1)
     shard, _, bad = PackedIndex(dataset).where(sample)
-    assert PackedIndex(dataset).where(sample + 1)[0] == shard  # its neighbour is checked all the same
+    assert (
+        PackedIndex(dataset).where(sample + 1)[0] == shard
+    )  # its neighbour is checked all the same
 
     def pread(file: int, size: int, at: int) -> bytes:
         if os.path.samestat(os.fstat(file), os.stat(shard)) and at <= bad < at + size:
@@ -354,9 +398,14 @@ def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, m
     monkeypatch.setattr(os, "pread", pread)
     report = verify(dataset)
     assert list(report.bad_samples()) == [(sample, sample + 1)]
-    assert [found.sample for found in report.findings if "Input/output error" in found.problem] == [None, sample]
+    assert [found.sample for found in report.findings if "Input/output error" in found.problem] == [
+        None,
+        sample,
+    ]
     assert [
-        found.sample for found in report.findings if "the image has changed since it was packed" in found.problem
+        found.sample
+        for found in report.findings
+        if "the image has changed since it was packed" in found.problem
     ] == [sample + 1]
     assert {found.file for found in report.findings} == {Path(shard).name}
 
@@ -365,7 +414,9 @@ def test_rows_and_shard_damaged_at_once(many_shards: Path, copied: Copy) -> None
     dataset = copied(many_shards)
     sample = int(PackedIndex(dataset).shard_starts[1])
     set_row(dataset, sample, offset=2**40)
-    flip(dataset / shard_name(1), 3)  # in the first header: neither the rows nor the headers lead through
+    flip(
+        dataset / shard_name(1), 3
+    )  # in the first header: neither the rows nor the headers lead through
     report = verify(dataset)
     assert (INDEX_FILE, sample) in places(report)
     ruined = PackedIndex(many_shards).shards[1].samples
@@ -415,7 +466,10 @@ def test_words_of_a_finding() -> None:
             Damage("f", "differs", "1", "2", sample=0, samples=1, offset=9),
             "f, byte 9, sample 0: differs: expected 1, got 2",
         ),
-        (Damage("f", "differs", got="2", sample=3, key="a/b"), "f, sample 3 (key a/b): differs: expected , got 2"),
+        (
+            Damage("f", "differs", got="2", sample=3, key="a/b"),
+            "f, sample 3 (key a/b): differs: expected , got 2",
+        ),
         (Damage("f", "is lost", sample=3, samples=2, key="a/b"), "f, samples 3 to 4: is lost"),
     ):
         assert str(finding) == words

@@ -40,7 +40,10 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packed")
     members: dict[str, bytes] = {}
     for number in range(12):
-        members |= {f"{number}.jpg": jpeg_bytes((140, 128), quality=98, seed=number), f"{number}.txt": b"t" * number}
+        members |= {
+            f"{number}.jpg": jpeg_bytes((140, 128), quality=98, seed=number),
+            f"{number}.txt": b"t" * number,
+        }
     (folder / "source").mkdir()
     write_tar(folder / "source" / "a.tar", members)
     fastpipe.pack(folder / "source", folder / "packed", shard_size=100_000)
@@ -73,7 +76,9 @@ def test_every_flipped_bit_of_sidecars_is_found(written: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("change", ["missing", "short", "long", "folder"])
-def test_a_sidecar_that_is_not_whole_is_found_and_repaired(packed: Path, tmp_path: Path, change: str) -> None:
+def test_a_sidecar_that_is_not_whole_is_found_and_repaired(
+    packed: Path, tmp_path: Path, change: str
+) -> None:
     work = Path(shutil.copytree(packed, tmp_path / "work"))
     file = work / "packed" / FIELDS_FOLDER / "txt.bytes.npy"
     if change == "short":
@@ -85,19 +90,27 @@ def test_a_sidecar_that_is_not_whole_is_found_and_repaired(packed: Path, tmp_pat
     if change == "folder":
         shutil.rmtree(work / "packed" / FIELDS_FOLDER)
     findings = {found.file for found in verify(work / "packed").findings}
-    assert findings == {"fields/txt.bytes.npy"} | ({"fields/txt.offsets.npy"} if change == "folder" else set())
+    assert findings == {"fields/txt.bytes.npy"} | (
+        {"fields/txt.offsets.npy"} if change == "folder" else set()
+    )
     assert fp("verify", work / "packed").exit_code == 1
-    assert "repaired: fields/txt.bytes.npy" in succeeded("verify", work / "packed", "--repair", work / "source")
+    assert "repaired: fields/txt.bytes.npy" in succeeded(
+        "verify", work / "packed", "--repair", work / "source"
+    )
     assert digests(work / "packed") == digests(packed / "packed")
 
 
-def test_all_sidecars_and_the_index_are_rebuilt_from_the_shards(written: Path, tmp_path: Path) -> None:
+def test_all_sidecars_and_the_index_are_rebuilt_from_the_shards(
+    written: Path, tmp_path: Path
+) -> None:
     dataset = Path(shutil.copytree(written, tmp_path / "copy"))
     names = sidecars(dataset)
     for name in [*names, INDEX_FILE]:
         damage(dataset / name)
     (tmp_path / "empty").mkdir()
-    assert sorted(repair(dataset, tmp_path / "empty", verify(dataset))) == sorted([INDEX_FILE, *names])
+    assert sorted(repair(dataset, tmp_path / "empty", verify(dataset))) == sorted(
+        [INDEX_FILE, *names]
+    )
     assert digests(dataset) == digests(written)
 
 
@@ -113,7 +126,9 @@ def test_a_damaged_shard_of_a_writer_says_what_to_do(written: Path, tmp_path: Pa
     dataset = Path(shutil.copytree(written, tmp_path / "copy"))
     damage(dataset / "shard-000000.tar")
     (tmp_path / "photos" / "a").mkdir(parents=True)
-    with pytest.raises(PackError, match=r"written by fastpipe\.Writer, .* run the program that wrote it again"):
+    with pytest.raises(
+        PackError, match=r"written by fastpipe\.Writer, .* run the program that wrote it again"
+    ):
         repair(dataset, tmp_path / "photos", verify(dataset))
 
 
@@ -124,7 +139,9 @@ def test_every_flipped_bit_of_a_shard_is_found(written: Path, tmp_path: Path) ->
     rng = np.random.default_rng(1)
     for _ in range(20):
         at = int(rng.integers(len(data)))
-        shard.write_bytes(data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :])
+        shard.write_bytes(
+            data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :]
+        )
         assert {found.file for found in verify(dataset).findings} == {shard.name}
 
 

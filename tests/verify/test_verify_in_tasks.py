@@ -66,7 +66,9 @@ def damage_index(dataset: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [lambda _: None, damage_shards, damage_rows, damage_index])
-def test_the_report_is_the_same(harm: Callable[[Path], None], many_shards: Path, copied: Copy) -> None:
+def test_the_report_is_the_same(
+    harm: Callable[[Path], None], many_shards: Path, copied: Copy
+) -> None:
     dataset = copied(many_shards)
     harm(dataset)
     said: list[HowFar] = []
@@ -92,7 +94,10 @@ def test_the_command_says_the_same(many_shards: Path, copied: Copy) -> None:
     damage_shards(dataset)
     there, here = fp("verify", dataset, "--on", "ray", "--json"), fp("verify", dataset, "--json")
     assert (there.exit_code, here.exit_code) == (1, 1)
-    lines = [[line for line in each.stdout.splitlines() if '"seconds"' not in line] for each in (there, here)]
+    lines = [
+        [line for line in each.stdout.splitlines() if '"seconds"' not in line]
+        for each in (there, here)
+    ]
     assert lines[0] == lines[1]
 
 
@@ -118,7 +123,10 @@ def test_a_machine_that_sees_another_dataset_finds_no_damage(
         return seen
 
     monkeypatch.setattr(verification.Seen, "of", moved)
-    with pytest.raises(ClusterError, match=r"task verify shard-0.* has failed 5 times .* have to see the same dataset"):
+    with pytest.raises(
+        ClusterError,
+        match=r"task verify shard-0.* has failed 5 times .* have to see the same dataset",
+    ):
         verify(dataset, executor=RAY)
 
 

@@ -146,7 +146,9 @@ def test_dataset_json_must_be_whole(work: Path) -> None:
     refused(work, "dataset.json is damaged, and only this file defines")
 
 
-@pytest.mark.parametrize("name", ["../planted.tar", "/tmp/planted.tar", "a/planted.tar", "..", "pipe:touch planted"])
+@pytest.mark.parametrize(
+    "name", ["../planted.tar", "/tmp/planted.tar", "a/planted.tar", "..", "pipe:touch planted"]
+)
 def test_names_that_lead_elsewhere_are_not_written_to(work: Path, name: str, tried: Tried) -> None:
     """Sealed anew: the description is as whole as one that somebody made up can be."""
     dataset = work / "packed"
@@ -159,7 +161,11 @@ def test_names_that_lead_elsewhere_are_not_written_to(work: Path, name: str, tri
     before = digests(work)
     refused(work, "dataset.json is damaged")
     assert digests(work) == before
-    tried("names of shards that lead out of the dataset, repaired", 1, "a named error, nothing is written elsewhere")
+    tried(
+        "names of shards that lead out of the dataset, repaired",
+        1,
+        "a named error, nothing is written elsewhere",
+    )
 
 
 def test_a_source_inside_the_dataset_is_refused(work: Path) -> None:
@@ -172,7 +178,10 @@ def test_the_command_repairs(work: Path) -> None:
     before = content(dataset)
     damage(dataset, 3)
     text = succeeded("verify", dataset, "--repair", work / "source")
-    assert f"--repair SRC\nrepaired: {shard_name(0)}; these files are again as they were packed" in text
+    assert (
+        f"--repair SRC\nrepaired: {shard_name(0)}; these files are again as they were packed"
+        in text
+    )
     assert content(dataset) == before
     assert "repaired" not in succeeded("verify", dataset, "--repair", work / "source")
 

@@ -19,7 +19,10 @@ import fastpipe
 from fastpipe import ConfigError, SampleError
 from fastpipe.wds import stages
 
-pytestmark = [pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"), pytest.mark.usefixtures("collected")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.usefixtures("collected"),
+]
 
 SAMPLES = 13
 
@@ -27,7 +30,9 @@ SAMPLES = 13
 def data_of(number: int) -> bytes:
     """Every kind that goes another way: by the engine, by the transcoder, by Pillow."""
     picture = smooth_noise(70 + 9 * number, 160 - 7 * number, seed=number)
-    kind, options = [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {}), ("WebP", {})][max(0, number % 8 - 4)]
+    kind, options = [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {}), ("WebP", {})][
+        max(0, number % 8 - 4)
+    ]
     return image_bytes(picture, kind, **options)
 
 
@@ -41,7 +46,10 @@ def tar(tmp_path_factory: pytest.TempPathFactory) -> str:
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of each four samples, the second is damaged."""
     whole = {n: data_of(0) for n in range(SAMPLES)}
-    samples = [{"jpg": data[: 500 if n % 4 == 1 else None], "txt": f"{n}", "cls": n} for n, data in whole.items()]
+    samples = [
+        {"jpg": data[: 500 if n % 4 == 1 else None], "txt": f"{n}", "cls": n}
+        for n, data in whole.items()
+    ]
     return written(tmp_path_factory.mktemp("damaged"), samples)
 
 
@@ -80,7 +88,9 @@ def test_listed_samples_are_collated_by_webdataset(tar: str) -> None:
 def test_without_an_epoch_batches_are_new_each_time(tar: str) -> None:
     function = fastpipe.wds.batch_crop(SIDE)
     torch.manual_seed(1)
-    first, second, third = (next(iter(opened(tar).batched(SAMPLES).map(function)))["jpg"] for _ in range(3))
+    first, second, third = (
+        next(iter(opened(tar).batched(SAMPLES).map(function)))["jpg"] for _ in range(3)
+    )
     same = [torch.equal(a, b) for a, b in zip(first, second, strict=True)]
     assert sum(same) == 0
     torch.manual_seed(1)
@@ -102,8 +112,14 @@ def test_damage_is_named(damaged: str) -> None:
     words = f"(?s)'jpg' of the sample 'n0001' cannot be decoded: .*truncated.*{damaged}"
     with pytest.raises(SampleError, match=words):
         list(opened(damaged).batched(6).map(fastpipe.wds.batch_crop(SIDE)))
-    stage = opened(damaged).batched(6).map(fastpipe.wds.batch_crop(SIDE), handler=webdataset.ignore_and_continue)
-    assert [each["__key__"] for each in stage] == [["n0012"]], "the stage's own handler leaves out whole batches"
+    stage = (
+        opened(damaged)
+        .batched(6)
+        .map(fastpipe.wds.batch_crop(SIDE), handler=webdataset.ignore_and_continue)
+    )
+    assert [each["__key__"] for each in stage] == [["n0012"]], (
+        "the stage's own handler leaves out whole batches"
+    )
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -123,11 +139,22 @@ def test_a_handler_leaves_out_samples(damaged: str, listed: bool) -> None:
     batches = list((stages.listed(6) if listed else stages.batched(6)).map(function))
     left = [number for number in range(SAMPLES) if number % 4 != 1]
     assert [int(label) for batch in batches for label in batch["cls"]] == left
-    assert [text for batch in batches for text in batch["txt"]] == [str(number).encode() for number in left]
-    assert [key for batch in batches for key in batch["__key__"]] == [f"n{number:04d}" for number in left]
-    rows = [sample["jpg"] for sample in opened(damaged).map(single, handler=webdataset.ignore_and_continue)]
+    assert [text for batch in batches for text in batch["txt"]] == [
+        str(number).encode() for number in left
+    ]
+    assert [key for batch in batches for key in batch["__key__"]] == [
+        f"n{number:04d}" for number in left
+    ]
+    rows = [
+        sample["jpg"]
+        for sample in opened(damaged).map(single, handler=webdataset.ignore_and_continue)
+    ]
     assert torch.equal(torch.cat([batch["jpg"] for batch in batches]), torch.stack(rows))
-    assert [problem.key for problem in seen if isinstance(problem, SampleError)] == ["n0001", "n0005", "n0009"]
+    assert [problem.key for problem in seen if isinstance(problem, SampleError)] == [
+        "n0001",
+        "n0005",
+        "n0009",
+    ]
 
 
 def test_a_batch_without_samples_is_left_out(damaged: str) -> None:
@@ -144,18 +171,28 @@ def test_a_handler_that_says_stop_raises(damaged: str) -> None:
 
 def test_pictures_of_several_names(tmp_path: Path) -> None:
     tar = written(tmp_path, [{"jpg": data_of(0)}, {"png": data_of(2)}])
-    with pytest.raises(SampleError, match=r"(?s)'n0001' .* it has the pictures \['png'\]; expected \['jpg'\].*rename"):
+    with pytest.raises(
+        SampleError,
+        match=r"(?s)'n0001' .* it has the pictures \['png'\]; expected \['jpg'\].*rename",
+    ):
         list(opened(tar).listed(2).map(fastpipe.wds.batch_crop(SIDE)))
     (batch,) = opened(tar).rename(jpg="jpg;png").batched(2).map(fastpipe.wds.batch_crop(SIDE))
     assert batch["jpg"].shape == (2, 3, SIDE, SIDE)
-    pairs = written(tmp_path, [{"left.jpg": data_of(n), "right.jpg": data_of(n)} for n in range(3)], "pairs.tar")
+    pairs = written(
+        tmp_path, [{"left.jpg": data_of(n), "right.jpg": data_of(n)} for n in range(3)], "pairs.tar"
+    )
     (batch,) = opened(pairs).batched(3).map(fastpipe.wds.batch_crop(SIDE))
     assert torch.equal(batch["left.jpg"], batch["right.jpg"])
 
 
 def test_a_handler_leaves_out_samples_with_other_pictures(tmp_path: Path) -> None:
     """Most samples of a batch say which pictures are expected, not the first one."""
-    members = [{"png": data_of(2)}, {}, *({"jpg": data_of(n)} for n in range(3)), {"jpg": data_of(0)[:500]}]
+    members = [
+        {"png": data_of(2)},
+        {},
+        *({"jpg": data_of(n)} for n in range(3)),
+        {"jpg": data_of(0)[:500]},
+    ]
     tar = written(tmp_path, [{"cls": n, **each} for n, each in enumerate(members)])
     seen: list[SampleError] = []
     function = fastpipe.wds.batch_crop(SIDE, handler=lambda problem: not seen.append(problem))
@@ -164,7 +201,9 @@ def test_a_handler_leaves_out_samples_with_other_pictures(tmp_path: Path) -> Non
     single.set_epoch(1)
     (batch,) = opened(tar).decode(only="cls").listed(6).map(function)
     assert batch["cls"].tolist() == [2, 3, 4]
-    rows = [single(sample)["jpg"] for sample in opened(tar) if sample["__key__"] in batch["__key__"]]
+    rows = [
+        single(sample)["jpg"] for sample in opened(tar) if sample["__key__"] in batch["__key__"]
+    ]
     assert torch.equal(batch["jpg"], torch.stack(rows))
     assert [problem.key for problem in seen] == ["n0000", "n0001", "n0005"]
     assert "it has no picture; expected ['jpg']" in str(seen[1])
@@ -190,7 +229,9 @@ def test_mistakes_are_errors() -> None:
     picture = data_of(0)
     uses: list[Any] = [{"jpg": picture}, [], [b"x"], (1, 2), {"__key__": "k", "jpg": picture}]
     for given in uses:
-        with pytest.raises(ConfigError, match=r"expected a batch of samples with __key__, got .*batched\(N\)"):
+        with pytest.raises(
+            ConfigError, match=r"expected a batch of samples with __key__, got .*batched\(N\)"
+        ):
             fastpipe.wds.batch_crop(SIDE)(given)
     with pytest.raises(ConfigError, match="num_workers: expected 1 to"):
         fastpipe.wds.batch_crop(SIDE, num_workers=0)

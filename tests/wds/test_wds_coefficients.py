@@ -15,7 +15,10 @@ from support.sources.wds_tars import SIDE, collected, image_bytes, opened, writt
 import fastpipe
 from fastpipe import SampleError
 
-pytestmark = [pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"), pytest.mark.usefixtures("collected")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.usefixtures("collected"),
+]
 
 SAMPLES = 7
 
@@ -31,7 +34,9 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (folder / f"{number}.jpg").write_bytes(data)
     for storage in ("jpeg", "coefficients"):
         fastpipe.pack(root / "photos", root / storage, storage=storage)
-    return {storage: str(root / storage / "shard-000000.tar") for storage in ("jpeg", "coefficients")}
+    return {
+        storage: str(root / storage / "shard-000000.tar") for storage in ("jpeg", "coefficients")
+    }
 
 
 def keyed(tar: str) -> Any:
@@ -49,7 +54,9 @@ def crops(tar: str, function: Any) -> list[dict[str, Any]]:
 
 
 def test_a_pipeline_gives_the_crops_of_the_jpegs(shards: dict[str, str]) -> None:
-    one, other = (crops(shards[name], fastpipe.wds.crop(SIDE, seed=5)) for name in ("jpeg", "coefficients"))
+    one, other = (
+        crops(shards[name], fastpipe.wds.crop(SIDE, seed=5)) for name in ("jpeg", "coefficients")
+    )
     assert len(one) == len(other) == SAMPLES
     for mine, theirs in zip(one, other, strict=True):
         assert torch.equal(mine["jpg"], theirs["fpc"])
@@ -59,19 +66,26 @@ def test_a_pipeline_gives_the_crops_of_the_jpegs(shards: dict[str, str]) -> None
 def test_a_batch_gives_the_crops_of_the_jpegs(shards: dict[str, str]) -> None:
     function = fastpipe.wds.batch_crop(SIDE, seed=5, num_workers=3)
     function.set_epoch(3)
-    (one,), (other,) = (list(keyed(shards[name]).batched(10).map(function)) for name in ("jpeg", "coefficients"))
+    (one,), (other,) = (
+        list(keyed(shards[name]).batched(10).map(function)) for name in ("jpeg", "coefficients")
+    )
     assert torch.equal(one["jpg"], other["fpc"])
 
 
 def test_renamed_members_are_cropped_together_with_jpegs(shards: dict[str, str]) -> None:
     """`jpg` may hold either: the bytes tell."""
     function = fastpipe.wds.crop(SIDE, train=False)
-    found = [list(opened(shards[name]).rename(jpg="jpg;fpc").decode(function)) for name in ("jpeg", "coefficients")]
+    found = [
+        list(opened(shards[name]).rename(jpg="jpg;fpc").decode(function))
+        for name in ("jpeg", "coefficients")
+    ]
     for mine, theirs in zip(*found, strict=True):
         assert torch.equal(mine["jpg"], theirs["jpg"])
 
 
-def test_damaged_coefficients_are_an_error_that_names_them(shards: dict[str, str], tmp_path: Path) -> None:
+def test_damaged_coefficients_are_an_error_that_names_them(
+    shards: dict[str, str], tmp_path: Path
+) -> None:
     samples = [sample["fpc"] for sample in opened(shards["coefficients"])]
     damaged = samples[1][:300] + bytes(200) + samples[1][500:]
     tar = written(tmp_path, [{"fpc": data, "cls": 0} for data in (samples[0], damaged, samples[2])])

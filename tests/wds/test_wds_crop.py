@@ -18,11 +18,19 @@ from torch.utils.data import default_collate
 import fastpipe
 from fastpipe import ConfigError, SampleError
 
-pytestmark = [pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"), pytest.mark.usefixtures("collected")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.usefixtures("collected"),
+]
 
 PICTURE = smooth_noise(200, 150, seed=1)
 BASELINE = image_bytes(PICTURE, quality=90)
-OTHERS = {"txt": b"a cat", "json": b'{"width": 3}', "cls": b"7", "seg.png": image_bytes(PICTURE, "PNG")}
+OTHERS = {
+    "txt": b"a cat",
+    "json": b'{"width": 3}',
+    "cls": b"7",
+    "seg.png": image_bytes(PICTURE, "PNG"),
+}
 
 
 def crop(**options: Any) -> Any:
@@ -49,7 +57,11 @@ def test_a_jpeg_is_cut_out_of_the_whole_picture(kind: str) -> None:
     for epoch in range(4):
         ours.set_epoch(epoch)
         image = one(JPEGS[kind], ours)
-        assert (image.dtype, image.shape, image.is_contiguous()) == (torch.uint8, (3, SIDE, SIDE), True)
+        assert (image.dtype, image.shape, image.is_contiguous()) == (
+            torch.uint8,
+            (3, SIDE, SIDE),
+            True,
+        )
         assert torch.equal(image, expected(JPEGS[kind], b"k", seed=5, epoch=epoch))
 
 
@@ -70,15 +82,25 @@ def test_a_cmyk_jpeg_is_close_to_what_pillow_shows() -> None:
     assert far.abs().mean() < 4
 
 
-@pytest.mark.parametrize("way", [{}, {"crop": fastpipe.Resize()}, {"crop": fastpipe.CenterCrop(resize=60)}])
+@pytest.mark.parametrize(
+    "way", [{}, {"crop": fastpipe.Resize()}, {"crop": fastpipe.CenterCrop(resize=60)}]
+)
 def test_pixels_are_those_of_a_loader(tmp_path: Path, way: dict[str, Any]) -> None:
     samples = [
-        {"jpg": image_bytes(smooth_noise(90 + 31 * n, 200 - 17 * n, seed=n), quality=85), "cls": n} for n in range(6)
+        {"jpg": image_bytes(smooth_noise(90 + 31 * n, 200 - 17 * n, seed=n), quality=85), "cls": n}
+        for n in range(6)
     ]
     tar = written(tmp_path, samples)
     fastpipe.pack(tar, tmp_path / "packed", shuffle=False)
-    ((images, labels),) = fastpipe.loader(tmp_path / "packed", 6, size=SIDE, train=False, num_workers=1, **way)
-    pipeline = opened(tar).map(fastpipe.wds.crop(SIDE, train=False, **way)).to_tuple("jpg", "cls").batched(6)
+    ((images, labels),) = fastpipe.loader(
+        tmp_path / "packed", 6, size=SIDE, train=False, num_workers=1, **way
+    )
+    pipeline = (
+        opened(tar)
+        .map(fastpipe.wds.crop(SIDE, train=False, **way))
+        .to_tuple("jpg", "cls")
+        .batched(6)
+    )
     ((ours, classes),) = pipeline
     assert torch.equal(ours, images)
     assert [int(each) for each in classes] == labels.tolist()
@@ -87,7 +109,9 @@ def test_pixels_are_those_of_a_loader(tmp_path: Path, way: dict[str, Any]) -> No
 def test_a_large_crop_is_decoded_at_reduced_size() -> None:
     data = image_bytes(smooth_noise(400, 400, seed=2, cell=40))
     whole = {"crop": fastpipe.RandomResizedCrop(scale=(1, 1), ratio=(1, 1)), "hflip": False}
-    reduced, exact = (one(data, fastpipe.wds.crop(SIDE, exact=each, **whole)) for each in (False, True))
+    reduced, exact = (
+        one(data, fastpipe.wds.crop(SIDE, exact=each, **whole)) for each in (False, True)
+    )
     assert not torch.equal(reduced, exact)
     assert (reduced.float() - exact.float()).abs().mean() < 3
 
@@ -137,7 +161,10 @@ def test_a_member_of_decode() -> None:
 
 
 def test_pipelines(tmp_path: Path) -> None:
-    tar = written(tmp_path, [{"jpg": BASELINE, "txt": f"caption {n}", "json": {"n": n}, "cls": n} for n in range(7)])
+    tar = written(
+        tmp_path,
+        [{"jpg": BASELINE, "txt": f"caption {n}", "json": {"n": n}, "cls": n} for n in range(7)],
+    )
     ours = crop()
     ours.set_epoch(0)
     decoded = list(opened(tar).decode(ours))
@@ -146,7 +173,9 @@ def test_pipelines(tmp_path: Path) -> None:
     assert [each["cls"] for each in decoded] == list(range(7))
     assert all(torch.equal(each["jpg"], expected(BASELINE, BASELINE)) for each in decoded)
     mapped = list(opened(tar).map(ours))
-    assert all(torch.equal(each["jpg"], expected(BASELINE, each["__key__"].encode())) for each in mapped)
+    assert all(
+        torch.equal(each["jpg"], expected(BASELINE, each["__key__"].encode())) for each in mapped
+    )
     assert [json.loads(each["json"]) for each in mapped] == [{"n": n} for n in range(7)]
     both = list(opened(tar).map(ours).decode(partial=True))
     assert [each["txt"] for each in both] == [f"caption {n}" for n in range(7)]
@@ -256,7 +285,9 @@ def test_max_pixels() -> None:
 def test_a_mask_beside_a_picture_is_not_guessed_at(tmp_path: Path) -> None:
     mask = image_bytes(Image.fromarray(np.arange(30000, dtype=np.uint8).reshape(150, 200)), "PNG")
     tar = written(tmp_path, [{"jpg": BASELINE, "png": mask}])
-    with pytest.raises(ConfigError, match=r"expected one picture in the sample 'n0000', got jpg and png\."):
+    with pytest.raises(
+        ConfigError, match=r"expected one picture in the sample 'n0000', got jpg and png\."
+    ):
         list(opened(tar).map(crop()))
     (renamed,) = opened(tar).rename(**{"mask.png": "png"}).map(crop())
     assert renamed["mask.png"] == mask
@@ -267,14 +298,18 @@ def test_a_mask_beside_a_picture_is_not_guessed_at(tmp_path: Path) -> None:
 
 def test_a_decoded_picture_is_an_error(tmp_path: Path) -> None:
     tar = written(tmp_path, [{"jpg": BASELINE}])
-    with pytest.raises(ConfigError, match="expected the bytes of the member 'jpg', got Image; crop before"):
+    with pytest.raises(
+        ConfigError, match="expected the bytes of the member 'jpg', got Image; crop before"
+    ):
         list(opened(tar).decode("pil").map(crop()))
 
 
 def test_other_uses_are_errors() -> None:
     uses: list[tuple[Any, ...]] = [(1,), ("jpg",), (shown(BASELINE),), ("jpg", "text"), ()]
     for given in uses:
-        with pytest.raises(ConfigError, match=r"expected a sample, or a member's bytes, got .*use it as webdataset"):
+        with pytest.raises(
+            ConfigError, match=r"expected a sample, or a member's bytes, got .*use it as webdataset"
+        ):
             crop()(*given)
 
 

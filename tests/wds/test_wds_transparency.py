@@ -39,12 +39,16 @@ def colour(row: torch.Tensor) -> list[int]:
 
 
 @KINDS
-@pytest.mark.parametrize(("background", "expected"), [("white", [255] * 3), ([0, 0, 255], [0, 0, 255])])
+@pytest.mark.parametrize(
+    ("background", "expected"), [("white", [255] * 3), ([0, 0, 255], [0, 0, 255])]
+)
 def test_on_a_background(kind: str, mode: str, background: Any, expected: list[int]) -> None:
     data = picture(kind, mode)
     single = fastpipe.wds.crop(SIDE, train=False, background=background)
     assert colour(single(data)) == expected
-    batch = fastpipe.wds.batch_crop(SIDE, train=False, background=background)([{"__key__": "a", "jpg": data}])
+    batch = fastpipe.wds.batch_crop(SIDE, train=False, background=background)(
+        [{"__key__": "a", "jpg": data}]
+    )
     assert batch is not None
     assert colour(batch["jpg"][0]) == expected
 
@@ -62,12 +66,16 @@ def test_dropped_alpha_is_told_once(
     assert 'background="white"' in caplog.text
 
 
-def test_opaque_pictures_say_nothing(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opaque_pictures_say_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transparency, "_told", set())
     file = io.BytesIO()
     Image.new("RGB", (20, 20), (1, 2, 3)).save(file, "PNG")
     for background in (None, "white"):
-        assert colour(fastpipe.wds.crop(SIDE, train=False, background=background)(file.getvalue())) == [1, 2, 3]
+        assert colour(
+            fastpipe.wds.crop(SIDE, train=False, background=background)(file.getvalue())
+        ) == [1, 2, 3]
     assert caplog.text == ""
 
 

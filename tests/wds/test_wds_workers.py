@@ -53,7 +53,12 @@ def test_workers_that_stay_are_told_of_epochs(make: Any) -> None:
     function = make(SIDE, seed=1)
     cropped(function, 0)  # used here, before the workers begin
     loader = DataLoader(
-        Cropped(function), None, num_workers=2, persistent_workers=True, multiprocessing_context="fork", timeout=300
+        Cropped(function),
+        None,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context="fork",
+        timeout=300,
     )
     untold, again = list(loader), list(loader)
     assert not any(map(torch.equal, untold, again))

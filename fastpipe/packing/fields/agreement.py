@@ -29,8 +29,12 @@ class _Shared(NamedTuple):
 _SHARED = {
     "floats": _Shared("width", 0, len, "{} numbers"),
     "keypoints": _Shared("points", 0, lambda note: len(note[0]), "{} points an object"),
-    "boxes": _Shared("labelled", False, lambda note: "labels" in note, "boxes with {}", ("no labels", "labels")),
-    "classes": _Shared("", None, lambda note: isinstance(note[0], str), "classes as {}", ("numbers", "names")),
+    "boxes": _Shared(
+        "labelled", False, lambda note: "labels" in note, "boxes with {}", ("no labels", "labels")
+    ),
+    "classes": _Shared(
+        "", None, lambda note: isinstance(note[0], str), "classes as {}", ("numbers", "names")
+    ),
 }
 
 
@@ -66,17 +70,28 @@ class Agreement:
     def __init__(self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
         self.kinds = {check_name(name): kind for name, kind in kinds.items()}
         known = {name: (agreed or {}).get(name, {}) for name in self.kinds}
-        self._agreed = {name: Agreed(**{**said, "classes": 0, "names": []}) for name, said in known.items()}
-        self._numbers: dict[str, dict[str, int]] = {name: {} for name in self.kinds}  # of class names
+        self._agreed = {
+            name: Agreed(**{**said, "classes": 0, "names": []}) for name, said in known.items()
+        }
+        self._numbers: dict[str, dict[str, int]] = {
+            name: {} for name in self.kinds
+        }  # of class names
 
     @property
     def complete(self) -> bool:
         """Whether all is known that values must not differ in."""
-        return all(self._agreed[name].shared is not None for name, kind in self.kinds.items() if kind in _SHARED)
+        return all(
+            self._agreed[name].shared is not None
+            for name, kind in self.kinds.items()
+            if kind in _SHARED
+        )
 
     def state(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return {name: {**asdict(one), "names": list(self._numbers[name])} for name, one in self._agreed.items()}
+        return {
+            name: {**asdict(one), "names": list(self._numbers[name])}
+            for name, one in self._agreed.items()
+        }
 
     def admit(self, values: Sequence[Stored]) -> list[Stored]:
         """Takes the values of one sample, or none: ImageError says which differs. Class names become numbers."""
@@ -86,7 +101,9 @@ class Agreement:
                 later[name] = _next(kind, value.note, self._agreed[name])
         self._agreed.update(later)
         return [
-            Stored(self._numbered(name, value.note or ())) if kind == "classes" and self._agreed[name].shared else value
+            Stored(self._numbered(name, value.note or ()))
+            if kind == "classes" and self._agreed[name].shared
+            else value
             for (name, kind), value in zip(self.kinds.items(), values, strict=True)
         ]
 
@@ -121,8 +138,14 @@ class Agreement:
         found = []
         for (name, kind), agreed in zip(self.kinds.items(), self._agreed.values(), strict=True):
             names, shared = tuple(self._numbers[name]), _SHARED.get(kind)
-            said = {shared.what: agreed.shared or shared.unknown} if shared is not None and shared.what else {}
-            found.append(Field(name, kind, classes=len(names) or agreed.classes, names=names, **said))
+            said = (
+                {shared.what: agreed.shared or shared.unknown}
+                if shared is not None and shared.what
+                else {}
+            )
+            found.append(
+                Field(name, kind, classes=len(names) or agreed.classes, names=names, **said)
+            )
         return found
 
 
@@ -134,5 +157,7 @@ def _next(kind: str, note: Any, agreed: Agreed) -> Agreed:
     found = shared.of(note)
     if agreed.shared not in (None, found):
         raise ImageError(shared.differs(agreed.shared, found))
-    classes = max(agreed.classes, 1 + max(note)) if kind == "classes" and not found else agreed.classes
+    classes = (
+        max(agreed.classes, 1 + max(note)) if kind == "classes" and not found else agreed.classes
+    )
     return replace(agreed, shared=found, classes=classes)

@@ -17,7 +17,9 @@ from fastpipe.native import _engine
 from fastpipe.sources.coco_shapes import unpacked_counts
 from fastpipe.sources.picture.probe import image_format, native
 
-_EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
+_EXPECTED = (
+    "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
+)
 
 
 def mask_size(data: bytes) -> tuple[int, int]:
@@ -79,7 +81,9 @@ def _runs(shape: object, width: int, height: int) -> list[int]:
         shape = coco.merge(coco.frPyObjects(shape, height, width))
     if not isinstance(shape, dict) or list(shape.get("size") or []) != [height, width]:
         size = shape.get("size") if isinstance(shape, dict) else None
-        raise ValueError(f"expected polygons, or runs of size [{height}, {width}]; got {size or shape!r:.60}")
+        raise ValueError(
+            f"expected polygons, or runs of size [{height}, {width}]; got {size or shape!r:.60}"
+        )
     counts = shape.get("counts")
     counts = counts.decode() if isinstance(counts, bytes) else counts
     runs = unpacked_counts(counts) if isinstance(counts, str) else counts
@@ -94,7 +98,11 @@ def _check_polygon(polygon: object, width: int, height: int) -> None:
     """pycocotools needs memory for each pixel of an outline, however far outside the image."""
     points = np.array(polygon if isinstance(polygon, list) else [], dtype=np.float64)
     if points.ndim != 1 or len(points) < 6 or len(points) % 2:
-        raise ValueError(f"expected polygons of three or more points x, y, ...; got {polygon!r:.60}")
+        raise ValueError(
+            f"expected polygons of three or more points x, y, ...; got {polygon!r:.60}"
+        )
     points = points.reshape(-1, 2) / (width, height)
     if not ((points >= -1) & (points <= 2)).all():
-        raise ValueError(f"expected points in or near an image of {width} x {height}; got {polygon!r:.60}")
+        raise ValueError(
+            f"expected points in or near an image of {width} x {height}; got {polygon!r:.60}"
+        )

@@ -60,7 +60,9 @@ class Placement:
     def boxes(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """(M, 4) x0, y0, x1, y1 in pixels of the source -> in pixels of the packed picture."""
         corners = self._move(boxes.reshape(-1, 2, 2), edge=0)
-        return np.sort(corners, axis=1, kind="stable").reshape(-1, 4)  # a mirrored box has them the other way round
+        return np.sort(corners, axis=1, kind="stable").reshape(
+            -1, 4
+        )  # a mirrored box has them the other way round
 
     def points(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
         """(M, K, 3) x, y, visibility, as `boxes`; they name pixels: mirrored, 0 becomes W - 1, as in torchvision."""
@@ -73,7 +75,9 @@ class Placement:
             return turned
         # The old pixel under the middle of each new one; in whole numbers, the same on every machine.
         for axis, new in enumerate(self.new_size[::-1]):
-            turned = turned.take((2 * np.arange(new, dtype=np.int64) + 1) * turned.shape[axis] // (2 * new), axis)
+            turned = turned.take(
+                (2 * np.arange(new, dtype=np.int64) + 1) * turned.shape[axis] // (2 * new), axis
+            )
         return turned
 
     def _move(self, points: NDArray[np.float32], *, edge: int) -> NDArray[np.float32]:

@@ -18,7 +18,15 @@ from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field, image_format_of, si
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.mask import mask_of_png, mask_size
-from fastpipe.packing.fields.placement import MOVING, Frame, Placement, Size, after, frame_of_file, turned_size
+from fastpipe.packing.fields.placement import (
+    MOVING,
+    Frame,
+    Placement,
+    Size,
+    after,
+    frame_of_file,
+    turned_size,
+)
 from fastpipe.packing.fields.values import Boxes
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
@@ -74,7 +82,9 @@ class FieldValues:
 
         def turn(size: Size, own: int) -> int:
             shown_size = turned_size(first.source_size, first.orientation)
-            if own != 1 and turned_size(size, own) == shown_size:  # both are shown by their own EXIF
+            if (
+                own != 1 and turned_size(size, own) == shown_size
+            ):  # both are shown by their own EXIF
                 return after(own, Placement.of(Frame(SHOWN), first, self._how).turn)
             return self._placement(frame_of_file(size, first, self._frame)).turn
 
@@ -152,5 +162,12 @@ def _record(kind: str, data: bytes | None, offset: int) -> bytes:
     record = np.zeros((), FIELD_IMAGE_DTYPE)
     if data is not None:
         bits = data[_BITS_AT] if kind == "mask" else 8
-        record[()] = (offset, len(data), *size_of(data), bits, image_format_of(data), xxhash.xxh3_64_intdigest(data))
+        record[()] = (
+            offset,
+            len(data),
+            *size_of(data),
+            bits,
+            image_format_of(data),
+            xxhash.xxh3_64_intdigest(data),
+        )
     return record.tobytes()

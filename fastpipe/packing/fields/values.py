@@ -15,7 +15,9 @@ from fastpipe.errors import ImageError
 from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.layout import MOST_CLASSES
 
-_TOLERANCE = 1.0  # pixels that a box may end outside: annotations are rounded, often to whole pixels
+_TOLERANCE = (
+    1.0  # pixels that a box may end outside: annotations are rounded, often to whole pixels
+)
 
 
 @contextlib.contextmanager
@@ -71,14 +73,21 @@ def _numbers(value: object, expected: str, *shape: int) -> NDArray[np.float32]:
             if array.size and array.dtype.kind not in "iuf":
                 raise ValueError
             numbers = array.astype(np.float32)
-    except (ValueError, TypeError, OverflowError, RuntimeError):  # the last of a tensor that needs its gradient
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        RuntimeError,
+    ):  # the last of a tensor that needs its gradient
         raise ImageError(f"expected {expected}, got {_shown(value)}") from None
     if not np.isfinite(numbers).all():
         raise ImageError(f"expected {expected}, each finite as a float32, got {_shown(value)}")
     if numbers.ndim and not len(numbers):
         return numbers.reshape(0, *shape)
     fits = numbers.size and numbers.ndim == 1 + len(shape)
-    if not fits or any(length not in (0, found) for length, found in zip(shape, numbers.shape[1:], strict=True)):
+    if not fits or any(
+        length not in (0, found) for length, found in zip(shape, numbers.shape[1:], strict=True)
+    ):
         raise ImageError(f"expected {expected}, got an array of shape {numbers.shape}")
     return numbers
 
@@ -105,7 +114,9 @@ def _classes(value: Any) -> list[int] | list[str]:
             raise ImageError(f"expected class numbers of 0 to {MOST_CLASSES - 1:,}, got {wrong[0]}")
     if len(set(found)) != len(found):
         raise ImageError(f"expected each class once, got {_shown(found)}")
-    return sorted(found) if isinstance(value, (set, frozenset)) else found  # a set of texts has another order each run
+    return (
+        sorted(found) if isinstance(value, (set, frozenset)) else found
+    )  # a set of texts has another order each run
 
 
 def _text(value: object) -> str:
@@ -126,7 +137,9 @@ def _json(value: object) -> Any:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
     except (ValueError, TypeError, RecursionError) as problem:
-        raise ImageError(f"expected a value that JSON can hold ({problem}), got {_shown(value)}") from None
+        raise ImageError(
+            f"expected a value that JSON can hold ({problem}), got {_shown(value)}"
+        ) from None
     _check_utf8(text)
     return json.loads(text)
 
@@ -142,7 +155,9 @@ def _boxes(value: Any) -> Boxes:
     labels: Any = None
     if isinstance(value, Mapping):
         if not {"boxes"} <= value.keys() <= {"boxes", "labels"}:
-            raise ImageError(f"expected boxes and labels in the dict, got {', '.join(sorted(map(str, value)))}")
+            raise ImageError(
+                f"expected boxes and labels in the dict, got {', '.join(sorted(map(str, value)))}"
+            )
         value, labels = value["boxes"], value.get("labels")
     boxes = _numbers(value, "boxes x0, y0, x1, y1 of shape (M, 4)", 4)
     if labels is None:

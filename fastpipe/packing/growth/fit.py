@@ -91,7 +91,9 @@ def _describe_kind(kind: str | None) -> str:
     return "no such field" if kind is None else f"the kind {kind}"
 
 
-def _merge_field(new: SourceField, field: Field, listing: Listing, index: PackedIndex) -> SourceField:
+def _merge_field(
+    new: SourceField, field: Field, listing: Listing, index: PackedIndex
+) -> SourceField:
     """A field with the names of the dataset, and behind them those that only the sources have."""
     old = as_source_field(field)
     longer = old.names

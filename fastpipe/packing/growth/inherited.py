@@ -18,7 +18,9 @@ from fastpipe.sources.options import SourceOptions
 _DECIDING = ("label_column", "separator", "box_format", "coordinates", "first_label")
 
 
-def with_inherited(source: SourcePath, given: SourceOptions, index: PackedIndex) -> tuple[SourceOptions, list[Assumption]]:
+def with_inherited(
+    source: SourcePath, given: SourceOptions, index: PackedIndex
+) -> tuple[SourceOptions, list[Assumption]]:
     """The options for a source that is added, with those of the dataset's first pack where the user says nothing; and
     how both were read.
     """
@@ -31,10 +33,16 @@ def with_inherited(source: SourcePath, given: SourceOptions, index: PackedIndex)
         missing = {name: value for name, value in missing.items() if name in allowed}
     for name, value in deciding.items():
         if name in missing:
-            assumed.append(Assumption(f"{_option(name)} {value}: as the dataset was packed", f"{_option(name)} VALUE"))
+            assumed.append(
+                Assumption(
+                    f"{_option(name)} {value}: as the dataset was packed", f"{_option(name)} VALUE"
+                )
+            )
         elif getattr(given, name) not in (None, value):
             assumed.append(
-                Assumption(f"{_option(name)} {getattr(given, name)}: as given; the dataset was packed with {value}")
+                Assumption(
+                    f"{_option(name)} {getattr(given, name)}: as given; the dataset was packed with {value}"
+                )
             )
     return replace(given, **missing), assumed
 

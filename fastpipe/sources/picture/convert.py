@@ -17,7 +17,13 @@ from fastpipe.native import _engine
 from fastpipe.sources.picture.background import is_transparent, on_background
 from fastpipe.sources.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink
 from fastpipe.sources.picture.jpeg_segments import JpegHeader, Segment, kept_segments, read_header
-from fastpipe.sources.picture.pillow import OpenedImage, TooManyPixelsError, open_image, refuse_more_pixels, rgb_of
+from fastpipe.sources.picture.pillow import (
+    OpenedImage,
+    TooManyPixelsError,
+    open_image,
+    refuse_more_pixels,
+    rgb_of,
+)
 from fastpipe.sources.picture.png import encode_png, is_ours
 from fastpipe.sources.picture.probe import COEFFICIENTS, code_of, form_of, image_format, native
 
@@ -43,7 +49,9 @@ class EncodeOptions:
     tile: int = TILE
     damaged: str = "reject"
     storage: str = JPEG_STORAGE
-    background: str | None = None  # "#rrggbb", on which transparent pictures are put; None: they keep their alpha
+    background: str | None = (
+        None  # "#rrggbb", on which transparent pictures are put; None: they keep their alpha
+    )
 
     def as_png(self, *, lossless: bool) -> bool:
         """Whether a picture that cannot be stored as it came becomes a PNG; `lossless`: it came without loss."""
@@ -57,18 +65,26 @@ class Packed:
     data: bytes  # what a shard holds: a baseline JPEG of one scan, its coefficients as a KEY.fpc, or a PNG
     width: int
     height: int
-    change: str | None  # why the pixels are no longer the source's; None: they, or its coefficients, are
+    change: (
+        str | None
+    )  # why the pixels are no longer the source's; None: they, or its coefficients, are
     png_of: str | None = None  # of a PNG, what it was made of; None: it is a JPEG
     stray_bytes: bool = False  # the source has bytes that belong to no segment; they were left out
     multi_frame: bool = False  # the source has more frames (animation, pages); the first was packed
     source_size: tuple[int, int] = (0, 0)  # width and height of the source, as it is stored
-    orientation: int = 1  # the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies)
+    orientation: int = (
+        1  # the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies)
+    )
     transparent: bool = False  # it has pixels that are not opaque, and no background: a loader of RGB drops the alpha
     values: tuple[Stored, ...] = ()
-    assumed_shown: bool = False  # values were moved as of the picture as shown, which nothing but the format says
+    assumed_shown: bool = (
+        False  # values were moved as of the picture as shown, which nothing but the format says
+    )
     jpeg_bytes: int = 0  # how large it is as a JPEG, or as a PNG
     identity: int = 0  # of the source's picture: sample_layout.identity_of
-    class_name: str | None = None  # the name of its class; None: it has none, or is called after its label
+    class_name: str | None = (
+        None  # the name of its class; None: it has none, or is called after its label
+    )
 
 
 # The width and height of a picture and its EXIF orientation -> the orientation by which it is turned.
@@ -88,7 +104,9 @@ def convert(data: bytes | OpenedImage, how: EncodeOptions, turn: Turn = _own) ->
         data = native(_engine.restore_jpeg, data)
     elif name != "JPEG":
         opened = open_image(data, name, max_pixels=how.max_pixels)
-        return _pack_opened(opened, name, how, turn, data if name == "PNG" and is_ours(data) else None)
+        return _pack_opened(
+            opened, name, how, turn, data if name == "PNG" and is_ours(data) else None
+        )
     try:
         return _pack_jpeg(data, how, turn)
     except ImageError as problem:
@@ -150,7 +168,9 @@ def _pack_damaged(data: bytes, how: EncodeOptions, turn: Turn) -> Packed:
     return _encoded(opened.samples(), known, how, None, segments, png=how.as_png(lossless=False))
 
 
-def _pack_opened(opened: OpenedImage, name: str, how: EncodeOptions, turn: Turn, ours: bytes | None = None) -> Packed:
+def _pack_opened(
+    opened: OpenedImage, name: str, how: EncodeOptions, turn: Turn, ours: bytes | None = None
+) -> Packed:
     """Packs what is no JPEG. `ours` has its bytes, if they are a PNG of ours."""
     png = how.as_png(lossless=opened.lossless)
     known = _known(opened.size, turn(opened.size, opened.orientation), how, png=png)
@@ -161,13 +181,17 @@ def _pack_opened(opened: OpenedImage, name: str, how: EncodeOptions, turn: Turn,
         known = replace(known, transparent=transparent)
     elif samples.shape[2] % 2 == 0:
         samples, ours = on_background(samples, how.background), None
-        known = replace(known, change=known.change or ("put on the background" if transparent else None))
+        known = replace(
+            known, change=known.change or ("put on the background" if transparent else None)
+        )
     if ours is not None and png and known.change is None:
         return replace(known, data=ours, png_of=name, jpeg_bytes=len(ours))
     return _encoded(samples, known, how, name, [], png=png)
 
 
-def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: bool = False) -> Packed:
+def _known(
+    size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: bool = False
+) -> Packed:
     """What is known of a picture before it is decoded. `png`: it becomes one. ImageError: it is over a limit."""
     change = None
     refuse_more_pixels(size, how.max_pixels)
@@ -181,7 +205,13 @@ def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: 
 
 
 def _encoded(
-    samples: NDArray[Any], known: Packed, how: EncodeOptions, kind: str | None, segments: list[Segment], *, png: bool
+    samples: NDArray[Any],
+    known: Packed,
+    how: EncodeOptions,
+    kind: str | None,
+    segments: list[Segment],
+    *,
+    png: bool,
 ) -> Packed:
     """A picture of the source's samples. `kind` says what it is, if it is no usual JPEG; `segments` are for a JPEG."""
     if how.apply_exif:
@@ -203,13 +233,20 @@ def _encoded(
 def _refuse_long_sides(size: tuple[int, int], *, png: bool) -> None:
     most, of = (_MAX_PNG_SIDE, "the index's") if png else (MAX_SIDE, "JPEG's")
     if max(size) > most:
-        raise ImageError(f"{size[0]} x {size[1]} has a side over {of} {most:,} pixels; --max-size shrinks it")
+        raise ImageError(
+            f"{size[0]} x {size[1]} has a side over {of} {most:,} pixels; --max-size shrinks it"
+        )
 
 
 def _kept(header: JpegHeader, known: Packed, how: EncodeOptions) -> list[Segment]:
     """The segments to write. A profile of CMYK speaks of other pixels than those that are stored."""
     upright = how.apply_exif and known.orientation != 1
-    return kept_segments(header.segments, keep_metadata=how.keep_metadata, upright=upright, icc=header.components != 4)
+    return kept_segments(
+        header.segments,
+        keep_metadata=how.keep_metadata,
+        upright=upright,
+        icc=header.components != 4,
+    )
 
 
 def _transcode(
@@ -230,5 +267,7 @@ def _transcode(
 
 def _within_limit(data: bytes) -> bytes:
     if len(data) > MAX_SAMPLE_BYTES:
-        raise ImageError(f"{len(data):,} bytes to store; the index holds up to {MAX_SAMPLE_BYTES:,}")
+        raise ImageError(
+            f"{len(data):,} bytes to store; the index holds up to {MAX_SAMPLE_BYTES:,}"
+        )
     return data

@@ -24,7 +24,9 @@ BUNDLED = Path(__file__).resolve().parents[2] / "_lib" / "libturbojpeg-fastpipe.
 MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
 # EXIF orientations (CIPA DC-008): sides change places first, then rows run backwards, then columns do.
 SWAPPED, DOWN, ACROSS = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
-_SAMPLINGS = {name: getattr(turbojpeg, f"TJSAMP_{name.upper()}") for name in ("444", "422", "420", "gray")}
+_SAMPLINGS = {
+    name: getattr(turbojpeg, f"TJSAMP_{name.upper()}") for name in ("444", "422", "420", "gray")
+}
 _PACKAGES = (
     "install it with apt install libturbojpeg0 (Debian), apt install libturbojpeg (Ubuntu) or brew install jpeg-turbo "
     "(Homebrew)"
@@ -37,7 +39,9 @@ def open_turbojpeg() -> TurboJPEG:
     try:
         return TurboJPEG(str(BUNDLED) if bundled else None)
     except (RuntimeError, OSError, AttributeError, KeyError) as error:
-        where = f"libturbojpeg, which came with fastpipe at {BUNDLED}," if bundled else "libturbojpeg"
+        where = (
+            f"libturbojpeg, which came with fastpipe at {BUNDLED}," if bundled else "libturbojpeg"
+        )
         remedy = "install fastpipe again, with pip's --force-reinstall" if bundled else _PACKAGES
         raise PackError(f"{where} is missing or cannot be loaded; {remedy}: {error}") from error
 
@@ -57,7 +61,9 @@ def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes
             flags=turbojpeg.TJFLAG_ACCURATEDCT,
         )
     except OSError as problem:
-        raise ImageError(f"libjpeg-turbo cannot encode {rgb.shape[1]}x{rgb.shape[0]} pixels: {problem}") from problem
+        raise ImageError(
+            f"libjpeg-turbo cannot encode {rgb.shape[1]}x{rgb.shape[0]} pixels: {problem}"
+        ) from problem
     return encoded
 
 
@@ -99,10 +105,18 @@ def opencv() -> Any:
 @functools.cache
 def made_with() -> dict[str, str]:
     """The versions of the libraries that decide bytes, by name."""
-    found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": "missing", "zlib": zlib.ZLIB_RUNTIME_VERSION}
-    with contextlib.suppress(PackError):  # JPEGs can be packed without it. It tells no version: so what it makes does
+    found = {
+        "engine": _engine.LIBJPEG_TURBO_VERSION,
+        "libturbojpeg": "missing",
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+    }
+    with contextlib.suppress(
+        PackError
+    ):  # JPEGs can be packed without it. It tells no version: so what it makes does
         picture = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
-        encoded = (encode_jpeg(picture, quality=at, sampling=how) for at, how in ((95, "444"), (90, "420")))
+        encoded = (
+            encode_jpeg(picture, quality=at, sampling=how) for at, how in ((95, "444"), (90, "420"))
+        )
         found["libturbojpeg"] = xxhash.xxh3_64_hexdigest(b"".join(encoded))
     for name in ("pillow", "pillow-heif", "opencv-python-headless"):
         found[name] = "missing"

@@ -70,19 +70,32 @@ def _frame(payload: bytes, start: int) -> tuple[tuple[int, int], int]:
         raise ImageError(f"damaged JPEG: frame header at byte {start} is too short")
     height, width = struct.unpack_from(">HH", payload, 1)
     if not width or not height:
-        raise ImageError(f"JPEG of {width}x{height} pixels, or with its height after the scan (DNL), is not supported")
+        raise ImageError(
+            f"JPEG of {width}x{height} pixels, or with its height after the scan (DNL), is not supported"
+        )
     return (width, height), payload[5]
 
 
-def kept_segments(segments: list[Segment], *, keep_metadata: bool, upright: bool, icc: bool = True) -> list[Segment]:
+def kept_segments(
+    segments: list[Segment], *, keep_metadata: bool, upright: bool, icc: bool = True
+) -> list[Segment]:
     """The segments to write into the packed JPEG: the ICC profile, and all others but the encoder's own, as far as they
     are wanted. `upright`: the pixels have been turned, so an Exif orientation is set to 1.
     """
     kept = []
     for marker, payload in segments:
         is_icc = marker == _APP2 and payload.startswith(b"ICC_PROFILE\0")
-        if icc if is_icc else keep_metadata and not payload.startswith(_ENCODERS_OWN.get(marker, ())):
-            kept.append((marker, _set_upright(payload) if upright and _is_exif(marker, payload) else payload))
+        if (
+            icc
+            if is_icc
+            else keep_metadata and not payload.startswith(_ENCODERS_OWN.get(marker, ()))
+        ):
+            kept.append(
+                (
+                    marker,
+                    _set_upright(payload) if upright and _is_exif(marker, payload) else payload,
+                )
+            )
     return kept
 
 

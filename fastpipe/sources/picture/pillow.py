@@ -46,7 +46,11 @@ _LOSSY_OF_PILLOW = frozenset(["JPEG", "MPO", "WEBP", "AVIF", "HEIF", "JPEG2000"]
 _ANY_PIXELS = 2**62
 _PHOTO = PixelForm()
 _PNG_START_BYTES = 33  # signature and IHDR
-_CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"  # of JPEG 2000
+_CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = (
+    b"\xff\x4f",
+    b"\xff\x93",
+    b"\xff\xd9",
+)  # of JPEG 2000
 _CODING_STYLE, _START_OF_TILE = b"\xff\x52", b"\xff\x90"
 _PRECISION_AT = 42  # in a codestream
 # Of TIFF: compressions without and with loss (JPEG, JPEG 2000, WebP), photometric interpretations, planes, samples.
@@ -66,7 +70,9 @@ class TooManyPixelsError(ImageError):
 def refuse_more_pixels(size: tuple[int, int], max_pixels: int) -> None:
     width, height = size
     if width * height > max_pixels:
-        problem = TooManyPixelsError(f"{width} x {height} is over the limit of {max_pixels:,} pixels (--max-pixels)")
+        problem = TooManyPixelsError(
+            f"{width} x {height} is over the limit of {max_pixels:,} pixels (--max-pixels)"
+        )
         problem.size = size
         raise problem
 
@@ -85,7 +91,9 @@ class OpenedImage:
     # Of EXIF, 1..8, which is not applied; 1 where absent or invalid. A TIFF's own, and a HEIC's, are part of the
     # format: Pillow applies them.
     orientation: int = 1
-    multi_frame: bool = False  # the file has more frames (animation, pages), which are not looked at
+    multi_frame: bool = (
+        False  # the file has more frames (animation, pages), which are not looked at
+    )
     lossless: bool = True  # it has no loss, as far as that is known
     form: PixelForm = _PHOTO  # of what packing makes of a file, unless options change it
 
@@ -113,8 +121,14 @@ def _open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
     elif name == "JPEG 2000":
         start = _check_jpeg_2000(data)
         lossless = _is_reversible(data, start)
-        most = 2 ** (int.from_bytes(data[start + _PRECISION_AT : start + _PRECISION_AT + 1], "big") + 1) - 1
-    elif name == "AVIF":  # colours as they are, without a matrix (ITU-T H.273): only lossless files have them so
+        most = (
+            2
+            ** (int.from_bytes(data[start + _PRECISION_AT : start + _PRECISION_AT + 1], "big") + 1)
+            - 1
+        )
+    elif (
+        name == "AVIF"
+    ):  # colours as they are, without a matrix (ITU-T H.273): only lossless files have them so
         at = data.find(b"colrnclx")
         lossless = at >= 0 and data[at + 12 : at + 14] == b"\0\0"
     with _reasons(name):
@@ -135,7 +149,10 @@ def _open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
     decode = partial(_samples, image, name, bits, inverted=inverted)
     form = _form(image, lossless=lossless)
     if 255 < most < 65536 and image.mode in ("RGB", "RGBA"):
-        decode, form = partial(_all_bits, data, most, decode), form._replace(bits=16 if lossless else 8)
+        decode, form = (
+            partial(_all_bits, data, most, decode),
+            form._replace(bits=16 if lossless else 8),
+        )
     return OpenedImage(image.size, decode, orientation, animated, lossless, form)
 
 
@@ -148,7 +165,10 @@ def opened_pil(image: Any) -> OpenedImage:
     with _reasons("a PIL image"):
         copy = image.copy()
     _check_mode(copy.mode, "a PIL image")
-    return opened_pixels(_samples(copy, "a PIL image"), lossless=getattr(image, "format", None) not in _LOSSY_OF_PILLOW)
+    return opened_pixels(
+        _samples(copy, "a PIL image"),
+        lossless=getattr(image, "format", None) not in _LOSSY_OF_PILLOW,
+    )
 
 
 def numbers_of(data: bytes, name: str, *, max_pixels: int) -> NDArray[Any] | None:
@@ -190,7 +210,9 @@ def _all_bits(data: bytes, most: int, decode: Callable[[], NDArray[Any]]) -> NDA
     """Samples of 0 to `most` in a file -> 0 to 65,535; where OpenCV reads another picture, the 8 bits of `decode`."""
     high, cv2 = decode(), opencv()  # Pillow comes first, since it refuses what is damaged
     try:
-        found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)  # orientation is not applied
+        found = cv2.imdecode(
+            np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED
+        )  # orientation is not applied
     except cv2.error:  # over OpenCV's limits
         found = None
     channels = high.shape[2]
@@ -200,14 +222,20 @@ def _all_bits(data: bytes, most: int, decode: Callable[[], NDArray[Any]]) -> NDA
     if wide.shape != high.shape:
         return high
     if most < 65535:
-        wide = ((np.minimum(wide, most).astype(np.uint32) * 65535 + most // 2) // most).astype(np.uint16)
+        wide = ((np.minimum(wide, most).astype(np.uint32) * 65535 + most // 2) // most).astype(
+            np.uint16
+        )
     # Rounded up or down; Pillow's rounding of JPEG 2000 makes 0 of the brightest 128.
     return wide if ((wide >> 8).astype(np.uint8) - high + np.uint8(1) <= 2).all() else high
 
 
 def _shown(image: Any) -> str:
     """The mode in which a picture of Pillow's of 8 bits is shown."""
-    alpha = "transparency" in image.info or getattr(image.palette, "mode", None) == "RGBA" or image.mode == "PA"
+    alpha = (
+        "transparency" in image.info
+        or getattr(image.palette, "mode", None) == "RGBA"
+        or image.mode == "PA"
+    )
     return (alpha and _WITH_ALPHA.get(image.mode)) or _WITHOUT.get(image.mode, "RGB")
 
 
@@ -238,7 +266,9 @@ def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
         try:
             return native(_engine.png_samples, data, max_pixels)
         except ImageError as problem:
-            if code_of(problem) == _engine.Code.png_surplus and not is_ours(data):  # Pillow passes over it
+            if code_of(problem) == _engine.Code.png_surplus and not is_ours(
+                data
+            ):  # Pillow passes over it
                 return _open_by_plugin(data, "PNG", max_pixels).samples()
             raise
 
@@ -253,7 +283,9 @@ def _plugin(name: str) -> Any:
     try:
         return importlib.import_module("pillow_heif").HeifImageFile
     except ImportError as missing:
-        raise ImageError("HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again") from missing
+        raise ImageError(
+            "HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again"
+        ) from missing
 
 
 @contextlib.contextmanager
@@ -267,7 +299,9 @@ def _reasons(name: str) -> Iterator[None]:
         words = " ".join(str(problem).split())
         if not isinstance(problem, (OSError, SyntaxError, ValueError)):
             words = f"{type(problem).__name__} {words}".strip()
-        raise ImageError(f"{name} that Pillow cannot decode, damaged or of a rare kind: {words}") from problem
+        raise ImageError(
+            f"{name} that Pillow cannot decode, damaged or of a rare kind: {words}"
+        ) from problem
 
 
 def _check_mode(mode: str, name: str) -> None:
@@ -282,19 +316,29 @@ def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
     width, height = tags[256], tags[257]
     # Camera raw files are TIFFs whose first picture is a preview; packing that would be a silent mistake.
     if tags.get(254, 0) & 1 or 50706 in tags:
-        raise ImageError("the first picture in this TIFF is a thumbnail (camera raw?); save it as PNG or JPEG")
+        raise ImageError(
+            "the first picture in this TIFF is a thumbnail (camera raw?); save it as PNG or JPEG"
+        )
     bits, samples = max(tags.get(258, (1,))), set(tags.get(339, (_UNSIGNED,)))
     if not samples <= {_UNSIGNED, _UNDEFINED}:
-        raise ImageError(f"TIFF with signed or float {bits}-bit samples is not supported; {_SAVE_AS}")
+        raise ImageError(
+            f"TIFF with signed or float {bits}-bit samples is not supported; {_SAVE_AS}"
+        )
     if tags.get(284, 1) == _SEPARATE_PLANES and bits > 8:
-        raise ImageError(f"TIFF with {bits}-bit samples in separate planes is not supported; {_SAVE_AS}")
+        raise ImageError(
+            f"TIFF with {bits}-bit samples in separate planes is not supported; {_SAVE_AS}"
+        )
     if tags.get(259, _RAW) == _RAW and tags.get(262) == _YCBCR and tags.get(530, (2, 2)) != (1, 1):
         raise ImageError(f"TIFF with subsampled YCbCr outside JPEG is not supported; {_SAVE_AS}")
     if 322 in tags and tags[322] * tags[323] > 4 * width * height + _SMALL_TILE_PIXELS:
-        raise ImageError(f"damaged TIFF: tiles of {tags[322]}x{tags[323]} for a picture of {width}x{height}")
+        raise ImageError(
+            f"damaged TIFF: tiles of {tags[322]}x{tags[323]} for a picture of {width}x{height}"
+        )
     total = sum(tags.get(325, ())) + sum(tags.get(279, ()))
     if total > _MOST_SHARING * len(data):
-        raise ImageError(f"damaged TIFF: its strips or tiles claim {total:,} bytes of a file of {len(data):,}")
+        raise ImageError(
+            f"damaged TIFF: its strips or tiles claim {total:,} bytes of a file of {len(data):,}"
+        )
     # Else Pillow would look at its own limit when it makes room for the pixels.
     image.im = _quiet_core().new(image.mode, (width, height))
     return bits, tags.get(262) == _WHITE_IS_ZERO
@@ -329,7 +373,9 @@ def _is_lossless_webp(data: bytes) -> bool:
     at = 12
     while (kind := data[at : at + 4]) not in (b"VP8 ", b"VP8L", b""):
         size = int.from_bytes(data[at + 4 : at + 8], "little")
-        at += 8 + (16 if kind == b"ANMF" else size + size % 2)  # the chunks of a frame stand behind its head
+        at += 8 + (
+            16 if kind == b"ANMF" else size + size % 2
+        )  # the chunks of a frame stand behind its head
     return kind == b"VP8L"
 
 
@@ -342,7 +388,9 @@ def _check_jpeg_2000(data: bytes) -> int:
             length = int.from_bytes(data[start : start + 8], "big")
         end = box - 4 + length if length else end
     # A picture's data hold neither marker.
-    if end > len(data) or data.rfind(_END_OF_CODESTREAM, start, end) <= data.rfind(_START_OF_DATA, start, end):
+    if end > len(data) or data.rfind(_END_OF_CODESTREAM, start, end) <= data.rfind(
+        _START_OF_DATA, start, end
+    ):
         raise ImageError(f"truncated JPEG 2000: ends at byte {len(data)} before its end marker")
     return start
 

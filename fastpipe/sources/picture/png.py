@@ -12,18 +12,29 @@ from numpy.typing import NDArray
 from fastpipe.format.sample_layout import PNG_MAGIC
 from fastpipe.native import _engine
 
-_COLORS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> colour type: gray, gray and alpha, RGB, RGB and alpha
+_COLORS = {
+    1: 0,
+    2: 4,
+    3: 2,
+    4: 6,
+}  # channels -> colour type: gray, gray and alpha, RGB, RGB and alpha
 _STRIPS = b"fpST"
 # Bytes of samples in a strip, about, and rows at least: a strip costs some 150 bytes, and is inflated as a whole.
 _STRIP_BYTES, _LEAST_ROWS = 1 << 15, 16
 _STORED_BYTES = 1 << 14  # up to so many samples are not compressed: reading them is a copy
 # How samples are deflated: level, strategy, and with filters or without. Photos are smallest without matches, and five
 # times as fast to write; drawings need them, and are often smaller without filters.
-_WAYS = ((6, zlib.Z_RLE, True), (6, zlib.Z_DEFAULT_STRATEGY, True), (9, zlib.Z_DEFAULT_STRATEGY, False))
+_WAYS = (
+    (6, zlib.Z_RLE, True),
+    (6, zlib.Z_DEFAULT_STRATEGY, True),
+    (9, zlib.Z_DEFAULT_STRATEGY, False),
+)
 _TRIED = 8  # every so many strips are deflated in each way, to choose one
 
 
-def encode_png(samples: NDArray[Any], *, filters: bool = True, strip_rows: int | None = None) -> bytes:
+def encode_png(
+    samples: NDArray[Any], *, filters: bool = True, strip_rows: int | None = None
+) -> bytes:
     """Encodes (height, width, 1..4) or (height, width) uint8 or uint16, not empty; the same samples, the same bytes.
 
     Not `filters`: PNG's, which are no use for ids, are not tried. `strip_rows`: of a strip; None: as many as are fast.
@@ -33,11 +44,16 @@ def encode_png(samples: NDArray[Any], *, filters: bool = True, strip_rows: int |
     bits = 8 * samples.itemsize
     wide = samples.astype(">u2") if bits == 16 else samples
     rows = np.ascontiguousarray(wide).reshape(height, -1).view(np.uint8)
-    chunks = [_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, _COLORS[channels], 0, 0, 0))]
+    chunks = [
+        _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, _COLORS[channels], 0, 0, 0))
+    ]
     each = strip_rows or max(_LEAST_ROWS, _STRIP_BYTES // rows.shape[1])
     if each < height:
         chunks.append(_chunk(_STRIPS, struct.pack(">I", each)))
-    chunks += [_chunk(b"IDAT", strip) for strip in _deflated(rows, channels * bits // 8, min(each, height), filters)]
+    chunks += [
+        _chunk(b"IDAT", strip)
+        for strip in _deflated(rows, channels * bits // 8, min(each, height), filters)
+    ]
     return b"".join([PNG_MAGIC, *chunks, _chunk(b"IEND", b"")])
 
 
@@ -60,8 +76,12 @@ def _deflated(rows: NDArray[np.uint8], pixel_bytes: int, each: int, filters: boo
     ways = [(level, strategy, plain) for level, strategy, filtered in _WAYS if not filtered]
     if filters:
         filtered = _engine.filter_rows(rows, pixel_bytes, each)
-        tried = np.concatenate([np.arange(at, min(at + each, len(rows))) for at in range(0, len(rows), each * _TRIED)])
-        ways += [(level, strategy, filtered) for level, strategy, with_filters in _WAYS if with_filters]
+        tried = np.concatenate(
+            [np.arange(at, min(at + each, len(rows))) for at in range(0, len(rows), each * _TRIED)]
+        )
+        ways += [
+            (level, strategy, filtered) for level, strategy, with_filters in _WAYS if with_filters
+        ]
         sizes = [sum(map(len, _stream(made[tried], each, way))) for *way, made in ways]  # type: ignore[arg-type]
         ways = [ways[sizes.index(min(sizes))]]
     ((level, strategy, made),) = ways

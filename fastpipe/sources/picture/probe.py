@@ -13,7 +13,21 @@ from fastpipe.native import _engine
 from fastpipe.sources.picture.jpeg_segments import read_header
 
 COEFFICIENTS = "KEY.fpc"  # of a dataset of ours
-_READ = ("JPEG", "PNG", "WebP", "TIFF", "BMP", "GIF", "AVIF", "JPEG 2000", "PPM", "TGA", "ICO", "HEIC", COEFFICIENTS)
+_READ = (
+    "JPEG",
+    "PNG",
+    "WebP",
+    "TIFF",
+    "BMP",
+    "GIF",
+    "AVIF",
+    "JPEG 2000",
+    "PPM",
+    "TGA",
+    "ICO",
+    "HEIC",
+    COEFFICIENTS,
+)
 EXPECTED = f"expected {', '.join(_READ[:-2])} or {_READ[-2]}"
 
 # What a file begins with, and the name; the first that fits counts.
@@ -24,7 +38,10 @@ _SIGNATURES = (
     (rb"RIFF....WEBP", "WebP"),
     (rb"II\*\0....CR\x02\0", "Canon raw (CR2)"),
     (rb"II[*+]\0|MM\0[*+]", "TIFF"),
-    (rb"BM.{12}[\x0c\x28\x34\x38\x40\x6c\x7c]\0\0\0", "BMP"),  # two letters are weak: so the header's size is asked too
+    (
+        rb"BM.{12}[\x0c\x28\x34\x38\x40\x6c\x7c]\0\0\0",
+        "BMP",
+    ),  # two letters are weak: so the header's size is asked too
     (rb"GIF8[79]a", "GIF"),
     (rb"\0\0\0\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51", "JPEG 2000"),
     (rb"P[1-6][\t-\r ]", "PPM"),
@@ -47,7 +64,9 @@ _SIGNATURES = (
 # Brands of an ISO base media file (ISO/IEC 14496-12, 4.3).
 _BRANDS = {
     **dict.fromkeys((b"avif", b"avis"), "AVIF"),
-    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"),
+    **dict.fromkeys(
+        (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"
+    ),
     b"crx ": "Canon raw (CR3)",
 }
 _COLOR_TYPES = {0: 1, 2: 3, 3: 3, 4: 4, 6: 4}  # W3C PNG, 11.2.1 -> channels
@@ -58,8 +77,12 @@ def image_format(data: bytes) -> str:
     """The name of an image file's format, told by its content. ImageError: it is none of EXPECTED and COEFFICIENTS."""
     if not data:
         raise ImageError("empty file")
-    name = next((known for signature, known in _SIGNATURES if re.match(signature, data, re.DOTALL)), None)
-    if data[4:8] == b"ftyp":  # mif1 and msf1 leave open how the picture is coded: the first brand that says it counts
+    name = next(
+        (known for signature, known in _SIGNATURES if re.match(signature, data, re.DOTALL)), None
+    )
+    if (
+        data[4:8] == b"ftyp"
+    ):  # mif1 and msf1 leave open how the picture is coded: the first brand that says it counts
         brands = data[8 : max(12, min(int.from_bytes(data[:4], "big"), 256))]
         found = (_BRANDS.get(brands[at : at + 4]) for at in range(0, len(brands), 4))
         name = next(filter(None, found), f"ISO media file (brand {data[8:12]!r})")

@@ -34,7 +34,9 @@ from fastpipe.sources.listing import OF_THE_FILE, Listing
 
 _AT_ONCE = 256  # files that a thread takes
 _THREADS = 16  # they wait for the disk
-_START_BYTES = 64 << 10  # of a file that the engine cannot read; where the size does not stand there, all of it is read
+_START_BYTES = (
+    64 << 10
+)  # of a file that the engine cannot read; where the size does not stand there, all of it is read
 
 # How the engine gets a picture of a file: as it lies; by way of `convert`; not at all; no header has been read, or the
 # file could not be read: the next scan tries again, for permissions are no part of a file's state here.
@@ -71,7 +73,9 @@ class Columns:
     archives: list[Archive] | None  # the tars; None: each file lies by itself
     paths: Texts
     files: NDArray[np.void]  # (n,) of FILE_DTYPE
-    reasons: dict[int, str] = field(default_factory=dict)  # why files are no samples, by their number
+    reasons: dict[int, str] = field(
+        default_factory=dict
+    )  # why files are no samples, by their number
 
     def file_of(self, number: int) -> bytes:
         """Absolute path of the file that holds a picture's bytes."""
@@ -96,7 +100,9 @@ class Columns:
         mine = theirs = self.unknown
         if not same:
             numbers = {before.paths.bytes_at(number): number for number in range(len(before.files))}
-            theirs = np.array([numbers.get(self.paths.bytes_at(number), -1) for number in mine.tolist()], np.int64)
+            theirs = np.array(
+                [numbers.get(self.paths.bytes_at(number), -1) for number in mine.tolist()], np.int64
+            )
         known = (theirs >= 0) & (before.files["kind"][theirs] != UNKNOWN)
         known &= self.files[_STATE][mine] == before.files[_STATE][theirs]
         mine, theirs = mine[known], theirs[known]
@@ -118,7 +124,9 @@ def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> C
     rows = (
         (
             *(source.label, source.size_bytes, source.mtime_ns),
-            number if archives is None else numbers[source.archive or root.name],  # "" where the source is the tar
+            number
+            if archives is None
+            else numbers[source.archive or root.name],  # "" where the source is the tar
             *(source.offset_bytes, 0, 0, 0, 0, source.identity or 0, UNKNOWN),
         )
         for number, source in enumerate(listing.sources)
@@ -130,25 +138,36 @@ def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> C
             f"{readable(str(root))} has changed while it was scanned: {readable(new.args[0])} is new. Try again when "
             "no program writes there"
         ) from new
-    folder, paths = root if root.is_dir() else root.parent, Texts.of(source.path for source in listing.sources)
+    folder, paths = (
+        root if root.is_dir() else root.parent,
+        Texts.of(source.path for source in listing.sources),
+    )
     found = Columns(name, folder, list(listing.classes), archives, paths, files)
     for number, source in enumerate(listing.sources):
         if source.problem is not None:
             found.reject(number, source.problem)
         elif source.size_bytes > MAX_SAMPLE_BYTES:
-            found.reject(number, f"{source.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}")
+            found.reject(
+                number, f"{source.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
+            )
     return found
 
 
-def read_files(columns: Columns, numbers: Int64s, find: Callable[[Columns, Int64s], object]) -> None:
+def read_files(
+    columns: Columns, numbers: Int64s, find: Callable[[Columns, Int64s], object]
+) -> None:
     """Fills in what `find` finds out of files, in threads. DatasetError: the system, not a file, is at fault."""
     parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
     if not parts:
         return
-    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")  # it starts no more than it has parts
+    threads = ThreadPoolExecutor(
+        _THREADS, thread_name_prefix="fastpipe-scan"
+    )  # it starts no more than it has parts
     try:
         doing = f"scanning {readable(str(columns.folder))}"
-        with shown(Console(stderr=True), doing, lambda now: f"{now.bytes:,} of {now.total_bytes:,} files") as tell:
+        with shown(
+            Console(stderr=True), doing, lambda now: f"{now.bytes:,} of {now.total_bytes:,} files"
+        ) as tell:
             for done, _ in enumerate(threads.map(partial(find, columns), parts), 1):
                 now = min(done * _AT_ONCE, len(numbers)), len(numbers)
                 tell(HowFar(*now, *now))  # of each file only the start is read
@@ -163,7 +182,9 @@ def identities(columns: Columns, numbers: Int64s) -> None:
         size, start = int(row["size"]), int(row["offset"])
         try:
             with LocalFile(path) as file:
-                row["identity"] = identity_of(size, lambda at, count: file.read_at(count, start + at))  # noqa: B023 (called now)
+                row["identity"] = identity_of(
+                    size, lambda at, count: file.read_at(count, start + at)
+                )  # noqa: B023 (called now)
         except OSError as problem:
             raise _unreadable(path, problem) from problem
 
@@ -261,11 +282,17 @@ def load(source: str) -> Columns | None:
             os.utime(cache_file(source))  # it is in use
         if (about["version"], about["source"]) != (_VERSION, source):
             return None
-        archives = about["archives"] and [(name, size, time) for name, size, time in about["archives"]]
+        archives = about["archives"] and [
+            (name, size, time) for name, size, time in about["archives"]
+        ]
         reasons = {int(number): reason for number, reason in about["reasons"].items()}
         texts = Texts(paths.tobytes(), bounds)
-        columns = Columns(source, Path(about["folder"]), about["classes"], archives, texts, files, reasons)
-    except Exception:  # numpy and json raise what they like of another program's file; scanning again mends it
+        columns = Columns(
+            source, Path(about["folder"]), about["classes"], archives, texts, files, reasons
+        )
+    except (
+        Exception
+    ):  # numpy and json raise what they like of another program's file; scanning again mends it
         return None
     if about["versions"] != made_with():  # another Pillow may read what this one did not
         files["kind"][files["kind"] != PLAIN] = UNKNOWN
@@ -287,9 +314,19 @@ def save(columns: Columns) -> None:
         "reasons": columns.reasons,
         "versions": made_with(),
     }
-    text, paths = (np.frombuffer(data, dtype=np.uint8) for data in (json.dumps(about).encode(), columns.paths.data))
+    text, paths = (
+        np.frombuffer(data, dtype=np.uint8)
+        for data in (json.dumps(about).encode(), columns.paths.data)
+    )
     body = io.BytesIO()
-    np.savez(body, about=text, paths=paths, bounds=columns.paths.bounds, files=columns.files, allow_pickle=False)
+    np.savez(
+        body,
+        about=text,
+        paths=paths,
+        bounds=columns.paths.bounds,
+        files=columns.files,
+        allow_pickle=False,
+    )
     file = cache_file(columns.source)
     made = None
     try:
@@ -298,7 +335,9 @@ def save(columns: Columns) -> None:
         with os.fdopen(handle, "wb") as out:
             out.write(body.getbuffer())
         os.replace(made, file)
-        for each in file.parent.glob("scan-*"):  # what nobody has used for weeks, or a process that was killed has left
+        for each in file.parent.glob(
+            "scan-*"
+        ):  # what nobody has used for weeks, or a process that was killed has left
             with contextlib.suppress(OSError):  # of another user, or removed by another process
                 if each.stat().st_mtime < time.time() - _KEPT_S:
                     each.unlink()

@@ -28,7 +28,14 @@ from fastpipe.errors import DatasetError, ImageError, PackError, SampleError, re
 from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.index import Index, ReadableShard, check_pixel_limit
-from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE, NO_LABEL, WITHOUT_HASHES, WORK_FOLDER
+from fastpipe.format.layout import (
+    INDEX_DTYPE,
+    INDEX_FILE,
+    JPEG_STORAGE,
+    NO_LABEL,
+    WITHOUT_HASHES,
+    WORK_FOLDER,
+)
 from fastpipe.format.open_file import OpenFile
 from fastpipe.format.pixel_form import count_forms
 from fastpipe.format.sample_layout import key_hash
@@ -39,7 +46,17 @@ from fastpipe.sources.files import LocalFile, names_in
 from fastpipe.sources.kinds import Recognised, format_of, list_sources, recognise
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.scan.columns import ODD, Archive, Columns, columns_of, headers, identities, load, read_files, save
+from fastpipe.sources.scan.columns import (
+    ODD,
+    Archive,
+    Columns,
+    columns_of,
+    headers,
+    identities,
+    load,
+    read_files,
+    save,
+)
 from fastpipe.sources.splits import SplitsError, some, split_folders, split_tars, split_word
 from fastpipe.sources.tars import list_archives
 
@@ -59,7 +76,11 @@ _OF_A_FILE = {
 
 
 def scanned(
-    path: Path, source: UnpackedSource, max_pixels: int | None, fingerprint: str | None, background: str | None = None
+    path: Path,
+    source: UnpackedSource,
+    max_pixels: int | None,
+    fingerprint: str | None,
+    background: str | None = None,
 ) -> UnpackedIndex:
     """As `open_data`, of an unpacked source. Files that have not changed since the last scan are not read again."""
     before = load(source.name)
@@ -68,7 +89,12 @@ def scanned(
         if index.fingerprint == fingerprint:
             return index
     archives = source.archives()
-    same = before is not None and archives is not None and before.archives == archives and not len(before.unknown)
+    same = (
+        before is not None
+        and archives is not None
+        and before.archives == archives
+        and not len(before.unknown)
+    )
     if before is not None and same and source.split is None:
         columns = before  # tars are walked only if one of them has changed; those of other splits have classes, too
     else:
@@ -100,7 +126,12 @@ class UnpackedIndex(Index):
     mtimes_ns: NDArray[np.int64]
 
     def __init__(
-        self, path: Path, columns: Columns, *, max_pixels: int | None = None, background: str | None = None
+        self,
+        path: Path,
+        columns: Columns,
+        *,
+        max_pixels: int | None = None,
+        background: str | None = None,
     ) -> None:
         self.path, self.folder, self.classes = path, columns.folder, columns.classes
         self._columns, self._max_pixels, self.fields = columns, max_pixels, {}
@@ -117,27 +148,37 @@ class UnpackedIndex(Index):
         self._numbers = np.flatnonzero(good & ~large)  # of the samples, among the files
         kept = files[self._numbers]
         if not len(kept):
-            raise DatasetError(f"{path} is not a packed dataset, and has no image that can be loaded{self.rejected()}")
+            raise DatasetError(
+                f"{path} is not a packed dataset, and has no image that can be loaded{self.rejected()}"
+            )
         on_background = (kept["channels"] == WITH_ALPHA) & (background is not None)
         self.odd = (kept["kind"] == ODD) | on_background
         self.counts = {"rejected": len(files) - len(kept), "converted": int(self.odd.sum())}
-        self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
+        self.class_counts = np.bincount(
+            kept["label"][kept["label"] >= 0], minlength=len(self.classes)
+        ).tolist()
         self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
         self._records = np.zeros(len(kept), dtype=INDEX_DTYPE)
         for name in WITHOUT_HASHES:
             self.records[name] = kept[name]
         self.records["channels"][on_background] = RGB
-        if columns.archives is None:  # a file that lies by itself is the shard of its sample's number
+        if (
+            columns.archives is None
+        ):  # a file that lies by itself is the shard of its sample's number
             self.records["shard"] = np.arange(len(kept))
             names = Texts.of(map(columns.paths.bytes_at, self._numbers.tolist()))
             self.shard_sizes, self.mtimes_ns = kept["size"].copy(), kept["mtime_ns"].copy()
         else:
             names = Texts.of(name for name, _, _ in columns.archives)
             self.shard_sizes = np.array([size for _, size, _ in columns.archives], dtype=np.uint64)
-            self.mtimes_ns = np.array([mtime_ns for _, _, mtime_ns in columns.archives], dtype=np.int64)
+            self.mtimes_ns = np.array(
+                [mtime_ns for _, _, mtime_ns in columns.archives], dtype=np.int64
+            )
         self.form_counts = count_forms(self.records)
         self.records.flags.writeable = False
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(self.records["shard"], minlength=len(names)))])
+        bounds = np.concatenate(
+            [[0], np.cumsum(np.bincount(self.records["shard"], minlength=len(names)))]
+        )
         self.shards = Shards([(self.folder, names)], bounds, self.shard_sizes)
         self.shard_starts = self.shards.starts
         self.fingerprint = self.content = self._fingerprint()
@@ -156,7 +197,9 @@ class UnpackedIndex(Index):
     def rejected(self, most: int = 3) -> str:
         """How many files are no samples, and why."""
         reasons, paths = self._reasons, self._columns.paths
-        shown = [f"\n  {readable(paths[number])}: {reasons[number]}" for number in sorted(reasons)[:most]]
+        shown = [
+            f"\n  {readable(paths[number])}: {reasons[number]}" for number in sorted(reasons)[:most]
+        ]
         more = f"\n  and {len(reasons) - most:,} more" if len(reasons) > most else ""
         return f": {len(reasons):,} files are left out{''.join(shown)}{more}"
 
@@ -236,13 +279,19 @@ class UnpackedIndex(Index):
         return known[self._numbers[samples]]
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        found = np.flatnonzero((self.records["shard"] == shard) & (self.records["offset"] == offset))
+        found = np.flatnonzero(
+            (self.records["shard"] == shard) & (self.records["offset"] == offset)
+        )
         return int(found[0]) if len(found) else None
 
     def where(self, sample: int) -> tuple[str, str, int]:
         """See Index; the key is the path."""
         record = self.records[sample]
-        return str(self.shards[int(record["shard"])].path), self.paths_of(np.array([sample]))[0], int(record["offset"])
+        return (
+            str(self.shards[int(record["shard"])].path),
+            self.paths_of(np.array([sample]))[0],
+            int(record["offset"]),
+        )
 
     def sample_error(
         self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
@@ -254,19 +303,28 @@ class UnpackedIndex(Index):
         reason += more
         advice = "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
         if replace:
-            advice = "on_error='replace' found no other sample for its place: remove the damaged files"
-        advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
+            advice = (
+                "on_error='replace' found no other sample for its place: remove the damaged files"
+            )
+        advice += (
+            ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
+        )
         if self._changed(int(self.records["shard"][sample])):
             advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
         where = f"at byte {offset} of {readable(shard)}"
         message = f"sample {sample} ({key}) cannot be decoded: {reason}\n  {where}\n  {advice}"
-        return SampleError(message, shard=shard, key=key, sample=sample, offset=offset, reason=reason)
+        return SampleError(
+            message, shard=shard, key=key, sample=sample, offset=offset, reason=reason
+        )
 
     def _changed(self, number: int) -> bool:
         """Whether a file is there, but not as it was scanned."""
         with contextlib.suppress(OSError):
             found = os.stat(self.shards[number].path)
-            return (found.st_size, found.st_mtime_ns) != (self.shard_sizes[number], self.mtimes_ns[number])
+            return (found.st_size, found.st_mtime_ns) != (
+                self.shard_sizes[number],
+                self.mtimes_ns[number],
+            )
         return False
 
     def convert(self, sample: int) -> bytes:
@@ -298,7 +356,9 @@ class UnpackedSource:
 
     name: str  # what the user passed, absolute: a path or a pattern
     root: Path  # the folder or tar; of a pattern, the folder that all its tars are in; of a split, its own folder
-    tars: list[str] | None  # paths of the tars below the root; [""]: the root itself; None: files lie there
+    tars: (
+        list[str] | None
+    )  # paths of the tars below the root; [""]: the root itself; None: files lie there
     whole: Path | None = None  # what the user passed, of a path; None: it is a pattern
     split: str | None = None  # the split that the user asks for
 
@@ -317,7 +377,9 @@ class UnpackedSource:
             return listing
         _refuse_others(self.whole, recognised(self.whole, self.split).format)
         try:
-            listing = list_sources(self.whole, seed=0, shuffle=False, how=SourceOptions(split=self.split))
+            listing = list_sources(
+                self.whole, seed=0, shuffle=False, how=SourceOptions(split=self.split)
+            )
         except SplitsError as problem:  # of folders in tars
             raise _which_split(self.whole, problem) from problem
         for each in listing.assumed:
@@ -348,7 +410,11 @@ def _which_split(path: Path, problem: SplitsError) -> DatasetError:
     first = next((name for name in names if split_word(name) == "train"), names[0])
     one = f"fastpipe.open({readable(str(path))!r}, split={readable(first)!r})"
     folder = problem.splits[first]
-    beside = f"; or the folder {readable(str(folder))}, whose classes are then numbered by themselves" if folder else ""
+    beside = (
+        f"; or the folder {readable(str(folder))}, whose classes are then numbered by themselves"
+        if folder
+        else ""
+    )
     return DatasetError(f"{there}; pass {one}{beside}")
 
 
@@ -364,7 +430,9 @@ def unpacked_source(path: Path, split: str | None = None) -> UnpackedSource | No
         _refuse_shards([Path(name)])
         return UnpackedSource(_name(name, split), Path(name), [""], Path(name), split)
     folder = os.path.dirname(name)
-    while not os.path.isdir(folder):  # a folder is no part of the pattern, whatever characters are in its name
+    while not os.path.isdir(
+        folder
+    ):  # a folder is no part of the pattern, whatever characters are in its name
         folder = os.path.dirname(folder)
     rest = os.path.relpath(name, folder)
     if path.exists() or not _MAGIC.search(rest):
@@ -438,7 +506,9 @@ def _pattern(name: str, folder: str, rest: str) -> UnpackedSource:
     tars = [tar for tar in sorted(found) if tar.lower().endswith(".tar") and os.path.isfile(tar)]
     if not tars:
         other = f"; it matches {min(found)}, which is no tar" if found else ""
-        raise DatasetError(f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar")
+        raise DatasetError(
+            f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar"
+        )
     _refuse_shards([Path(tar) for tar in tars])
     root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
     return UnpackedSource(name, Path(root), [os.path.relpath(tar, root) for tar in tars])

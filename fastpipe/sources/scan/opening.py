@@ -56,12 +56,16 @@ def open_data(
         if source is None:
             return PackedIndex(path, max_pixels=max_pixels)
         if version is not None:
-            raise ConfigError(f"version={version}: {path} is not packed, so it has no versions; leave it out")
+            raise ConfigError(
+                f"version={version}: {path} is not packed, so it has no versions; leave it out"
+            )
         return scanned(path, source, max_pixels, fingerprint, background)
     except PackError as problem:  # of the listing, which packing makes, too
         raise DatasetError(str(problem)) from problem
     except OSError as problem:
-        raise DatasetError(f"{readable(str(problem.filename or path))} cannot be read: {problem.strerror}") from problem
+        raise DatasetError(
+            f"{readable(str(problem.filename or path))} cannot be read: {problem.strerror}"
+        ) from problem
 
 
 def _packed_already(data: object) -> ConfigError:

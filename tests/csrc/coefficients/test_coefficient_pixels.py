@@ -30,7 +30,9 @@ METHODS = ["", "libjpeg"]
 def test_crops_of_every_kind_of_picture() -> None:
     """The common kinds, unusual layouts, and 12 bits."""
     rng = np.random.default_rng(1)
-    unusual = {str(options): by_cjpeg(picture(101, 75), "-quality", "90", *options) for options in UNUSUAL}
+    unusual = {
+        str(options): by_cjpeg(picture(101, 75), "-quality", "90", *options) for options in UNUSUAL
+    }
     deep = {"twelve bits": twelve_bit(encoded(picture(70, 45, "smooth"), "420"))}
     for name, source in (sources() | unusual | deep).items():
         jpeg, coefficients = packed(source)
@@ -39,8 +41,16 @@ def test_crops_of_every_kind_of_picture() -> None:
             for number in range(8):
                 region = random_region(rng, expected.shape[1], expected.shape[0])
                 kernels, method = KERNELS[number % len(KERNELS)], METHODS[number // 2 % 2]
-                got = _engine.decode(coefficients, region, denominator, method=method, kernels=kernels)
-                assert np.array_equal(got, crop(expected, region)), (name, denominator, region, kernels, method)
+                got = _engine.decode(
+                    coefficients, region, denominator, method=method, kernels=kernels
+                )
+                assert np.array_equal(got, crop(expected, region)), (
+                    name,
+                    denominator,
+                    region,
+                    kernels,
+                    method,
+                )
 
 
 @settings(max_examples=120)
@@ -60,7 +70,9 @@ def test_any_picture_and_any_crop(
     jpeg, coefficients = packed(source, tile)
     expected_blocks = fpc.read(coefficients).blocks
     for kernels in KERNELS:
-        assert all(map(np.array_equal, _engine.coefficients_of(coefficients, kernels), expected_blocks)), kernels
+        assert all(
+            map(np.array_equal, _engine.coefficients_of(coefficients, kernels), expected_blocks)
+        ), kernels
     assert _engine.restore_jpeg(coefficients) == jpeg
     assert np.array_equal(_engine.decode(coefficients), full_decode(source))
     rng = np.random.default_rng(seed)
@@ -80,5 +92,14 @@ def test_every_column_range_and_every_row_range() -> None:
         _, coefficients = packed(source)
         expected = full_decode(source)
         for (left, right, top, bottom), method in itertools.product(columns + rows, METHODS):
-            got = _engine.decode(coefficients, (left, top, right - left, bottom - top), method=method)
-            assert np.array_equal(got, expected[top:bottom, left:right]), (sampling, method, left, right, top, bottom)
+            got = _engine.decode(
+                coefficients, (left, top, right - left, bottom - top), method=method
+            )
+            assert np.array_equal(got, expected[top:bottom, left:right]), (
+                sampling,
+                method,
+                left,
+                right,
+                top,
+                bottom,
+            )

@@ -13,25 +13,37 @@ from fastpipe import _engine
 
 
 def test_the_bytes_are_as_the_format_page_says() -> None:
-    unusual = {str(options): by_cjpeg(picture(53, 38), "-quality", "90", *options) for options in UNUSUAL}
+    unusual = {
+        str(options): by_cjpeg(picture(53, 38), "-quality", "90", *options) for options in UNUSUAL
+    }
     deep = {"twelve bits": twelve_bit(encoded(picture(70, 45, "smooth"), "420"))}
     for name, source in (sources() | unusual | deep).items():
         jpeg, coefficients = packed(source)
         found = fpc.read(coefficients)
-        assert (found.width, found.height) == _engine.picture_size(jpeg) == _engine.picture_size(coefficients), name
+        assert (
+            (found.width, found.height)
+            == _engine.picture_size(jpeg)
+            == _engine.picture_size(coefficients)
+        ), name
         assert found.xxh3_64 == xxhash.xxh3_64_intdigest(jpeg), name
         for kernels in KERNELS:
             read = _engine.coefficients_of(coefficients, kernels)
             assert all(map(np.array_equal, read, found.blocks)), (name, kernels)
             assert _engine.restore_jpeg(coefficients, kernels) == jpeg, (name, kernels)
         if name.startswith("steps of 1"):
-            means = [np.abs(np.diff(plane[:, :, 0].astype(int))).max(initial=0) for plane in found.blocks]
+            means = [
+                np.abs(np.diff(plane[:, :, 0].astype(int))).max(initial=0) for plane in found.blocks
+            ]
             assert max(means) > 127, "no mean takes two bytes"
             assert max(np.abs(plane[:, :, 1:]).max() for plane in found.blocks) > 127
 
 
 def test_segments_come_back_in_order() -> None:
-    segments = [(0xE2, b"ICC_PROFILE\0\1\1" + bytes(range(256)) * 9), (0xFE, b""), (0xE1, b"Exif\0\0" + b"x" * 65000)]
+    segments = [
+        (0xE2, b"ICC_PROFILE\0\1\1" + bytes(range(256)) * 9),
+        (0xFE, b""),
+        (0xE1, b"Exif\0\0" + b"x" * 65000),
+    ]
     jpeg, coefficients = packed(encoded(picture(40, 30)), segments=segments)
     assert fpc.read(coefficients).segments == segments
     assert _engine.restore_jpeg(coefficients) == jpeg

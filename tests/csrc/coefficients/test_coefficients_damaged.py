@@ -66,7 +66,11 @@ def test_every_changed_byte_of_the_blocks(data: bytes) -> None:
             assert found, "a JPEG of damaged coefficients"
             assert all(map(np.array_equal, found[0], _engine.coefficients_of(data)))
     assert refused > 10
-    assert {"in MCU row 0", "in MCU row 1", "they make another JPEG than when they were packed"} <= reasons
+    assert {
+        "in MCU row 0",
+        "in MCU row 1",
+        "they make another JPEG than when they were packed",
+    } <= reasons
     assert ("a value is larger than a JPEG holds" in reasons) == (data == LARGE)
 
 
@@ -76,8 +80,12 @@ def damaged(data: bytes, rng: np.random.Generator) -> bytes:
     for _ in range(rng.integers(1, 5)):
         kind = rng.integers(10)
         if kind < 4:
-            out[int(rng.integers(HEADER_BYTES, len(out)))] = int(rng.choice([0, 1, 0x7F, 0x80, 0xFF]))
-        elif kind < 6:  # lengths of blocks that sum up to the same, so that the row still ends where it should
+            out[int(rng.integers(HEADER_BYTES, len(out)))] = int(
+                rng.choice([0, 1, 0x7F, 0x80, 0xFF])
+            )
+        elif (
+            kind < 6
+        ):  # lengths of blocks that sum up to the same, so that the row still ends where it should
             one, other = HEADER_BYTES + rng.choice(4, 2, replace=False)
             moved = int(rng.integers(0, 1 + min(out[one], 255 - out[other])))
             out[one] -= moved

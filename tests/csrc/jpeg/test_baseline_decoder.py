@@ -31,7 +31,9 @@ from fastpipe import _engine
 COMMON = ("444", "422", "420", "440", "gray")
 GIVEN_UP = "the JPEG has an unsupported format: the baseline decoder gave up"
 
-needs_baseline = pytest.mark.skipif("baseline" not in _engine.decode_methods(), reason="needs AVX2 and BMI2, or NEON")
+needs_baseline = pytest.mark.skipif(
+    "baseline" not in _engine.decode_methods(), reason="needs AVX2 and BMI2, or NEON"
+)
 
 
 def by_baseline(jpeg: bytes, region: Region | None = None, denominator: int = 1) -> Pixels | None:
@@ -60,7 +62,10 @@ def test_common_pictures_are_decoded_by_baseline() -> None:
         sampling, tile, (width, height), (kind, quality) = case
         jpeg = tiled(encoded(picture(width, height, kind), sampling, quality), tile)
         expected = full_decode(jpeg)
-        for region in [(0, 0, width, height), *(random_region(rng, width, height) for _ in range(4))]:
+        for region in [
+            (0, 0, width, height),
+            *(random_region(rng, width, height) for _ in range(4)),
+        ]:
             got = by_baseline(jpeg, region)
             assert got is not None, (case, region)
             assert np.array_equal(got, crop(expected, region)), (case, region)
@@ -77,12 +82,16 @@ NOISE = picture(96, 64)
 COMMON_LAYOUTS: dict[str, Callable[[], bytes]] = {
     "standard tables": lambda: by_pillow(NOISE, restart_marker_blocks=2),
     "optimised tables": lambda: by_pillow(NOISE, restart_marker_blocks=2, optimize=True),
-    "16-bit steps": lambda: by_pillow(NOISE, restart_marker_blocks=1, qtables=[[400] * 64, [999] * 64]),
+    "16-bit steps": lambda: by_pillow(
+        NOISE, restart_marker_blocks=1, qtables=[[400] * 64, [999] * 64]
+    ),
     "steps of 1": lambda: by_pillow(NOISE, qtables=[[1] * 64] * 2),
     "an interval over the whole picture": lambda: by_pillow(NOISE, restart_marker_blocks=5000),
     "gray of factors 2 x 2": lambda: gray_of_factors(0x22),
     "gray of factors 2 x 2, tiled": lambda: tiled(gray_of_factors(0x22), 16),
-    "bytes after the end": lambda: by_pillow(NOISE, restart_marker_blocks=2) + b"\xff\xd0\xff\xd8 garbage",
+    "bytes after the end": lambda: (
+        by_pillow(NOISE, restart_marker_blocks=2) + b"\xff\xd0\xff\xd8 garbage"
+    ),
     "metadata": lambda: by_pillow(NOISE, icc_profile=bytes(200_000), comment=b"\xff\xd9\xff\xda"),
 }
 
@@ -140,7 +149,10 @@ def test_other_pictures_are_left_to_libjpeg() -> None:
         height, width, _ = expected.shape
         for _ in range(30):
             region = random_region(rng, width, height)
-            assert np.array_equal(_engine.decode(jpeg, region), crop(expected, region)), (name, region)
+            assert np.array_equal(_engine.decode(jpeg, region), crop(expected, region)), (
+                name,
+                region,
+            )
 
 
 @needs_baseline
@@ -152,13 +164,24 @@ def test_reduced_decodes_are_its_own() -> None:
             jpeg = tiled(encoded(picture(101, 75, kind), sampling, quality), tile)
             expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
             height, width, _ = expected.shape
-            for region in [(0, 0, width, height), *(random_region(rng, width, height) for _ in range(3))]:
+            for region in [
+                (0, 0, width, height),
+                *(random_region(rng, width, height) for _ in range(3)),
+            ]:
                 reduced = by_baseline(jpeg, region, denominator)
                 if denominator == 8 and sampling in ("422", "440"):
-                    assert reduced is None, "there colours have more pixels than the brightness has one way"
+                    assert reduced is None, (
+                        "there colours have more pixels than the brightness has one way"
+                    )
                     continue
                 assert reduced is not None, (sampling, denominator, kind, tile)
-                assert np.array_equal(reduced, crop(expected, region)), (sampling, denominator, kind, tile, region)
+                assert np.array_equal(reduced, crop(expected, region)), (
+                    sampling,
+                    denominator,
+                    kind,
+                    tile,
+                    region,
+                )
 
 
 def test_unknown_ways_of_decoding_are_refused() -> None:
@@ -176,7 +199,10 @@ def test_brightness_beyond_white_is_what_libjpeg_makes_of_it() -> None:
         expected = by_libjpeg(bytes(jpeg), None, denominator)
         got = by_baseline(bytes(jpeg), None, denominator)
         assert got is None or np.array_equal(got, expected), (step, denominator)
-        assert np.array_equal(_engine.decode(bytes(jpeg), None, denominator), expected), (step, denominator)
+        assert np.array_equal(_engine.decode(bytes(jpeg), None, denominator), expected), (
+            step,
+            denominator,
+        )
 
 
 def mutated(jpeg: bytes, rng: np.random.Generator) -> bytes:
@@ -240,7 +266,9 @@ def test_a_tile_of_bits_that_no_encoder_writes_is_left_to_libjpeg() -> None:
         end = next(i for i in range(start, len(jpeg)) if jpeg[i] == 0xFF and jpeg[i + 1] != 0)
         taken = 0
         for size in range(1, 300):
-            damaged = jpeg[:start] + rng.integers(0, 255, size, dtype=np.uint8).tobytes() + jpeg[end:]
+            damaged = (
+                jpeg[:start] + rng.integers(0, 255, size, dtype=np.uint8).tobytes() + jpeg[end:]
+            )
             got = by_baseline(damaged)
             if got is not None:
                 taken += 1
@@ -270,7 +298,9 @@ def rows_of(jpegs: list[bytes], shard: Path, size: tuple[int, int]) -> Pixels:
 
 @needs_baseline
 @pytest.mark.parametrize("size", [(33, 44), (8, 100)], ids=["across first", "down first"])
-def test_rows_that_were_given_before_it_gave_up_leave_no_trace(size: tuple[int, int], tmp_path: Path) -> None:
+def test_rows_that_were_given_before_it_gave_up_leave_no_trace(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
     """A byte too many in the last tile shows when all others are done; the batch has the picture all the same."""
     jpegs, spoilt = [], []
     for seed, (sampling, tile) in enumerate(itertools.product(COMMON, [0, 16, WHOLE_ROWS])):
@@ -279,7 +309,9 @@ def test_rows_that_were_given_before_it_gave_up_leave_no_trace(size: tuple[int, 
         spoilt.append(jpeg[:-2] + b"\0" + jpeg[-2:])
         assert by_baseline(jpegs[-1]) is not None
         assert by_baseline(spoilt[-1]) is None
-    assert np.array_equal(rows_of(spoilt, tmp_path / "spoilt", size), rows_of(jpegs, tmp_path / "good", size))
+    assert np.array_equal(
+        rows_of(spoilt, tmp_path / "spoilt", size), rows_of(jpegs, tmp_path / "good", size)
+    )
 
 
 @needs_baseline
@@ -289,7 +321,9 @@ def test_one_thread_decodes_one_picture_after_the_other(tmp_path: Path) -> None:
     jpegs = []
     for seed in range(120):
         width, height = (int(rng.integers(1, 150)) for _ in range(2))
-        source = encoded(picture(width, height, PICTURES[seed % 4], seed), COMMON[int(rng.integers(5))])
+        source = encoded(
+            picture(width, height, PICTURES[seed % 4], seed), COMMON[int(rng.integers(5))]
+        )
         jpegs.append(tiled(source, int(rng.choice([0, 8, 16, 48, WHOLE_ROWS]))))
     together = rows_of(jpegs, tmp_path / "together", (40, 40))
     for jpeg, row in zip(jpegs, together, strict=True):

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.pictures.coefficient_sources import packed, sources
-from support.pictures.jpegs import PICTURES, WHOLE_ROWS, by_pillow, encoded, picture, random_region, tiled
+from support.pictures.jpegs import (
+    PICTURES,
+    WHOLE_ROWS,
+    by_pillow,
+    encoded,
+    picture,
+    random_region,
+    tiled,
+)
 from support.pictures.pngs import RGB, png
 
 from fastpipe import _engine
@@ -34,10 +42,17 @@ def tasks_of(jpegs: list[bytes], crops: int, rng: np.random.Generator) -> NDArra
     return tasks
 
 
-def run(shard: Path, tasks: NDArray[np.void], outs: list[NDArray[np.uint8]], exact: bool) -> list[tuple[int, str]]:
+def run(
+    shard: Path, tasks: NDArray[np.void], outs: list[NDArray[np.uint8]], exact: bool
+) -> list[tuple[int, str]]:
     """One job on one thread."""
     engine = _engine.Engine([(os.fsencode(shard), shard.stat().st_size)], 1, 1)
-    job = _engine.Job(engine, np.ascontiguousarray(tasks).ravel(), [(out, exact, {}, False) for out in outs], False)
+    job = _engine.Job(
+        engine,
+        np.ascontiguousarray(tasks).ravel(),
+        [(out, exact, {}, False) for out in outs],
+        False,
+    )
     assert job.wait(60)
     errors = job.errors()
     engine.close(60)
@@ -63,7 +78,10 @@ def jpegs(rng: np.random.Generator) -> list[bytes]:
 def pngs(rng: np.random.Generator) -> list[bytes]:
     sides = rng.integers(1, 220, (60, 2)).tolist()
     pictures = [picture(*size, PICTURES[seed % 4], seed) for seed, size in enumerate(sides)]
-    return [encode_png(pixels) if rng.integers(2) else png(pixels, color=RGB, filters=(4, 1, 3)) for pixels in pictures]
+    return [
+        encode_png(pixels) if rng.integers(2) else png(pixels, color=RGB, filters=(4, 1, 3))
+        for pixels in pictures
+    ]
 
 
 def coefficients(_: np.random.Generator) -> list[bytes]:
@@ -95,7 +113,12 @@ def test_crops_together_have_the_pixels_of_crops_apart(
 def test_a_picture_that_fails_is_named_once_and_leaves_the_others_alone(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     good = [tiled(encoded(picture(90, 70, seed=seed)), 16) for seed in range(4)]
-    spoilt = [good[0], good[1][:-400] + bytes(400), by_pillow(picture(90, 70), progressive=True), good[3]]
+    spoilt = [
+        good[0],
+        good[1][:-400] + bytes(400),
+        by_pillow(picture(90, 70), progressive=True),
+        good[3],
+    ]
     shard = tmp_path / "shard"
     shard.write_bytes(b"".join(spoilt))
     tasks = tasks_of(good, len(SIZES), rng)
@@ -114,7 +137,10 @@ def test_tasks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     shard = tmp_path / "shard"
     shard.write_bytes(jpeg)
     good = tasks_of([jpeg], len(SIZES), np.random.default_rng(0))
-    for name, value, words in [("offset", 1, "of one picture"), ("out_row", 1, "beyond the images")]:
+    for name, value, words in [
+        ("offset", 1, "of one picture"),
+        ("out_row", 1, "beyond the images"),
+    ]:
         tasks = good.copy()
         tasks[0, 1][name] = value
         with pytest.raises(ValueError, match=words):

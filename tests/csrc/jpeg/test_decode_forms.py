@@ -52,8 +52,13 @@ def test_gray_of_a_jpeg_is_its_luma(storage: str, subsampling: int, mode: str) -
         for method in _engine.decode_methods():
             for _ in range(10):
                 x, y = int(random.integers(0, width)), int(random.integers(0, height))
-                w, h = int(random.integers(1, width - x + 1)), int(random.integers(1, height - y + 1))
-                part = _engine.decode(data, region=(x, y, w, h), denominator=denominator, channels=1, method=method)
+                w, h = (
+                    int(random.integers(1, width - x + 1)),
+                    int(random.integers(1, height - y + 1)),
+                )
+                part = _engine.decode(
+                    data, region=(x, y, w, h), denominator=denominator, channels=1, method=method
+                )
                 assert np.array_equal(part, by_libjpeg[y : y + h, x : x + w]), (denominator, method)
 
 
@@ -98,7 +103,9 @@ def pngs() -> dict[str, bytes]:
 @pytest.mark.filterwarnings("ignore:Palette images")
 def test_pngs_are_converted_as_pillow_does() -> None:
     for (kind, data), (channels, mode) in itertools.product(pngs().items(), MODES.items()):
-        expected = np.asarray(Image.open(io.BytesIO(data)).convert(mode)).reshape(HEIGHT, WIDTH, channels)
+        expected = np.asarray(Image.open(io.BytesIO(data)).convert(mode)).reshape(
+            HEIGHT, WIDTH, channels
+        )
         assert np.array_equal(_engine.decode(data, channels=channels), expected), (kind, mode)
         part = _engine.decode(data, region=(7, 11, 40, 30), channels=channels)
         assert np.array_equal(part, expected[11:41, 7:47]), (kind, mode)
@@ -109,7 +116,9 @@ def test_pngs_are_converted_as_pillow_does() -> None:
 
 @pytest.mark.parametrize("stored", [1, 3, 4])
 def test_pngs_of_16_bits(stored: int) -> None:
-    samples = np.random.default_rng(stored).integers(0, 65536, (HEIGHT, WIDTH, stored)).astype(np.uint16)
+    samples = (
+        np.random.default_rng(stored).integers(0, 65536, (HEIGHT, WIDTH, stored)).astype(np.uint16)
+    )
     in_order = samples[..., [2, 1, 0, 3][:stored]] if stored > 1 else samples
     data = cv2.imencode(".png", in_order)[1].tobytes()
     rgb = np.broadcast_to(samples[..., :1], (HEIGHT, WIDTH, 3)) if stored == 1 else samples[..., :3]

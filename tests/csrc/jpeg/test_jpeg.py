@@ -33,11 +33,20 @@ def test_pictures_and_crops_around_block_borders(sampling: str) -> None:
             expected = _engine.decode(jpeg, None, denominator)
             assert expected.dtype == np.uint8
             if has_one_scale(width, height, denominator):
-                assert np.array_equal(expected, full_decode(jpeg, denominator)), (width, height, denominator)
+                assert np.array_equal(expected, full_decode(jpeg, denominator)), (
+                    width,
+                    height,
+                    denominator,
+                )
             for _ in range(4):
                 region = random_region(rng, expected.shape[1], expected.shape[0])
                 got = _engine.decode(jpeg, region, denominator)
-                assert np.array_equal(got, crop(expected, region)), (width, height, denominator, region)
+                assert np.array_equal(got, crop(expected, region)), (
+                    width,
+                    height,
+                    denominator,
+                    region,
+                )
 
 
 @pytest.mark.photos
@@ -53,7 +62,9 @@ def test_crops_of_real_photos(photos: list[Path]) -> None:
             expected = full_decode(data, denominator)
             for _ in range(2):
                 region = random_region(rng, expected.shape[1], expected.shape[0])
-                assert np.array_equal(_engine.decode(data, region, denominator), crop(expected, region))
+                assert np.array_equal(
+                    _engine.decode(data, region, denominator), crop(expected, region)
+                )
                 checked += 1
     assert checked > 50
 
@@ -62,10 +73,24 @@ def test_regions_outside_the_picture_and_other_denominators_are_refused() -> Non
     jpeg = noise_jpeg(33, 17, "420")
     assert _engine.picture_size(jpeg) == (33, 17)
     at_the_edge = [(32, 16, 1, 1), (0, 16, 33, 1), (32, 0, 1, 17)]
-    outside = [(-1, 0, 4, 4), (0, -1, 4, 4), (0, 0, 0, 4), (0, 0, 4, 0), (30, 0, 4, 4), (33, 0, 1, 1), (0, 17, 1, 1)]
+    outside = [
+        (-1, 0, 4, 4),
+        (0, -1, 4, 4),
+        (0, 0, 0, 4),
+        (0, 0, 4, 0),
+        (30, 0, 4, 4),
+        (33, 0, 1, 1),
+        (0, 17, 1, 1),
+    ]
     for region in at_the_edge:
         assert _engine.decode(jpeg, region).shape == (region[3], region[2], 3)
-    for region in [*outside, (0, 0, 34, 17), (0, 0, 33, 18), (0, 14, 4, 4), (0, 2**31 - 1, 1, 2**31 - 1)]:
+    for region in [
+        *outside,
+        (0, 0, 34, 17),
+        (0, 0, 33, 18),
+        (0, 14, 4, 4),
+        (0, 2**31 - 1, 1, 2**31 - 1),
+    ]:
         with pytest.raises(ValueError, match="is not inside the image"):
             _engine.decode(jpeg, region)
     for denominator in (0, 3, 16, -1):

@@ -35,7 +35,9 @@ WITH_RESTARTS = encoded(restart_marker_blocks=1)
 WHOLE = {BASELINE: _engine.decode(BASELINE), WITH_RESTARTS: _engine.decode(WITH_RESTARTS)}
 
 
-def with_frame(jpeg: bytes, *, marker: int = 0xC0, precision: int = 8, size: tuple[int, int] | None = None) -> bytes:
+def with_frame(
+    jpeg: bytes, *, marker: int = 0xC0, precision: int = 8, size: tuple[int, int] | None = None
+) -> bytes:
     """The JPEG with its frame header patched."""
     at = jpeg.index(b"\xff\xc0")
     out = bytearray(jpeg)
@@ -50,7 +52,9 @@ def assert_plain(problem: ValueError) -> None:
     assert PLAIN_REASON.fullmatch(str(problem)), str(problem)
 
 
-def decode_or_reason(jpeg: bytes, region: tuple[int, int, int, int] | None = None) -> NDArray[np.uint8] | None:
+def decode_or_reason(
+    jpeg: bytes, region: tuple[int, int, int, int] | None = None
+) -> NDArray[np.uint8] | None:
     try:
         return _engine.decode(jpeg, region)
     except ValueError as problem:
@@ -94,8 +98,14 @@ WRONG = [
     (with_frame(BASELINE, size=(WIDTH, 0)), "the JPEG"),
     (encoded("CMYK"), "the JPEG has an unsupported format: 4 colour components"),
     (with_frame(BASELINE, size=(65535, 65535)), "the picture is larger than the size limit"),
-    (with_frame(BASELINE, size=(65500, 65500)), "the picture is larger than the size limit: 65500 x 65500"),
-    (with_frame(BASELINE, size=(13000, 13000)), "the JPEG is truncated: .* cannot hold 13000 x 13000"),
+    (
+        with_frame(BASELINE, size=(65500, 65500)),
+        "the picture is larger than the size limit: 65500 x 65500",
+    ),
+    (
+        with_frame(BASELINE, size=(13000, 13000)),
+        "the JPEG is truncated: .* cannot hold 13000 x 13000",
+    ),
     (BASELINE[: scan_start(BASELINE)] + b"\xff\xd9", "the JPEG"),
 ]
 
@@ -110,7 +120,9 @@ def test_what_cannot_be_decoded_says_why() -> None:
 def test_header_of_a_huge_picture_needs_no_memory_for_it() -> None:
     with pytest.raises(ValueError, match="larger than the size limit"):
         _engine.picture_size(with_frame(BASELINE, size=(65500, 65500)))
-    with pytest.raises(ValueError, match=rf"{WIDTH} x {HEIGHT} is over {WIDTH * HEIGHT - 1} pixels"):
+    with pytest.raises(
+        ValueError, match=rf"{WIDTH} x {HEIGHT} is over {WIDTH * HEIGHT - 1} pixels"
+    ):
         _engine.decode(BASELINE, max_pixels=WIDTH * HEIGHT - 1)
     assert _engine.decode(BASELINE, max_pixels=WIDTH * HEIGHT).shape == (HEIGHT, WIDTH, 3)
 
@@ -119,7 +131,9 @@ def test_more_pixels_than_the_bytes_can_hold_are_refused_before_anything_is_made
     small = encoded("L", (64, 64), quality=1)
     assert _engine.decode(small).shape == (64, 64, 3)
     for size in ((4000, 65000), (65000, 4000), (3000, 3000)):
-        with pytest.raises(ValueError, match=rf"the JPEG is truncated: \d+ bytes cannot hold {size[0]} x {size[1]}"):
+        with pytest.raises(
+            ValueError, match=rf"the JPEG is truncated: \d+ bytes cannot hold {size[0]} x {size[1]}"
+        ):
             _engine.picture_size(with_frame(small, size=size), max_pixels=10**9)
 
 

@@ -76,17 +76,26 @@ DAMAGES: dict[str, Damage] = {
     "wrong number, far off": lambda h, i: h + joined(i, numbers_with(len(i), {5: 1})) + EOI,
     "wrong first number": lambda h, i: h + joined(i, numbers_with(len(i), {0: 7})) + EOI,
     "wrong last number": lambda h, i: h + joined(i, numbers_with(len(i), {len(i) - 2: 3})) + EOI,
-    "all numbers one too high": lambda h, i: h + joined(i, iter((n + 1) % 8 for n in range(len(i)))) + EOI,
+    "all numbers one too high": lambda h, i: (
+        h + joined(i, iter((n + 1) % 8 for n in range(len(i)))) + EOI
+    ),
     "all numbers the same": lambda h, i: h + joined(i, iter([0] * len(i))) + EOI,
     "two numbers swapped": lambda h, i: h + joined(i, numbers_with(len(i), {9: 2, 10: 1})) + EOI,
     "a marker missing": lambda h, i: h + joined([*i[:6], i[6] + i[7], *i[8:]]) + EOI,
     "a marker missing, numbers as they were": lambda h, i: (
-        h + joined([*i[:6], i[6] + i[7], *i[8:]], iter([n % 8 for n in range(len(i)) if n != 6])) + EOI
+        h
+        + joined([*i[:6], i[6] + i[7], *i[8:]], iter([n % 8 for n in range(len(i)) if n != 6]))
+        + EOI
     ),
     "the last marker missing": lambda h, i: h + joined([*i[:-2], i[-2] + i[-1]]) + EOI,
     "a marker twice": lambda h, i: h + joined([*i[:6], b"", *i[6:]]) + EOI,
     "a marker twice, numbers as they were": lambda h, i: (
-        h + joined([*i[:6], b"", *i[6:]], iter([*(n % 8 for n in range(6)), 5, *(n % 8 for n in range(6, 60))])) + EOI
+        h
+        + joined(
+            [*i[:6], b"", *i[6:]],
+            iter([*(n % 8 for n in range(6)), 5, *(n % 8 for n in range(6, 60))]),
+        )
+        + EOI
     ),
     "a marker before the first interval": lambda h, i: h + joined([b"", *i]) + EOI,
     "a marker before the end": lambda h, i: h + joined([*i, b""]) + EOI,
@@ -107,14 +116,24 @@ DAMAGES: dict[str, Damage] = {
     "an empty interval": lambda h, i: h + joined([*i[:6], b"", *i[7:]]) + EOI,
     "a short interval": lambda h, i: h + joined([*i[:6], i[6][:-4], *i[7:]]) + EOI,
     "a long interval": lambda h, i: h + joined([*i[:6], i[6] + b"\x12\x34", *i[7:]]) + EOI,
-    "an unknown marker between": lambda h, i: h + joined([*i[:6], i[6] + b"\xff\x42", *i[7:]]) + EOI,
-    "a comment between": lambda h, i: h + joined([*i[:6], i[6] + segment(0xFE, b"hello"), *i[7:]]) + EOI,
+    "an unknown marker between": lambda h, i: (
+        h + joined([*i[:6], i[6] + b"\xff\x42", *i[7:]]) + EOI
+    ),
+    "a comment between": lambda h, i: (
+        h + joined([*i[:6], i[6] + segment(0xFE, b"hello"), *i[7:]]) + EOI
+    ),
     "an end marker between": lambda h, i: h + joined([*i[:6], i[6] + EOI, *i[7:]]) + EOI,
-    "fill bytes before a marker": lambda h, i: h + joined([*i[:6], i[6] + b"\xff\xff\xff", *i[7:]]) + EOI,
-    "fill bytes before every marker": lambda h, i: h + joined([coded + b"\xff" for coded in i]) + EOI,
+    "fill bytes before a marker": lambda h, i: (
+        h + joined([*i[:6], i[6] + b"\xff\xff\xff", *i[7:]]) + EOI
+    ),
+    "fill bytes before every marker": lambda h, i: (
+        h + joined([coded + b"\xff" for coded in i]) + EOI
+    ),
     "fill bytes in the header": lambda h, i: h[:2] + b"\xff\xff" + h[2:] + joined(i) + EOI,
     "a restart marker in the header": lambda h, i: h[:2] + b"\xff\xd3" + h[2:] + joined(i) + EOI,
-    "restart markers in a comment": lambda h, i: h[:2] + segment(0xFE, b"\xff\xd0\xff\xd1") + h[2:] + joined(i) + EOI,
+    "restart markers in a comment": lambda h, i: (
+        h[:2] + segment(0xFE, b"\xff\xd0\xff\xd1") + h[2:] + joined(i) + EOI
+    ),
     "DRI half": lambda h, i: with_interval(h, restart_interval(h) // 2) + joined(i) + EOI,
     "DRI one more": lambda h, i: with_interval(h, restart_interval(h) + 1) + joined(i) + EOI,
     "DRI twice": lambda h, i: with_interval(h, restart_interval(h) * 2) + joined(i) + EOI,
@@ -122,7 +141,9 @@ DAMAGES: dict[str, Damage] = {
     "DRI large": lambda h, i: with_interval(h, 65535) + joined(i) + EOI,
     "DRI 0": lambda h, i: with_interval(h, 0) + joined(i) + EOI,
     "no DRI": lambda h, i: with_interval(h, None) + joined(i) + EOI,
-    "two DRI, the last counts": lambda h, i: h[:2] + segment(DRI, b"\0\1") + h[2:] + joined(i) + EOI,
+    "two DRI, the last counts": lambda h, i: (
+        h[:2] + segment(DRI, b"\0\1") + h[2:] + joined(i) + EOI
+    ),
     "DRI of three bytes": lambda h, i: h[:2] + segment(DRI, b"\0\2\0") + h[2:] + joined(i) + EOI,
     "no restart markers at all": lambda h, i: h + b"".join(i) + EOI,
     "the last interval cut": lambda h, i: h + joined(i)[:-9] + EOI,
@@ -158,7 +179,9 @@ SOURCES = {
 }
 
 
-def decode_or_reason(jpeg: bytes, region: tuple[int, int, int, int] | None = None, by: int = 1) -> Pixels | None:
+def decode_or_reason(
+    jpeg: bytes, region: tuple[int, int, int, int] | None = None, by: int = 1
+) -> Pixels | None:
     try:
         return _engine.decode(jpeg, region, by)
     except ValueError as problem:
@@ -180,7 +203,9 @@ def test_pictures_and_crops_are_right_or_refused(source: str) -> None:
             assert np.array_equal(whole, sound[denominator]), name
         elif whole is not None:
             assert name in TOO_MUCH
-            assert np.array_equal(whole, _engine.decode(damaged, None, denominator, method="libjpeg")), name
+            assert np.array_equal(
+                whole, _engine.decode(damaged, None, denominator, method="libjpeg")
+            ), name
         expected = sound[denominator] if whole is None else whole
         height, width, _ = expected.shape
         for _ in range(12):
@@ -199,11 +224,15 @@ def with_hidden_steps(jpeg: bytes, stray: bytes) -> bytes:
     """
     segments = header_segments(jpeg)
     steps = b"".join(segment(*one) for one in segments if one[0] == 0xDB)
-    wrong = b"".join(segment(0xDB, bytes([one[1][0], *[99] * 64])) for one in segments if one[0] == 0xDB)
+    wrong = b"".join(
+        segment(0xDB, bytes([one[1][0], *[99] * 64])) for one in segments if one[0] == 0xDB
+    )
     rest = b"".join(segment(*one) for one in segments if one[0] != 0xDB)
     long = bytearray(segment(0xE2, bytes(65533)))
     astray = 2 + int.from_bytes((stray + long)[2:4], "big") - len(stray)
-    long[astray : astray + 4] = b"\xff\xec" + (len(long) - astray - 2 + len(steps)).to_bytes(2, "big")
+    long[astray : astray + 4] = b"\xff\xec" + (len(long) - astray - 2 + len(steps)).to_bytes(
+        2, "big"
+    )
     return b"\xff\xd8" + wrong + stray + bytes(long) + steps + rest + jpeg[scan_start(jpeg) :]
 
 
@@ -214,5 +243,7 @@ def test_markers_without_a_length_hide_nothing_in_the_header(stray: bytes) -> No
     region = (3, 2, 5, 4)
     for denominator in DENOMINATORS:
         expected = full_decode(jpeg, denominator)
-        assert np.array_equal(full_decode(crafted, denominator), expected), "to libjpeg-turbo it is the same picture"
+        assert np.array_equal(full_decode(crafted, denominator), expected), (
+            "to libjpeg-turbo it is the same picture"
+        )
         assert np.array_equal(_engine.decode(crafted, region, denominator), crop(expected, region))

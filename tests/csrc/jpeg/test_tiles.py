@@ -115,8 +115,12 @@ def layouts() -> dict[str, bytes]:
     noise, soft = picture(*SIZE), picture(*SIZE, kind="smooth")
     found = {
         "RGB, odd interval": by_pillow(noise, keep_rgb=True, restart_marker_blocks=5),
-        "RGB, as only Adobe's segment says": declared_rgb(by_pillow(noise, subsampling=0, restart_marker_blocks=1)),
-        "YCbCr, as only JFIF's segment says": with_components_named(by_pillow(noise, restart_marker_blocks=1), b"RGB"),
+        "RGB, as only Adobe's segment says": declared_rgb(
+            by_pillow(noise, subsampling=0, restart_marker_blocks=1)
+        ),
+        "YCbCr, as only JFIF's segment says": with_components_named(
+            by_pillow(noise, restart_marker_blocks=1), b"RGB"
+        ),
         "smooth": by_pillow(soft, restart_marker_blocks=1, optimize=True),
         "interval of the whole picture": by_pillow(noise, restart_marker_blocks=35),
         "interval of all but the last MCU": by_pillow(noise, restart_marker_blocks=34),
@@ -143,7 +147,14 @@ def test_crops_of_other_encoders_pictures() -> None:
 def test_crops_of_rare_samplings() -> None:
     width, height = SIZE
     rng = np.random.default_rng(2)
-    samplings = ["1x2,1x2,1x2", "2x1,2x1,2x1", "1x2,1x1,1x1", "4x1,1x1,1x1", "2x2,2x1,2x1", "1x1,2x2,2x2"]
+    samplings = [
+        "1x2,1x2,1x2",
+        "2x1,2x1,2x1",
+        "1x2,1x1,1x1",
+        "4x1,1x1,1x1",
+        "2x2,2x1,2x1",
+        "1x1,2x2,2x2",
+    ]
     samplings += ["4x2", "2x4", "4x1", "1x4", "3x1", "3x2", "2x2,2x1", "2x2,1x2,2x1"]
     for factors, interval in itertools.product(samplings, ["", "1B", "3B", "4B", "1"]):
         restarts = ["-restart", interval] if interval else []
@@ -151,13 +162,21 @@ def test_crops_of_rare_samplings() -> None:
         for denominator in DENOMINATORS:
             expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
             try:
-                assert np.array_equal(full_decode(jpeg, denominator), expected), (factors, denominator)
+                assert np.array_equal(full_decode(jpeg, denominator), expected), (
+                    factors,
+                    denominator,
+                )
             except OSError as problem:  # a layout that TurboJPEG has no name for
                 assert "subsampling" in str(problem)  # noqa: PT017
             for _ in range(10):
                 region = random_region(rng, -(-width // denominator), -(-height // denominator))
                 got = _engine.decode(jpeg, region, denominator)
-                assert np.array_equal(got, crop(expected, region)), (factors, interval, denominator, region)
+                assert np.array_equal(got, crop(expected, region)), (
+                    factors,
+                    interval,
+                    denominator,
+                    region,
+                )
 
 
 @pytest.mark.parametrize("sampling", SUBSAMPLINGS)
@@ -171,14 +190,18 @@ def test_only_the_tiles_that_a_crop_touches_are_read(sampling: str) -> None:
         good = full_decode(jpeg, denominator)
         for x, y in [(0, 0), (112, 64), (230, 100), (0, 120)]:
             region = (x // denominator, y // denominator, 16 // denominator, 8 // denominator)
-            damaged = without_tiles(jpeg, sampling, *(denominator * edge for edge in region), margin=5 * denominator)
+            damaged = without_tiles(
+                jpeg, sampling, *(denominator * edge for edge in region), margin=5 * denominator
+            )
             got = _engine.decode(damaged, region, denominator)
             assert np.array_equal(got, crop(good, region)), (denominator, x, y)
             with pytest.raises(ValueError, match="the JPEG is"):
                 _engine.decode(damaged, None, denominator)
 
 
-def without_tiles(jpeg: bytes, sampling: str, left: int, top: int, width: int, height: int, margin: int) -> bytes:
+def without_tiles(
+    jpeg: bytes, sampling: str, left: int, top: int, width: int, height: int, margin: int
+) -> bytes:
     """Empties all tiles (their first MCU is left without an end) but those within a margin of a rectangle."""
     right, bottom = left + width, top + height
     start = scan_start(jpeg)
@@ -202,4 +225,6 @@ def test_pictures_of_one_row_or_column_of_tiles() -> None:
     sizes = [(1, 190), (190, 1), (5, 190), (17, 190), (190, 17), (3, 3), (33, 9)]
     for case in itertools.product(SUBSAMPLINGS, sizes, (8, WHOLE_ROWS)):
         sampling, (width, height), tile = case
-        assert_crops_are_right(case, tiled(encoded(picture(width, height), sampling), tile), rng, crops=4)
+        assert_crops_are_right(
+            case, tiled(encoded(picture(width, height), sampling), tile), rng, crops=4
+        )

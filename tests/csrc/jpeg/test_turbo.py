@@ -54,7 +54,9 @@ def test_a_picture_without_tables_is_not_given_those_of_another(
 ) -> None:
     dataset = copied(rgb)
     without_tables(dataset, 3, marker)
-    with fastpipe.loader(dataset, 1, size=32, train=False, num_workers=1) as loader:  # one thread, in order
+    with fastpipe.loader(
+        dataset, 1, size=32, train=False, num_workers=1
+    ) as loader:  # one thread, in order
         batches = iter(loader)
         for _ in range(3):
             next(batches)

@@ -29,7 +29,17 @@ from support.pictures.pngs import (
 
 from fastpipe import _engine
 
-KINDS = [(GRAY, 1), (GRAY, 2), (GRAY, 4), (GRAY, 8), (GRAY, 16), (PALETTE, 1), (PALETTE, 2), (PALETTE, 4), (PALETTE, 8)]
+KINDS = [
+    (GRAY, 1),
+    (GRAY, 2),
+    (GRAY, 4),
+    (GRAY, 8),
+    (GRAY, 16),
+    (PALETTE, 1),
+    (PALETTE, 2),
+    (PALETTE, 4),
+    (PALETTE, 8),
+]
 ALL_FILTERS = [(0,), (1,), (2,), (3,), (4,), (4, 3, 2, 1, 0), (2, 4)]
 COLOURS = bytes(np.random.default_rng(0).integers(0, 256, 768, dtype=np.uint8))
 
@@ -43,9 +53,13 @@ def ids(height: int, width: int, bits: int, seed: int = 0) -> NDArray[np.integer
     return drawn
 
 
-def mask_png(height: int, width: int, color: int, bits: int, filters: tuple[int, ...], **more: int) -> bytes:
+def mask_png(
+    height: int, width: int, color: int, bits: int, filters: tuple[int, ...], **more: int
+) -> bytes:
     palette = COLOURS[: 3 * 2**bits] if color == PALETTE else None
-    return png(ids(height, width, bits), bits=bits, color=color, filters=filters, palette=palette, **more)  # type: ignore[arg-type]
+    return png(
+        ids(height, width, bits), bits=bits, color=color, filters=filters, palette=palette, **more
+    )  # type: ignore[arg-type]
 
 
 def test_ids_are_those_that_were_written() -> None:
@@ -59,7 +73,15 @@ def test_ids_are_those_that_were_written() -> None:
 
 
 CHANNELS = {RGB: 3, GRAY_ALPHA: 2, RGB_ALPHA: 4}
-PICTURES = [*KINDS, (RGB, 8), (GRAY_ALPHA, 8), (RGB_ALPHA, 8), (RGB, 16), (GRAY_ALPHA, 16), (RGB_ALPHA, 16)]
+PICTURES = [
+    *KINDS,
+    (RGB, 8),
+    (GRAY_ALPHA, 8),
+    (RGB_ALPHA, 8),
+    (RGB, 16),
+    (GRAY_ALPHA, 16),
+    (RGB_ALPHA, 16),
+]
 
 
 def samples_of(color: int, bits: int, height: int, width: int) -> NDArray[np.integer]:
@@ -68,7 +90,9 @@ def samples_of(color: int, bits: int, height: int, width: int) -> NDArray[np.int
 
 def picture_png(color: int, bits: int, height: int, width: int, **more: Any) -> bytes:
     palette = COLOURS[: 3 * 2**bits] if color == PALETTE else None
-    return png(samples_of(color, bits, height, width), bits=bits, color=color, palette=palette, **more)
+    return png(
+        samples_of(color, bits, height, width), bits=bits, color=color, palette=palette, **more
+    )
 
 
 def test_pictures_are_pillows() -> None:
@@ -100,11 +124,15 @@ def test_samples_are_those_that_were_written() -> None:
         assert np.array_equal(found, expected), (color, bits, size, interlaced)
 
 
-@pytest.mark.parametrize(("color", "bits"), [(GRAY, 1), (GRAY, 8), (PALETTE, 4), (PALETTE, 8), (RGB, 8)])
+@pytest.mark.parametrize(
+    ("color", "bits"), [(GRAY, 1), (GRAY, 8), (PALETTE, 4), (PALETTE, 8), (RGB, 8)]
+)
 def test_transparent_pixels_are_pillows(color: int, bits: int) -> None:
     """tRNS is the alpha of indices, or a colour that is clear."""
     clear = samples_of(color, bits, 19, 16)[7, 5]
-    tokens = bytes(range(0, 250, 17))[: 2**bits] if color == PALETTE else clear.astype(">u2").tobytes()
+    tokens = (
+        bytes(range(0, 250, 17))[: 2**bits] if color == PALETTE else clear.astype(">u2").tobytes()
+    )
     data = picture_png(color, bits, 19, 16, transparency=tokens)
     with Image.open(io.BytesIO(data)) as image:
         image.load()
@@ -134,7 +162,14 @@ def test_the_clear_colour_of_16_bits_has_16_bits() -> None:
 
 
 def test_the_header_is_told() -> None:
-    told = {"width": 7, "height": 5, "bits": 4, "color": "palette", "interlaced": False, "strip_rows": 0}
+    told = {
+        "width": 7,
+        "height": 5,
+        "bits": 4,
+        "color": "palette",
+        "interlaced": False,
+        "strip_rows": 0,
+    }
     assert _engine.png_header(mask_png(5, 7, PALETTE, 4, (0,))) == told
     assert _engine.png_header(png(ids(3, 4, 16), bits=16))["bits"] == 16
 
@@ -186,13 +221,19 @@ def test_damaged_rows_in_sound_chunks_are_read_alike_in_whole_and_in_part() -> N
     for number in range(1500):
         color, bits = PICTURES[number % len(PICTURES)]
         data = picture_png(color, bits, 13, 11, filters=(4, 3, 2, 1, 0), interlaced=number % 4 == 3)
-        begin, end = next(each for each in chunks(data) if data[each[0] + 4 : each[0] + 8] == b"IDAT")
+        begin, end = next(
+            each for each in chunks(data) if data[each[0] + 4 : each[0] + 8] == b"IDAT"
+        )
         rows = bytearray(zlib.decompress(data[begin + 8 : end - 4]))
         for at in random.integers(0, len(rows), random.integers(1, 5)):
             rows[at] = random.integers(256)
         if number % 8 == 0:
             rows = rows[: random.integers(len(rows) + 1)]
-        damaged = data[:begin] + chunk(b"IDAT", zlib.compress(rows, int(random.integers(10)))) + data[end:]
+        damaged = (
+            data[:begin]
+            + chunk(b"IDAT", zlib.compress(rows, int(random.integers(10))))
+            + data[end:]
+        )
         try:
             samples = _engine.png_samples(damaged)
         except ValueError as problem:
@@ -205,14 +246,26 @@ def test_damaged_rows_in_sound_chunks_are_read_alike_in_whole_and_in_part() -> N
         rgb = high[..., :3] if samples.shape[2] > 2 else high[..., :1].repeat(3, axis=2)
         assert np.array_equal(_engine.decode(damaged), rgb), (color, bits)
         top = int(random.integers(13))
-        assert np.array_equal(_engine.decode(damaged, (2, top, 7, 13 - top)), rgb[top:, 2:9]), (color, bits)
+        assert np.array_equal(_engine.decode(damaged, (2, top, 7, 13 - top)), rgb[top:, 2:9]), (
+            color,
+            bits,
+        )
         if color in (GRAY, PALETTE):
             assert _engine.decode_mask(damaged).max() < 2**bits
     assert taken > 700
 
 
-def raw(deflated: bytes, *, width: int = 4, height: int = 4, before: bytes = b"", after: bytes = b"") -> bytes:
-    return SIGNATURE + header(width, height) + before + chunk(b"IDAT", deflated) + after + chunk(b"IEND")
+def raw(
+    deflated: bytes, *, width: int = 4, height: int = 4, before: bytes = b"", after: bytes = b""
+) -> bytes:
+    return (
+        SIGNATURE
+        + header(width, height)
+        + before
+        + chunk(b"IDAT", deflated)
+        + after
+        + chunk(b"IEND")
+    )
 
 
 ROWS = zlib.compress(bytes(20))
@@ -229,18 +282,33 @@ WRONG = [
     (SIGNATURE + header(4, 4, bits=3) + chunk(b"IEND"), "colour type 0 with 3 bits"),
     (SIGNATURE + header(4, 4, bits=4, color=RGB) + chunk(b"IEND"), "colour type 2 with 4 bits"),
     (SIGNATURE + header(4, 4, color=5) + chunk(b"IEND"), "colour type 5"),
-    (SIGNATURE + header(4, 4, bits=16, color=PALETTE) + chunk(b"IEND"), "colour type 3 with 16 bits"),
-    (SIGNATURE + header(4, 4, interlaced=2) + chunk(b"IDAT", ROWS) + chunk(b"IEND"), "interlacing 2"),
+    (
+        SIGNATURE + header(4, 4, bits=16, color=PALETTE) + chunk(b"IEND"),
+        "colour type 3 with 16 bits",
+    ),
+    (
+        SIGNATURE + header(4, 4, interlaced=2) + chunk(b"IDAT", ROWS) + chunk(b"IEND"),
+        "interlacing 2",
+    ),
     (raw(ROWS, before=chunk(b"tRNS", bytes(3))), "a tRNS chunk of 3 bytes"),
     (raw(ROWS, before=chunk(b"fpST", bytes(4))), "its fpST chunk names no number of rows"),
     (raw(ROWS, before=chunk(b"fpST", b"\0\0\0\2")), "1 IDAT chunks, and 2 strips of 2 rows"),
-    (raw(ROWS, before=chunk(b"tRNS", bytes(2))[:-1] + b"x"), "the checksum of its tRNS chunk is wrong"),
+    (
+        raw(ROWS, before=chunk(b"tRNS", bytes(2))[:-1] + b"x"),
+        "the checksum of its tRNS chunk is wrong",
+    ),
     (SIGNATURE + header(4, 4) + chunk(b"IEND"), "it has no pixels"),
-    (SIGNATURE + header(4, 4, color=PALETTE) + chunk(b"IDAT", ROWS) + chunk(b"IEND"), "it has no palette"),
+    (
+        SIGNATURE + header(4, 4, color=PALETTE) + chunk(b"IDAT", ROWS) + chunk(b"IEND"),
+        "it has no palette",
+    ),
     (raw(ROWS, before=chunk(b"PLTE", bytes(4))), "a palette of 4 bytes"),
     (raw(ROWS, before=chunk(b"CgBI", bytes(4))), "unsupported format: CgBI chunk"),
     (raw(ROWS, after=chunk(b"tEXt") + chunk(b"IDAT", b"")), "another chunk stands between"),
-    (raw(ROWS)[:-12] + struct.pack(">I", 2**32 - 1) + b"tEXt" + bytes(8), "it ends inside its tEXt chunk"),
+    (
+        raw(ROWS)[:-12] + struct.pack(">I", 2**32 - 1) + b"tEXt" + bytes(8),
+        "it ends inside its tEXt chunk",
+    ),
     (raw(ROWS)[:-12] + struct.pack(">I", 0) + b"t\0Xt" + bytes(8), "a chunk's name is no name"),
     (raw(zlib.compress(bytes(19))), "its pixels end too soon"),
     (raw(zlib.compress(bytes(21))), "it has more pixels than it says"),

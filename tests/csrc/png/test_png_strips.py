@@ -20,7 +20,15 @@ from support.pictures.pngs import chunk, chunks, with_true_checksums
 from fastpipe import _engine
 from fastpipe.sources.picture.png import encode_png
 
-SHAPES = [(1, 1, 3), (40, 33, 1), (300, 200, 3), (300, 200, 4), (123, 700, 2), (5, 20_000, 3), (2000, 3, 1)]
+SHAPES = [
+    (1, 1, 3),
+    (40, 33, 1),
+    (300, 200, 3),
+    (300, 200, 4),
+    (123, 700, 2),
+    (5, 20_000, 3),
+    (2000, 3, 1),
+]
 
 
 def drawn(shape: tuple[int, int, int], dtype: Any, seed: int = 0) -> NDArray[Any]:
@@ -63,7 +71,9 @@ def assert_readers_find(shape: tuple[int, int, int], dtype: Any, filters: bool) 
     filters=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_crops_are_those_of_the_whole(shape: tuple[int, int, int], dtype: Any, filters: bool, seed: int) -> None:
+def test_crops_are_those_of_the_whole(
+    shape: tuple[int, int, int], dtype: Any, filters: bool, seed: int
+) -> None:
     samples = drawn(shape, dtype, seed)
     data = encode_png(samples, filters=filters)
     high = (samples >> 8 * (samples.itemsize - 1)).astype(np.uint8)
@@ -72,7 +82,10 @@ def test_crops_are_those_of_the_whole(shape: tuple[int, int, int], dtype: Any, f
     random = np.random.default_rng(seed)
     for _ in range(10):
         left, top = int(random.integers(shape[1])), int(random.integers(shape[0]))
-        width, height = int(random.integers(1, shape[1] - left + 1)), int(random.integers(1, shape[0] - top + 1))
+        width, height = (
+            int(random.integers(1, shape[1] - left + 1)),
+            int(random.integers(1, shape[0] - top + 1)),
+        )
         part = _engine.decode(data, (left, top, width, height))
         assert np.array_equal(part, rgb[top : top + height, left : left + width])
 
@@ -80,11 +93,19 @@ def test_crops_are_those_of_the_whole(shape: tuple[int, int, int], dtype: Any, f
 def test_files_are_little_larger_than_optimized_pngs() -> None:
     """A photo, a drawing, and a mask of regions, whose rows are not filtered."""
     y, x = np.mgrid[:600, :800]
-    drawing = np.where((x // 40 + y // 25) % 3 == 0, 255, 30).astype(np.uint8)[..., None].repeat(3, axis=2)
+    drawing = (
+        np.where((x // 40 + y // 25) % 3 == 0, 255, 30)
+        .astype(np.uint8)[..., None]
+        .repeat(3, axis=2)
+    )
     y, x = np.mgrid[:375, :500]
     mask = ((y // 60 + x // 90) % 21).astype(np.uint8)
     mask[(y - 180) ** 2 + (x - 250) ** 2 < 100**2] = 255
-    for pixels, filters, factor in [(picture(500, 375), True, 1.15), (drawing, True, 1.15), (mask, False, 1.0)]:
+    for pixels, filters, factor in [
+        (picture(500, 375), True, 1.15),
+        (drawing, True, 1.15),
+        (mask, False, 1.0),
+    ]:
         stream = io.BytesIO()
         Image.fromarray(pixels).save(stream, "PNG", optimize=filters)
         data = encode_png(pixels, filters=filters)
@@ -133,7 +154,10 @@ def test_strips_that_lie_under_true_checksums_are_named() -> None:
         (b"\xff" * 50, "cannot be decompressed"),
         (zlib.compress(bytes(10))[2:-4], "too soon"),
         (zlib.compress(bytes(2701 * ROWS + 1))[2:-4], "more pixels"),
-        (zlib.compress(b"\2" + bytes(2701 * ROWS - 1))[2:-4], "the first row of strip 1 needs the one above"),
+        (
+            zlib.compress(b"\2" + bytes(2701 * ROWS - 1))[2:-4],
+            "the first row of strip 1 needs the one above",
+        ),
     ],
     ids=["empty", "noise", "short", "long", "filter"],
 )
@@ -148,6 +172,8 @@ def test_a_strip_that_is_none_is_named(strip: bytes, words: str) -> None:
 def test_another_number_of_rows_is_named() -> None:
     begin, _ = next(each for each in chunks(DATA) if DATA[each[0] + 4 : each[0] + 8] == b"fpST")
     for rows in (0, ROWS - 1, 2**31):
-        crafted = with_true_checksums(DATA[: begin + 8] + struct.pack(">I", rows) + DATA[begin + 12 :])
+        crafted = with_true_checksums(
+            DATA[: begin + 8] + struct.pack(">I", rows) + DATA[begin + 12 :]
+        )
         with pytest.raises(ValueError, match=r"fpST|strips of|too soon|more pixels"):
             _engine.decode(crafted)

@@ -24,7 +24,9 @@ by_kernels = pytest.mark.parametrize("kernels", _engine.resize_kernels())
 
 
 def noise(width: int, height: int, channels: int = 3) -> NDArray[np.uint8]:
-    return np.random.default_rng([width, height]).integers(0, 256, (height, width, channels), dtype=np.uint8)
+    return np.random.default_rng([width, height]).integers(
+        0, 256, (height, width, channels), dtype=np.uint8
+    )
 
 
 def pillow(
@@ -69,7 +71,9 @@ def test_any_size_to_any_size(
     image = noise(width, height, channels)
     expected = pillow(image, out_height, out_width, interpolation=interpolation)
     for kernels in ["", *_engine.resize_kernels()]:
-        got = _engine.resize(image, out_height, out_width, kernels=kernels, interpolation=interpolation)
+        got = _engine.resize(
+            image, out_height, out_width, kernels=kernels, interpolation=interpolation
+        )
         assert_same(got, expected)
 
 
@@ -81,8 +85,14 @@ def test_a_cut_of_a_picture_resized_to_the_nearest_pixels(
     """As torchvision resizes the whole picture with Pillow and then cuts."""
     image = noise(width, height)
     whole = pillow(image, resized, resized + 3, interpolation="nearest")
-    out_width, out_height = data.draw(st.integers(1, resized + 3)), data.draw(st.integers(1, resized))
-    left, top = data.draw(st.integers(0, resized + 3 - out_width)), data.draw(st.integers(0, resized - out_height))
+    out_width, out_height = (
+        data.draw(st.integers(1, resized + 3)),
+        data.draw(st.integers(1, resized)),
+    )
+    left, top = (
+        data.draw(st.integers(0, resized + 3 - out_width)),
+        data.draw(st.integers(0, resized - out_height)),
+    )
     x, y = width / (resized + 3), height / resized
     box = (left * x, top * y, out_width * x, out_height * y)
     got = _engine.resize(image, out_height, out_width, box=box, interpolation="nearest")
@@ -95,13 +105,20 @@ def test_without_antialiasing_it_is_torchs(
     width: int, height: int, out_width: int, out_height: int, mode: str, data: st.DataObject
 ) -> None:
     """Of uint8 tensors, bit by bit: by the AVX2 kernel, which takes up to four channels, and by the plain one."""
-    width, out_width = max(width, 2), max(out_width, 2)  # of one column torch makes an internal error, or other rows
+    width, out_width = (
+        max(width, 2),
+        max(out_width, 2),
+    )  # of one column torch makes an internal error, or other rows
     image = noise(width, height)
     kernels = data.draw(st.sampled_from(_engine.resize_kernels()))
-    got = _engine.resize(image, out_height, out_width, interpolation=mode, antialias=False, kernels=kernels)
+    got = _engine.resize(
+        image, out_height, out_width, interpolation=mode, antialias=False, kernels=kernels
+    )
     for times in (1, 2):
         planes = torch.from_numpy(image).permute(2, 0, 1).repeat(times, 1, 1).contiguous()[None]
-        exact = torch.nn.functional.interpolate(planes, (out_height, out_width), mode=mode, align_corners=False)
+        exact = torch.nn.functional.interpolate(
+            planes, (out_height, out_width), mode=mode, align_corners=False
+        )
         assert np.array_equal(got, exact[0, :3].permute(1, 2, 0).numpy())
 
 
@@ -135,7 +152,9 @@ def test_a_fractional_box_as_pillow_takes_it(interpolation: str, data: st.DataOb
     x, y = data.draw(st.floats(0, width - 1)), data.draw(st.floats(0, height - 1))
     box = (x, y, data.draw(st.floats(0.5, width - x)), data.draw(st.floats(0.5, height - y)))
     out_height, out_width = data.draw(st.integers(1, 60)), data.draw(st.integers(1, 60))
-    image = noise(width, height) // 3 + 85  # the two orders cut off what bicubic finds beyond 0 and 255 differently
+    image = (
+        noise(width, height) // 3 + 85
+    )  # the two orders cut off what bicubic finds beyond 0 and 255 differently
     got = _engine.resize(image, out_height, out_width, box=box, interpolation=interpolation)
     assert_within_one(got, pillow(image, out_height, out_width, box, interpolation))
 
@@ -145,7 +164,9 @@ def test_a_box_of_next_to_no_size() -> None:
     image = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
     for interpolation in ("bilinear", "bicubic"):
         found = [
-            _engine.resize(image, 4, 4, (3.5, 2.5, side, side), (0, 0, 7, 5), interpolation=interpolation)
+            _engine.resize(
+                image, 4, 4, (3.5, 2.5, side, side), (0, 0, 7, 5), interpolation=interpolation
+            )
             for side in (1e-300, 1e-30, 1e-9)
         ]
         for each in found:
@@ -161,9 +182,13 @@ def test_bounds_crop_before_the_resize(interpolation: str, data: st.DataObject) 
     w, h = data.draw(st.integers(1, width - x)), data.draw(st.integers(1, height - y))
     out_height, out_width = data.draw(st.integers(1, 60)), data.draw(st.integers(1, 60))
     image = noise(width, height)
-    got = _engine.resize(image, out_height, out_width, bounds=(x, y, w, h), interpolation=interpolation)
+    got = _engine.resize(
+        image, out_height, out_width, bounds=(x, y, w, h), interpolation=interpolation
+    )
     cropped = np.ascontiguousarray(image[y : y + h, x : x + w])
-    assert np.array_equal(got, _engine.resize(cropped, out_height, out_width, interpolation=interpolation))
+    assert np.array_equal(
+        got, _engine.resize(cropped, out_height, out_width, interpolation=interpolation)
+    )
     assert_same(got, pillow(cropped, out_height, out_width, interpolation=interpolation))
 
 
@@ -174,7 +199,12 @@ def test_every_kernel_gives_the_same_bytes(
 ) -> None:
     image = noise(width, height)
     options: dict[str, Any] = {
-        "box": (data.draw(st.floats(0, width / 2)), data.draw(st.floats(0, height / 2)), width / 2, height / 2),
+        "box": (
+            data.draw(st.floats(0, width / 2)),
+            data.draw(st.floats(0, height / 2)),
+            width / 2,
+            height / 2,
+        ),
         "flip": data.draw(st.booleans()),
         "interpolation": data.draw(st.sampled_from(INTERPOLATIONS)),
         "antialias": data.draw(st.booleans()),
@@ -199,8 +229,14 @@ def test_every_kernel_is_pillow_at_every_number_of_taps(kernels: str, interpolat
         for image, height, width in ((noise(inputs, 5), 5, out), (noise(5, inputs), out, 5)):
             expected = pillow(image, height, width, **by)
             for rows in (1, 3, 8):
-                assert_same(_engine.resize(image, height, width, kernels=kernels, rows_at_once=rows, **by), expected)
-            assert_same(_engine.resize(image, height, width, kernels=kernels, flip=True, **by), expected[:, ::-1])
+                assert_same(
+                    _engine.resize(image, height, width, kernels=kernels, rows_at_once=rows, **by),
+                    expected,
+                )
+            assert_same(
+                _engine.resize(image, height, width, kernels=kernels, flip=True, **by),
+                expected[:, ::-1],
+            )
 
 
 @by_kernels
@@ -208,28 +244,44 @@ def test_every_kernel_is_pillow_at_every_number_of_taps(kernels: str, interpolat
 def test_black_and_white_stay_in_range(kernels: str, interpolation: str) -> None:
     """Bicubic goes beyond both where they meet."""
     by: dict[str, Any] = {"interpolation": interpolation}
-    fine = np.where(np.indices((90, 70)).sum(0)[..., None] % 2, 255, 0).astype(np.uint8).repeat(3, axis=2)
+    fine = (
+        np.where(np.indices((90, 70)).sum(0)[..., None] % 2, 255, 0)
+        .astype(np.uint8)
+        .repeat(3, axis=2)
+    )
     for image in (fine, fine.repeat(9, axis=0).repeat(9, axis=1)):
         for out in ((3, 5), (89, 69), (200, 333)):
-            assert_same(_engine.resize(image, *out, kernels=kernels, **by), pillow(image, *out, **by))
+            assert_same(
+                _engine.resize(image, *out, kernels=kernels, **by), pillow(image, *out, **by)
+            )
 
 
 def test_images_that_are_not_contiguous() -> None:
     image = noise(40, 30)
     view = image[::2, ::-1]
-    assert np.array_equal(_engine.resize(view, 9, 9), _engine.resize(np.ascontiguousarray(view), 9, 9))
+    assert np.array_equal(
+        _engine.resize(view, 9, 9), _engine.resize(np.ascontiguousarray(view), 9, 9)
+    )
 
 
 def test_wrong_options_and_shapes() -> None:
     wrong: list[tuple[tuple[int, ...], dict[str, Any], str]] = [
-        ((4, 4, 3), {"interpolation": "lanczos"}, "interpolation: expected bilinear, bicubic or nearest, got lanczos"),
+        (
+            (4, 4, 3),
+            {"interpolation": "lanczos"},
+            "interpolation: expected bilinear, bicubic or nearest, got lanczos",
+        ),
         ((4, 4, 3), {"rows_at_once": 0}, "rows_at_once must be at least 1"),
         ((4, 4, 3), {"kernels": "sse9"}, "no resize kernels named sse9"),
         ((4, 4, 3), {"height": 0}, "height and width"),
         ((4, 4, 3), {"width": -1}, "height and width"),
         ((4, 4), {}, "image"),
         ((4, 4, 2), {}, "1, 3 or 4 channels"),
-        ((4, 4, 1), {"fill": (1, 2, 3)}, "fill: expected a number for each of 1 channels, from 0 to 255"),
+        (
+            (4, 4, 1),
+            {"fill": (1, 2, 3)},
+            "fill: expected a number for each of 1 channels, from 0 to 255",
+        ),
         ((4, 4, 1), {"fill": (256,)}, "from 0 to 255"),
     ]
     for shape, options, words in wrong:
@@ -241,11 +293,23 @@ def test_wrong_options_and_shapes() -> None:
 
 
 def test_bounds_and_boxes_outside_the_image_are_refused() -> None:
-    for bounds in [(-1, 0, 2, 2), (0, -1, 2, 2), (0, 0, 5, 2), (0, 3, 2, 2), (0, 0, 0, 1), (0, 0, 4, 5)]:
+    for bounds in [
+        (-1, 0, 2, 2),
+        (0, -1, 2, 2),
+        (0, 0, 5, 2),
+        (0, 3, 2, 2),
+        (0, 0, 0, 1),
+        (0, 0, 4, 5),
+    ]:
         with pytest.raises(ValueError, match="is not inside the image"):
             _engine.resize(noise(4, 4), 2, 2, bounds=bounds)
     assert _engine.resize(noise(4, 4), 2, 2, bounds=(3, 3, 1, 1)).shape == (2, 2, 3)
-    left, wide, negative, not_a_number = (-100, 0, 4, 4), (0, 0, 9, 4), (0, 0, -4, 4), (0, 0, 4, float("nan"))
+    left, wide, negative, not_a_number = (
+        (-100, 0, 4, 4),
+        (0, 0, 9, 4),
+        (0, 0, -4, 4),
+        (0, 0, 4, float("nan")),
+    )
     for box in (left, wide, negative, not_a_number, (0, 0, 4, 9), (0, -1, 4, 4)):
         with pytest.raises(ValueError, match="is not inside"):
             _engine.resize(noise(8, 8), 3, 3, box=box)

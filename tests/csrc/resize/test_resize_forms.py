@@ -21,12 +21,18 @@ sides = st.one_of(st.integers(2, 9), st.integers(10, 150))
 
 def noise(height: int, width: int, channels: int, bits: int = 8) -> NDArray[Any]:
     dtype = np.uint8 if bits == 8 else np.uint16
-    return np.random.default_rng([width, height]).integers(0, 1 << bits, (height, width, channels), dtype=dtype)
+    return np.random.default_rng([width, height]).integers(
+        0, 1 << bits, (height, width, channels), dtype=dtype
+    )
 
 
-def by_torch(image: NDArray[np.uint16], height: int, width: int, mode: str, *, antialias: bool) -> NDArray[np.uint16]:
+def by_torch(
+    image: NDArray[np.uint16], height: int, width: int, mode: str, *, antialias: bool
+) -> NDArray[np.uint16]:
     planes = torch.from_numpy(image.astype(np.float32)).permute(2, 0, 1)[None].contiguous()
-    resized = torch.nn.functional.interpolate(planes, size=(height, width), mode=mode, antialias=antialias)
+    resized = torch.nn.functional.interpolate(
+        planes, size=(height, width), mode=mode, antialias=antialias
+    )
     return resized[0].round().clamp(0, 65535).permute(1, 2, 0).numpy().astype(np.uint16)
 
 
@@ -38,7 +44,9 @@ def test_16_bits_are_torchs(
     image = noise(height, width, channels, bits=16)
     got = _engine.resize(image, out_height, out_width, interpolation=interpolation)
     assert got.dtype == np.uint16
-    assert np.array_equal(got, by_torch(image, out_height, out_width, interpolation, antialias=True))
+    assert np.array_equal(
+        got, by_torch(image, out_height, out_width, interpolation, antialias=True)
+    )
     got = _engine.resize(image, out_height, out_width, interpolation=interpolation, antialias=False)
     expected = by_torch(image, out_height, out_width, interpolation, antialias=False)
     assert np.abs(got.astype(int) - expected).max() <= 1
@@ -46,7 +54,9 @@ def test_16_bits_are_torchs(
 
 @settings(max_examples=60)
 @given(sides, sides, st.integers(2, 60), st.booleans(), st.data())
-def test_crops_of_16_bits(height: int, width: int, out: int, flip: bool, data: st.DataObject) -> None:
+def test_crops_of_16_bits(
+    height: int, width: int, out: int, flip: bool, data: st.DataObject
+) -> None:
     """A crop that is resized, and a cut of what was resized as a whole; mirrored or not."""
     image = noise(height, width, 3, bits=16)
     x, y = data.draw(st.integers(0, width - 2)), data.draw(st.integers(0, height - 2))
@@ -75,4 +85,7 @@ def test_padding_and_fill(bits: int) -> None:
         assert np.array_equal(got, expected)
         for mode in ("reflect", "symmetric", "edge"):
             got = _engine.resize(image, 8, 9, box=(-2, -1, 9, 8), padding_mode=mode)
-            assert np.array_equal(got, np.pad(image, ((1, 1), (2, 2), (0, 0)), mode=mode)), (channels, mode)
+            assert np.array_equal(got, np.pad(image, ((1, 1), (2, 2), (0, 0)), mode=mode)), (
+                channels,
+                mode,
+            )

@@ -14,7 +14,9 @@ from fastpipe.augment import effects, operation
 from fastpipe.augment.presets import _FUNCTIONS, Grayscale
 
 # torch's compiler warns of torch itself.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,11 +44,15 @@ def test_a_compiled_function_gives_the_same_for_any_number_of_images() -> None:
     for count, size in ((7, (16, 20)), (4, (16, 20)), (5, (9, 11))):
         images = photos(count, *size).to(torch.float32, memory_format=torch.contiguous_format) / 255
         expected = effects.hue(images.clone(), parameters[:count])
-        torch.testing.assert_close(compiled(images, parameters[:count]), expected, atol=2e-6, rtol=0)
+        torch.testing.assert_close(
+            compiled(images, parameters[:count]), expected, atol=2e-6, rtol=0
+        )
 
 
 @pytest.mark.parametrize("name", list(_FUNCTIONS))
-def test_each_function_of_a_policy_can_be_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_function_of_a_policy_can_be_compiled(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert_traced(name, monkeypatch)
 
 
@@ -55,4 +61,6 @@ def test_a_compiled_augmentation_gives_the_same() -> None:
     images = photos(9, 16, 20)
     compiled, eager = Augment([Grayscale(0.5)], compile=True), Augment([Grayscale(0.5)])
     for batch in range(3):
-        torch.testing.assert_close(compiled(images, batch=batch), eager(images, batch=batch), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            compiled(images, batch=batch), eager(images, batch=batch), atol=1e-5, rtol=0
+        )

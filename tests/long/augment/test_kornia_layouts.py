@@ -19,5 +19,7 @@ def samples(textured: Path) -> dict[str, list[bytes]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_sample_gets_the_same_parameters_anywhere(name: str, textured: Path, samples: dict[str, list[bytes]]) -> None:
+def test_a_sample_gets_the_same_parameters_anywhere(
+    name: str, textured: Path, samples: dict[str, list[bytes]]
+) -> None:
     assert_same_in_all_layouts(textured, samples, Augment([CASES[name]()], mean=None, std=None))

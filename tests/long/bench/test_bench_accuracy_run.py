@@ -24,7 +24,9 @@ def test_both_loaders_train_the_network(
     def look(training: object, testing: object, classes: int) -> float:
         for batches in (training, testing):
             kinds = shapes.setdefault(len(shapes), set())
-            kinds |= {(tuple(images.shape), images.dtype, labels.dtype) for images, labels in batches}  # type: ignore[attr-defined]
+            kinds |= {
+                (tuple(images.shape), images.dtype, labels.dtype) for images, labels in batches
+            }  # type: ignore[attr-defined]
         return trained(training, testing, classes)
 
     monkeypatch.setattr(accuracy.train_demo, "EPOCHS", 1)
@@ -35,9 +37,18 @@ def test_both_loaders_train_the_network(
     finally:
         torch.set_num_threads(threads)
     printed = capsys.readouterr().out
-    assert len(re.findall(r"^seed [01], (?:fastpipe|DataLoader \+ torchvision): [\d.]+ %$", printed, re.M)) == 4
+    assert (
+        len(
+            re.findall(
+                r"^seed [01], (?:fastpipe|DataLoader \+ torchvision): [\d.]+ %$", printed, re.M
+            )
+        )
+        == 4
+    )
     assert "difference " in printed
     kinds = list(shapes.values())
-    assert kinds[:2] == kinds[2:4] == kinds[4:6] == kinds[6:8], "both, with each seed, give batches of the same kind"
+    assert kinds[:2] == kinds[2:4] == kinds[4:6] == kinds[6:8], (
+        "both, with each seed, give batches of the same kind"
+    )
     size = accuracy.train_demo.SIZE
     assert kinds[0] == {((32, 3, size, size), torch.uint8, torch.int64)}

@@ -18,7 +18,18 @@ from bench.gpu import training
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-SMALL = ["--batch-size", "8", "--size", "32", "--threads", "1,2", "--seconds", "0.1", "--rounds", "2"]
+SMALL = [
+    "--batch-size",
+    "8",
+    "--size",
+    "32",
+    "--threads",
+    "1,2",
+    "--seconds",
+    "0.1",
+    "--rounds",
+    "2",
+]
 SMALL += ["--model", "resnet18", "--steps", "2", "--operations-batch", "4"]
 
 
@@ -30,13 +41,17 @@ def answers_to(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str,
 def test_without_a_gpu_the_rest_is_measured(
     flat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "_READY", 1)  # a step of a network takes seconds on a CPU without bfloat16
+    monkeypatch.setattr(
+        training, "_READY", 1
+    )  # a step of a network takes seconds on a CPU without bfloat16
     written = ["--modes", "eager,graph", "--json", str(tmp_path / "out.json")]
     answers = answers_to(capsys, str(flat), "--device", "cpu", *written)
     assert answers == json.loads((tmp_path / "out.json").read_text())
     assert answers["rates"]["images_per_s_by_threads"].keys() == {"1", "2"}
     assert all(rate > 0 for rate in answers["rates"]["images_per_s_by_threads"].values())
-    assert answers["peers"] == {"not asked": "pass --photos, a folder with one folder of JPEG files for each class"}
+    assert answers["peers"] == {
+        "not asked": "pass --photos, a folder with one folder of JPEG files for each class"
+    }
     assert answers["training"].keys() == {"eager"}, "a graph needs a GPU"
     assert answers["training"]["eager"].keys() == {"imagenet", "kornia", "randaugment"}
     for found in answers["training"]["eager"].values():
@@ -60,7 +75,9 @@ def test_peers_read_the_photos_themselves(flat: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")  # of Inductor
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)  # of Inductor
 def test_all_questions(flat: Path, capsys: pytest.CaptureFixture[str]) -> None:
     questions = [name for name in gpu.QUESTIONS if name != "tests"]  # it would call itself
     answers = answers_to(capsys, str(flat), "--only", ",".join(questions))

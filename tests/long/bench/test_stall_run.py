@@ -47,7 +47,9 @@ def test_a_short_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             continue
         assert len(run["steps"]) >= 4
         assert run["steps"][0][2], "the first step begins an epoch"
-        assert 0 < run["images_per_s"] < 450, f"{name}: the training takes no more than 400 images/s"
+        assert 0 < run["images_per_s"] < 450, (
+            f"{name}: the training takes no more than 400 images/s"
+        )
         assert 0 <= run["median_wait_ms"] <= run["p99_wait_ms"] <= run["longest_wait_ms"]
     table = (tmp_path / "out" / "stalls.md").read_text()
     assert table in capsys.readouterr().out

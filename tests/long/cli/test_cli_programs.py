@@ -29,7 +29,19 @@ def test_bench_as_json(packed: Path) -> None:
             COMMAND,
             "bench",
             str(packed),
-            *["--json", "--repeats", "1", "--seconds", "0.1", "--batch-size", "8", "--workers", "1", "--size", "32"],
+            *[
+                "--json",
+                "--repeats",
+                "1",
+                "--seconds",
+                "0.1",
+                "--batch-size",
+                "8",
+                "--workers",
+                "1",
+                "--size",
+                "32",
+            ],
         ],
         capture_output=True,
         text=True,
@@ -38,7 +50,13 @@ def test_bench_as_json(packed: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     content = json.loads(run.stdout)
-    assert content["task"] == {"data": str(packed), "batch_size": 8, "workers": 1, "size": 32, "seed": 0}
+    assert content["task"] == {
+        "data": str(packed),
+        "batch_size": 8,
+        "workers": 1,
+        "size": 32,
+        "seed": 0,
+    }
     (result,) = content["results"]
     assert result["contender"] == "fastpipe"
     assert result["median"]["images_per_s"] > 0
@@ -53,7 +71,9 @@ def test_an_interrupt_ends_a_pack_with_130(tmp_path: Path) -> None:
         for name in ("00", "02", "04", "06"):
             (source / "class-0" / f"{number}-{name}.jpg").symlink_to(f"{name}.jpg")
     command = [COMMAND, "pack", str(source), str(packed), "--shard-size", "100kB", "--workers", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         until = time.monotonic() + 300
         while not (packed / "shard-000001.tar").exists():
             assert process.poll() is None, "it ended by itself"
@@ -69,7 +89,9 @@ def test_an_interrupt_ends_a_pack_with_130(tmp_path: Path) -> None:
     ]
     assert not (packed / "dataset.json").exists()
 
-    run = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(
+        [*command, "--json"], capture_output=True, text=True, timeout=300, check=False
+    )
     assert run.returncode == 0, run.stderr
     content = json.loads(run.stdout)
     assert content["resumed_shards"] >= 2

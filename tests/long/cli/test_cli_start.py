@@ -32,7 +32,9 @@ def with_module(tmp_path: Path) -> Callable[[str, str], Environment]:
 
 def run(environment: Environment, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [COMMAND, *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 # Each command in a fork of a program that has imported what all of them have in common.
@@ -57,26 +59,41 @@ def test_only_commands_that_need_torch_import_it(
     commands = [
         ["--help"],
         ["--version"],
-        *([command, "--help"] for command in ("pack", "bench", "inspect", "verify", "preview", "doctor", "demo")),
+        *(
+            [command, "--help"]
+            for command in ("pack", "bench", "inspect", "verify", "preview", "doctor", "demo")
+        ),
         ["pack", str(source), str(packed)],
         ["inspect", str(packed), "--sheet", str(tmp_path / "sheet.png"), "--shuffle"],
         ["verify", str(packed)],
     ]
     program = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        program, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("all ended\n")
     for arguments in (["--version"], ["verify", packed]):  # the console script itself
         done = run(environment, *arguments)
         assert (done.returncode, done.stderr) == (0, ""), arguments
-    assert run(environment, "preview", packed, "--out", tmp_path / "preview.png").stderr == "torch is imported\n"
+    assert (
+        run(environment, "preview", packed, "--out", tmp_path / "preview.png").stderr
+        == "torch is imported\n"
+    )
 
 
-def test_only_what_draws_needs_opencv(with_module: Callable[[str, str], Environment], tmp_path: Path) -> None:
+def test_only_what_draws_needs_opencv(
+    with_module: Callable[[str, str], Environment], tmp_path: Path
+) -> None:
     """There is no wheel of it for the free-threaded Python."""
     environment = with_module("cv2", "raise ModuleNotFoundError('no OpenCV')")
     source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
-    for arguments in (["--help"], ["pack", source, packed], ["inspect", packed, "--no-sheet"], ["verify", packed]):
+    for arguments in (
+        ["--help"],
+        ["pack", source, packed],
+        ["inspect", packed, "--no-sheet"],
+        ["verify", packed],
+    ):
         done = run(environment, *arguments)
         assert (done.returncode, done.stderr) == (0, ""), arguments
     done = run(environment, "inspect", packed, "--sheet", tmp_path / "sheet.png")
@@ -97,12 +114,20 @@ except BaseException:
 
 @pytest.mark.parametrize(
     ("module", "command"),
-    [("typer", "--help"), ("numpy", "pack"), ("rich", "verify"), ("torch", "preview"), ("torch", "doctor")],
+    [
+        ("typer", "--help"),
+        ("numpy", "pack"),
+        ("rich", "verify"),
+        ("torch", "preview"),
+        ("torch", "doctor"),
+    ],
 )
 def test_ctrl_c_in_the_middle_of_an_import(
     with_module: Callable[[str, str], Environment], tmp_path: Path, module: str, command: str
 ) -> None:
-    words = {"--help": [], "pack": [tmp_path, tmp_path / "packed"], "doctor": []}.get(command, [tmp_path])
+    words = {"--help": [], "pack": [tmp_path, tmp_path / "packed"], "doctor": []}.get(
+        command, [tmp_path]
+    )
     with subprocess.Popen(
         [COMMAND, command, *map(str, words)],
         env=with_module(module, SLOW),

@@ -49,17 +49,24 @@ TAKEN = [USERS, "the program's stream waits", *["recorded for the program's stre
 ASKED = {
     "Waits": [["copy and wait"] * 2] * 5,
     "Queue": [["record", "copy", "copy", "record", "record", "record"]] * 5,
-    "Streams": [["to the side stream", *COPIES], *[["to the side stream", *COPIES, *TAKEN]] * 4, TAKEN],
+    "Streams": [
+        ["to the side stream", *COPIES],
+        *[["to the side stream", *COPIES, *TAKEN]] * 4,
+        TAKEN,
+    ],
 }
 
 
 @pytest.mark.skipif(
-    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"), reason="torch is older than 2.10"
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="torch is older than 2.10",
 )
 def test_batches_on_devices_of_extensions_are_those_of_the_cpu(textured: Path) -> None:
     """Copies wait where there is no event, else none does; and only a device with streams is asked for times."""
     run = warm.run_script(PROGRAM, textured, TESTS)
     assert run.returncode == 0, run.stderr
     asked, cannot_pin = json.loads(run.stdout)
-    assert asked == {kind: [call for batch in batches for call in batch] for kind, batches in ASKED.items()}
+    assert asked == {
+        kind: [call for batch in batches for call in batch] for kind, batches in ASKED.items()
+    }
     assert cannot_pin == ["Streams"]  # torch pins for a device with streams; not for this one

@@ -31,15 +31,23 @@ def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("dataset", "options"),
     [
-        (Numbers(), {"multiprocessing_context": "spawn", "num_workers": 1, "persistent_workers": True}),
-        (Names(np.array([f"{number:032d}" for number in range(300_000)], dtype="S"), 0.001), {"num_workers": 2}),
+        (
+            Numbers(),
+            {"multiprocessing_context": "spawn", "num_workers": 1, "persistent_workers": True},
+        ),
+        (
+            Names(np.array([f"{number:032d}" for number in range(300_000)], dtype="S"), 0.001),
+            {"num_workers": 2},
+        ),
     ],
     ids=["spawn", "array of names"],
 )
 def test_nothing_is_found_in_another_sound_loader(dataset: Any, options: dict[str, Any]) -> None:
     diagnosis = diagnosed(dataset, **options)
     # A machine that is busy with other work delays batches: that is not told from the loader's doing.
-    assert names(diagnosis) <= {"late-batches", "slow-transfer"}, json.dumps(diagnosis.as_dict(), indent=1)
+    assert names(diagnosis) <= {"late-batches", "slow-transfer"}, json.dumps(
+        diagnosis.as_dict(), indent=1
+    )
     assert diagnosis.stages is not None
     assert diagnosis.stages.batches == len(dataset) // 4
     assert diagnosis.processes == options["num_workers"]

@@ -23,7 +23,10 @@ ALSO = {
     "test_whose_lock_it_was": ("stuck lock",),
     "test_a_lock_that_collate_fn_takes": ("stuck lock of a client",),
     "test_a_full_queue_is_called_so": ("stuck queue",),
-    "test_the_signal_and_the_sample_of_a_worker_that_is_killed": ("worker-killed", "worker-killed segv"),
+    "test_the_signal_and_the_sample_of_a_worker_that_is_killed": (
+        "worker-killed",
+        "worker-killed segv",
+    ),
 }
 
 
@@ -34,12 +37,18 @@ def _warm() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Runs]:
     """Of all scripts that tests which are to run ask for."""
     names: dict[str, None] = {}
     for item in request.session.items:
         if item.path == request.path and isinstance(item, pytest.Function):
-            asked = item.callspec.params.values() if hasattr(item, "callspec") else ALSO.get(item.name, ())
+            asked = (
+                item.callspec.params.values()
+                if hasattr(item, "callspec")
+                else ALSO.get(item.name, ())
+            )
             names |= dict.fromkeys(map(str, asked))
     before = set(list_children(os.getpid()))
     scripts = {name: (FAULTY[name], 60) if name in FAULTY else (SOUND[name], 100) for name in names}
@@ -54,7 +63,10 @@ def test_the_fault_is_among_the_first_two_findings(name: str, runs: Runs) -> Non
     found = runs[name]
     assert found.trouble == ""
     first = {finding.name: finding for finding in findings(found)[:2]}
-    assert name.split()[0] in first, [found.ended, *(finding.as_dict() for finding in findings(found))]
+    assert name.split()[0] in first, [
+        found.ended,
+        *(finding.as_dict() for finding in findings(found)),
+    ]
     lines = FAULTY[name].splitlines()
     line = 1 + next(number for number, text in enumerate(lines) if text.endswith("# here"))
     assert first[name.split()[0]].where == f"{runs.path(name)}:{line}"
@@ -65,7 +77,9 @@ def test_nothing_is_found_in_a_sound_script(name: str, runs: Runs) -> None:
     found = runs[name]
     assert found.trouble == ""
     # A machine that is busy with other work delays batches: that is not told from the loader's doing.
-    assert {finding.name for finding in findings(found)} <= {"slow-dataset", "slow-transfer"}, findings(found)
+    assert {finding.name for finding in findings(found)} <= {"slow-dataset", "slow-transfer"}, (
+        findings(found)
+    )
     assert found.diagnoses, "it was watched"
 
 
@@ -110,9 +124,17 @@ def test_a_lock_that_the_loop_holds(tmp_path: Path) -> None:
 
 def test_a_step_that_waits_for_ever(tmp_path: Path) -> None:
     """As a rank does that has a batch more than the others; one that computes may take its time."""
-    source = FAULTY["no-batches"].partition("loader = ")[0] + "for batch in DataLoader(Numbers(), 16, num_workers=1):\n"
-    (stuck,) = findings(watched(f"{source}    threading.Event().wait()\n", tmp_path, seconds=4.0, stall_timeout=2.0))
-    assert (stuck.code, stuck.where) == (Code.STUCK, f"{tmp_path}/train.py:{len(source.splitlines()) + 1}")
+    source = (
+        FAULTY["no-batches"].partition("loader = ")[0]
+        + "for batch in DataLoader(Numbers(), 16, num_workers=1):\n"
+    )
+    (stuck,) = findings(
+        watched(f"{source}    threading.Event().wait()\n", tmp_path, seconds=4.0, stall_timeout=2.0)
+    )
+    assert (stuck.code, stuck.where) == (
+        Code.STUCK,
+        f"{tmp_path}/train.py:{len(source.splitlines()) + 1}",
+    )
     computing = watched(f"{source}    while True: pass\n", tmp_path, seconds=4.0, stall_timeout=2.0)
     assert findings(computing) == []
 
@@ -141,7 +163,9 @@ def test_an_iterator_is_freed_when_it_is_in_a_sound_program(tmp_path: Path) -> N
 
 def test_a_report_for_one_line_not_for_each_loader(tmp_path: Path) -> None:
     source = SOUND["set_epoch"].partition("from torch.utils.data.distributed")[0]
-    source += "for epoch in range(8):\n    train(DataLoader(Numbers(), 64, num_workers=1), step_s=0.02)\n"
+    source += (
+        "for epoch in range(8):\n    train(DataLoader(Numbers(), 64, num_workers=1), step_s=0.02)\n"
+    )
     (diagnosis,) = watched(source, tmp_path, batches=1000).diagnoses
     assert diagnosis.stages is not None
     assert diagnosis.stages.batches == 80

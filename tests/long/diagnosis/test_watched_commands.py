@@ -35,7 +35,14 @@ def processes_with(path: Path) -> list[int]:
 def test_the_command(train: Path, tmp_path: Path) -> None:
     """In a process of its own, as a user has it: the training's output, then the diagnosis; and nothing is left."""
     ended = subprocess.run(
-        [COMMAND, "doctor", "--train-script", f"{sys.executable} {train} --lr 1", "--batches", "40"],
+        [
+            COMMAND,
+            "doctor",
+            "--train-script",
+            f"{sys.executable} {train} --lr 1",
+            "--batches",
+            "40",
+        ],
         capture_output=True,
         text=True,
         timeout=600,
@@ -49,13 +56,16 @@ def test_the_command(train: Path, tmp_path: Path) -> None:
     assert f"{train}:{made}: DataLoader(batch_size=4, num_workers=2" in ended.stdout
     assert "bad: slow-dataset" in ended.stdout
     assert re.search(
-        rf"where +{re.escape(str(train))}:{line_of('def __getitem__(self, number):', train)}", ended.stdout
+        rf"where +{re.escape(str(train))}:{line_of('def __getitem__(self, number):', train)}",
+        ended.stdout,
     )
     assert not list(tmp_path.glob("fastpipe*"))
     assert processes_with(train) == []
 
 
-def test_the_users_own_sitecustomize_and_path_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_sitecustomize_and_path_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.was_here = True\n")
     (tmp_path / "own.py").write_text("name = 'own'\n")
     script = tmp_path / "script" / "train.py"
@@ -88,7 +98,9 @@ def test_a_command_that_never_comes_to_a_loader() -> None:
 
 
 @pytest.mark.usefixtures("start_warm")
-def test_one_that_ignores_the_interrupt_is_ended_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_ignores_the_interrupt_is_ended_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fastpipe.diagnosis.command._PATIENCE_S", 0.5)
     script = tmp_path / "train.py"
     script.write_text(

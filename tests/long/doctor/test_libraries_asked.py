@@ -34,7 +34,9 @@ def test_each_library_is_asked_itself() -> None:
 
 
 def test_simd_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "measure_jpeg_simd", libjpeg_simd.measure_jpeg_simd.__wrapped__)  # measured anew
+    monkeypatch.setattr(
+        libraries, "measure_jpeg_simd", libjpeg_simd.measure_jpeg_simd.__wrapped__
+    )  # measured anew
     monkeypatch.setenv("JSIMD_FORCENONE", "1")
     check = check_of("libjpeg-turbo")
     assert check.found.endswith("no SIMD in use")

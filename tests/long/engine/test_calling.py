@@ -40,9 +40,13 @@ print(json.dumps(seen))
 
 def test_few_compute_and_many_read(large: Path) -> None:
     (shard,) = fastpipe.open(large).index.shards
-    fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=FAST * BATCH, number=30, each=True)
+    fault = Fault(
+        under=shard.path, calls=("pread",), kind="delay", at=FAST * BATCH, number=30, each=True
+    )
     command = [sys.executable, "-c", PROGRAM, str(large), *map(str, (THREADS, BATCH, FAST + SLOW))]
-    run = subprocess.run(command, env=fault.environment(), capture_output=True, text=True, timeout=200, check=False)
+    run = subprocess.run(
+        command, env=fault.environment(), capture_output=True, text=True, timeout=200, check=False
+    )
     assert run.returncode == 0, run.stderr
     seen = json.loads(run.stdout)
     computing = [threads for came, threads in seen if FAST // 3 < came < FAST - 50]

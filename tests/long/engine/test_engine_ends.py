@@ -52,12 +52,18 @@ USES = """
     [("fill, fill, fill", "use the engine"), ("decode, transcode, decode", "pack")],
     ids=["engine", "pack"],
 )
-def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, works: str, words: str, tried: Tried) -> None:
+def test_daemon_threads_that_use_it_do_not_abort_the_program(
+    flat: Path, works: str, words: str, tried: Tried
+) -> None:
     rounds = times(4, 40)
     for _ in range(rounds):
         done = run_script(USES.replace("WORKS", f"({works})"), flat, timeout_s=60)
         assert (done.returncode, done.stderr) == (0, "")
-    tried(f"the end of a program whose daemon threads {words}", rounds, "the program's exit code, no word more")
+    tried(
+        f"the end of a program whose daemon threads {words}",
+        rounds,
+        "the program's exit code, no word more",
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of other systems' linkers nothing is known")

@@ -60,8 +60,12 @@ def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
     (shard,) = index.shards
     count = times(1, 30)
     for number in range(count):
-        call, stage, at = ("open", "opening", 0) if number % 5 == 4 else ("pread", "reading", number)
-        fault = Fault(under=shard.path, calls=(call,), kind="delay", at=at, number=HELD_MS, each=True)
+        call, stage, at = (
+            ("open", "opening", 0) if number % 5 == 4 else ("pread", "reading", number)
+        )
+        fault = Fault(
+            under=shard.path, calls=(call,), kind="delay", at=at, number=HELD_MS, each=True
+        )
         code, _, said = ended(start(flat, fault, 0.1))
         assert code == 1, said
         log, error = said.split("Traceback", 1)
@@ -69,7 +73,9 @@ def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
         assert log.endswith("still waiting; after 1 s (10 times stall_timeout) there is an error\n")
         assert re.search(r"EngineError: no batch for [1-9]\d* s: stuck ", error)
         for words in (log, error):
-            found = re.search(rf"stuck {stage} sample (\d+) \(key (\d+-\d+)\) at byte (\d+) of (\S+), for", words)
+            found = re.search(
+                rf"stuck {stage} sample (\d+) \(key (\d+-\d+)\) at byte (\d+) of (\S+), for", words
+            )
             assert found is not None, words
             path, key, offset = index.where(int(found[1]))
             assert (str(path), key, str(offset)) == (found[4], found[2], found[3])
@@ -140,4 +146,8 @@ def test_dropping_a_loader_while_reads_never_end(flat: Path, tried: Tried) -> No
         check=True,
     )
     assert 9 < float(run.stdout) < 20
-    tried("an iterator and its loader dropped while reads take for ever", 1, "10 s are waited; the program ends")
+    tried(
+        "an iterator and its loader dropped while reads take for ever",
+        1,
+        "10 s are waited; the program ends",
+    )

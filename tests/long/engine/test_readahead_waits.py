@@ -31,7 +31,9 @@ def pool(big: Path) -> Iterator[Engine]:
 def test_closing_drops_what_has_not_been_asked_for(big: Path) -> None:
     pool = Engine(PackedIndex(big), 1)
     everything = (0, 0, PackedIndex(big).shards[0].size_bytes)
-    pool.read_ahead(ranges(*[everything] * 100_000), restart=True)  # 1.2 TB: minutes, even from memory
+    pool.read_ahead(
+        ranges(*[everything] * 100_000), restart=True
+    )  # 1.2 TB: minutes, even from memory
     time.sleep(0.05)
     started = time.monotonic()
     pool.close()

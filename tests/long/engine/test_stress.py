@@ -15,7 +15,11 @@ from support.stress.run import write_rows
 
 SOURCES = SUPPORT / "stress"
 # What a run under a sanitizer ends with where it has something to report, if the program itself found nothing.
-FINDINGS = {"TSAN_OPTIONS": "exitcode=66", "ASAN_OPTIONS": "detect_leaks=1:exitcode=66", "PATH": "/usr/bin:/bin"}
+FINDINGS = {
+    "TSAN_OPTIONS": "exitcode=66",
+    "ASAN_OPTIONS": "detect_leaks=1:exitcode=66",
+    "PATH": "/usr/bin:/bin",
+}
 
 Stress = Callable[..., list[int]]
 
@@ -32,7 +36,9 @@ def stress(request: pytest.FixtureRequest, many_shards: Path, tmp_path: Path) ->
 
     def run(*options: object, timeout_s: float) -> list[int]:
         command = [str(program), *map(str, options), str(tmp_path / "rows")]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, env=FINDINGS)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, check=False, env=FINDINGS
+        )
         assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
         return [int(number) for number in re.findall(r"\d+", ended.stdout)]
 
@@ -50,7 +56,11 @@ def test_threads_do_not_race(stress: Stress, tried: Tried) -> None:
         if least > seconds / 5:
             break
     assert least > seconds / 5, "engines, batches, rows, cancelled or transcoded"
-    tried("engines made, shared by five threads, cancelled and closed, under TSan", engines, "no report; right pixels")
+    tried(
+        "engines made, shared by five threads, cancelled and closed, under TSan",
+        engines,
+        "no report; right pixels",
+    )
 
 
 @pytest.mark.parametrize("stress", ["address,undefined"], indirect=True)
@@ -60,4 +70,6 @@ def test_nothing_is_leaked(stress: Stress, tried: Tried) -> None:
     assert rows == epochs * 24
     engines = stress("--seconds", times(3, 300), timeout_s=1200)[0]
     tried("rows decoded, under ASan, UBSan and LeakSanitizer", rows, "no report, no leak")
-    tried("engines made, shared, cancelled and closed, under the same", engines, "no report, no leak")
+    tried(
+        "engines made, shared, cancelled and closed, under the same", engines, "no report, no leak"
+    )

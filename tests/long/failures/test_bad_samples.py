@@ -64,7 +64,9 @@ def test_a_file_that_never_answers_stalls_for_ever_or_until_the_timeout(photos: 
     stuck.unlink()
     os.mkfifo(stuck)
     ended = run(_FILES, photos, 0)
-    assert (ended.code, ended.said) == (-signal.SIGALRM, "2\n"), "one batch, then nothing, and no word"
+    assert (ended.code, ended.said) == (-signal.SIGALRM, "2\n"), (
+        "one batch, then nothing, and no word"
+    )
     assert ended.complained == ""
     ended = run(_FILES, photos, 1)
     assert ended.code == 1
@@ -72,7 +74,9 @@ def test_a_file_that_never_answers_stalls_for_ever_or_until_the_timeout(photos: 
     assert "3.jpg" not in ended.complained
 
 
-def test_a_sample_that_breaks_later_is_named_or_replaced(flat: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_sample_that_breaks_later_is_named_or_replaced(
+    flat: Path, copied: Callable[[Path], Path]
+) -> None:
     dataset = copied(flat)
     damage(dataset, 20)
     _, key, _ = PackedIndex(dataset).where(20)
@@ -81,6 +85,8 @@ def test_a_sample_that_breaks_later_is_named_or_replaced(flat: Path, copied: Cal
         pytest.raises(fastpipe.SampleError, match=f"key {key}"),
     ):
         next(iter(loader))
-    with fastpipe.loader(dataset, 37, size=16, train=False, num_workers=2, on_error="replace") as loader:
+    with fastpipe.loader(
+        dataset, 37, size=16, train=False, num_workers=2, on_error="replace"
+    ) as loader:
         assert [len(labels) for _, labels in loader] == [37]
         assert loader.stats().replaced == 1

@@ -60,8 +60,13 @@ def test_fastpipe_begins_the_next_epoch_before_this_one_ends(flat: Path) -> None
         threads = set(os.listdir("/proc/self/task"))
         list(loader)  # who iterates twice will do so again
         given_up = time.monotonic() + 300
-        while loader.stats().images_decoded < 4 * (2 * len(loader) + 2) and time.monotonic() < given_up:
+        while (
+            loader.stats().images_decoded < 4 * (2 * len(loader) + 2)
+            and time.monotonic() < given_up
+        ):
             time.sleep(0.01)
-        assert loader.stats().images_decoded == 4 * (2 * len(loader) + 2), "two batches of the third epoch are there"
+        assert loader.stats().images_decoded == 4 * (2 * len(loader) + 2), (
+            "two batches of the third epoch are there"
+        )
         list(loader)
         assert set(os.listdir("/proc/self/task")) == threads

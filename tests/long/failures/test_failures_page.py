@@ -28,8 +28,15 @@ def test_the_table_leads_to_the_sections() -> None:
 
 
 def test_every_failure_is_shown() -> None:
-    openings = [path.read_text().split('"""')[1] for path in Path(__file__).parent.glob("test_*.py")]
-    shown = [int(number) for opening in openings if opening.startswith("Failure") for number in _numbers(opening)]
+    openings = [
+        path.read_text().split('"""')[1] for path in Path(__file__).parent.glob("test_*.py")
+    ]
+    shown = [
+        int(number)
+        for opening in openings
+        if opening.startswith("Failure")
+        for number in _numbers(opening)
+    ]
     assert sorted(shown) == list(range(1, 18))
 
 

@@ -37,7 +37,9 @@ _LOADER = """
 """
 
 
-@pytest.mark.skipif("libgomp" not in _MAPPED, reason="torch was built with another OpenMP than GNU's")
+@pytest.mark.skipif(
+    "libgomp" not in _MAPPED, reason="torch was built with another OpenMP than GNU's"
+)
 def test_openmp_in_a_forked_worker_hangs() -> None:
     ended = run(_LOADER, 4)
     assert ended.code != 0

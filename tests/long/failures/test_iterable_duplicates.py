@@ -38,7 +38,11 @@ def test_every_worker_yields_everything() -> None:
 
 def test_fastpipe_gives_every_sample_once(flat: Path) -> None:
     for workers in (1, 5):
-        with fastpipe.loader(flat, 8, size=16, train=False, shuffle=True, num_workers=workers) as loader:
+        with fastpipe.loader(
+            flat, 8, size=16, train=False, shuffle=True, num_workers=workers
+        ) as loader:
             for _ in range(2):
-                seen = Counter(flat_number(image[:, 2, 2].numpy()) for images, _ in loader for image in images)
+                seen = Counter(
+                    flat_number(image[:, 2, 2].numpy()) for images, _ in loader for image in images
+                )
                 assert seen == Counter(range(FLAT_IMAGES))

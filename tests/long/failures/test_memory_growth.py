@@ -37,7 +37,9 @@ def test_a_list_is_copied_into_each_worker() -> None:
         print(json.dumps([grown_mb(names), grown_mb(np.array(names, dtype="S64"))]))
     """
     as_list, as_array = run(script).figures()
-    assert min(as_list) > 5, "each worker has read, and so copied, half of 200,000 names of 80 bytes"
+    assert min(as_list) > 5, (
+        "each worker has read, and so copied, half of 200,000 names of 80 bytes"
+    )
     assert max(as_array) < 2
 
 

@@ -53,4 +53,6 @@ def test_fastpipe_counts_batches_ahead_once(flat: Path) -> None:
             while loader.stats().images_decoded < 2 * (1 + 3) and time.monotonic() < given_up:
                 time.sleep(0.01)
             time.sleep(0.3)  # no more than that
-            assert loader.stats().images_decoded == 2 * (1 + 3), "the batch handed out, and three ahead"
+            assert loader.stats().images_decoded == 2 * (1 + 3), (
+                "the batch handed out, and three ahead"
+            )

@@ -11,7 +11,9 @@ import fastpipe
 
 
 def test_a_sampler_that_is_not_told_the_epoch() -> None:
-    sampler: DistributedSampler[int] = DistributedSampler(range(64), num_replicas=2, rank=0, shuffle=True)  # type: ignore[arg-type]
+    sampler: DistributedSampler[int] = DistributedSampler(
+        range(64), num_replicas=2, rank=0, shuffle=True
+    )  # type: ignore[arg-type]
     assert list(sampler) == list(sampler)
     first = list(sampler)
     sampler.set_epoch(1)

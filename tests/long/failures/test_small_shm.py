@@ -17,16 +17,26 @@ _OWN_MOUNTS = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "
 
 def with_shm_of(size: str) -> Sequence[str]:
     """A command that runs another with a /dev/shm of its own; no other process sees it."""
-    return [*_OWN_MOUNTS, "sh", "-c", f'mount -t tmpfs -o size={size} none /dev/shm && exec "$@"', "sh"]
+    return [
+        *_OWN_MOUNTS,
+        "sh",
+        "-c",
+        f'mount -t tmpfs -o size={size} none /dev/shm && exec "$@"',
+        "sh",
+    ]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _rights() -> None:
     if shutil.which("unshare") is None:
         pytest.skip("unshare is not installed (Debian: util-linux)")
-    refused = subprocess.run([*with_shm_of("64k"), "true"], capture_output=True, text=True, check=False, timeout=300)
+    refused = subprocess.run(
+        [*with_shm_of("64k"), "true"], capture_output=True, text=True, check=False, timeout=300
+    )
     if refused.returncode != 0:
-        pytest.skip(f"a /dev/shm of the test's own needs the right to mount: {refused.stderr.strip()}")
+        pytest.skip(
+            f"a /dev/shm of the test's own needs the right to mount: {refused.stderr.strip()}"
+        )
 
 
 def test_batches_that_do_not_fit() -> None:
@@ -46,7 +56,10 @@ def test_batches_that_do_not_fit() -> None:
     ended = run(script, within=with_shm_of("8m"))  # a batch is 25 MB
     assert ended.code == 1
     # torch asks for the memory first; before pytorch#161910 the worker died of writing to it.
-    assert "unable to allocate shared memory(shm) for file" in ended.complained or "Bus error" in ended.complained
+    assert (
+        "unable to allocate shared memory(shm) for file" in ended.complained
+        or "Bus error" in ended.complained
+    )
     assert run(script, within=with_shm_of("200m")).figures() == 64
 
 

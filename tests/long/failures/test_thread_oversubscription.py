@@ -15,7 +15,9 @@ import fastpipe
 _FOUR_CPUS = {"OPENCV_FOR_THREADS_NUM": "4", "OPENBLAS_NUM_THREADS": "4", "OMP_NUM_THREADS": "4"}
 
 
-@pytest.mark.skipif("pthreads" not in cv2.getBuildInformation(), reason="OpenCV was built with another threading")
+@pytest.mark.skipif(
+    "pthreads" not in cv2.getBuildInformation(), reason="OpenCV was built with another threading"
+)
 def test_threads_in_each_worker() -> None:
     script = """
         import json, os
@@ -59,4 +61,6 @@ def test_fastpipe_starts_as_many_threads_as_asked_for(large: Path) -> None:
     before = len(os.listdir("/proc/self/task"))
     with fastpipe.loader(large, 2, size=200, num_workers=3) as loader:
         for _ in loader:
-            assert len(os.listdir("/proc/self/task")) - before == 3 + 1, "one more asks the kernel to read ahead"
+            assert len(os.listdir("/proc/self/task")) - before == 3 + 1, (
+                "one more asks the kernel to read ahead"
+            )

@@ -45,7 +45,10 @@ def test_a_script_without_main_under_spawn() -> None:
     """
     ended = run(script)
     assert ended.code == 1
-    assert "before the\n        current process has finished its bootstrapping phase" in ended.complained
+    assert (
+        "before the\n        current process has finished its bootstrapping phase"
+        in ended.complained
+    )
     assert "DataLoader worker (pid(s) " in ended.complained
 
 
@@ -67,7 +70,8 @@ def test_a_loader_itself_says_why_it_is_not_pickled(flat: Path) -> None:
     with (
         fastpipe.loader(flat, 8, size=16, num_workers=1) as loader,
         pytest.raises(
-            fastpipe.EngineError, match=r"call fastpipe\.loader\(\.\.\.\) in the process that iterates over it"
+            fastpipe.EngineError,
+            match=r"call fastpipe\.loader\(\.\.\.\) in the process that iterates over it",
         ),
     ):
         pickle.dumps(loader)

@@ -32,7 +32,9 @@ def test_too_many_by_the_count_that_people_take() -> None:
         warnings.simplefilter("error")
         loader = DataLoader(range(10), num_workers=os.cpu_count() or 1)  # type: ignore[arg-type, var-annotated]
     assert loader.num_workers == 8, "four processes a CPU, and no warning"
-    with pytest.warns(UserWarning, match="Our suggested max number of worker in current system is 8"):
+    with pytest.warns(
+        UserWarning, match="Our suggested max number of worker in current system is 8"
+    ):
         DataLoader(range(10), num_workers=9)  # type: ignore[arg-type]
 
 
@@ -45,4 +47,6 @@ def test_fastpipe_takes_what_is_granted(flat: Path) -> None:
     before = threads_at_rest()
     with fastpipe.loader(flat, 8, size=16) as loader:
         assert len(list(loader)) == 4
-        assert threads() - before == 2 + 1, "two that decode, and one that asks the kernel to read ahead"
+        assert threads() - before == 2 + 1, (
+            "two that decode, and one that asks the kernel to read ahead"
+        )

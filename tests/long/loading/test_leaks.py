@@ -37,17 +37,39 @@ SCRIPT = """
 def test_nothing_is_left_of_epochs_and_packs(textured: Path, tmp_path: Path, tried: Tried) -> None:
     built = tmp_path / "built"
     environment = {**os.environ, "FASTPIPE_BUILD": "asan"}
-    command = [sys.executable, "setup.py", "-q", "build", "--build-base", tmp_path / "base", "--build-lib", built]
-    subprocess.run(list(map(str, command)), cwd=ROOT, env=environment, check=True, capture_output=True, timeout=900)
+    command = [
+        sys.executable,
+        "setup.py",
+        "-q",
+        "build",
+        "--build-base",
+        tmp_path / "base",
+        "--build-lib",
+        built,
+    ]
+    subprocess.run(
+        list(map(str, command)),
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        capture_output=True,
+        timeout=900,
+    )
     left = {left_of(built, textured, tmp_path / str(epochs), epochs) for epochs in (1, 10)}
     assert len(left) == 1, left
-    tried("epochs and packs of a Python program, under LeakSanitizer", 22 + 11, "what Python leaves does not grow")
+    tried(
+        "epochs and packs of a Python program, under LeakSanitizer",
+        22 + 11,
+        "what Python leaves does not grow",
+    )
 
 
 def left_of(built: Path, data: Path, folder: Path, epochs: int) -> tuple[int, int]:
     """(bytes, allocations) that nobody refers to at the end; none was made by the engine."""
     preloaded = (
-        subprocess.run(["c++", f"-print-file-name={name}.so"], check=True, capture_output=True, text=True).stdout
+        subprocess.run(
+            ["c++", f"-print-file-name={name}.so"], check=True, capture_output=True, text=True
+        ).stdout
         for name in ("libasan", "libstdc++")
     )
     environment = {
@@ -61,10 +83,17 @@ def left_of(built: Path, data: Path, folder: Path, epochs: int) -> tuple[int, in
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT), data, folder, epochs]
     folder.mkdir()
     ended = subprocess.run(
-        list(map(str, command)), env=environment, capture_output=True, text=True, timeout=900, check=False
+        list(map(str, command)),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
     assert "csrc" not in ended.stderr, ended.stderr
     assert "_engine" not in ended.stderr, ended.stderr
     found = re.findall(r"(\d+) byte\(s\) leaked in (\d+) allocation", ended.stderr)
-    assert len(found) == 1, "Python itself leaves some: the sanitizer was not at work\n" + ended.stderr
+    assert len(found) == 1, (
+        "Python itself leaves some: the sanitizer was not at work\n" + ended.stderr
+    )
     return int(found[0][0]), int(found[0][1])

@@ -34,8 +34,14 @@ SHAPES: dict[str, tuple[str, int]] = {
     "two loaders": ("one, two = make(), make(seed=1)\nfor a, b in zip(one, two): break", 0),
     "the iterator alone": ("batches = iter(make()); next(batches)", 0),
     "batches alone": ("kept = [images for images, _ in make()]", 0),
-    "a cycle": ("loader = make(); loader.ring = [loader, iter(loader)]; next(loader.ring[1]); del loader", 0),
-    "a module's attribute": ("sys.modules['json'].loader = make(); next(iter(sys.modules['json'].loader))", 0),
+    "a cycle": (
+        "loader = make(); loader.ring = [loader, iter(loader)]; next(loader.ring[1]); del loader",
+        0,
+    ),
+    "a module's attribute": (
+        "sys.modules['json'].loader = make(); next(iter(sys.modules['json'].loader))",
+        0,
+    ),
     "a daemon thread": (
         "def train():\n    while True:\n        for batch in make(): pass\n"
         "threading.Thread(target=train, daemon=True).start(); time.sleep(0.2)",
@@ -50,7 +56,10 @@ SHAPES: dict[str, tuple[str, int]] = {
         "def train():\n    for batch in make(): time.sleep(0.01)\nthreading.Thread(target=train).start()",
         0,
     ),
-    "an atexit handler that closes": ("loader = make(); next(iter(loader)); atexit.register(loader.close)", 0),
+    "an atexit handler that closes": (
+        "loader = make(); next(iter(loader)); atexit.register(loader.close)",
+        0,
+    ),
     "os._exit in the loop": ("for batch in make(): say('end'); os._exit(6)", 6),
     "an error in the loop": ("for batch in make(): say('end'); raise KeyError('mine')", 1),
     "an error that is kept": (
@@ -76,7 +85,9 @@ def endings(large: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_program_ends_cleanly(endings: dict[str, list[dict[str, Any]]], tried: Tried, shape: str) -> None:
+def test_a_program_ends_cleanly(
+    endings: dict[str, list[dict[str, Any]]], tried: Tried, shape: str
+) -> None:
     code = SHAPES[shape][1]
     for ended in endings[shape]:
         if shape.startswith("a daemon thread") and ended["code"] == -6:
@@ -98,7 +109,11 @@ def test_a_program_ends_cleanly(endings: dict[str, list[dict[str, Any]]], tried:
             assert ended["stderr"] == ""
     if shape.startswith("a daemon thread"):
         outcome = "it ends; before Python 3.14 torch may abort it (cpython#87135)"
-        tried("the end of a program whose daemon thread iterates a loader", len(endings[shape]), outcome)
+        tried(
+            "the end of a program whose daemon thread iterates a loader",
+            len(endings[shape]),
+            outcome,
+        )
     else:
         outcome = "the program's exit code, no word more"
         tried("the end of a program with a loader in mid-epoch", len(endings[shape]), outcome)

@@ -60,7 +60,11 @@ def test_made_broken_out_of_and_deleted(many_shards: Path, tried: Tried) -> None
     assert all(each[:2] == before[:2] for each in figures), (before, figures)
     resident = [each[2] for each in figures]
     assert max(resident[len(resident) // 2 :]) - max(resident[: len(resident) // 2]) < 8, resident
-    tried("a loader made, broken out of in mid-epoch, and dropped", count, "as many threads and open files as before")
+    tried(
+        "a loader made, broken out of in mid-epoch, and dropped",
+        count,
+        "as many threads and open files as before",
+    )
 
 
 @frees_memory
@@ -82,9 +86,15 @@ def test_many_epochs(many_shards: Path, tried: Tried) -> None:
     done = run_script(script, many_shards, warm + count, timeout_s=10 * count)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)[warm:]
-    assert len({tuple(each[:2]) for each in figures}) == 1, "as many threads and open files after each epoch"
+    assert len({tuple(each[:2]) for each in figures}) == 1, (
+        "as many threads and open files after each epoch"
+    )
     slope = np.polyfit(np.arange(count), [each[2] for each in figures], 1)[0]
     sys.stdout.write(f"{count} epochs: resident memory {slope:+.4f} MB an epoch (least squares)\n")
     assert slope < 1
     assert figures[-1][2] - figures[0][2] < 8
-    tried("epochs, one after the other", count, f"threads and open files unchanged; memory {slope:+.2f} MB an epoch")
+    tried(
+        "epochs, one after the other",
+        count,
+        f"threads and open files unchanged; memory {slope:+.2f} MB an epoch",
+    )

@@ -37,7 +37,9 @@ def test_the_loop_does_not_wait_for_a_tokenizer(fielded: Path) -> None:
 
 @pytest.mark.serial
 def test_a_real_loop_is_told(caplog: pytest.LogCaptureFixture, large: Path) -> None:
-    with fastpipe.loader(large, 2, size=512, num_workers=1, prefetch_factor=1, exact=True) as loader:
+    with fastpipe.loader(
+        large, 2, size=512, num_workers=1, prefetch_factor=1, exact=True
+    ) as loader:
         for _ in range(30):
             for _ in loader:
                 time.sleep(0.002)
@@ -50,13 +52,18 @@ def test_a_real_loop_is_told(caplog: pytest.LogCaptureFixture, large: Path) -> N
 
 
 @pytest.mark.serial
-@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="this system does not tell a thread's CPU time")
+@pytest.mark.skipif(
+    not hasattr(time, "pthread_getcpuclockid"),
+    reason="this system does not tell a thread's CPU time",
+)
 def test_a_look_takes_less_than_a_hundredth_of_a_cpu(flat: Path) -> None:
     """CPU time of the monitor's thread, which other programs do not stretch, of looks in a terminal, one a second."""
     out = io.StringIO()
     with (
         fastpipe.loader(flat, 8, size=16, num_workers=1) as loader,
-        fastpipe.monitor(loader, every=0.01, console=Console(file=out, force_terminal=True, width=80)),
+        fastpipe.monitor(
+            loader, every=0.01, console=Console(file=out, force_terminal=True, width=80)
+        ),
     ):
         (thread,) = [each for each in threading.enumerate() if each.name == "fastpipe-monitor"]
         assert thread.ident is not None

@@ -44,7 +44,9 @@ def test_ranks_with_seeds_of_their_own_are_refused(flat: Path, tmp_path: Path) -
 def test_lightning_starts_processes_after_the_loader_was_made(flat: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)])}
     command = [sys.executable, LATE, "lightning", flat, tmp_path]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert_shared(written(tmp_path))
 

@@ -54,10 +54,20 @@ def endings(large: Path) -> dict[str, list[tuple[str, dict[str, Any]]]]:
         for _ in range(count):
             after = rng.choice(list(MOMENTS))
             code = PROGRAM.format(**FORMS[form])
-            programs.append({"code": code, "signal": sent, "after": after, "delay_s": rng.uniform(0, MOMENTS[after])})
+            programs.append(
+                {
+                    "code": code,
+                    "signal": sent,
+                    "after": after,
+                    "delay_s": rng.uniform(0, MOMENTS[after]),
+                }
+            )
     outcomes = iter(outcomes_of(programs, large, "torch"))
     moments = iter(f"{each['delay_s']:.3f} s after {each['after']}" for each in programs)
-    return {kind: [(next(moments), next(outcomes)) for _ in range(count)] for kind, (_, _, count) in KINDS.items()}
+    return {
+        kind: [(next(moments), next(outcomes)) for _ in range(count)]
+        for kind, (_, _, count) in KINDS.items()
+    }
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("Ctrl-C")])
@@ -74,18 +84,30 @@ def test_ctrl_c_at_random_moments(
             # Before Python 3.12 a Ctrl-C that comes while a class is made, as in an import, ends so.
             assert "\nKeyboardInterrupt\n" in ended["stderr"], place
             continue
-        within = ended["stderr"].count("During handling of the above exception")  # as the import of an enum does
+        within = ended["stderr"].count(
+            "During handling of the above exception"
+        )  # as the import of an enum does
         assert ended["stderr"].count("Traceback") <= 1 + within, place
         assert ended["code"] in (-signal.SIGINT, 130), place
         assert ended["stderr"].rstrip().endswith("KeyboardInterrupt"), place
-    tried("Ctrl-C at a random moment", len(endings[kind]), "ends within 2 s, one traceback, no process left")
+    tried(
+        "Ctrl-C at a random moment",
+        len(endings[kind]),
+        "ends within 2 s, one traceback, no process left",
+    )
 
 
-def test_sigterm_at_random_moments(endings: dict[str, list[tuple[str, dict[str, Any]]]], tried: Tried) -> None:
+def test_sigterm_at_random_moments(
+    endings: dict[str, list[tuple[str, dict[str, Any]]]], tried: Tried
+) -> None:
     for moment, ended in endings["SIGTERM"]:
         place = f"{moment}: {ended}"
         assert ended["code"] == -signal.SIGTERM, place
         assert in_time(ended["seconds"], 2), place
         assert "Traceback" not in ended["stderr"], place
         assert not ended["left"], place
-    tried("SIGTERM at a random moment", len(endings["SIGTERM"]), "ends within 2 s, no traceback, no process left")
+    tried(
+        "SIGTERM at a random moment",
+        len(endings["SIGTERM"]),
+        "ends within 2 s, no traceback, no process left",
+    )

@@ -29,11 +29,21 @@ def test_slow_reads(tmp_path: Path, tried: Tried) -> None:
         assert outcomes[name]["rows"] == rows * epochs
     said = outcomes["each read of a shard is slow"]["said"]
     stuck = [line for line in said if line.startswith("no batch for ")]
-    for words in ("stuck reading sample ", "(key 0000", "at byte ", "shard-0000", "does not answer; check it"):
+    for words in (
+        "stuck reading sample ",
+        "(key 0000",
+        "at byte ",
+        "shard-0000",
+        "does not answer; check it",
+    ):
         assert words in stuck[0]
     (advice,) = (line for line in said if line not in stuck)
     assert "the bottleneck is reading (" in advice
     assert "put the shards on a faster disk" in advice
     shares = re.findall(r"busy, read (\d+)%", outcomes["each read of a shard is slow"]["monitor"])
     assert max(map(int, shares)) > 80
-    tried("each read takes 200 ms", 2, "all batches as ever; watchdog, advice and monitor name reading")
+    tried(
+        "each read takes 200 ms",
+        2,
+        "all batches as ever; watchdog, advice and monitor name reading",
+    )

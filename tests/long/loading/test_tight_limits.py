@@ -128,7 +128,13 @@ SMALL_BATCHES = {"batch_size": 2, "size": 16}
 @pytest.mark.parametrize(
     ("limited", "data", "options", "on_error", "most_mb"),
     [
-        ("AS", "many_shards", LARGE_BATCHES, "raise", 800),  # a thread may reserve 128 MB for its heap, and fill little
+        (
+            "AS",
+            "many_shards",
+            LARGE_BATCHES,
+            "raise",
+            800,
+        ),  # a thread may reserve 128 MB for its heap, and fill little
         ("DATA", "heavy", SMALL_BATCHES, "raise", 100),
         ("DATA", "heavy", SMALL_BATCHES, "replace", 100),
     ],
@@ -147,8 +153,17 @@ def test_memory_ends(
     The one ends in the program's own thread, which makes batches, the other in the loader's, which decode.
     """
     arguments = json.dumps(limited), json.dumps({**options, "on_error": on_error})
-    limits_mb = [0, 0.02, 0.1, 36, 38, *np.geomspace(0.5, most_mb, times(5, 100)).tolist()]  # 38: the stacks just fit
-    done = run_script(MEMORY, request.getfixturevalue(data), json.dumps(limits_mb), *arguments, timeout_s=600)
+    limits_mb = [
+        0,
+        0.02,
+        0.1,
+        36,
+        38,
+        *np.geomspace(0.5, most_mb, times(5, 100)).tolist(),
+    ]  # 38: the stacks just fit
+    done = run_script(
+        MEMORY, request.getfixturevalue(data), json.dumps(limits_mb), *arguments, timeout_s=600
+    )
     assert done.returncode == 0, done.stderr
     (_, _, _, whole), *outcomes = json.loads(done.stdout)
     assert whole.startswith("whole ")
@@ -161,5 +176,7 @@ def test_memory_ends(
         assert texts[0] != whole
         assert texts[-1] == whole
     tried(
-        f"the memory limit reached (RLIMIT_{limited})", len(outcomes), "an error that says so, or all batches as ever"
+        f"the memory limit reached (RLIMIT_{limited})",
+        len(outcomes),
+        "an error that says so, or all batches as ever",
     )

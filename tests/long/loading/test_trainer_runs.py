@@ -68,7 +68,12 @@ def test_all_samples_are_evaluated_beside_a_data_loader_of_the_trainer(
                 return loader
 
         quiet = {"report_to": "none", "disable_tqdm": True, "use_cpu": True, "save_strategy": "no"}
-        settings = {**quiet, "num_train_epochs": 2, "per_device_train_batch_size": 4, "eval_strategy": "epoch"}
+        settings = {
+            **quiet,
+            "num_train_epochs": 2,
+            "per_device_train_batch_size": 4,
+            "eval_strategy": "epoch",
+        }
         trainer = Trainer(
             Model(),
             transformers.TrainingArguments(tmp_path, **settings),
@@ -81,10 +86,18 @@ def test_all_samples_are_evaluated_beside_a_data_loader_of_the_trainer(
 
 
 @pytest.mark.parametrize("trainer", trained_ranks.PROGRAMS)
-def test_batches_are_those_of_the_loader_on_each_rank(textured: Path, tmp_path: Path, trainer: str) -> None:
+def test_batches_are_those_of_the_loader_on_each_rank(
+    textured: Path, tmp_path: Path, trainer: str
+) -> None:
     """Of two epochs, and after an interruption in the middle of the second one."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]), "OMP_NUM_THREADS": "1"}
-    run = warm.run(trained_ranks.__file__, trainer, textured, tmp_path, environment=environment, timeout_s=900)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]),
+        "OMP_NUM_THREADS": "1",
+    }
+    run = warm.run(
+        trained_ranks.__file__, trainer, textured, tmp_path, environment=environment, timeout_s=900
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     options: dict[str, Any] = {}
     if trainer == "timm":
@@ -92,10 +105,22 @@ def test_batches_are_those_of_the_loader_on_each_rank(textured: Path, tmp_path: 
         options = {"augment": fastpipe.Augment.imagenet(), "crop": crop, "seed": 0}
     for world_size in trained_ranks.WORLDS:
         for rank in range(world_size):
-            given = {"rank": rank, "world_size": world_size, "num_workers": 1, "size": trained_ranks.SIZE, **options}
-            with fastpipe.loader(textured, trained_ranks.GLOBAL_BATCH // world_size, **given) as loader:
+            given = {
+                "rank": rank,
+                "world_size": world_size,
+                "num_workers": 1,
+                "size": trained_ranks.SIZE,
+                **options,
+            }
+            with fastpipe.loader(
+                textured, trained_ranks.GLOBAL_BATCH // world_size, **given
+            ) as loader:
                 assert len(loader) < trained_ranks.SEEN
-                direct = [trained_ranks.note(*batch) for _ in range(trained_ranks.EPOCHS) for batch in loader]
+                direct = [
+                    trained_ranks.note(*batch)
+                    for _ in range(trained_ranks.EPOCHS)
+                    for batch in loader
+                ]
             whole, rest = json.loads((tmp_path / f"{world_size}-{rank}.json").read_text())
             assert whole == direct
             assert rest == direct[trained_ranks.SEEN :]

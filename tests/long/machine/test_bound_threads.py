@@ -32,7 +32,9 @@ def test_threads_have_the_cpus_that_the_process_had(flat: Path, variable: dict[s
         pytest.skip("one CPU")
     command = [sys.executable, "-c", PROGRAM, flat]
     environment = {**os.environ, **variable, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     threads, started, main = json.loads(done.stdout)
     assert threads == len(cpus)

@@ -56,7 +56,9 @@ def test_the_script_of_the_page(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", images=6)
     fastpipe.pack(source, tmp_path / "local")
     address = ray._private.services.get_node_ip_address()
-    script = script.replace("/shared/photos", str(source)).replace("/shared/train", str(tmp_path / "packed"))
+    script = script.replace("/shared/photos", str(source)).replace(
+        "/shared/train", str(tmp_path / "packed")
+    )
     script = script.replace("$(hostname)", address).replace("6379", str(free_port()))
     script = script.replace("fastpipe pack", f"{COMMAND} pack")
     home = tmp_path / "home"

@@ -12,7 +12,15 @@ import pytest
 from support.faults.forks import Forks
 from support.faults.injector import WRITING, Fault
 from support.faults.pack_cases import CASES
-from support.faults.packs import CHANGING, Packs, assert_refused, faults_at_each, finals, packs_of, small_source
+from support.faults.packs import (
+    CHANGING,
+    Packs,
+    assert_refused,
+    faults_at_each,
+    finals,
+    packs_of,
+    small_source,
+)
 from support.running.soak import Tried, long_form, times
 
 KILLS = ("kill", "killed after", "torn")
@@ -23,7 +31,9 @@ REFUSED = "exit code 1 and the file's path; a second run finishes; same bytes"
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_command_killed_at_any_call_goes_on(programs: Forks, place: Path, tried: Tried, name: str) -> None:
+def test_a_command_killed_at_any_call_goes_on(
+    programs: Forks, place: Path, tried: Tried, name: str
+) -> None:
     """At each call that changes something; in the long form before, in and after each call of any kind."""
     packs = CASES[name].make(programs, place)
     killed = 0
@@ -37,11 +47,17 @@ def test_a_command_killed_at_any_call_goes_on(programs: Forks, place: Path, trie
             packs.assert_goes_on()
             killed += 1
     assert killed >= 2
-    tried(f"{name} ended by SIGKILL at a write, rename, fsync or other call", killed, "a second run; same bytes")
+    tried(
+        f"{name} ended by SIGKILL at a write, rename, fsync or other call",
+        killed,
+        "a second run; same bytes",
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.refusals])
-def test_a_disk_that_refuses_any_call(programs: Forks, place: Path, tried: Tried, name: str) -> None:
+def test_a_disk_that_refuses_any_call(
+    programs: Forks, place: Path, tried: Tried, name: str
+) -> None:
     packs = CASES[name].make(programs, place)
     for code, each in itertools.product((FULL, BROKEN), (True, False)):
         if not long_form() and each != (code == FULL):
@@ -77,7 +93,9 @@ def test_a_pack_killed_while_it_syncs_goes_on(packs: Packs, tried: Tried) -> Non
         packs.assert_whole_files()
         packs.assert_goes_on()
         killed += ended.code == -9
-    tried("pack ended by SIGKILL while a shard is synced", killed, "a second run finishes; same bytes")
+    tried(
+        "pack ended by SIGKILL while a shard is synced", killed, "a second run finishes; same bytes"
+    )
 
 
 def test_a_pack_killed_again_and_again_goes_on(packs: Packs, tried: Tried) -> None:
@@ -114,4 +132,6 @@ def test_two_packs_at_once(packs: Packs, place: Path, tried: Tried) -> None:
         packs.assert_goes_on()
         waits += 1
     assert refused > 0
-    tried("two packs into one folder at once", waits, "one is refused, the other finishes; same bytes")
+    tried(
+        "two packs into one folder at once", waits, "one is refused, the other finishes; same bytes"
+    )

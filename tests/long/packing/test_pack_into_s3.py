@@ -66,13 +66,21 @@ def test_faults_of_the_network(
     def fault(asked: Asked) -> Wrong | None:
         if asked.attempt or rng.random() > 0.2:
             return None
-        name = rng.choice(list(FAULTS)) if met["stall"] < 3 or long_form() else rng.choice(list(FAULTS)[:-1])
+        name = (
+            rng.choice(list(FAULTS))
+            if met["stall"] < 3 or long_form()
+            else rng.choice(list(FAULTS)[:-1])
+        )
         met[name] += 1
         return FAULTS[name]
 
     for round_ in range(times(1, 40)):
         with Proxy(bucket.options["endpoint"], fault) as proxy:
-            there = {"storage_options": bucket.through(proxy.url), "spool": tmp_path / "spool", "read_timeout": 0.5}
+            there = {
+                "storage_options": bucket.through(proxy.url),
+                "spool": tmp_path / "spool",
+                "read_timeout": 0.5,
+            }
             fastpipe.pack(url, bucket.url(f"out{round_}"), **there, **SMALL)
         assert bucket.objects(f"out{round_}") == local
     assert met.total() >= 8
@@ -102,7 +110,11 @@ def test_an_upload_that_does_not_succeed_names_all(
         return Wrong(503) if fails and "partNumber=2" in asked.target else None
 
     with Proxy(bucket.options["endpoint"], part_two) as proxy:
-        there = {"storage_options": bucket.through(proxy.url), "spool": tmp_path / "spool", "read_timeout": 0.5}
+        there = {
+            "storage_options": bucket.through(proxy.url),
+            "spool": tmp_path / "spool",
+            "read_timeout": 0.5,
+        }
         with pytest.raises(PackError) as caught:
             fastpipe.pack(source, bucket.url("out"), **there)
         assert re.search(
@@ -138,7 +150,9 @@ class KillAt:
         return None
 
 
-def test_a_pack_that_is_killed_goes_on(tmp_path: Path, bucket: Bucket, source: Path, tried: Tried) -> None:
+def test_a_pack_that_is_killed_goes_on(
+    tmp_path: Path, bucket: Bucket, source: Path, tried: Tried
+) -> None:
     url = bucket.upload(source, "in")
     fastpipe.pack(source, tmp_path / "local", **SMALL)
     expected = files(tmp_path / "local")
@@ -146,12 +160,21 @@ def test_a_pack_that_is_killed_goes_on(tmp_path: Path, bucket: Bucket, source: P
     for round_ in range(times(1, 100)):
         key = f"out{round_}"
         words, environment = command_of(
-            bucket, "pack", url, bucket.url(key), "--shard-size", "100000", "--spool", tmp_path / "spool"
+            bucket,
+            "pack",
+            url,
+            bucket.url(key),
+            "--shard-size",
+            "100000",
+            "--spool",
+            tmp_path / "spool",
         )
         ended = KillAt(rng.randint(1, 30))
         with Proxy(bucket.options["endpoint"], ended.look) as proxy:
             environment["AWS_ENDPOINT_URL"] = proxy.url
-            ended.running = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            ended.running = subprocess.Popen(
+                words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
             ended.running.communicate(timeout=300)
         if ended.running.returncode != 0:
             kills += 1
@@ -161,11 +184,17 @@ def test_a_pack_that_is_killed_goes_on(tmp_path: Path, bucket: Bucket, source: P
         there = {"storage_options": bucket.options, "spool": tmp_path / "spool", **SMALL}
         fastpipe.pack(url, bucket.url(key), **there)
         assert bucket.objects(key) == expected
-    tried("packing by URL: SIGKILL at a request that writes", kills, "a second run finishes; same bytes")
+    tried(
+        "packing by URL: SIGKILL at a request that writes",
+        kills,
+        "a second run finishes; same bytes",
+    )
 
 
 @pytest.mark.parametrize("where", ["reading", "uploading"])
-def test_ctrl_c_while_a_request_stalls(tmp_path: Path, bucket: Bucket, source: Path, where: str) -> None:
+def test_ctrl_c_while_a_request_stalls(
+    tmp_path: Path, bucket: Bucket, source: Path, where: str
+) -> None:
     url = bucket.upload(source, "in")
     stalled: list[Asked] = []
 
@@ -178,11 +207,20 @@ def test_ctrl_c_while_a_request_stalls(tmp_path: Path, bucket: Bucket, source: P
         return None
 
     words, environment = command_of(
-        bucket, "pack", url, bucket.url("out"), "--shard-size", "100000", "--spool", tmp_path / "spool"
+        bucket,
+        "pack",
+        url,
+        bucket.url("out"),
+        "--shard-size",
+        "100000",
+        "--spool",
+        tmp_path / "spool",
     )
     with Proxy(bucket.options["endpoint"], stall) as proxy:
         environment["AWS_ENDPOINT_URL"] = proxy.url
-        running = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        running = subprocess.Popen(
+            words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         while not stalled and running.poll() is None:
             time.sleep(0.02)
         pressed = time.monotonic()

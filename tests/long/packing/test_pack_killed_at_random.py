@@ -23,13 +23,17 @@ SHARD_SIZE = "--shard-size", "400000"
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_pack_killed_at_random_moments_goes_on(programs: Forks, tmp_path: Path, tried: Tried, kind: str) -> None:
+def test_a_pack_killed_at_random_moments_goes_on(
+    programs: Forks, tmp_path: Path, tried: Tried, kind: str
+) -> None:
     source = MAKERS[kind](tmp_path / "source", images=120)
     packed = tmp_path / "packed"
     draw = random.Random(5)
 
     def start(workers: int) -> int:
-        return programs.start("pack", source, packed, *SHARD_SIZE, "--workers", workers, setting=SETTING)
+        return programs.start(
+            "pack", source, packed, *SHARD_SIZE, "--workers", workers, setting=SETTING
+        )
 
     began = time.monotonic()
     assert programs.wait(start(2)).code == 0

@@ -24,7 +24,9 @@ class Photos(Billion):
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         records = super().read(samples)
-        sides = bits(0, np.stack([2 * samples, 2 * samples + 1], axis=1)) % np.uint64(300) + np.uint64(30)
+        sides = bits(0, np.stack([2 * samples, 2 * samples + 1], axis=1)) % np.uint64(
+            300
+        ) + np.uint64(30)
         records["width"], records["height"] = sides.T
         return records
 
@@ -39,7 +41,9 @@ def test_a_batch_of_like_shapes_of_a_billion_samples_is_planned_at_once() -> Non
     tracemalloc.start()
     for epoch in range(5):
         started = time.process_time()
-        plan = EpochPlan(recipe_of(Photos(), crop=BUCKETS, size=BUCKETS.largest, batch_size=256), epoch)
+        plan = EpochPlan(
+            recipe_of(Photos(), crop=BUCKETS, size=BUCKETS.largest, batch_size=256), epoch
+        )
         begin = len(plan) // 2 // 16 * 16
         plan.batch(begin)
         first.append(time.process_time() - started)

@@ -75,7 +75,9 @@ def test_a_compiled_model_has_the_same_checkpoint(
     flat: Path, learnt: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[torch.nn.Module] = []
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda model: compiled.append(model))  # it takes long
+    monkeypatch.setattr(
+        torch.nn.Module, "compile", lambda model: compiled.append(model)
+    )  # it takes long
     trained(flat, "--epochs", 1, "--compile", "--checkpoint", tmp_path / "other.pt")
     assert [type(model) for model in compiled] == [ResNet]
     assert same(weights(tmp_path / "other.pt"), learnt)
@@ -86,6 +88,9 @@ def test_the_demo_reaches_what_it_states(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(script), str(tmp_path / "demo")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    reached = re.search(r"accuracy ([\d.]+) % of 200 photos that it has not seen; expected 80 % or more", done.stdout)
+    reached = re.search(
+        r"accuracy ([\d.]+) % of 200 photos that it has not seen; expected 80 % or more",
+        done.stdout,
+    )
     assert reached is not None
     assert float(reached[1]) >= 80

@@ -30,7 +30,9 @@ def lines_of(out: str, unit: str = "") -> tuple[list[float], list[float]]:
     pattern = rf"epoch \d+ of \d+: loss ([\d.]+)(?:, (?:mean IoU )?([\d.]+){unit})?"
     found = [re.fullmatch(pattern, line) for line in out.splitlines()]
     assert all(found), out
-    return [float(match[1]) for match in found if match], [float(match[2]) for match in found if match and match[2]]
+    return [float(match[1]) for match in found if match], [
+        float(match[2]) for match in found if match and match[2]
+    ]
 
 
 def test_a_clip(data: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,14 +58,19 @@ def test_a_segmenter(data: tuple[str, str], capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_detector(
-    tmp_path: Path, torchvision: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    torchvision: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     import train_detector
 
     # Testing needs torchvision's compiled nms, which may be missing here; training does not.
     monkeypatch.setattr(sys.modules["torchvision.ops.boxes"], "nms", nms)
     data = write_scenes(tmp_path / "train", 8)
-    train_detector.main([str(data), "--val", str(data), "--batch-size=4", "--epochs=3", "--device=cpu"])
+    train_detector.main(
+        [str(data), "--val", str(data), "--batch-size=4", "--epochs=3", "--device=cpu"]
+    )
     losses, right = lines_of(capsys.readouterr().out, " % right")
     assert len(losses) == len(right) == 3
     assert losses[-1] < 0.8 * losses[0]

@@ -35,7 +35,9 @@ def test_import_adds_less_than_a_tenth_to_that_of_torch() -> None:
     """The best of three: the first may have to compile the sources."""
 
     def share() -> float:
-        return float(subprocess.check_output([sys.executable, "-c", SECONDS], text=True, timeout=600))
+        return float(
+            subprocess.check_output([sys.executable, "-c", SECONDS], text=True, timeout=600)
+        )
 
     assert any(share() < 0.1 for _ in range(3))
 
@@ -53,7 +55,9 @@ def test_without_the_engine_it_says_what_to_do(tmp_path: Path, source: bool, wor
         (tmp_path / "setup.py").touch()
     command = [sys.executable, "-S", "-c", "import fastpipe"]
     here = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False
+    )
     assert re.search(words, done.stderr)
     assert done.stderr.count("Traceback") == 1, done.stderr
 

@@ -26,11 +26,19 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def made(checkout: Path, number: int, sanitizers: str = "", *, optimised: bool = False) -> tuple[int, dict[str, int]]:
+def made(
+    checkout: Path, number: int, sanitizers: str = "", *, optimised: bool = False
+) -> tuple[int, dict[str, int]]:
     """(what the program returns, by object: when it was made)."""
     objects, folder = checkout / "objects", checkout / str(number)
-    program = native_build.build(checkout / "tests" / "tool", folder, sanitizers, optimised=optimised, objects=objects)
-    found = {str(path.relative_to(objects)): path.stat().st_mtime_ns for path in objects.rglob("*") if path.is_file()}
+    program = native_build.build(
+        checkout / "tests" / "tool", folder, sanitizers, optimised=optimised, objects=objects
+    )
+    found = {
+        str(path.relative_to(objects)): path.stat().st_mtime_ns
+        for path in objects.rglob("*")
+        if path.is_file()
+    }
     return subprocess.run([program], check=False).returncode, found
 
 
@@ -73,11 +81,15 @@ def test_flags_and_compilers_count(checkout: Path, monkeypatch: pytest.MonkeyPat
 def add_sources(checkout: Path, *bodies: str) -> None:
     """A source for each body, of a function that the program does not call."""
     for number, body in enumerate(bodies):
-        text = f"namespace {{\n\n{body}\n\n}}  // namespace\n\nint f{number}() {{ return used(); }}\n"
+        text = (
+            f"namespace {{\n\n{body}\n\n}}  // namespace\n\nint f{number}() {{ return used(); }}\n"
+        )
         (checkout / "csrc" / "part" / f"f{number}.cc").write_text(f"int f{number}();\n{text}")
 
 
-def test_sources_are_compiled_together_but_for_those_that_define_the_same_name(checkout: Path) -> None:
+def test_sources_are_compiled_together_but_for_those_that_define_the_same_name(
+    checkout: Path,
+) -> None:
     add_sources(checkout, "int used() { return 1; }")
     assert len(made(checkout, 1)[1]) == 2
     add_sources(checkout, "int used() { return 1; }", "int used() { return 2; }")

@@ -15,7 +15,10 @@ from packaging.version import Version
 from support.checkout import ROOT
 
 FILES = [
-    *(f"tests/augment/{name}.py" for name in ("test_kornia_samples", "test_kornia_mixing", "test_augment_modules")),
+    *(
+        f"tests/augment/{name}.py"
+        for name in ("test_kornia_samples", "test_kornia_mixing", "test_augment_modules")
+    ),
     "tests/augment/test_kornia_fields.py",
     "tests/loading/test_loader_fields_kornia.py",
     "tests/long/augment/test_kornia_layouts.py",
@@ -41,15 +44,26 @@ def checkout(tmp_path: Path) -> Path:
 
 def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "scripts/oldest", *arguments], cwd=checkout, capture_output=True, text=True, check=False, timeout=300
+        ["bash", "scripts/oldest", *arguments],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
 def test_the_versions_fit() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (kornia,) = (wanted for wanted in map(Requirement, project["dependencies"]) if wanted.name == "kornia")
+    (kornia,) = (
+        wanted for wanted in map(Requirement, project["dependencies"]) if wanted.name == "kornia"
+    )
     assert str(kornia.specifier) == "<1,>=0.9"
-    pinned = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("kornia=="))
+    pinned = next(
+        line
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if line.startswith("kornia==")
+    )
     assert kornia.specifier.contains(pinned.partition("==")[2])
     assert "step oldest" in (ROOT / "scripts" / "check").read_text()
 

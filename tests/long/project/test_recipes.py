@@ -63,7 +63,11 @@ def smaller(program: str) -> str:
 
 @pytest.fixture(autouse=True)
 def workplace(
-    flat: Path, torchvision: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+    flat: Path,
+    torchvision: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    one_thread: None,
 ) -> Iterator[None]:
     """A folder with data/train and data/val in it; one thread, since the steps are small.
 
@@ -95,7 +99,9 @@ def network(num_classes: int) -> torch.nn.Module:
     return torch.nn.Sequential(OrderedDict(layers))
 
 
-def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None = None) -> dict[str, Any]:
+def run(
+    heading: str, names: dict[str, Any], *, first: int = 0, last: int | None = None
+) -> dict[str, Any]:
     """Runs a section's programs one after the other, as a reader would; returns the names that they leave."""
     for number, program in enumerate(sections()[heading][first:last], start=first):
         exec(compile(smaller(program), f"recipes.md: {heading}, program {number}", "exec"), names)
@@ -104,12 +110,32 @@ def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None
 
 def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
-    expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
-    expected |= {"ImageNet with progressive sizes": 1, "Images of any shape": 1, "Self-supervised learning": 2}
-    expected |= {"Ray Train": 1, "Hugging Face Trainer": 1, "Clean data, and more of what is hard": 1}
-    expected |= {"Sharded checkpoints: torch.distributed.checkpoint and torchtitan": 1, "torchdata.nodes": 1, "JAX": 1}
+    expected = {
+        "Plain PyTorch": 4,
+        "Boxes, masks, captions": 3,
+        "Lightning": 2,
+        "Accelerate": 1,
+        "WebDataset": 1,
+    }
+    expected |= {
+        "ImageNet with progressive sizes": 1,
+        "Images of any shape": 1,
+        "Self-supervised learning": 2,
+    }
+    expected |= {
+        "Ray Train": 1,
+        "Hugging Face Trainer": 1,
+        "Clean data, and more of what is hard": 1,
+    }
+    expected |= {
+        "Sharded checkpoints: torch.distributed.checkpoint and torchtitan": 1,
+        "torchdata.nodes": 1,
+        "JAX": 1,
+    }
     expected |= {"timm": 1, "Composer": 0}  # Composer wants an older torch than these tests have
-    expected |= {"Keras 3 on torch": 0}  # tried by hand: Keras is not among the libraries of these tests
+    expected |= {
+        "Keras 3 on torch": 0
+    }  # tried by hand: Keras is not among the libraries of these tests
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -206,7 +232,9 @@ def test_images_of_any_shape(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Lightning 2.6 asks torch's trees in a way that torch 2.13 is about to drop.
-@pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"
+)
 @pytest.mark.filterwarnings("ignore:Starting from v1.9.0, `tensorboardX` has been removed")
 @pytest.mark.filterwarnings("ignore:Precision bf16-mixed is not supported by the model summary")
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")
@@ -224,7 +252,9 @@ def test_lightning() -> None:
     assert ((labels > 0) & (labels < 1)).any()
     run("Lightning", names, first=1)
     assert names["trainer"].current_epoch == EPOCHS + 1
-    assert (names["train"].stats().batches, names["train"].stats().epoch) == (BATCHES, EPOCHS), "its third epoch"
+    assert (names["train"].stats().batches, names["train"].stats().epoch) == (BATCHES, EPOCHS), (
+        "its third epoch"
+    )
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -269,11 +299,15 @@ def test_hugging_face_trainer(monkeypatch: pytest.MonkeyPatch, ranks: int) -> No
     small = "embedding_size=8, hidden_sizes=[8], depths=[1]"
     monkeypatch.setitem(SMALLER, r"ResNetConfig\(num", f"ResNetConfig({small}, num")
     monkeypatch.setitem(
-        SMALLER, r"save_steps=1000", 'save_steps=3, use_cpu=True, disable_tqdm=True, logging_strategy="no"'
+        SMALLER,
+        r"save_steps=1000",
+        'save_steps=3, use_cpu=True, disable_tqdm=True, logging_strategy="no"',
     )
     counted = []
     for rank in range(ranks):
-        monkeypatch.setitem(SMALLER, r"train=False", f"train=False, rank={rank}, world_size={ranks}")
+        monkeypatch.setitem(
+            SMALLER, r"train=False", f"train=False, rank={rank}, world_size={ranks}"
+        )
         names = run("Hugging Face Trainer", {})
         trainer = names["trainer"]
         counted.append(int(trainer.evaluate()["eval_samples"]))
@@ -311,7 +345,9 @@ def small(num_classes):
 """
 
 
-def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried) -> None:
+def test_ray_train(
+    many_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried
+) -> None:
     (program,) = sections()["Ray Train"]
     smaller_still = {
         "/shared/data/train": str(many_shards),
@@ -330,12 +366,20 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     given = f"folder, dies = {str(tmp_path)!r}, {long_form()}"
     (tmp_path / "train.py").write_text(f"{given}\n{OBSERVED}\n{program}\nprint(result.metrics)\n")
     monkeypatch.setenv("HOME", str(tmp_path))  # Ray keeps its token there
-    for name, value in {**QUIET, "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}.items():  # which is one process less
+    for name, value in {
+        **QUIET,
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    }.items():  # which is one process less
         monkeypatch.setenv(name, value)
-    ran = subprocess.run([sys.executable, "train.py"], capture_output=True, text=True, timeout=600, check=False)
+    ran = subprocess.run(
+        [sys.executable, "train.py"], capture_output=True, text=True, timeout=600, check=False
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "'epoch': 2, 'loss': " in ran.stdout
-    seen = [[list(map(int, line.split())) for line in Path(f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)]
+    seen = [
+        [list(map(int, line.split())) for line in Path(f"rank-{rank}").read_text().splitlines()]
+        for rank in (0, 1)
+    ]
     for epoch in range(3):
         first, second = ([line[1:] for line in lines if line[0] == epoch][-2:] for lines in seen)
         for rank, batches in enumerate((first, second)):
@@ -343,7 +387,9 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             with fastpipe.loader(many_shards, 6, **given) as direct:
                 direct.set_epoch(epoch)
                 assert batches == [batch.ids.tolist() for batch in direct]
-        assert sorted(sample for batch in first + second for sample in batch) == list(range(24))  # no sample is of both
+        assert sorted(sample for batch in first + second for sample in batch) == list(
+            range(24)
+        )  # no sample is of both
     for rank, lines in enumerate(seen):
         assert list(map(int, Path(f"rest-{rank}").read_text().split())) == lines[-1][1:]
     if not long_form():
@@ -351,9 +397,13 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         return
     lived, again = seen[1][:3], seen[1][3:]  # the checkpoint of epoch 0 may have come too late
     assert [line[0] for line in again] in ([1, 1, 2, 2], [0, 0, 1, 1, 2, 2])
-    assert all(line in again for line in lived if line[0] >= again[0][0])  # the same batches once more
+    assert all(
+        line in again for line in lived if line[0] >= again[0][0]
+    )  # the same batches once more
     tried(
-        "a worker of Ray Train is killed", 1, "the training ends, with the same batches once more from the checkpoint"
+        "a worker of Ray Train is killed",
+        1,
+        "the training ends, with the same batches once more from the checkpoint",
     )
 
 
@@ -383,7 +433,10 @@ def test_sharded_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_torchdata_nodes() -> None:
     names = run("torchdata.nodes", {})
-    assert (names["train"].stats().epoch, names["batch"]["pixel_values"].shape) == (EPOCHS - 1, (BATCH_SIZE, 3, 32, 32))
+    assert (names["train"].stats().epoch, names["batch"]["pixel_values"].shape) == (
+        EPOCHS - 1,
+        (BATCH_SIZE, 3, 32, 32),
+    )
     assert names["state"]["num_yielded"] == BATCHES
 
 
@@ -406,7 +459,9 @@ def test_jax() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than CPUs
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves closing to the collector
+@pytest.mark.filterwarnings(
+    "ignore:unclosed file:ResourceWarning"
+)  # webdataset leaves closing to the collector
 def test_webdataset(tmp_path: Path) -> None:
     (tmp_path / "clip").mkdir()
     for tar in range(3):

@@ -27,8 +27,12 @@ from fastpipe import _engine
 from fastpipe.sources.picture.jpeg import BUNDLED
 
 pytestmark = [
-    pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="manylinux wheels are built on Linux with glibc"),
-    pytest.mark.skipif("san.so" in os.environ.get("LD_PRELOAD", ""), reason="a wheel's engine is not sanitized"),
+    pytest.mark.skipif(
+        platform.libc_ver()[0] != "glibc", reason="manylinux wheels are built on Linux with glibc"
+    ),
+    pytest.mark.skipif(
+        "san.so" in os.environ.get("LD_PRELOAD", ""), reason="a wheel's engine is not sanitized"
+    ),
 ]
 elffile = pytest.importorskip("elftools.elf.elffile", reason="auditwheel brings it, on Linux")
 
@@ -40,14 +44,26 @@ ENGINE = r"fastpipe/_engine\.[\w-]+\.so"
 LIBJPEG = r"fastpipe\.libs/libjpeg-[0-9a-f]+\.so[.\d]+"
 LICENCES = {
     "LICENSE": ROOT / "LICENSE",
-    **{name: ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt", "xxhash.txt")},
+    **{
+        name: ROOT / "licenses" / name
+        for name in ("libdeflate.txt", "libjpeg-turbo.txt", "xxhash.txt")
+    },
 }
 # Whether this system's libjpeg goes into the engine itself: Note [static libjpeg]
-STATIC = "jpeg" not in subprocess.run(["ldd", _engine.__file__], capture_output=True, text=True, check=True).stdout
-SYSTEM = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux[\w-]*)\.so\.\d+")
+STATIC = (
+    "jpeg"
+    not in subprocess.run(
+        ["ldd", _engine.__file__], capture_output=True, text=True, check=True
+    ).stdout
+)
+SYSTEM = re.compile(
+    r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux[\w-]*)\.so\.\d+"
+)
 
 
-OBJECTS = ROOT / "build" / "objects" / "extension"  # `make test` has made them, unless a source changed since
+OBJECTS = (
+    ROOT / "build" / "objects" / "extension"
+)  # `make test` has made them, unless a source changed since
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +72,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, ROOT / "scripts" / "build_wheel.py", folder, "--no-build-isolation"]
     # Neither may get into a wheel: code for this machine alone, and another kind of build.
-    spoiled = {"CFLAGS": "-march=nowhere", "CXXFLAGS": "-march=nowhere", "FASTPIPE_BUILD": "nothing"}
+    spoiled = {
+        "CFLAGS": "-march=nowhere",
+        "CXXFLAGS": "-march=nowhere",
+        "FASTPIPE_BUILD": "nothing",
+    }
     objects = {"FASTPIPE_OBJECTS": str(OBJECTS)}
     environment = os.environ | spoiled | objects
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=1800, check=False
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     return folder
 
@@ -88,17 +110,23 @@ class Library:
         elf = elffile.ELFFile(io.BytesIO(content))
         entries = list(elf.get_section_by_name(".dynamic").iter_tags())
         self.needed = {entry.needed for entry in entries if entry.entry.d_tag == "DT_NEEDED"}
-        self.soname = next((entry.soname for entry in entries if entry.entry.d_tag == "DT_SONAME"), "")
+        self.soname = next(
+            (entry.soname for entry in entries if entry.entry.d_tag == "DT_SONAME"), ""
+        )
         symbols = elf.get_section_by_name(".dynsym").iter_symbols()
         self.asked_for = {symbol.name for symbol in symbols if symbol["st_shndx"] == "SHN_UNDEF"}
 
 
 @pytest.fixture(scope="module")
 def libraries(files: dict[str, bytes]) -> dict[str, Library]:
-    return {name: Library(content) for name, content in files.items() if content.startswith(b"\x7fELF")}
+    return {
+        name: Library(content) for name, content in files.items() if content.startswith(b"\x7fELF")
+    }
 
 
-def test_tags_name_this_python_and_a_glibc_no_newer_than_this_one(wheel: Path, files: dict[str, bytes]) -> None:
+def test_tags_name_this_python_and_a_glibc_no_newer_than_this_one(
+    wheel: Path, files: dict[str, bytes]
+) -> None:
     _, version, _, tags = parse_wheel_filename(wheel.name)
     assert str(version) == fastpipe.__version__
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
@@ -112,7 +140,9 @@ def test_tags_name_this_python_and_a_glibc_no_newer_than_this_one(wheel: Path, f
         assert match[1] is None or (int(match[1]), int(match[2])) <= here
 
 
-def test_it_holds_the_package_its_libraries_and_licences_and_nothing_else(files: dict[str, bytes]) -> None:
+def test_it_holds_the_package_its_libraries_and_licences_and_nothing_else(
+    files: dict[str, bytes],
+) -> None:
     modules = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*.py")}
     assert {name for name in files if name.endswith(".py")} == modules
     expected = [
@@ -121,18 +151,25 @@ def test_it_holds_the_package_its_libraries_and_licences_and_nothing_else(files:
         r"fastpipe/_engine\.pyi",
         ENGINE,
         re.escape(TURBOJPEG),
-        *(re.escape(f"{INFO}/{name}") for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt")),
+        *(
+            re.escape(f"{INFO}/{name}")
+            for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt")
+        ),
         *(re.escape(f"{INFO}/licenses/{name}") for name in LICENCES),
     ]
     if not STATIC:  # auditwheel puts the library in, and a note of it
         expected += [LIBJPEG, re.escape(f"{INFO}/sboms/") + r"[\w.-]+\.json"]
     for pattern in expected:
         assert [name for name in files if re.fullmatch(pattern, name)], f"nothing fits {pattern}"
-    strangers = [name for name in files if not any(re.fullmatch(pattern, name) for pattern in expected)]
+    strangers = [
+        name for name in files if not any(re.fullmatch(pattern, name) for pattern in expected)
+    ]
     assert strangers == []
 
 
-def test_no_library_is_looked_for_outside_but_what_every_system_has(libraries: dict[str, Library]) -> None:
+def test_no_library_is_looked_for_outside_but_what_every_system_has(
+    libraries: dict[str, Library],
+) -> None:
     assert len(libraries) == (2 if STATIC else 3)
     inside = {Path(name).name for name in libraries}
     for name, library in libraries.items():
@@ -144,7 +181,9 @@ def test_no_library_is_looked_for_outside_but_what_every_system_has(libraries: d
     assert any(name.startswith("jpeg_") for name in engine.asked_for) != STATIC
 
 
-def test_libraries_have_names_that_no_library_of_the_system_has(libraries: dict[str, Library]) -> None:
+def test_libraries_have_names_that_no_library_of_the_system_has(
+    libraries: dict[str, Library],
+) -> None:
     """Else the loader would take the one that is there already, whichever that is, for both."""
     for name, library in libraries.items():
         assert re.fullmatch(ENGINE, name) or library.soname == Path(name).name
@@ -161,7 +200,11 @@ def test_metadata_is_that_of_the_project(metadata: Message, files: dict[str, byt
     assert metadata["Name"] == PROJECT["name"]
     assert metadata["Version"] == fastpipe.__version__ == PROJECT["version"]
     assert metadata["Requires-Python"] == PROJECT["requires-python"]
-    always = {Requirement(text) for text in metadata.get_all("Requires-Dist") or [] if "extra ==" not in text}
+    always = {
+        Requirement(text)
+        for text in metadata.get_all("Requires-Dist") or []
+        if "extra ==" not in text
+    }
     assert always == {Requirement(text) for text in PROJECT["dependencies"]}
     assert b"fastpipe = fastpipe.cli:main" in files[f"{INFO}/entry_points.txt"]
 
@@ -175,14 +218,18 @@ def test_licences_are_those_of_what_is_inside(metadata: Message, files: dict[str
     for name, source in LICENCES.items():
         assert files[f"{INFO}/licenses/{name}"] == source.read_bytes()
     # Clause 2 of the IJG licence: the documentation has to say so.
-    assert "based in part on the work of the Independent JPEG Group" in " ".join(str(metadata.get_payload()).split())
+    assert "based in part on the work of the Independent JPEG Group" in " ".join(
+        str(metadata.get_payload()).split()
+    )
 
 
 def test_the_source_distribution_holds_what_a_build_needs(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()}
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc").rglob("*") if path.is_file()}
+    sources = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc").rglob("*") if path.is_file()
+    }
     assert {name for name in names if name.startswith("csrc/")} == sources
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "fastpipe/py.typed"} <= names
     assert not {name for name in names if name.startswith("tests/") or name.endswith(".so")}
@@ -192,7 +239,18 @@ def test_it_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> N
     """The dependencies are this environment's; fastpipe itself and its libraries are the wheel's."""
     venv.create(tmp_path / "venv", symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        wheel,
+    ]
     subprocess.run(pip, check=True, timeout=600)
     (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
@@ -200,6 +258,10 @@ def test_it_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> N
     # No compiler is on the path, and no library of the system is preferred.
     environment = {**os.environ, "PATH": str(python.parent)}
     environment.pop("LD_LIBRARY_PATH", None)
-    run = subprocess.run(smoke, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    run = subprocess.run(
+        smoke, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.endswith(f"fastpipe {fastpipe.__version__} works on Python {platform.python_version()}\n")
+    assert run.stdout.endswith(
+        f"fastpipe {fastpipe.__version__} works on Python {platform.python_version()}\n"
+    )

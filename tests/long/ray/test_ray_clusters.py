@@ -23,7 +23,15 @@ from support.ray import counted
 from support.ray.cluster_tasks import check_killed_at_first, slow_or_fast
 from support.ray.counted import slow_driver
 from support.ray.ray_cluster import environment
-from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, folder, local, made_sources, packed_on_ray
+from support.ray.sources import (
+    FIELDS,
+    MAKERS,
+    SHARD_BYTES,
+    folder,
+    local,
+    made_sources,
+    packed_on_ray,
+)
 from support.remote.s3 import Bucket
 from support.running.soak import Tried, long_form, times
 from support.sources.pack_sources import digests, files, write_large_folder
@@ -70,7 +78,9 @@ with session(workers=1) as cpus:
 
 def test_a_cluster_of_its_own_ends_with_ctrl_c() -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    program: subprocess.Popen[str] = subprocess.Popen([sys.executable, "-c", OWN], env=environment(), **pipes)
+    program: subprocess.Popen[str] = subprocess.Popen(
+        [sys.executable, "-c", OWN], env=environment(), **pipes
+    )
     assert program.stdout is not None
     assert program.stdout.readline() == "1 [(3, 9)]\n"
     time.sleep(1)
@@ -82,7 +92,9 @@ def test_a_cluster_of_its_own_ends_with_ctrl_c() -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_every_file_is_that_of_one_machine(ray_cluster: Any, made: dict[str, Path], tmp_path: Path, kind: str) -> None:
+def test_every_file_is_that_of_one_machine(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
     source = made[kind]
     summary = packed_on_ray(source, tmp_path / "packed", fields=FIELDS[kind])
     expected = digests(local(source))
@@ -93,7 +105,12 @@ def test_every_file_is_that_of_one_machine(ray_cluster: Any, made: dict[str, Pat
 
 @pytest.mark.parametrize("kind", ["folder", "parquet"])
 def test_every_object_in_a_bucket_is_that_of_one_machine(
-    ray_cluster: Any, made: dict[str, Path], bucket: Bucket, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ray_cluster: Any,
+    made: dict[str, Path],
+    bucket: Bucket,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     source = made[kind]
     url = bucket.upload(source, "source")
@@ -112,7 +129,9 @@ def test_one_worker_of_its_own_and_no_shuffle(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", images=8)
     options = ["--shard-size", str(SHARD_BYTES), "--no-shuffle", "--storage", "coefficients"]
     assert fp("pack", source, tmp_path / "local", *options).exit_code == 0
-    ended = counted.command(["pack", source, tmp_path / "ray", *options, "--on", "ray", "--workers", "1"])
+    ended = counted.command(
+        ["pack", source, tmp_path / "ray", *options, "--on", "ray", "--workers", "1"]
+    )
     assert ended.returncode == 0, ended.stderr
     assert digests(tmp_path / "ray") == digests(tmp_path / "local")
 
@@ -125,12 +144,18 @@ def test_a_disk_that_refuses_is_tried_on_the_other_node(
     assert digests(tmp_path / "packed") == digests(local(made["folder"]))
     assert len(set(log.read_text().split())) == 2
     counted.refuse_everywhere(monkeypatch)
-    with pytest.raises(ClusterError, match=r"task make shard-\S+ has failed 5 times .* log /.*No space left"):
+    with pytest.raises(
+        ClusterError, match=r"task make shard-\S+ has failed 5 times .* log /.*No space left"
+    ):
         packed_on_ray(made["folder"], tmp_path / "other")
 
 
 def test_a_check_whose_workers_are_killed_finds_the_same(
-    many_shards: Path, copied: Callable[[Path], Path], ray_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    many_shards: Path,
+    copied: Callable[[Path], Path],
+    ray_cluster: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dataset, log = copied(many_shards), tmp_path / "log"
     log.mkdir()
@@ -159,7 +184,9 @@ def workers(log: Path) -> list[psutil.Process]:
     return found
 
 
-def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, tried: Tried) -> None:
+def test_killed_workers_and_drivers_cost_little(
+    ray_nodes: Any, tmp_path: Path, tried: Tried
+) -> None:
     chance = random.Random(5)
     images = times(40, 9600)
     source = write_large_folder(tmp_path / "source", images=images)
@@ -181,7 +208,11 @@ def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, 
         if killed < kills and running:
             chance.choice(running).kill()
             killed += 1
-        if running and drivers < driver_kills and killed >= min(kills, driver_every * (drivers + 1)):
+        if (
+            running
+            and drivers < driver_kills
+            and killed >= min(kills, driver_every * (drivers + 1))
+        ):
             driver.kill()
             driver.communicate()
             drivers += 1
@@ -198,5 +229,9 @@ def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, 
     assert 0 < repeated <= 8 * (killed + times(2, 8) * drivers)
     if long_form():
         assert share <= 0.1, share
-    tried("workers of a pack on Ray ended by SIGKILL", killed, f"same bytes; {share:.1%} of the work done twice")
+    tried(
+        "workers of a pack on Ray ended by SIGKILL",
+        killed,
+        f"same bytes; {share:.1%} of the work done twice",
+    )
     tried("drivers of a pack on Ray ended by SIGKILL", drivers, "a second run goes on; same bytes")

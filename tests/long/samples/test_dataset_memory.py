@@ -48,9 +48,13 @@ def add_captions_and_boxes(dataset: Path, samples: int) -> None:
     add_fields(dataset, [])
     for field, rows, row in zip(fields, (8 * samples, samples), ((), (4,)), strict=True):
         values, offsets = ((dataset / FIELDS_FOLDER / name) for name in sidecars(field))
-        np.lib.format.open_memmap(values, mode="w+", dtype="<f4" if row else "u1", shape=(rows, *row))
+        np.lib.format.open_memmap(
+            values, mode="w+", dtype="<f4" if row else "u1", shape=(rows, *row)
+        )
         np.save(offsets, np.arange(0, rows + 1, rows // samples))
-        described = describe_field(Field(field.name, field.kind, files=dict.fromkeys(sidecars(field), "0" * 16)))
+        described = describe_field(
+            Field(field.name, field.kind, files=dict.fromkeys(sidecars(field), "0" * 16))
+        )
         info = json.loads((dataset / DATASET_FILE).read_text())
         info["fields"][field.name] = described
         (dataset / DATASET_FILE).write_text(json.dumps(info))
@@ -67,17 +71,23 @@ def private_of(script: str, data: Path) -> int:
 def more_for_many(script: str, datasets: dict[int, Path]) -> int:
     """The private bytes that the large dataset costs more than the small one: the least of three measurements, as the
     memory that a program allocates beside them differs by half a MB from run to run."""
-    return min(private_of(script, datasets[SAMPLES]) - private_of(script, datasets[FEW]) for _ in range(3))
+    return min(
+        private_of(script, datasets[SAMPLES]) - private_of(script, datasets[FEW]) for _ in range(3)
+    )
 
 
 def private_of_workers(data: object, samples: int) -> list[int]:
     """The private bytes of a DataLoader's workers, all together, after each epoch."""
-    done = run(index_memory.__file__, "--row", data, samples, PICKS, WORKERS, EPOCHS, "fork", timeout_s=300)
+    done = run(
+        index_memory.__file__, "--row", data, samples, PICKS, WORKERS, EPOCHS, "fork", timeout_s=300
+    )
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout))
 
 
-def test_a_process_that_inherits_nothing_reads_all_of_it_with_under_1_mb(datasets: dict[int, Path]) -> None:
+def test_a_process_that_inherits_nothing_reads_all_of_it_with_under_1_mb(
+    datasets: dict[int, Path],
+) -> None:
     """As workers that were spawned do: eight of them stay under 8 MB."""
     script = """
         from pathlib import Path
@@ -97,7 +107,9 @@ def test_a_process_that_inherits_nothing_reads_all_of_it_with_under_1_mb(dataset
     assert more_for_many(script, datasets) < 1e6
 
 
-def test_captions_and_boxes_cost_a_loader_nothing_of_the_size_of_the_dataset(datasets: dict[int, Path]) -> None:
+def test_captions_and_boxes_cost_a_loader_nothing_of_the_size_of_the_dataset(
+    datasets: dict[int, Path],
+) -> None:
     script = """
         import fastpipe
 

@@ -68,7 +68,9 @@ def test_parquet(tmp_path: Path) -> None:
     images = [b"none %d" % number + noise for number in range(15_000)]
     many = tmp_path / "many" / "a.parquet"
     many.parent.mkdir()
-    pq.write_table(pa.table({"image": [*images, *jpegs(1)]}), many, compression="none", row_group_size=20_000)
+    pq.write_table(
+        pa.table({"image": [*images, *jpegs(1)]}), many, compression="none", row_group_size=20_000
+    )
     assert pq.ParquetFile(many).num_row_groups == 1
     words, megabytes = measured("pack", small, many)
     assert words.count("not an image") == 15_000, words[:500]
@@ -87,12 +89,23 @@ def test_coco(tmp_path: Path) -> None:
     """Annotations of 60 MB, of 10,000 images; json.load would take 300 MB."""
 
     def write(file: Path, images: int, annotations: int) -> None:
-        listed = [{"id": at, "file_name": f"{at}.jpg", "width": 40, "height": 30} for at in range(images)]
+        listed = [
+            {"id": at, "file_name": f"{at}.jpg", "width": 40, "height": 30} for at in range(images)
+        ]
         polygon = [round(at * 0.37, 2) for at in range(200)]
         note: dict[str, Any] = {"category_id": 1, "bbox": [1, 2, 10, 20], "segmentation": [polygon]}
         with open(file, "w") as out:
-            out.write('{"images": ' + json.dumps(listed) + ', "categories": [{"id": 1, "name": "a"}], "annotations": [')
-            out.write(", ".join(json.dumps({**note, "id": at, "image_id": at % images}) for at in range(annotations)))
+            out.write(
+                '{"images": '
+                + json.dumps(listed)
+                + ', "categories": [{"id": 1, "name": "a"}], "annotations": ['
+            )
+            out.write(
+                ", ".join(
+                    json.dumps({**note, "id": at, "image_id": at % images})
+                    for at in range(annotations)
+                )
+            )
             out.write("]}")
 
     (tmp_path / "0.jpg").write_bytes(jpeg_bytes())
@@ -148,18 +161,40 @@ BOUNDED = """
 """
 
 
-@pytest.mark.skipif("san.so" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer needs memory of its own")
+@pytest.mark.skipif(
+    "san.so" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer needs memory of its own"
+)
 def test_tars(tmp_path: Path) -> None:
     """64 MB for headers that announce gigabytes, which are there, as holes."""
     jpeg = member("good.jpg", jpeg_bytes((16, 12)))
     made = {
-        "pax": (header("pax", 2**33 - 1, b"x"), 2**33, "an extended header of at most 1,048,576 bytes"),
-        "global": (header("pax", 2**33 - 1, b"g"), 2**33, "an extended header of at most 1,048,576 bytes"),
-        "name": (header("@LongLink", 2**33 - 1, b"L"), 2**33, "an extended header of at most 1,048,576 bytes"),
-        "link": (header("a", 2**33 - 1, b"2"), 2**33, "expected 0 bytes after the header of a symbolic link"),
+        "pax": (
+            header("pax", 2**33 - 1, b"x"),
+            2**33,
+            "an extended header of at most 1,048,576 bytes",
+        ),
+        "global": (
+            header("pax", 2**33 - 1, b"g"),
+            2**33,
+            "an extended header of at most 1,048,576 bytes",
+        ),
+        "name": (
+            header("@LongLink", 2**33 - 1, b"L"),
+            2**33,
+            "an extended header of at most 1,048,576 bytes",
+        ),
+        "link": (
+            header("a", 2**33 - 1, b"2"),
+            2**33,
+            "expected 0 bytes after the header of a symbolic link",
+        ),
         "behind": (jpeg + END, 2**33, "expected only zeros after the end of the tar"),
         "label": (jpeg + header("good.cls", 2**33 - 512), 2**33 + 4096, "1 sources"),
-        "chain": (b"".join(pax(b"g", comment=b"x" * 900_000) for _ in range(100)), 0, "the file ends at byte"),
+        "chain": (
+            b"".join(pax(b"g", comment=b"x" * 900_000) for _ in range(100)),
+            0,
+            "the file ends at byte",
+        ),
     }
     for name, (start, size, _) in made.items():
         (tmp_path / name).write_bytes(start)

@@ -34,16 +34,27 @@ def test_a_name_server_that_is_gone_for_a_time(
     hosts, servers = tmp_path / "hosts", tmp_path / "resolv.conf"
     names = "127.0.0.1 localhost shards.test\n"
     hosts.write_text(names)
-    servers.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")  # nobody listens there
-    inside = f'mount --bind {hosts} /etc/hosts && mount --bind {servers} /etc/resolv.conf && exec "$@"'
+    servers.write_text(
+        "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+    )  # nobody listens there
+    inside = (
+        f'mount --bind {hosts} /etc/hosts && mount --bind {servers} /etc/resolv.conf && exec "$@"'
+    )
     order = ["unshare", "--mount", "--map-root-user", "sh", "-c", inside, "sh"]
-    if shutil.which("unshare") is None or subprocess.run([*order, "true"], capture_output=True, check=False).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*order, "true"], capture_output=True, check=False).returncode
+    ):
         pytest.skip("needs the right to mount in a namespace")
     expected = local_digests()
-    range_server.latency_s = 0.1  # most requests are still to come after two batches, also on a busy machine
+    range_server.latency_s = (
+        0.1  # most requests are still to come after two batches, also on a busy machine
+    )
     url = range_server.url.replace("127.0.0.1", "shards.test")
     program = [sys.executable, "-c", textwrap.dedent(EPOCH), url, str(tmp_path / "cache")]
-    child = subprocess.Popen([*order, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [*order, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert child.stdin is not None
     assert child.stdout is not None
     found = [child.stdout.readline().strip() for _ in range(2)]
@@ -62,4 +73,6 @@ def test_a_name_server_that_is_gone_for_a_time(
     retries, trouble = said[-1].split(" ", 1)
     assert int(retries) > 0
     assert trouble == "no connection (dns error)"
-    tried("remote: no name server for a time, up to a minute", 1, "the batches of the local dataset")
+    tried(
+        "remote: no name server for a time, up to a minute", 1, "the batches of the local dataset"
+    )

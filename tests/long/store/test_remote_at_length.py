@@ -26,7 +26,11 @@ Loaders = Callable[..., Any]
 def stored(remote_packed: Path, tmp_path: Path) -> Path:
     """The same pictures in the same order, as coefficients."""
     how = EncodeOptions(storage="coefficients")
-    pack(remote_packed.parent / "source", tmp_path / "stored", PackOptions(how, workers=2, shard_size=2_000_000))
+    pack(
+        remote_packed.parent / "source",
+        tmp_path / "stored",
+        PackOptions(how, workers=2, shard_size=2_000_000),
+    )
     return tmp_path / "stored"
 
 
@@ -43,24 +47,42 @@ def test_the_commands(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         succeeded("unpack", server.url, tmp_path / "there", "--format", "webdataset")
     succeeded("unpack", stored, tmp_path / "here", "--format", "webdataset")
     for shard in stored.glob("shard-*.tar"):
-        assert (tmp_path / "there" / shard.name).read_bytes() == (tmp_path / "here" / shard.name).read_bytes()
+        assert (tmp_path / "there" / shard.name).read_bytes() == (
+            tmp_path / "here" / shard.name
+        ).read_bytes()
     with tarfile.open(next(stored.glob("shard-*.tar"))) as tar:
         assert any(name.endswith(".fpc") for name in tar.getnames())
 
 
 def test_bench(range_server: RangeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "cache"))
-    said = succeeded("bench", range_server.url, "--seconds", 0.2, "--repeats", 1, "--batch-size", 16, "--size", 32)
+    said = succeeded(
+        "bench",
+        range_server.url,
+        "--seconds",
+        0.2,
+        "--repeats",
+        1,
+        "--batch-size",
+        16,
+        "--size",
+        32,
+    )
     assert "160 samples" in said
 
 
 def test_a_real_full_disk(
-    local_digests: Callable[..., list[str]], range_server: RangeServer, open_remote: Loaders, tmp_path: Path
+    local_digests: Callable[..., list[str]],
+    range_server: RangeServer,
+    open_remote: Loaders,
+    tmp_path: Path,
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=5m", "none", str(disk)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=5m", "none", str(disk)],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip("needs the right to mount")

@@ -93,36 +93,58 @@ run_cell("batches = iter(loader); next(batches)")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_program_ends(remote_packed: Path, tmp_path: Path, tried: Tried, end: str) -> None:
     code, number, expected = ENDS[end]
-    programs = programs_that_end(code, times(2, 50), remote_packed, tmp_path, {"signal": number} if number else None)
+    programs = programs_that_end(
+        code, times(2, 50), remote_packed, tmp_path, {"signal": number} if number else None
+    )
     # Ctrl-C may come while another exception is handled: then both are shown.
     last = "KeyboardInterrupt\n" if end == "Ctrl-C" else ""
-    outcomes = check_ends(programs, remote_packed, expected, tracebacks=int(end == "an error"), last=last)
-    tried(f"a program with a loader by URL, or of a folder, that ends: {end}", len(outcomes), "the exit code it meant")
+    outcomes = check_ends(
+        programs, remote_packed, expected, tracebacks=int(end == "an error"), last=last
+    )
+    tried(
+        f"a program with a loader by URL, or of a folder, that ends: {end}",
+        len(outcomes),
+        "the exit code it meant",
+    )
 
 
 @pytest.mark.parametrize("child", CHILDREN)
-def test_a_program_that_forked_a_child_ends(remote_packed: Path, tmp_path: Path, tried: Tried, child: str) -> None:
+def test_a_program_that_forked_a_child_ends(
+    remote_packed: Path, tmp_path: Path, tried: Tried, child: str
+) -> None:
     child_ends, child_code, tracebacks = CHILDREN[child]
     code = FORK.replace("CHILD_ENDS", child_ends).replace("CODE", str(child_code))
     programs = programs_that_end(code, times(2, 50), remote_packed, tmp_path)
     outcomes = check_ends(programs, remote_packed, code=7, tracebacks=tracebacks)
-    fault = f"a program with a loader by URL, or of a folder, that forks a child, which ends: {child}"
+    fault = (
+        f"a program with a loader by URL, or of a folder, that forks a child, which ends: {child}"
+    )
     tried(fault, len(outcomes), "the exit codes they meant")
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_program_with_a_gpu_ends(remote_packed: Path, tmp_path: Path, tried: Tried, end: str) -> None:
+def test_a_program_with_a_gpu_ends(
+    remote_packed: Path, tmp_path: Path, tried: Tried, end: str
+) -> None:
     code, number, expected = ENDS[end]
     code = GPU + code.replace("{options}", ", device='cuda:0'{options}")
-    programs = programs_that_end(code, times(1, 50), remote_packed, tmp_path, {"signal": number} if number else None)
+    programs = programs_that_end(
+        code, times(1, 50), remote_packed, tmp_path, {"signal": number} if number else None
+    )
     last = "KeyboardInterrupt\n" if end == "Ctrl-C" else ""
-    outcomes = check_ends(programs, remote_packed, expected, tracebacks=int(end == "an error"), last=last)
+    outcomes = check_ends(
+        programs, remote_packed, expected, tracebacks=int(end == "an error"), last=last
+    )
     fault = f"a program with a loader by URL, or of a folder, on a simulated GPU, that ends: {end}"
     tried(fault, len(outcomes), "the exit code it meant")
 
 
-def test_the_kernel_of_a_notebook_restarts(remote_packed: Path, tmp_path: Path, tried: Tried) -> None:
-    programs = programs_that_end(KERNEL, times(1, 50), remote_packed, tmp_path, {"signal": signal.SIGINT})
+def test_the_kernel_of_a_notebook_restarts(
+    remote_packed: Path, tmp_path: Path, tried: Tried
+) -> None:
+    programs = programs_that_end(
+        KERNEL, times(1, 50), remote_packed, tmp_path, {"signal": signal.SIGINT}
+    )
     outcomes = check_ends(programs, remote_packed, code=0, tracebacks=0)
     for outcome in outcomes:
         assert outcome["said"].count("interrupted") == 1

@@ -37,7 +37,9 @@ ENDS = {
     "sys.exit": ("loader = train(2{options}); sys.exit(3)", 3, 0),
     "an error": ("loader = train(1{options}); raise KeyError('mine')", 1, 1),
 }
-CRASHED = re.compile(r"SIGABRT|Fatal Python error|panicked|terminate called|FATAL: exception not rethrown")
+CRASHED = re.compile(
+    r"SIGABRT|Fatal Python error|panicked|terminate called|FATAL: exception not rethrown"
+)
 
 
 @pytest.mark.parametrize("before", BEFORE)
@@ -54,7 +56,11 @@ def test_a_program_with_ray_ends(
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
     code, expected, tracebacks = ENDS[end]
-    replaced = {"ADDRESS": repr(ray_nodes.address), "FOLDER": str(remote_packed), "CACHE": str(tmp_path / "ray")}
+    replaced = {
+        "ADDRESS": repr(ray_nodes.address),
+        "FOLDER": str(remote_packed),
+        "CACHE": str(tmp_path / "ray"),
+    }
     first = BEFORE[before]
     for name, value in replaced.items():
         first = first.replace(name, value)
@@ -62,6 +68,14 @@ def test_a_program_with_ray_ends(
     programs = programs[: times(2, len(programs))]  # each starts workers of Ray
     outcomes = check_ends(iter(programs), remote_packed, expected, tracebacks)
     logs = Path(ray_nodes.head_node.get_session_dir_path()) / "logs"
-    crashed = [file.name for file in logs.glob("*worker*") if CRASHED.search(file.read_text(errors="replace"))]
+    crashed = [
+        file.name
+        for file in logs.glob("*worker*")
+        if CRASHED.search(file.read_text(errors="replace"))
+    ]
     assert not crashed
-    tried(f"a program with a loader by URL, and with Ray for {before}, that ends: {end}", len(outcomes), "as it meant")
+    tried(
+        f"a program with a loader by URL, and with Ray for {before}, that ends: {end}",
+        len(outcomes),
+        "as it meant",
+    )

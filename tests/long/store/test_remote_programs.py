@@ -34,7 +34,9 @@ SCRIPT = """
 """
 
 
-def test_workers_of_a_forkserver(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+def test_workers_of_a_forkserver(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
     """Which import the file of the program."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
@@ -43,8 +45,12 @@ def test_workers_of_a_forkserver(remote_packed: Path, range_server: RangeServer,
     assert ran.stdout == "same 20\n", ran.stderr
 
 
-def test_ctrl_c_and_the_watchdog_while_nothing_comes(range_server: RangeServer, tmp_path: Path) -> None:
-    range_server.fault = lambda asked: Fault(stall=10, stall_s=300.0) if asked.path.startswith("shard") else None
+def test_ctrl_c_and_the_watchdog_while_nothing_comes(
+    range_server: RangeServer, tmp_path: Path
+) -> None:
+    range_server.fault = lambda asked: (
+        Fault(stall=10, stall_s=300.0) if asked.path.startswith("shard") else None
+    )
     script = textwrap.dedent("""
         import sys, time, fastpipe
         loader = fastpipe.loader(fastpipe.open(sys.argv[1], cache_dir=sys.argv[2]), 32, stall_timeout=0.5)
@@ -73,7 +79,9 @@ def test_ctrl_c_and_the_watchdog_while_nothing_comes(range_server: RangeServer, 
     assert "KeyboardInterrupt" in said
 
 
-def test_a_loader_that_is_closed_at_the_end_of_the_program(range_server: RangeServer, tmp_path: Path) -> None:
+def test_a_loader_that_is_closed_at_the_end_of_the_program(
+    range_server: RangeServer, tmp_path: Path
+) -> None:
     script = """
         import os, sys, time, fastpipe
 

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def test_an_object_of_s3_that_is_replaced(
-    remote_packed: Path, local_digests: Callable[..., list[str]], bucket: Bucket, open_remote: Loaders
+    remote_packed: Path,
+    local_digests: Callable[..., list[str]],
+    bucket: Bucket,
+    open_remote: Loaders,
 ) -> None:
     url = bucket.upload(remote_packed, "replaced")
     with open_remote(url, storage_options=bucket.options, cache_limit=0) as remote:
@@ -26,7 +29,11 @@ def test_an_object_of_s3_that_is_replaced(
         for file in remote_packed.glob("shard-*"):
             data = file.read_bytes()
             bucket.client.put_object(
-                Bucket=bucket.name, Key=f"replaced/{file.name}", Body=data[:-1] + bytes([data[-1] ^ 1])
+                Bucket=bucket.name,
+                Key=f"replaced/{file.name}",
+                Body=data[:-1] + bytes([data[-1] ^ 1]),
             )
-        with pytest.raises(DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"):
+        with pytest.raises(
+            DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"
+        ):
             digests(remote, 3)

@@ -29,7 +29,9 @@ def test_random_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tr
     def draws() -> Iterator[Draw]:
         for number in range(COUNT):
             made = draw(SEED, number, known, urls=True)
-            (tmp_path / "doing.txt").write_text(f"{made.call()}  # draw {number}: {made.deed} {made.how}")
+            (tmp_path / "doing.txt").write_text(
+                f"{made.call()}  # draw {number}: {made.deed} {made.how}"
+            )
             yield made
 
     with RangeServer(tmp_path) as server:
@@ -38,4 +40,8 @@ def test_random_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tr
     assert open_shards(tmp_path) == 0
     assert ends.total() == COUNT
     assert ends["done"] > COUNT / 3, ends
-    tried("options and data at random", COUNT, "batches as documented, or an error that names the option")
+    tried(
+        "options and data at random",
+        COUNT,
+        "batches as documented, or an error that names the option",
+    )

@@ -23,10 +23,14 @@ def named(number: int) -> str:
 
 
 def test_each_item_gets_its_result(tasks_here: Cluster) -> None:
-    assert sorted(run_tasks(squared, range(12), name=named)) == [(number, number**2) for number in range(12)]
+    assert sorted(run_tasks(squared, range(12), name=named)) == [
+        (number, number**2) for number in range(12)
+    ]
 
 
-def test_items_are_taken_only_as_there_is_room(tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_are_taken_only_as_there_is_room(
+    tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tasks, "_TASKS_PER_CPU", 0)
     monkeypatch.setattr(tasks, "_LEAST_IN_FLIGHT", 3)
     taken = []
@@ -49,7 +53,9 @@ def test_a_full_disk_is_left_for_another_node(tasks_here: Cluster, tmp_path: Pat
     assert first != second == node
 
 
-def test_a_task_that_no_node_can_do_is_named_with_its_log(tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_no_node_can_do_is_named_with_its_log(
+    tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tasks, "RETRIES", 1)
     monkeypatch.setattr(os, "readlink", lambda _: "/logs/worker-1.err (deleted)")
     words = r"task square 7 has failed 2 times \(on 10\.0\.0\.1\), last on node node-[ab] at 10\.0\.0\.1, process \d+, "
@@ -89,16 +95,24 @@ def died(_: int) -> None:
 def test_a_killed_worker_costs_its_task_only(tasks_here: Cluster, tmp_path: Path) -> None:
     done = list(run_tasks(partial(died_at_first, tmp_path), range(3), name=named))
     assert sorted(done) == [(0, 0), (1, 1), (2, 2)]
-    with pytest.raises(ClusterError, match=r"task square 5 was lost again and again, .*: the worker died\. .*memory"):
+    with pytest.raises(
+        ClusterError,
+        match=r"task square 5 was lost again and again, .*: the worker died\. .*memory",
+    ):
         list(run_tasks(died, [5], name=named))
 
 
-def test_a_task_that_cannot_begin_is_named(tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_cannot_begin_is_named(
+    tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ImportError("no module of this name")
 
     monkeypatch.setattr(tasks, "_task_place", broken)
-    with pytest.raises(ClusterError, match=r"task square 2 cannot run: no module of this name\. The same versions of"):
+    with pytest.raises(
+        ClusterError,
+        match=r"task square 2 cannot run: no module of this name\. The same versions of",
+    ):
         list(run_tasks(squared, [2], name=named))
 
 
@@ -110,7 +124,9 @@ def test_tasks_end_when_nobody_wants_them(tasks_here: Cluster) -> None:
     assert tasks_here.cancelled == in_flight >= 4
 
 
-def test_tasks_that_no_node_has_room_for_are_told(tasks_here: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_tasks_that_no_node_has_room_for_are_told(
+    tasks_here: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     results = run_tasks(squared, [], name=named, memory=1 << 60)
     assert list(results) == []
     assert "no node of the Ray cluster has the CPU and the 1152921504.6 GB of memory" in caplog.text
@@ -145,7 +161,12 @@ def test_a_cluster_of_this_machine_is_started_and_ended(tasks_here: Cluster) -> 
         with session(address, workers=3) as cpus:
             assert cpus == 2
             options = tasks_here.connected
-            assert options == {"address": "local", **quiet, "num_cpus": 3, "object_store_memory": 128 << 20}
+            assert options == {
+                "address": "local",
+                **quiet,
+                "num_cpus": 3,
+                "object_store_memory": 128 << 20,
+            }
         assert not tasks_here.is_initialized()
     with session("auto"):
         assert tasks_here.connected == {"address": "auto", **quiet}
@@ -180,7 +201,9 @@ def test_an_address_without_a_cluster_says_how_to_start_one(nobody: None) -> Non
     assert_no_cluster("auto", r"--address auto: Could not find .* Start one")
 
 
-def test_an_address_that_does_not_answer_is_told_soon(nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_does_not_answer_is_told_soon(
+    nobody: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before Ray is asked, which tries for minutes."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -64,7 +64,9 @@ def test_sources_that_are_listed_again(tasks_here: Cluster, source: Path, tmp_pa
     assert digests(packed) == digests(tmp_path / "now")
 
 
-def test_a_spool_elsewhere_takes_nothing_else_away(tasks_here: Cluster, source: Path, tmp_path: Path) -> None:
+def test_a_spool_elsewhere_takes_nothing_else_away(
+    tasks_here: Cluster, source: Path, tmp_path: Path
+) -> None:
     spool = tmp_path / "spool"
     spool.mkdir()
     (spool / "mine.txt").touch()
@@ -74,7 +76,9 @@ def test_a_spool_elsewhere_takes_nothing_else_away(tasks_here: Cluster, source: 
     assert len(list(spool.iterdir())) == 2, "the spool of the first pack stays"
     packed_on_ray(source, tmp_path / "packed", spool=spool)
     assert [path.name for path in spool.iterdir()] == ["mine.txt"]
-    assert digests(tmp_path / "packed") == digests(tmp_path / "other") == digests(tmp_path / "local")
+    assert (
+        digests(tmp_path / "packed") == digests(tmp_path / "other") == digests(tmp_path / "local")
+    )
 
 
 def test_tables_that_come_move_the_rows_of_others(tasks_here: Cluster, tmp_path: Path) -> None:
@@ -92,9 +96,13 @@ def test_no_shard_of_tables_that_have_changed_is_kept(tasks_here: Cluster, tmp_p
     table = tables / "0.parquet"
     rows = pq.read_table(table)
     numbers = rows.column("vector").to_pylist()
-    other = pa.array([[value + 1 for value in vector] for vector in numbers], rows.schema.field("vector").type)
+    other = pa.array(
+        [[value + 1 for value in vector] for vector in numbers], rows.schema.field("vector").type
+    )
     position = rows.schema.get_field_index("vector")
-    pq.write_table(rows.set_column(position, rows.schema.field(position), other), table, row_group_size=3)
+    pq.write_table(
+        rows.set_column(position, rows.schema.field(position), other), table, row_group_size=3
+    )
     fastpipe.pack(tables, tmp_path / "local", shard_size=SHARD_BYTES)
     packed_on_ray(tables, tmp_path / "packed")
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
@@ -111,7 +119,9 @@ def test_a_list_of_images_keeps_its_values(tasks_here: Cluster, tmp_path: Path) 
     assert len(list((tmp_path / "packed" / "fields").iterdir())) >= 3
 
 
-def test_a_machine_that_does_not_see_the_destination_makes_none(source: Path, tmp_path: Path) -> None:
+def test_a_machine_that_does_not_see_the_destination_makes_none(
+    source: Path, tmp_path: Path
+) -> None:
     """Its files would be lost; on another machine the task can run."""
     spool = tmp_path / "new" / "spool"
     (tmp_path / "packed").mkdir()
@@ -133,7 +143,9 @@ def test_a_machine_that_does_not_see_the_destination_makes_none(source: Path, tm
         assert not (tmp_path / "packed").exists()
 
 
-def test_a_file_that_another_worker_renames_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_worker_renames_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spool = Folder(tmp_path, tmp_path)
     spool.write("0", b"a")
     spool.write("1", b"bc")
@@ -214,7 +226,9 @@ def test_a_split_by_ranges(source: Path, tmp_path: Path, monkeypatch: pytest.Mon
     for split, names in (("train", ("1", "2", "10")), ("val", ("2", "10", "11"))):
         for number, name in enumerate(names):
             (root / split / name).mkdir(parents=True)
-            shutil.copy(sorted(source.rglob("*.jpg"))[number], root / split / name / f"{number}.jpg")
+            shutil.copy(
+                sorted(source.rglob("*.jpg"))[number], root / split / name / f"{number}.jpg"
+            )
     options = pack_options(shard_size=SHARD_BYTES, split="val")
     facts = Facts.of(list_sources(root, options.seed, shuffle=True, how=options.source))
     assert (facts.classes, len(facts.assumed)) == (["1", "10", "11", "2"], 2)
@@ -264,7 +278,11 @@ def test_a_listing_that_was_interrupted_is_made_again(
 
 
 def test_of_a_bucket_by_way_of_a_bucket(
-    tasks_here: Cluster, source: Path, tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+    tasks_here: Cluster,
+    source: Path,
+    tmp_path: Path,
+    bucket: MemoryBucket,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = bucket.upload(source, "source")
     fastpipe.pack(url, tmp_path / "whole", shard_size=SHARD_BYTES)

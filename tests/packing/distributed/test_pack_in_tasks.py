@@ -17,7 +17,15 @@ import pytest
 from rich.console import Console
 from support.programs.cli_run import fp
 from support.ray import counted
-from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, local, made_sources, packed_on_ray, stop_at
+from support.ray.sources import (
+    FIELDS,
+    MAKERS,
+    SHARD_BYTES,
+    local,
+    made_sources,
+    packed_on_ray,
+    stop_at,
+)
 from support.ray.tasks_here import Cluster
 from support.remote.memory_bucket import MemoryBucket
 from support.sources.pack_sources import digests, files, write_files
@@ -48,7 +56,9 @@ def test_every_file_is_that_of_one_machine(
     assert digests(tmp_path / "packed") == expected
     assert len(summary.info["shards"]) >= 5
     assert summary.tally.rejected, "the source has samples that are rejected"
-    written = [(root / "dataset.json").stat().st_mtime_ns for root in (local(source), tmp_path / "packed")]
+    written = [
+        (root / "dataset.json").stat().st_mtime_ns for root in (local(source), tmp_path / "packed")
+    ]
     assert written == sorted(written)  # that of its own listing
 
 
@@ -81,7 +91,9 @@ def test_a_shard_that_vanishes_while_others_are_made_is_made_by_the_next_run(
         if progress.step == "packing" and progress.tasks == progress.total_tasks:
             (packed / "shard-000001.tar").unlink()
 
-    with pytest.raises(PackError, match=r"shard 1 is not in .*packed any more.*Run the same command again"):
+    with pytest.raises(
+        PackError, match=r"shard 1 is not in .*packed any more.*Run the same command again"
+    ):
         packed_on_ray(made["folder"], packed, lose_a_shard)
     summary = packed_on_ray(made["folder"], packed)
     assert summary.resumed == len(summary.info["shards"]) - 1
@@ -114,8 +126,12 @@ def test_a_dataset_grows_in_tasks_as_in_threads(
     for executor in ("threads", "ray"):
         dataset = Path(shutil.copytree(local(made[kind]), tmp_path / executor))
         fastpipe.remove(dataset, keys=keys)
-        assert fastpipe.add(made[kind], dataset, fields=FIELDS[kind], executor=executor).added == len(thirds)
-        found[executor] = {name: each for name, each in digests(dataset).items() if "dataset.json" not in name}
+        assert fastpipe.add(
+            made[kind], dataset, fields=FIELDS[kind], executor=executor
+        ).added == len(thirds)
+        found[executor] = {
+            name: each for name, each in digests(dataset).items() if "dataset.json" not in name
+        }
     assert found["ray"] == found["threads"]
     assert not (tmp_path / "ray" / ".pack").exists()
 
@@ -143,10 +159,16 @@ def test_a_line_of_progress_has_tasks_and_time_left(monkeypatch: pytest.MonkeyPa
     said = io.StringIO()
     with pack_progress(Console(file=said, width=200)) as show:
         show(PackProgress(0, 100, 0, 10_000_000, 0, "converting", total_tasks=10, workers=64))
-        show(PackProgress(50, 100, 5_000_000, 10_000_000, 1, "converting", tasks=5, total_tasks=10, workers=64))
+        show(
+            PackProgress(
+                50, 100, 5_000_000, 10_000_000, 1, "converting", tasks=5, total_tasks=10, workers=64
+            )
+        )
     (line,) = said.getvalue().splitlines()
     rates = r"converting: 50/100 files  [\d,]+ images/s  [\d.]+ MB/s"
-    assert re.fullmatch(rf"packing: {rates}  task 5/10, 64 CPUs  0:00:00 left  1 rejected", line), line
+    assert re.fullmatch(rf"packing: {rates}  task 5/10, 64 CPUs  0:00:00 left  1 rejected", line), (
+        line
+    )
 
 
 def test_what_is_done_is_not_done_again(
@@ -172,13 +194,19 @@ def test_one_machine_goes_on_where_a_cluster_stopped(
     tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        packed_on_ray(made["parquet"], tmp_path / "packed", stop_at("packing", 4), fields=FIELDS["parquet"])
-    summary = fastpipe.pack(made["parquet"], tmp_path / "packed", shard_size=SHARD_BYTES, fields=FIELDS["parquet"])
+        packed_on_ray(
+            made["parquet"], tmp_path / "packed", stop_at("packing", 4), fields=FIELDS["parquet"]
+        )
+    summary = fastpipe.pack(
+        made["parquet"], tmp_path / "packed", shard_size=SHARD_BYTES, fields=FIELDS["parquet"]
+    )
     assert digests(tmp_path / "packed") == digests(local(made["parquet"]))
     assert summary.resumed >= 2
 
 
-def test_another_dataset_stays_as_it_is(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
+def test_another_dataset_stays_as_it_is(
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
+) -> None:
     shutil.copytree(local(made["tar"]), tmp_path / "packed")
     before = digests(tmp_path / "packed")
     with pytest.raises(PackError, match="--overwrite"):
@@ -199,7 +227,9 @@ def test_a_driver_with_other_libraries_is_refused(
         packed_on_ray(made["folder"], tmp_path / "packed")
 
 
-def test_nothing_to_pack_and_fail_fast_say_why(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
+def test_nothing_to_pack_and_fail_fast_say_why(
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
+) -> None:
     write_files(tmp_path / "source", {"a/text.jpg": b"no image"})
     with pytest.raises(PackError, match=r"none of the 1 files in .*; the first: a/text\.jpg: "):
         packed_on_ray(tmp_path / "source", tmp_path / "packed")
@@ -215,7 +245,9 @@ def test_a_disk_that_refuses_is_tried_on_the_other_node(
     assert digests(tmp_path / "packed") == digests(local(made["folder"]))
     assert len(set(log.read_text().split())) == 2
     counted.refuse_everywhere(monkeypatch)
-    with pytest.raises(ClusterError, match=r"task make shard-\S+ has failed 5 times .* log /.*No space left"):
+    with pytest.raises(
+        ClusterError, match=r"task make shard-\S+ has failed 5 times .* log /.*No space left"
+    ):
         packed_on_ray(made["folder"], tmp_path / "other")
 
 
@@ -223,18 +255,29 @@ def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"--address auto: .*executor"):
         fastpipe.pack(made["folder"], tmp_path / "packed", address="auto")
     for executor in ("ray", "threads"):
-        with pytest.raises(ConfigError, match=r"--spool .*: it is in SRC .*; choose another folder"):
-            fastpipe.pack(made["folder"], tmp_path / "packed", executor=executor, spool=made["folder"] / "spool")
+        with pytest.raises(
+            ConfigError, match=r"--spool .*: it is in SRC .*; choose another folder"
+        ):
+            fastpipe.pack(
+                made["folder"],
+                tmp_path / "packed",
+                executor=executor,
+                spool=made["folder"] / "spool",
+            )
     with pytest.raises(ConfigError, match="--on: expected"):
         fastpipe.pack(made["folder"], tmp_path / "packed", executor="dask")
     with pytest.raises(ConfigError, match=r"--spool s3://.*expected a folder of this machine"):
         fastpipe.pack(made["folder"], "s3://bucket/packed", spool="s3://bucket/spool")
 
 
-def test_the_api_and_the_command_run_on_the_cluster(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
+def test_the_api_and_the_command_run_on_the_cluster(
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
+) -> None:
     fastpipe.pack(made["folder"], tmp_path / "api", shard_size=SHARD_BYTES, executor="ray")
     options = "--shard-size", SHARD_BYTES, "--on", "ray", "--json"
     ran = fp("pack", made["folder"], tmp_path / "command", *options)
     assert ran.exit_code == 0, ran.stderr
     assert json.loads(ran.stdout)["samples"] == 22
-    assert digests(tmp_path / "api") == digests(tmp_path / "command") == digests(local(made["folder"]))
+    assert (
+        digests(tmp_path / "api") == digests(tmp_path / "command") == digests(local(made["folder"]))
+    )

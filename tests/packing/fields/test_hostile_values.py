@@ -27,10 +27,14 @@ def test_a_text_of_2_gb_and_bombs_are_refused_without_being_held(tmp_path: Path)
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 20_000_000
-    assert_refused([f"{path} {reason}" for path, reason in summary.tally.rejected], tmp_path / "packed")
+    assert_refused(
+        [f"{path} {reason}" for path, reason in summary.tally.rejected], tmp_path / "packed"
+    )
 
 
-def test_a_value_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_too_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fastpipe.packing.fields.values.MOST_VALUE_BYTES", 100)
     with fastpipe.Writer(tmp_path / "packed", {"a": "text", "b": "json", "c": "bytes"}) as writer:
         writer.add(jpeg_bytes(), a="x" * 100, b="x" * 98, c=b"x" * 100)
@@ -38,7 +42,11 @@ def test_a_value_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest
         writer.add(jpeg_bytes(), b="x" * 99)
         writer.add(jpeg_bytes(), c=b"x" * 101)
     assert len(PackedIndex(tmp_path / "packed")) == 1
-    assert [reason.split(":")[0] for _, reason in writer.summary.tally.rejected] == ["field a", "field b", "field c"]
+    assert [reason.split(":")[0] for _, reason in writer.summary.tally.rejected] == [
+        "field a",
+        "field b",
+        "field c",
+    ]
 
 
 @given(st.integers(0, 10**9), st.binary(max_size=4))
@@ -53,6 +61,8 @@ def test_a_damaged_mask_is_refused_or_has_the_same_ids(place: int, patch: bytes)
 
 @given(st.integers(0, 200))
 def test_a_truncated_mask_is_refused(length: int) -> None:
-    data = encode_png(np.random.default_rng(0).integers(0, 256, (9, 11), dtype=np.uint8), filters=False)
+    data = encode_png(
+        np.random.default_rng(0).integers(0, 256, (9, 11), dtype=np.uint8), filters=False
+    )
     with pytest.raises(ImageError):
         mask_of_png(data[: min(length, len(data) - 1)])

@@ -71,7 +71,9 @@ def test_fields_turn_with_the_picture(tmp_path: Path, orientation: int) -> None:
 
 def test_without_apply_nothing_turns(tmp_path: Path) -> None:
     pack(tmp_path / "packed", 6)
-    np.testing.assert_array_equal(opened(stored_files(tmp_path / "packed", "seg")[0] or b""), mask())
+    np.testing.assert_array_equal(
+        opened(stored_files(tmp_path / "packed", "seg")[0] or b""), mask()
+    )
     assert column(tmp_path / "packed", "boxes").tolist() == [list(BOX)]
 
 
@@ -118,7 +120,9 @@ def test_a_box_holds_the_same_pixels_after_the_turn(
     np.testing.assert_array_equal(Placement(sides, back, (width, height)).points(moved), points)
 
 
-@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=50))
+@given(
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=50)
+)
 def test_numbers_in_notes_are_short_and_exact(numbers: list[float]) -> None:
     given_numbers = np.float32(numbers)
     found = short(given_numbers)
@@ -137,5 +141,7 @@ def test_ids_of_all_png_masks_are_kept(tmp_path: Path) -> None:
             given_values.append(values)
             colours = palette[: 3 << bits] if color == PALETTE else None
             writer.add(saved(), seg=png(values, bits=bits, color=color, palette=colours))
-    for form, values, stored in zip(forms, given_values, stored_files(tmp_path / "packed", "seg"), strict=True):
+    for form, values, stored in zip(
+        forms, given_values, stored_files(tmp_path / "packed", "seg"), strict=True
+    ):
         np.testing.assert_array_equal(opened(stored or b""), values, err_msg=str(form))

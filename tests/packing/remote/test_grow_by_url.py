@@ -53,7 +53,9 @@ def test_a_dataset_in_a_bucket_grows_as_one_in_a_folder(
         assert fastpipe.remove(place, classes="c1").removed == 12
     after, here = bucket.objects("train"), files(local)
     assert after.keys() == here.keys()
-    assert {name for name in here if after[name] != here[name] and not name.endswith("dataset.json")} == set()
+    assert {
+        name for name in here if after[name] != here[name] and not name.endswith("dataset.json")
+    } == set()
     assert {name for name in before if after[name] != before[name]} == {"dataset.json"}
     assert keys(opened()) == keys(local)
     assert len(keys(opened(version=1))) == 30
@@ -110,7 +112,10 @@ def test_an_add_that_was_killed_goes_on_or_is_given_up(
             fastpipe.add(more, packed)
     assert len(keys(opened())) == 30
     other = photos(tmp_path / "other", 2, first=300)
-    with pytest.raises(PackError, match=r"in use: fastpipe add \S+more \S+ has begun there.*remove s3://\S+plan.json"):
+    with pytest.raises(
+        PackError,
+        match=r"in use: fastpipe add \S+more \S+ has begun there.*remove s3://\S+plan.json",
+    ):
         fastpipe.add(other, packed)
     assert fastpipe.add(more, packed).added == 5
     shutil.rmtree(tmp_path / "more")

@@ -20,7 +20,13 @@ from support.ray.sources import folder, metadata, parquet, tar
 from support.remote.memory_bucket import MemoryBucket
 from support.remote.range_server import Fault, RangeServer, Request
 from support.sources.listed import shard_bytes
-from support.sources.pack_sources import digests, files, jpeg_bytes, write_folder, write_large_folder
+from support.sources.pack_sources import (
+    digests,
+    files,
+    jpeg_bytes,
+    write_folder,
+    write_large_folder,
+)
 from support.sources.tables import write_table
 
 import fastpipe
@@ -50,7 +56,15 @@ def coco(folder: Path) -> Path:
     for number in range(6):
         (folder / "images" / f"{number}.jpg").write_bytes(jpeg_bytes((60, 40), seed=number))
         images.append({"id": number, "file_name": f"{number}.jpg", "width": 60, "height": 40})
-        annotations.append({"id": number, "image_id": number, "category_id": 1, "bbox": [1, 2, 10, 20], "iscrowd": 0})
+        annotations.append(
+            {
+                "id": number,
+                "image_id": number,
+                "category_id": 1,
+                "bbox": [1, 2, 10, 20],
+                "iscrowd": 0,
+            }
+        )
     said = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cat"}]}
     (folder / "instances_train.json").write_text(json.dumps(said))
     return folder
@@ -63,7 +77,9 @@ def manifest(folder: Path) -> Path:
         rows = csv.writer(file)
         rows.writerow(["path", "label", "caption"])
         for path in sorted((folder / "photos").rglob("*.jpg")):
-            rows.writerow([path.relative_to(folder / "photos"), path.parent.name, f"of {path.stem}"])
+            rows.writerow(
+                [path.relative_to(folder / "photos"), path.parent.name, f"of {path.stem}"]
+            )
         rows.writerow(["gone.jpg", "ant", "nothing"])
     return folder
 
@@ -89,12 +105,18 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_the_bytes_are_those_of_a_local_pack(tmp_path: Path, bucket: MemoryBucket, kind: str) -> None:
+def test_the_bytes_are_those_of_a_local_pack(
+    tmp_path: Path, bucket: MemoryBucket, kind: str
+) -> None:
     make, inner, options = SOURCES[kind]
     source = make(tmp_path / "source")
     url = bucket.upload(source, "in/source")
-    here = {name: source / value if name == "image_root" else value for name, value in options.items()}
-    there = {name: f"{url}/{value}" if name == "image_root" else value for name, value in options.items()}
+    here = {
+        name: source / value if name == "image_root" else value for name, value in options.items()
+    }
+    there = {
+        name: f"{url}/{value}" if name == "image_root" else value for name, value in options.items()
+    }
     local = fastpipe.pack(source / inner, tmp_path / "local", **SMALL, **here)
     remote = fastpipe.pack(
         f"{url}/{inner}".rstrip("/"),
@@ -119,7 +141,9 @@ def test_a_manifest_here_and_its_images_there(tmp_path: Path, bucket: MemoryBuck
     (tmp_path / "urls").mkdir()
     (tmp_path / "urls" / "train.csv").write_text(by_url)
     fastpipe.pack(source / "train.csv", tmp_path / "local", image_root=source / "photos", **SMALL)
-    found = fastpipe.pack(tmp_path / "urls" / "train.csv", tmp_path / "packed", image_root=url, **SMALL)
+    found = fastpipe.pack(
+        tmp_path / "urls" / "train.csv", tmp_path / "packed", image_root=url, **SMALL
+    )
     assert [path for path, _ in found.tally.rejected] == ["gone.jpg"]
     for name in ("shard-000000.tar", "index.npy", "rejected.jsonl"):
         assert (tmp_path / "packed" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
@@ -131,7 +155,10 @@ def test_a_folder_that_a_program_has_made_is_empty(tmp_path: Path, bucket: Memor
     packed = fastpipe.pack(source, bucket.url("out/"), **SMALL).info
     assert len(fastpipe.open(bucket.url("out"), cache_dir=tmp_path)) > 0
     assert fastpipe.pack(source, bucket.url("out"), overwrite=True, **SMALL).info == packed
-    assert fastpipe.pack(source, bucket.url("out"), overwrite=True, **SMALL, max_size=20).info != packed
+    assert (
+        fastpipe.pack(source, bucket.url("out"), overwrite=True, **SMALL, max_size=20).info
+        != packed
+    )
 
 
 def test_a_whole_bucket_with_marks_of_folders(tmp_path: Path, bucket: MemoryBucket) -> None:
@@ -161,7 +188,10 @@ def test_sources_of_a_web_server(tmp_path: Path) -> None:
             fastpipe.pack(file, tmp_path / f"local{number}", **SMALL, **here)
             fastpipe.pack(url, tmp_path / f"packed{number}", **SMALL, **there)
             assert digests(tmp_path / f"packed{number}") == digests(tmp_path / f"local{number}")
-        with pytest.raises(PackError, match="a web server has no list of its files; expected a file: a tar, a Parquet"):
+        with pytest.raises(
+            PackError,
+            match="a web server has no list of its files; expected a file: a tar, a Parquet",
+        ):
             fastpipe.pack(f"{server.url}/rows", tmp_path / "none")
         with pytest.raises(PackError, match=r"/rows/none\.tar does not exist; expected a folder"):
             fastpipe.pack(f"{server.url}/rows/none.tar", tmp_path / "none")
@@ -180,7 +210,9 @@ def test_rows_that_are_urls(tmp_path: Path) -> None:
         rows = [f"{server.url}/my%20photos/{quote(name)}" for name in names]
         (tmp_path / "urls.csv").write_text("\n".join(["path", *rows, "s3://other/a.jpg"]))
         root = f"{server.url}/my%20photos/"
-        summary = fastpipe.pack(tmp_path / "urls.csv", tmp_path / "packed", image_root=root, **SMALL)
+        summary = fastpipe.pack(
+            tmp_path / "urls.csv", tmp_path / "packed", image_root=root, **SMALL
+        )
         words = r"the first: https?://.*: a URL that is not in the image root; --image-root"
         with pytest.raises(PackError, match=words):
             fastpipe.pack(tmp_path / "urls.csv", tmp_path / "none", shuffle=False, **SMALL)
@@ -199,15 +231,31 @@ def test_sources_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inn
     for place in (about / "revision", listed.parent, hub / f"datasets/org/photos/resolve/{commit}"):
         place.mkdir(parents=True)
     (hub / f"datasets/org/photos/resolve/{commit}/data").symlink_to(tables)
-    facts = {"id": "org/photos", "sha": commit, "siblings": [], "tags": [], "private": False, "downloads": 0}
+    facts = {
+        "id": "org/photos",
+        "sha": commit,
+        "siblings": [],
+        "tags": [],
+        "private": False,
+        "downloads": 0,
+    }
     (about / "revision/v1").write_text(json.dumps(facts))
     there = [
-        {"type": "file", "path": f"data/{file.name}", "size": file.stat().st_size, "oid": f"{number:040x}"}
+        {
+            "type": "file",
+            "path": f"data/{file.name}",
+            "size": file.stat().st_size,
+            "oid": f"{number:040x}",
+        }
         for number, file in enumerate(sorted(tables.iterdir()), 1)
     ]
-    listed.write_text(json.dumps([{"type": "directory", "path": "data", "size": 0, "oid": "0" * 40}, *there]))
+    listed.write_text(
+        json.dumps([{"type": "directory", "path": "data", "size": 0, "oid": "0" * 40}, *there])
+    )
     with RangeServer(hub) as server:
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # other tests switch it on
+        monkeypatch.setattr(
+            "huggingface_hub.constants.HF_HUB_OFFLINE", False
+        )  # other tests switch it on
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
         monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", server.url)
         # ETags of the servers behind the Hub differ from each other; the commit says that nothing has changed.
@@ -219,29 +267,48 @@ def test_sources_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inn
         fastpipe.pack(f"{tables}{inner}", tmp_path / "local", **SMALL)
         assert digests(tmp_path / "packed") == digests(tmp_path / "local")
         assert fastpipe.pack(url, tmp_path / "packed", **SMALL).already_packed
-        with pytest.raises(PackError, match=r"hf://datasets/org/photos@v1/data.*none\.parquet does not exist"):
+        with pytest.raises(
+            PackError, match=r"hf://datasets/org/photos@v1/data.*none\.parquet does not exist"
+        ):
             fastpipe.pack(url.removesuffix("1.parquet") + "none.parquet", tmp_path / "none")
 
 
-def test_a_footer_is_read_once_and_each_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_footer_is_read_once_and_each_row_group_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     images = [jpeg_bytes((300, 300), seed=number, quality=95) for number in range(40)]
     table = write_table(tmp_path / "web" / "x.parquet", images, rows_per_group=10, label=[0] * 40)
-    monkeypatch.setattr(remote_path, "_PIECE_BYTES", 128 << 10)  # so a group is several of them, as it is usually
+    monkeypatch.setattr(
+        remote_path, "_PIECE_BYTES", 128 << 10
+    )  # so a group is several of them, as it is usually
     monkeypatch.setattr(remote_path, "_LEAST_BYTES", 4 << 10)
     monkeypatch.setattr("fastpipe.packing.shard.plan.FEW", 10)
     with RangeServer(tmp_path / "web") as server:
         fastpipe.pack(f"{server.url}/x.parquet", tmp_path / "packed", **SMALL)
         size = table.stat().st_size
-        footers = [request for request in server.requests if (request.start, request.stop) == (size - (64 << 10), size)]
+        footers = [
+            request
+            for request in server.requests
+            if (request.start, request.stop) == (size - (64 << 10), size)
+        ]
         assert len(footers) == 1
-        first, ahead = size / 4, 3 * (128 << 10)  # the plan looks at the first of the four, and reads on a little
+        first, ahead = (
+            size / 4,
+            3 * (128 << 10),
+        )  # the plan looks at the first of the four, and reads on a little
         assert server.sent_bytes < 1.2 * size + first + ahead
-        starts = Counter(request.start for request in server.requests if 4 << 10 < request.stop - request.start < size)
+        starts = Counter(
+            request.start
+            for request in server.requests
+            if 4 << 10 < request.stop - request.start < size
+        )
         assert max(starts.values()) == 2
         assert max(start for start, count in starts.items() if count == 2) < first + ahead
 
 
-def test_members_of_a_tar_are_fetched_at_the_same_time_and_with_their_fields(tmp_path: Path) -> None:
+def test_members_of_a_tar_are_fetched_at_the_same_time_and_with_their_fields(
+    tmp_path: Path,
+) -> None:
     source = tar(tmp_path / "web", images=12)
     size = (source / "0.tar").stat().st_size
     members: list[Request] = []
@@ -271,8 +338,12 @@ def test_a_local_dataset_is_repaired_from_a_bucket(tmp_path: Path, bucket: Memor
     assert digests(packed) == before
 
 
-def test_a_writer_into_a_bucket(tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    images = [path.read_bytes() for path in sorted(write_large_folder(tmp_path / "source").rglob("*.jpg"))]
+def test_a_writer_into_a_bucket(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [
+        path.read_bytes() for path in sorted(write_large_folder(tmp_path / "source").rglob("*.jpg"))
+    ]
     monkeypatch.setattr("fastpipe.packing.pipeline.ahead.RUN_TASKS", 1)
 
     def write(dst: object, upto: int, **options: Any) -> fastpipe.Writer:
@@ -281,7 +352,9 @@ def test_a_writer_into_a_bucket(tmp_path: Path, bucket: MemoryBucket, monkeypatc
             for number in range(24):
                 if number == upto:
                     raise RuntimeError("ended")
-                writer.add(images[number], label=number % 3, key=f"photo {number}", caption=f"of {number}")
+                writer.add(
+                    images[number], label=number % 3, key=f"photo {number}", caption=f"of {number}"
+                )
         return writer
 
     with pytest.raises(RuntimeError, match="ended"):
@@ -305,36 +378,53 @@ def test_places_that_cannot_be(tmp_path: Path, bucket: MemoryBucket) -> None:
             fastpipe.pack(source, url)
         with pytest.raises(ConfigError, match="fastpipe cannot write to"):
             fastpipe.Writer(url)
-    with pytest.raises(ConfigError, match=r"DST s3:/bucket/x: pathlib\.Path damages URLs: pass the URL as a string"):
+    with pytest.raises(
+        ConfigError, match=r"DST s3:/bucket/x: pathlib\.Path damages URLs: pass the URL as a string"
+    ):
         fastpipe.pack(source, Path("s3://bucket/x"))
-    with pytest.raises(ConfigError, match=r"--spool .*expected a folder of this machine, for a DST that is a URL"):
+    with pytest.raises(
+        ConfigError, match=r"--spool .*expected a folder of this machine, for a DST that is a URL"
+    ):
         fastpipe.pack(source, tmp_path / "packed", spool=tmp_path / "spool")
     url = bucket.upload(source, "in")
     with pytest.raises(ConfigError, match="must not contain DST"):
         fastpipe.pack(url, f"{url}/packed", **options)
-    with pytest.raises(PackError, match=r"s3://.*/in is not empty and holds no packed dataset: there is ant/00\.jpg"):
+    with pytest.raises(
+        PackError,
+        match=r"s3://.*/in is not empty and holds no packed dataset: there is ant/00\.jpg",
+    ):
         fastpipe.pack(source, url, **options)
     with pytest.raises(PackError, match=r"s3://.*/none does not exist; expected a folder"):
         fastpipe.pack(bucket.url("none"), tmp_path / "packed", **options | {"spool": None})
 
 
-def test_too_little_room_for_the_spool(tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_for_the_spool(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = SimpleNamespace(free=200_000)
     monkeypatch.setattr("fastpipe.store.store.shutil.disk_usage", lambda _: usage)
     source = write_large_folder(tmp_path / "source")
-    with pytest.raises(PackError, match=r"has 0\.2 MB free; expected at least 0\.3 MB, for shards are made there"):
+    with pytest.raises(
+        PackError, match=r"has 0\.2 MB free; expected at least 0\.3 MB, for shards are made there"
+    ):
         fastpipe.pack(source, bucket.url("out"), **SMALL, spool=tmp_path / "spool")
 
 
-def test_the_spool_holds_few_shards(tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spool_holds_few_shards(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, spool, most = write_large_folder(tmp_path / "source", images=30), tmp_path / "spool", 0
     told: list[PackProgress] = []
-    monkeypatch.setattr("fastpipe.packing.shard.tar._BUFFER_BYTES", 4096)  # so that sizes are those of now
+    monkeypatch.setattr(
+        "fastpipe.packing.shard.tar._BUFFER_BYTES", 4096
+    )  # so that sizes are those of now
 
     def watch(now: PackProgress) -> None:
         nonlocal most
         told.append(now)
-        most = max(most, sum(file.stat().st_size for file in spool.rglob("shard-*.tar*") if file.exists()))
+        most = max(
+            most, sum(file.stat().st_size for file in spool.rglob("shard-*.tar*") if file.exists())
+        )
 
     packed = fastpipe.pack(source, bucket.url("out"), **SMALL, spool=spool, on_progress=watch)
     assert sum(name.startswith("shard-") for name in bucket.objects("out")) >= 8

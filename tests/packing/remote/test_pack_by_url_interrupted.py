@@ -66,7 +66,9 @@ def test_an_interrupted_pack_goes_on_on_another_machine(
 ) -> None:
     out = bucket.url("out")
     with pytest.raises(EndedError):
-        fastpipe.pack(source, out, spool=tmp_path / "one", on_progress=stop_after(2, bucket, "out"), **SMALL)
+        fastpipe.pack(
+            source, out, spool=tmp_path / "one", on_progress=stop_after(2, bucket, "out"), **SMALL
+        )
     unfinished = bucket.objects("out")
     assert "dataset.json" not in unfinished
     with pytest.raises(DatasetError, match="holds no packed dataset"):
@@ -81,7 +83,9 @@ def test_an_interrupted_pack_goes_on_on_another_machine(
     assert bucket.objects("out") == local
 
 
-def test_changed_sources_are_seen_by_their_etags(tmp_path: Path, bucket: MemoryBucket, source: Path) -> None:
+def test_changed_sources_are_seen_by_their_etags(
+    tmp_path: Path, bucket: MemoryBucket, source: Path
+) -> None:
     url = bucket.upload(source, "in")
     there = {"spool": tmp_path / "spool", **SMALL}
     fastpipe.pack(url, bucket.url("out"), **there)
@@ -110,11 +114,16 @@ def test_a_file_that_is_replaced_while_it_is_packed(tmp_path: Path, source: Path
         fastpipe.pack(f"{server.url}/x.tar", tmp_path / "packed", **SMALL)
 
 
-def test_to_replace_a_dataset(tmp_path: Path, bucket: MemoryBucket, source: Path, local: dict[str, bytes]) -> None:
+def test_to_replace_a_dataset(
+    tmp_path: Path, bucket: MemoryBucket, source: Path, local: dict[str, bytes]
+) -> None:
     out, spool = bucket.url("out"), tmp_path / "spool"
     fastpipe.pack(source, out, shard_size=150_000, spool=spool)
     before = bucket.objects("out")
-    with pytest.raises(PackError, match=r"holds a different dataset.*shard_size 150000 there, 100000 now.*--overwrite"):
+    with pytest.raises(
+        PackError,
+        match=r"holds a different dataset.*shard_size 150000 there, 100000 now.*--overwrite",
+    ):
         fastpipe.pack(source, out, spool=spool, **SMALL)
     seen: list[str] = []
 
@@ -147,7 +156,9 @@ def test_two_packs_at_the_same_place(
         begun.append(True)
         with pytest.raises(PackError, match=rf"another pack is writing to {url}"):
             fastpipe.pack(source, url, spool=tmp_path / "one", **SMALL)
-        fastpipe.pack(source, url, spool=tmp_path / "another", **SMALL)  # the same pack, on another machine
+        fastpipe.pack(
+            source, url, spool=tmp_path / "another", **SMALL
+        )  # the same pack, on another machine
 
     fastpipe.pack(source, url, spool=tmp_path / "one", on_progress=meanwhile, **SMALL)
     assert bucket.objects("out") == local
@@ -155,8 +166,12 @@ def test_two_packs_at_the_same_place(
     def another(_: object) -> None:
         bucket.put("two/dataset.json", b"{}")
 
-    with pytest.raises(PackError, match=r"two/dataset\.json has appeared meanwhile: another program writes to"):
-        fastpipe.pack(source, bucket.url("two"), spool=tmp_path / "one", on_progress=another, **SMALL)
+    with pytest.raises(
+        PackError, match=r"two/dataset\.json has appeared meanwhile: another program writes to"
+    ):
+        fastpipe.pack(
+            source, bucket.url("two"), spool=tmp_path / "one", on_progress=another, **SMALL
+        )
 
 
 def test_a_shard_that_another_program_has_replaced(
@@ -166,9 +181,14 @@ def test_a_shard_that_another_program_has_replaced(
 
     def disturb(now: Any) -> None:
         if now.files == now.total_files and now.step == "packing":
-            bucket.put("out/shard-000001.tar", bytes(len(local["shard-000001.tar"])), fastpipestate="0")
+            bucket.put(
+                "out/shard-000001.tar", bytes(len(local["shard-000001.tar"])), fastpipestate="0"
+            )
 
-    with pytest.raises(PackError, match=r"out/shard-000001\.tar is not what this pack has written there: another pro"):
+    with pytest.raises(
+        PackError,
+        match=r"out/shard-000001\.tar is not what this pack has written there: another pro",
+    ):
         fastpipe.pack(source, bucket.url("out"), on_progress=disturb, **there)
     assert "dataset.json" not in bucket.objects("out")
     fastpipe.pack(source, bucket.url("out"), **there)
@@ -224,7 +244,9 @@ def test_faults_that_pass_and_faults_that_stay(
         bucket.fault = lambda call, at=(method, name): (
             refusal(403) if call.method == at[0] and call.name.endswith(at[1]) else None
         )
-        with pytest.raises(PackError, match=rf"{words}: HTTP 403.* after 4 attempts in .*Check the credentials"):
+        with pytest.raises(
+            PackError, match=rf"{words}: HTTP 403.* after 4 attempts in .*Check the credentials"
+        ):
             fastpipe.pack(url, bucket.url("none"), **there)
         assert "dataset.json" not in bucket.objects("none")
 

@@ -19,7 +19,9 @@ def bucket(s3_server: str) -> Bucket:
     return new_bucket(s3_server)
 
 
-def test_the_environment_says_who_one_is(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_says_who_one_is(
+    tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in bucket.environment.items():
         monkeypatch.setenv(name, value)
     source = write_large_folder(tmp_path / "source", images=4)
@@ -41,17 +43,26 @@ def test_a_url_names_the_same_folder_as_src_and_as_dst(tmp_path: Path, bucket: B
     odd = "a b/50%/x%20y+ä%2F"
     there = {"storage_options": bucket.options}
     names = ("a b.jpg", "50%.jpg", "x#y?z.jpg", "ä+&.jpg", "x%20y.jpg")
-    write_files(tmp_path / "photos", {f"class 0/{name}": jpeg_bytes(seed=at) for at, name in enumerate(names)})
+    write_files(
+        tmp_path / "photos",
+        {f"class 0/{name}": jpeg_bytes(seed=at) for at, name in enumerate(names)},
+    )
     url = bucket.upload(tmp_path / "photos", f"{odd}/photos")
     fastpipe.pack(url, bucket.url(f"{odd}/packed/"), **there)
     fastpipe.pack(tmp_path / "photos", tmp_path / "local")
     assert bucket.objects(f"{odd}/packed") == files(tmp_path / "local")
-    assert len(fastpipe.open(bucket.url(f"{odd}/packed"), cache_dir=tmp_path / "cache", **there)) == 5
+    assert (
+        len(fastpipe.open(bucket.url(f"{odd}/packed"), cache_dir=tmp_path / "cache", **there)) == 5
+    )
 
 
-def test_an_object_whose_name_is_no_path_is_an_error_at_once(tmp_path: Path, bucket: Bucket) -> None:
+def test_an_object_whose_name_is_no_path_is_an_error_at_once(
+    tmp_path: Path, bucket: Bucket
+) -> None:
     words = r"in-\d cannot be listed: .*after 1 attempt in .*: rename that object, or move"
     for number, name in enumerate(("empty//part.jpg", "tab\t.jpg", "a/../b.jpg")):
         bucket.client.put_object(Bucket=bucket.name, Key=f"in-{number}/{name}", Body=jpeg_bytes())
         with pytest.raises(PackError, match=words):
-            fastpipe.pack(bucket.url(f"in-{number}"), tmp_path / "packed", storage_options=bucket.options)
+            fastpipe.pack(
+                bucket.url(f"in-{number}"), tmp_path / "packed", storage_options=bucket.options
+            )

@@ -94,10 +94,14 @@ def test_discard_waits_for_the_sync_and_removes(tmp_path: Path, small_syncs: lis
         file.write(PIECE)
     file.discard()
     assert not (tmp_path / "shard").exists()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastpipe-sync")]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith("fastpipe-sync")
+    ]
 
 
-def test_a_system_without_fdatasync_syncs_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_fdatasync_syncs_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[int] = []
     fsync = os.fsync
     monkeypatch.setattr(tar, "_SYNC_BYTES", 2500)
@@ -110,7 +114,9 @@ def test_a_system_without_fdatasync_syncs_all(tmp_path: Path, monkeypatch: pytes
     assert len(synced) > 1
 
 
-@pytest.mark.parametrize(("code", "fatal"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
+@pytest.mark.parametrize(
+    ("code", "fatal"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)]
+)
 def test_a_file_system_that_cannot_sync_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fatal: bool
 ) -> None:

@@ -18,7 +18,9 @@ SHARD = 10_000_000
 
 
 def listing(sizes: Sequence[int], *, shuffle: bool = True, seed: int = 0) -> Listing:
-    sources = [Source(f"class/{number:06d}.jpg", 0, size, 1, 1) for number, size in enumerate(sizes)]
+    sources = [
+        Source(f"class/{number:06d}.jpg", 0, size, 1, 1) for number, size in enumerate(sizes)
+    ]
     sources.sort(key=packing_order(seed, shuffle=shuffle))
     return Listing(Path("source"), ["class"], sources, [])
 
@@ -42,7 +44,10 @@ def planned(
 
 def sizes_of(of: Listing, runs: Iterable[Run], share: float) -> list[float]:
     """Of the shards, with the headers and notes of samples."""
-    return [sum(share * source.size_bytes + 3000 for source in of.sources[run.start : run.stop]) for run in runs]
+    return [
+        sum(share * source.size_bytes + 3000 for source in of.sources[run.start : run.stop])
+        for run in runs
+    ]
 
 
 def photos(count: int, seed: int = 1) -> list[int]:
@@ -83,11 +88,16 @@ def test_each_source_is_in_one_shard(shuffle: bool) -> None:
 
 
 def members(of: Listing, runs: Iterable[Run]) -> dict[int, frozenset[str]]:
-    return {run.number: frozenset(source.path for source in of.sources[run.start : run.stop]) for run in runs}
+    return {
+        run.number: frozenset(source.path for source in of.sources[run.start : run.stop])
+        for run in runs
+    }
 
 
 @given(st.integers(0, 999), st.sampled_from(["gone", "grown", "new"]))
-def test_a_source_that_comes_goes_or_changes_touches_its_own_shard(number: int, change: str) -> None:
+def test_a_source_that_comes_goes_or_changes_touches_its_own_shard(
+    number: int, change: str
+) -> None:
     before = listing(photos(1000))
     sources = list(before.sources)
     if change == "gone":
@@ -99,7 +109,9 @@ def test_a_source_that_comes_goes_or_changes_touches_its_own_shard(number: int, 
     after = Listing(before.root, before.classes, sources, [])
     after.sources.sort(key=packing_order(0, shuffle=True))
     (plan, runs), (plan_after, runs_after) = planned(before), planned(after)
-    assume(plan.step == plan_after.step)  # one in a thousand sources changes it in a few of a hundred cases
+    assume(
+        plan.step == plan_after.step
+    )  # one in a thousand sources changes it in a few of a hundred cases
     one, other = members(before, runs), members(after, runs_after)
     assert sum(one.get(key) != other.get(key) for key in one.keys() | other.keys()) <= 1
 

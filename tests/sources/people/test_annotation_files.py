@@ -30,7 +30,9 @@ STUDIO = [
     {
         "id": 1,
         "data": {"image": "/data/upload/1/ab12-a.jpg"},
-        "annotations": [{"result": [{"value": {"x": 1}, "from_name": "label", "type": "rectanglelabels"}]}],
+        "annotations": [
+            {"result": [{"value": {"x": 1}, "from_name": "label", "type": "rectanglelabels"}]}
+        ],
     }
 ]
 
@@ -49,7 +51,9 @@ def test_kitti(tmp_path: Path) -> None:
     for root in (source, source / "training"):
         with pytest.raises(PackError) as caught:
             fastpipe.pack(root, tmp_path / "none")
-        assert "the folder label_2 has no image, but files that are called like the images" in str(caught.value)
+        assert "the folder label_2 has no image, but files that are called like the images" in str(
+            caught.value
+        )
         assert "label_2/0.txt: label files of KITTI. So it is no class" in str(caught.value)
     summary = fastpipe.pack(source / "training", tmp_path / "classes", format="imagefolder")
     assert any("classes: calib, label_2 without any image" in each.text for each in summary.assumed)
@@ -64,15 +68,26 @@ def test_kitti(tmp_path: Path) -> None:
         ("jpg.json", {"objects": [{"classTitle": "cat"}]}, "Supervisely's JSON"),
     ],
 )
-@becomes("labelme: `a.json` beside `a.jpg`", "images without boxes; the files are named, with what to do")
-@becomes("`a.txt`, `a.json`, `a.npy` beside `a.jpg`, also in class folders", "their number and an example are named")
+@becomes(
+    "labelme: `a.json` beside `a.jpg`", "images without boxes; the files are named, with what to do"
+)
+@becomes(
+    "`a.txt`, `a.json`, `a.npy` beside `a.jpg`, also in class folders",
+    "their number and an example are named",
+)
 def test_files_beside_images(tmp_path: Path, ending: str, content: Any, kind: str) -> None:
     for folder in ("", "cat/"):
-        source = photos(tmp_path / (folder or "flat"), *(f"{folder}{name}.jpg" for name in "abc"), f"{folder}d.jpg")
+        source = photos(
+            tmp_path / (folder or "flat"),
+            *(f"{folder}{name}.jpg" for name in "abc"),
+            f"{folder}d.jpg",
+        )
         for name in "ab":
             write(source / f"{folder}{name}.{ending}", content)
         (assumed,) = fastpipe.pack(source, tmp_path / f"packed{len(folder)}").assumed
-        assert assumed.text.startswith("files that are called like images, and are not read: 2, such as ")
+        assert assumed.text.startswith(
+            "files that are called like images, and are not read: 2, such as "
+        )
         assert f".{ending} ({kind}). To keep what they say: " in assumed.text
 
 
@@ -105,10 +120,22 @@ def test_lists_beside_images_alone(tmp_path: Path) -> None:
 @becomes("Label Studio's JSON", "refused, with the exports to choose")
 def test_files_of_tools(tmp_path: Path) -> None:
     for name, content, words in (
-        ("annotations.xml", CVAT, "is CVAT's XML, which fastpipe does not read: in CVAT, export the task as COCO 1.0"),
-        ("project.json", STUDIO, "is Label Studio's JSON, .* choose Export, COCO or YOLO with images"),
+        (
+            "annotations.xml",
+            CVAT,
+            "is CVAT's XML, which fastpipe does not read: in CVAT, export the task as COCO 1.0",
+        ),
+        (
+            "project.json",
+            STUDIO,
+            "is Label Studio's JSON, .* choose Export, COCO or YOLO with images",
+        ),
         ("a.json", LABELME, "is labelme's JSON"),
-        ("via.json", {"a.jpg1": {"filename": "a.jpg", "regions": []}}, "is the JSON of VGG's annotator"),
+        (
+            "via.json",
+            {"a.jpg1": {"filename": "a.jpg", "regions": []}},
+            "is the JSON of VGG's annotator",
+        ),
     ):
         source = photos(tmp_path / name.partition(".")[0], "images/a.jpg")
         file = write(source / name, content)
@@ -117,7 +144,9 @@ def test_files_of_tools(tmp_path: Path) -> None:
                 fastpipe.pack(root, tmp_path / "none")
 
 
-@becomes("a file of VOC, YOLO, Darknet, NumPy, MATLAB, HDF5 or the like", "refused, with what to pass")
+@becomes(
+    "a file of VOC, YOLO, Darknet, NumPy, MATLAB, HDF5 or the like", "refused, with what to pass"
+)
 def test_files_of_other_kinds(tmp_path: Path) -> None:
     for name, words in (
         ("a.xml", "expected the folder: pass "),
@@ -138,14 +167,21 @@ def darknet(root: Path, folder: str) -> Path:
     for name, shares in (("a", "0 0.3125 0.5 0.375 0.5\n"), ("b", "1 0.5 0.5 1 1\n")):
         write(root / folder / f"{name}.txt", shares)
     write(root / "obj.names", "cat\ndog\n")
-    write(root / "obj.data", "classes = 2\ntrain = data/train.txt\nvalid = data/test.txt\nnames = data/obj.names\n")
+    write(
+        root / "obj.data",
+        "classes = 2\ntrain = data/train.txt\nvalid = data/test.txt\nnames = data/obj.names\n",
+    )
     write(root / "train.txt", f"data/{folder}/a.jpg\n")
     write(root / "test.txt", f"data/{folder}/b.jpg\ndata/{folder}/gone.jpg\n")
     return root
 
 
 @pytest.mark.parametrize(("name", "folder"), [("data", "obj"), ("export", "obj_train_data")])
-@becomes("Darknet: `obj.data`, `obj.names`, `train.txt`, `obj/a.jpg` beside `obj/a.txt`", "boxes", "--split train")
+@becomes(
+    "Darknet: `obj.data`, `obj.names`, `train.txt`, `obj/a.jpg` beside `obj/a.txt`",
+    "boxes",
+    "--split train",
+)
 @becomes("CVAT's YOLO 1.1: `obj_train_data/`", "boxes with the names")
 def test_darknet(tmp_path: Path, name: str, folder: str) -> None:
     source = darknet(tmp_path / name, folder)
@@ -165,8 +201,13 @@ def test_darknet(tmp_path: Path, name: str, folder: str) -> None:
     assert set(by_path(tmp_path / "one", "boxes")) == {"a.jpg"}
 
 
-@pytest.mark.parametrize("names", ["obj.names", "classes.txt", "_darknet.labels", "coco.names", None])
-@becomes("label files of YOLO beside the images, also in `train/`", "boxes, with the names of a list beside them")
+@pytest.mark.parametrize(
+    "names", ["obj.names", "classes.txt", "_darknet.labels", "coco.names", None]
+)
+@becomes(
+    "label files of YOLO beside the images, also in `train/`",
+    "boxes, with the names of a list beside them",
+)
 def test_labels_beside_images(tmp_path: Path, names: str | None) -> None:
     for split in (None, "train"):
         source = tmp_path / str(split)
@@ -179,14 +220,18 @@ def test_labels_beside_images(tmp_path: Path, names: str | None) -> None:
         packed = tmp_path / f"packed_{split}"
         assert not fastpipe.pack(source, packed).tally.rejected
         found = by_path(packed, "boxes")
-        assert {path: (boxes.tolist(), labels.tolist()) for path, (boxes, labels) in found.items()} == {
+        assert {
+            path: (boxes.tolist(), labels.tolist()) for path, (boxes, labels) in found.items()
+        } == {
             "a.jpg": ([[2, 4, 8, 12]], [1]),
             "b.jpg": ([], []),
         }
         assert fastpipe.open(packed).fields["boxes"].names == (("cat", "dog") if names else ())
 
 
-@becomes("Label Studio's YOLO: `classes.txt`, `notes.json`, `images/`, `labels/`", "boxes with the names")
+@becomes(
+    "Label Studio's YOLO: `classes.txt`, `notes.json`, `images/`, `labels/`", "boxes with the names"
+)
 def test_yolo_of_label_studio(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "images/ab12-a.jpg")
     write(source / "labels/ab12-a.txt", "0 0.3125 0.5 0.375 0.5\n")
@@ -197,12 +242,20 @@ def test_yolo_of_label_studio(tmp_path: Path) -> None:
     assert fastpipe.open(tmp_path / "packed").fields["boxes"].names == ("cat",)
 
 
-@becomes("CamVid: `label_colors.txt` beside folders of images and of masks", "refused, with what to do")
-@becomes("masks of colours beside `class_dict.csv`", "refused; the file is named", "--field mask=mask:image")
+@becomes(
+    "CamVid: `label_colors.txt` beside folders of images and of masks", "refused, with what to do"
+)
+@becomes(
+    "masks of colours beside `class_dict.csv`",
+    "refused; the file is named",
+    "--field mask=mask:image",
+)
 def test_masks_of_colours(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "701_StillsRaw_full/0.png", "LabeledApproved_full/0_L.png")
     write(source / "label_colors.txt", "64 128 64\tAnimal\n192 0 128\tArchway\n")
-    with pytest.raises(PackError, match=r"has label_colors\.txt, which says the classes of the colours of masks"):
+    with pytest.raises(
+        PackError, match=r"has label_colors\.txt, which says the classes of the colours of masks"
+    ):
         fastpipe.pack(source, tmp_path / "none")
     pairs = photos(tmp_path / "pairs", "images/0.png", "masks/0.png")
     write(pairs / "class_dict.csv", "name,r,g,b\nAnimal,64,128,64\n")

@@ -28,11 +28,15 @@ def write_yolo(root: Path, *texts: str | None, yaml: str = "names: [ant, bee, co
     return root
 
 
-def packed(tmp_path: Path, source: Path, *fields: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
+def packed(
+    tmp_path: Path, source: Path, *fields: str, **options: Any
+) -> tuple[dict[str, Any], list[str]]:
     """The fields of each photo, boxes if no other is named, and the texts of what was assumed."""
     summary = fastpipe.pack(source, tmp_path / "packed", **options)
     assert not summary.tally.rejected
-    return by_path(tmp_path / "packed", *(fields or ("boxes",))), [each.text for each in summary.assumed]
+    return by_path(tmp_path / "packed", *(fields or ("boxes",))), [
+        each.text for each in summary.assumed
+    ]
 
 
 @becomes("YOLO, the class as 2.0", "the class 2")
@@ -42,62 +46,98 @@ def test_a_class_as_a_fraction(tmp_path: Path) -> None:
     assert (boxes.tolist(), labels.tolist(), assumed) == ([[10, 12, 30, 18]], [2], [])
 
 
-@becomes("YOLO, polygons among boxes (a segmentation set)", "the box around each polygon; the summary counts them")
-@becomes("YOLO OBB, as Roboflow and Ultralytics write it: a class and 8 numbers", "the box around the four corners")
+@becomes(
+    "YOLO, polygons among boxes (a segmentation set)",
+    "the box around each polygon; the summary counts them",
+)
+@becomes(
+    "YOLO OBB, as Roboflow and Ultralytics write it: a class and 8 numbers",
+    "the box around the four corners",
+)
 def test_polygons(tmp_path: Path) -> None:
     obb = "1 0.25 0.2 0.5 0.1 0.75 0.5 0.5 0.9\n"
     source = write_yolo(tmp_path / "yolo", "2 0.5 0.5 0.5 0.2\n0 0.1 0.2 0.3 0.2 0.2 0.8\n" + obb)
     found, assumed = packed(tmp_path, source)
     boxes, labels = found["000.jpg"]
-    np.testing.assert_allclose(boxes, [[10, 12, 30, 18], [4, 6, 12, 24], [10, 3, 30, 27]], rtol=1e-6)
+    np.testing.assert_allclose(
+        boxes, [[10, 12, 30, 18], [4, 6, 12, 24], [10, 3, 30, 27]], rtol=1e-6
+    )
     assert labels.tolist() == [2, 0, 1]
-    assert assumed == ["polygons or rotated boxes in label files: 2; the boxes are those around them"]
+    assert assumed == [
+        "polygons or rotated boxes in label files: 2; the boxes are those around them"
+    ]
 
 
-@becomes("YOLO, a sixth number a line (a confidence, a track)", "the boxes; the summary counts the numbers left out")
+@becomes(
+    "YOLO, a sixth number a line (a confidence, a track)",
+    "the boxes; the summary counts the numbers left out",
+)
 def test_a_sixth_number(tmp_path: Path) -> None:
-    found, assumed = packed(tmp_path, write_yolo(tmp_path / "yolo", "2 0.5 0.5 0.5 0.2 0.93\n", "0 0.5 0.5 1 1 17\n"))
+    found, assumed = packed(
+        tmp_path, write_yolo(tmp_path / "yolo", "2 0.5 0.5 0.5 0.2 0.93\n", "0 0.5 0.5 1 1 17\n")
+    )
     assert [boxes.tolist() for boxes, _ in found.values()] in (
         [[[10, 12, 30, 18]], [[0, 0, 41, 30]]],
         [[[0, 0, 41, 30]], [[10, 12, 30, 18]]],
     )
-    assert assumed == ["lines with a sixth number, such as a confidence or a track: 2; it is left out"]
+    assert assumed == [
+        "lines with a sixth number, such as a confidence or a track: 2; it is left out"
+    ]
 
 
 @becomes("YOLO, a line twice", "one box, as Ultralytics does it; the summary counts them")
 def test_a_line_twice(tmp_path: Path) -> None:
     line, other = "2 0.5 0.5 0.5 0.2\n", "0 0.5 0.5 1 1\n"
-    found, assumed = packed(tmp_path, write_yolo(tmp_path / "yolo", f"{line}{other}2 0.50 0.5 0.5 0.2\n"))
+    found, assumed = packed(
+        tmp_path, write_yolo(tmp_path / "yolo", f"{line}{other}2 0.50 0.5 0.5 0.2\n")
+    )
     boxes, labels = found["000.jpg"]
     assert (boxes.tolist(), labels.tolist()) == ([[10, 12, 30, 18], [0, 0, 40, 30]], [2, 0])
     assert assumed == ["lines that stand twice in a label file: 1; each is taken once"]
 
 
-@becomes("YOLO, labels counted from 1 beside names of as many classes", "refused", "--first-label 1")
+@becomes(
+    "YOLO, labels counted from 1 beside names of as many classes", "refused", "--first-label 1"
+)
 def test_labels_from_1(tmp_path: Path) -> None:
-    source = write_yolo(tmp_path / "yolo", "1 0.5 0.5 0.5 0.2\n", "3 0.5 0.5 0.5 0.2\n2 0.5 0.5 1 1")
-    words = (
-        "the highest label is 3, none is 0, and there are 3 names: the labels are counted from 1. With --first-label 1"
+    source = write_yolo(
+        tmp_path / "yolo", "1 0.5 0.5 0.5 0.2\n", "3 0.5 0.5 0.5 0.2\n2 0.5 0.5 1 1"
     )
+    words = "the highest label is 3, none is 0, and there are 3 names: the labels are counted from 1. With --first-label 1"
     with pytest.raises(PackError, match=words):
         fastpipe.pack(source, tmp_path / "packed")
     found, assumed = packed(tmp_path, source, first_label=1)
-    assert {path: labels.tolist() for path, (_, labels) in found.items()} == {"000.jpg": [0], "001.jpg": [2, 1]}
-    assert PackedIndex(tmp_path / "packed").info["packs"][0]["options"]["source"] == {"first_label": 1}
+    assert {path: labels.tolist() for path, (_, labels) in found.items()} == {
+        "000.jpg": [0],
+        "001.jpg": [2, 1],
+    }
+    assert PackedIndex(tmp_path / "packed").info["packs"][0]["options"]["source"] == {
+        "first_label": 1
+    }
     assert assumed == []
     reasons = fastpipe.pack(
-        write_yolo(tmp_path / "other", "0 0.5 0.5 1 1", "1 0.5 0.5 1 1"), tmp_path / "one", first_label=1
+        write_yolo(tmp_path / "other", "0 0.5 0.5 1 1", "1 0.5 0.5 1 1"),
+        tmp_path / "one",
+        first_label=1,
     )
-    assert reasons.tally.rejected[0][1].startswith("000.txt, line 1: expected a class from 1 to 3 and x, y")
+    assert reasons.tally.rejected[0][1].startswith(
+        "000.txt, line 1: expected a class from 1 to 3 and x, y"
+    )
 
 
 @becomes("YOLO pose (kpt_shape in data.yaml)", "boxes and keypoints, with flip_idx")
 def test_pose(tmp_path: Path) -> None:
     yaml = "names: [ant]\nkpt_shape: [3, 3]\nflip_idx: [0, 2, 1]\n"
-    source = write_yolo(tmp_path / "yolo", "0 0.5 0.5 0.5 0.2 0.1 0.2 2 0.3 0.4 1 0 0 0\n", "", yaml=yaml)
+    source = write_yolo(
+        tmp_path / "yolo", "0 0.5 0.5 0.5 0.2 0.1 0.2 2 0.3 0.4 1 0 0 0\n", "", yaml=yaml
+    )
     found, _ = packed(tmp_path, source, "boxes", "keypoints")
     boxes, labels, points, seen = found["000.jpg"]
-    assert (boxes.tolist(), labels.tolist(), seen.tolist()) == ([[10, 12, 30, 18]], [0], [[2, 1, 0]])
+    assert (boxes.tolist(), labels.tolist(), seen.tolist()) == (
+        [[10, 12, 30, 18]],
+        [0],
+        [[2, 1, 0]],
+    )
     np.testing.assert_allclose(points, [[[4, 6], [12, 12], [0, 0]]], rtol=1e-6)
     assert PackedIndex(tmp_path / "packed").fields["keypoints"].flip_pairs == ((1, 2),)
     (source / "labels/001.txt").write_text("0 0.5 0.5 0.5 0.2\n")
@@ -108,31 +148,45 @@ def test_pose(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "other")
 
 
-@becomes("YOLO without data.yaml, with classes.txt of LabelImg or Label Studio", "its names, by number")
+@becomes(
+    "YOLO without data.yaml, with classes.txt of LabelImg or Label Studio", "its names, by number"
+)
 def test_names_of_labelimg(tmp_path: Path) -> None:
     for number, place in enumerate(("labels/classes.txt", "classes.txt", "obj.names")):
         source = write_yolo(tmp_path / str(number), "1 0.5 0.5 0.5 0.2\n", yaml="")
         (source / place).write_text("ant\nsmall bee\n\n")
         fastpipe.pack(source, tmp_path / f"packed{number}")
-        assert PackedIndex(tmp_path / f"packed{number}").fields["boxes"].names == ("ant", "small bee")
+        assert PackedIndex(tmp_path / f"packed{number}").fields["boxes"].names == (
+            "ant",
+            "small bee",
+        )
 
 
 @becomes("YOLO, `nc` of another number than there are names", "refused")
 def test_another_number_of_classes(tmp_path: Path) -> None:
     source = write_yolo(tmp_path / "yolo", "1 0.5 0.5 0.5 0.2\n", yaml="nc: 3\nnames: [ant, bee]\n")
-    with pytest.raises(PackError, match=r"data\.yaml: expected names of the classes: nc is 3, and there are 2 names"):
+    with pytest.raises(
+        PackError,
+        match=r"data\.yaml: expected names of the classes: nc is 3, and there are 2 names",
+    ):
         fastpipe.pack(source, tmp_path / "packed")
     (source / "data.yaml").write_text("nc: 2\nnames: {0: ant, 1: 7}\n")
     fastpipe.pack(source, tmp_path / "packed")
     assert PackedIndex(tmp_path / "packed").fields["boxes"].names == ("ant", "7")
 
 
-@becomes("YOLO, images without a label file", "no boxes, as Ultralytics does it; the summary counts them")
+@becomes(
+    "YOLO, images without a label file", "no boxes, as Ultralytics does it; the summary counts them"
+)
 @becomes("YOLO, labels of other names than the images", "refused")
 def test_images_without_labels(tmp_path: Path) -> None:
     source = write_yolo(tmp_path / "yolo", "0 0.5 0.5 1 1\n", None, "")
     found, assumed = packed(tmp_path, source)
-    assert {path: len(boxes) for path, (boxes, _) in found.items()} == {"000.jpg": 1, "001.jpg": 0, "002.jpg": 0}
+    assert {path: len(boxes) for path, (boxes, _) in found.items()} == {
+        "000.jpg": 1,
+        "001.jpg": 0,
+        "002.jpg": 0,
+    }
     assert assumed == ["images without a label file: 1 of 3; they have no boxes"]
     for name in ("000", "002"):
         (source / f"labels/{name}.txt").rename(source / f"labels/photo_{name}.txt")
@@ -141,7 +195,10 @@ def test_images_without_labels(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "other")
 
 
-@becomes("YOLO, 1.jpg and 1.png beside each other", "both with the boxes of 1.txt; the summary counts them")
+@becomes(
+    "YOLO, 1.jpg and 1.png beside each other",
+    "both with the boxes of 1.txt; the summary counts them",
+)
 def test_one_label_file_of_two_images(tmp_path: Path) -> None:
     source = write_yolo(tmp_path / "yolo", "0 0.5 0.5 1 1\n")
     Image.new("RGB", (20, 10)).save(source / "images/000.png")
@@ -154,7 +211,10 @@ def test_one_label_file_of_two_images(tmp_path: Path) -> None:
     assert assumed == [text]
 
 
-@becomes("label files of DOTA (corners in pixels, the name, difficult)", "each image rejected, with that reason")
+@becomes(
+    "label files of DOTA (corners in pixels, the name, difficult)",
+    "each image rejected, with that reason",
+)
 def test_dota(tmp_path: Path) -> None:
     source = write_yolo(tmp_path / "yolo", "1 1 20 1 20 9 1 9 plane 0\n", "")
     ((path, reason),) = fastpipe.pack(source, tmp_path / "packed").tally.rejected
@@ -178,10 +238,15 @@ def thing(name: str, box: tuple[float, ...] = (), rest: str = "") -> str:
     return f"<object><name>{name}</name>{rest}{f'<bndbox>{inner}</bndbox>' if box else ''}</object>"
 
 
-@becomes("VOC, Unspecified or nothing as difficult, pose, truncated", "not difficult; the summary counts Unspecified")
+@becomes(
+    "VOC, Unspecified or nothing as difficult, pose, truncated",
+    "not difficult; the summary counts Unspecified",
+)
 @becomes("VOC, boxes of parts in an object", "the object's own box")
 def test_unspecified(tmp_path: Path) -> None:
-    unspecified = "".join(f"<{tag}>Unspecified</{tag}>" for tag in ("difficult", "pose", "truncated"))
+    unspecified = "".join(
+        f"<{tag}>Unspecified</{tag}>" for tag in ("difficult", "pose", "truncated")
+    )
     part = "<part><name>head</name><bndbox><xmin>3</xmin><ymin>3</ymin><xmax>4</xmax><ymax>4</ymax></bndbox></part>"
     things = (
         thing("dog", (1, 2, 20, 30), unspecified),
@@ -189,19 +254,29 @@ def test_unspecified(tmp_path: Path) -> None:
         thing("ant", (1, 1, 9, 8), "<difficult/>"),
         thing("ant", (1, 1, 9, 7)),
     )
-    found, assumed = packed(tmp_path, write_voc(tmp_path / "voc", "".join(things)), "boxes", "difficult")
+    found, assumed = packed(
+        tmp_path, write_voc(tmp_path / "voc", "".join(things)), "boxes", "difficult"
+    )
     boxes, labels, difficult = found["000.jpg"]
     assert boxes.tolist() == [[0, 1, 20, 30], [0, 0, 9, 9], [0, 0, 9, 8], [0, 0, 9, 7]]
     assert (labels.tolist(), difficult) == ([1, 0, 0, 0], [0, 1, 0, 0])
-    assert assumed == ["objects that say neither 0 nor 1 as difficult: 1; they are taken as not difficult"]
+    assert assumed == [
+        "objects that say neither 0 nor 1 as difficult: 1; they are taken as not difficult"
+    ]
 
 
-@becomes("VOC with polygons (LabelMe, CVAT, Roboflow)", "bndbox; where it is missing, the box around the polygon")
+@becomes(
+    "VOC with polygons (LabelMe, CVAT, Roboflow)",
+    "bndbox; where it is missing, the box around the polygon",
+)
 def test_polygons_of_voc(tmp_path: Path) -> None:
     labelme = "<polygon><pt><x>3</x><y>5</y></pt><pt><x>9</x><y>4</y></pt><pt><x>6</x><y>8</y></pt></polygon>"
     roboflow = "<polygon><x1>3</x1><y1>5</y1><x2>9</x2><y2>4</y2><x3>6</x3><y3>8</y3></polygon>"
     source = write_voc(
-        tmp_path / "voc", thing("a", (2, 2, 30, 30), roboflow), thing("a", (), labelme), thing("a", (), roboflow)
+        tmp_path / "voc",
+        thing("a", (2, 2, 30, 30), roboflow),
+        thing("a", (), labelme),
+        thing("a", (), roboflow),
     )
     found, assumed = packed(tmp_path, source)
     assert [found[f"00{number}.jpg"][0].tolist() for number in range(3)] == [
@@ -212,22 +287,41 @@ def test_polygons_of_voc(tmp_path: Path) -> None:
     assert assumed == ["objects with a polygon and no bndbox: 2; the boxes are those around them"]
 
 
-@becomes("VOC, boxes that begin at 0 (CVAT, scripts)", "pixels counted from 0 in all; the summary says so")
+@becomes(
+    "VOC, boxes that begin at 0 (CVAT, scripts)",
+    "pixels counted from 0 in all; the summary says so",
+)
 def test_voc_from_0(tmp_path: Path) -> None:
     source = write_voc(tmp_path / "voc", thing("a", (0, 2, 20, 30)), thing("a", (3, 4, 9, 9)))
     found, assumed = packed(tmp_path, source)
-    assert [found[f"00{number}.jpg"][0].tolist() for number in range(2)] == [[[0, 2, 20, 30]], [[3, 4, 9, 9]]]
+    assert [found[f"00{number}.jpg"][0].tolist() for number in range(2)] == [
+        [[0, 2, 20, 30]],
+        [[3, 4, 9, 9]],
+    ]
     assert assumed == ["boxes that begin at 0: 1 of 2; so pixels are counted from 0, not from 1"]
 
 
-@becomes("VOC, an object without a name, without a box, or with a rotated box alone", "rejected, with that reason")
+@becomes(
+    "VOC, an object without a name, without a box, or with a rotated box alone",
+    "rejected, with that reason",
+)
 def test_objects_that_lack_something(tmp_path: Path) -> None:
     rotated = "<robndbox><cx>9</cx><cy>9</cy><w>4</w><h>4</h><angle>0.3</angle></robndbox>"
     source = write_voc(
-        tmp_path / "voc", thing("", (1, 1, 2, 2)), thing("a"), thing("a", (), rotated), thing("a", (1, 1, 2, 2))
+        tmp_path / "voc",
+        thing("", (1, 1, 2, 2)),
+        thing("a"),
+        thing("a", (), rotated),
+        thing("a", (1, 1, 2, 2)),
     )
     reasons = dict(fastpipe.pack(source, tmp_path / "packed").tally.rejected)
-    words = ("object 0 has no name", "object 0 (a): expected a bndbox or a polygon, got none", "got a robndbox")
+    words = (
+        "object 0 has no name",
+        "object 0 (a): expected a bndbox or a polygon, got none",
+        "got a robndbox",
+    )
     for number, expected in enumerate(words):
-        assert any(f"{number:03d}" in path and expected in reason for path, reason in reasons.items()), expected
+        assert any(
+            f"{number:03d}" in path and expected in reason for path, reason in reasons.items()
+        ), expected
     assert len(reasons) == 3

@@ -23,7 +23,10 @@ Content = dict[str, Any]
 
 def content(images: int = 2) -> Content:
     """Photos 40, 41, ... x 30, each with a box."""
-    photos = [{"id": at, "file_name": f"{at:03d}.jpg", "width": 40 + at, "height": 30} for at in range(images)]
+    photos = [
+        {"id": at, "file_name": f"{at:03d}.jpg", "width": 40 + at, "height": 30}
+        for at in range(images)
+    ]
     notes = [{"id": 10 + at, "image_id": at, "category_id": 1, "bbox": BOX} for at in range(images)]
     return {"images": photos, "annotations": notes, "categories": [{"id": 1, "name": "ant"}]}
 
@@ -35,7 +38,10 @@ def write(folder: Path, what: Content) -> Path:
     return folder / "all.json"
 
 
-@becomes("COCO, ids or sizes as texts or fractions", "the same as numbers; images may have any text as id")
+@becomes(
+    "COCO, ids or sizes as texts or fractions",
+    "the same as numbers; images may have any text as id",
+)
 def test_ids_as_texts(tmp_path: Path) -> None:
     what = content(3)
     what["images"][0] |= {"width": "40", "height": 30.0}
@@ -45,7 +51,9 @@ def test_ids_as_texts(tmp_path: Path) -> None:
     what["annotations"][2]["image_id"] = 2.0
     what["annotations"][0]["category_id"] = "1"
     what["categories"] = [{"id": "1", "name": "ant"}, {"id": "2", "name": "bee"}]
-    what["annotations"].append({"id": "77", "image_id": "2", "category_id": "2", "bbox": [0, 0, 4, 5]})
+    what["annotations"].append(
+        {"id": "77", "image_id": "2", "category_id": "2", "bbox": [0, 0, 4, 5]}
+    )
     summary = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
     assert not summary.tally.rejected
     found = by_path(tmp_path / "packed", "boxes")
@@ -62,17 +70,24 @@ def test_categories_that_are_words(tmp_path: Path) -> None:
     what = content()
     what["categories"] = [{"id": "ant", "name": "ant"}]
     with pytest.raises(
-        PackError, match="expected categories with an id of 0 to 999,999 and a name, got 'ant' and 'ant'"
+        PackError,
+        match="expected categories with an id of 0 to 999,999 and a name, got 'ant' and 'ant'",
     ):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
 
 
-@becomes("COCO, `image_id` for evaluation", "a field of numbers; of texts where ids are texts", "--field image_id")
+@becomes(
+    "COCO, `image_id` for evaluation",
+    "a field of numbers; of texts where ids are texts",
+    "--field image_id",
+)
 def test_image_ids(tmp_path: Path) -> None:
     what = content()
     what["images"][1]["id"] = what["annotations"][1]["image_id"] = 123_456_789_012
     source = write(tmp_path / "src", what)
-    fastpipe.pack(source, tmp_path / "packed", fields=["boxes=bbox", "image_id", "text=image_id:text"])
+    fastpipe.pack(
+        source, tmp_path / "packed", fields=["boxes=bbox", "image_id", "text=image_id:text"]
+    )
     assert PackedIndex(tmp_path / "packed").fields["image_id"].kind == "int"
     found = by_path(tmp_path / "packed", "image_id", "text")
     assert found == {"000.jpg": (0, "0"), "001.jpg": (123_456_789_012, "123456789012")}
@@ -81,11 +96,16 @@ def test_image_ids(tmp_path: Path) -> None:
     what["images"][1]["id"] = what["annotations"][1]["image_id"] = "000123"
     fastpipe.pack(write(tmp_path / "src", what), tmp_path / "texts", fields=["image_id"])
     assert by_path(tmp_path / "texts", "image_id") == {"000.jpg": "0", "001.jpg": "000123"}
-    with pytest.raises(PackError, match="--field image_id=image_id:int: expected the kind text, or none"):
+    with pytest.raises(
+        PackError, match="--field image_id=image_id:int: expected the kind text, or none"
+    ):
         fastpipe.pack(source, tmp_path / "other", fields=["image_id=image_id:int"])
 
 
-@becomes("COCO, `bbox` empty or missing beside polygons or runs", "the box around them; the summary counts them")
+@becomes(
+    "COCO, `bbox` empty or missing beside polygons or runs",
+    "the box around them; the summary counts them",
+)
 def test_boxes_around_segmentations(tmp_path: Path) -> None:
     mask = np.zeros((30, 43), np.uint8)
     mask[4:9, 7:8] = mask[5:7, 30:33] = 1
@@ -105,7 +125,9 @@ def test_boxes_around_segmentations(tmp_path: Path) -> None:
     del what["annotations"][1]["bbox"]
     summary = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
     assert not summary.tally.rejected
-    assert {path: boxes.tolist() for path, (boxes, _) in by_path(tmp_path / "packed", "boxes").items()} == {
+    assert {
+        path: boxes.tolist() for path, (boxes, _) in by_path(tmp_path / "packed", "boxes").items()
+    } == {
         "000.jpg": [[1, 4, 9, 25]],
         "001.jpg": [[3, 4, 9, 8.5]],
         "002.jpg": [[2, 3, 3, 7]],
@@ -123,7 +145,10 @@ def test_boxes_around_segmentations(tmp_path: Path) -> None:
     assert "annotation 10: expected boxes of four numbers: x, y, width, height; got [[]]" in reason
 
 
-@becomes("COCO, bbox as corners x0, y0, x1, y1, where `area` shows it; or as shares of the image", "refused")
+@becomes(
+    "COCO, bbox as corners x0, y0, x1, y1, where `area` shows it; or as shares of the image",
+    "refused",
+)
 def test_boxes_of_another_form(tmp_path: Path) -> None:
     what = content(3)
     for at, note in enumerate(what["annotations"]):
@@ -137,7 +162,9 @@ def test_boxes_of_another_form(tmp_path: Path) -> None:
     assert not fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed").tally.rejected
     for note in what["annotations"]:
         note |= {"bbox": [0.1, 0.2, 0.5, 0.5]}
-    with pytest.raises(PackError, match=r"bbox of the first 3 annotations has no number over 1, .* expected pixels"):
+    with pytest.raises(
+        PackError, match=r"bbox of the first 3 annotations has no number over 1, .* expected pixels"
+    ):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "other")
 
 
@@ -154,7 +181,8 @@ def test_boxes_around_runs_are_pycocotools(seed: int) -> None:
 
 
 @becomes(
-    "LVIS, COCO with `coco_url` and no file_name", "FOLDER/NAME of the URL, or NAME in one folder; else what to do"
+    "LVIS, COCO with `coco_url` and no file_name",
+    "FOLDER/NAME of the URL, or NAME in one folder; else what to do",
 )
 def test_coco_url(tmp_path: Path) -> None:
     what = content()
@@ -167,31 +195,39 @@ def test_coco_url(tmp_path: Path) -> None:
     for number, root in enumerate((None, tmp_path / "lvis", tmp_path / "lvis/val2017")):
         fastpipe.pack(source, tmp_path / f"packed{number}", image_root=root)
         found = by_path(tmp_path / f"packed{number}", "boxes")
-        names = [f"{'' if root == tmp_path / 'lvis/val2017' else 'val2017/'}{at:03d}.jpg" for at in (0, 1)]
+        names = [
+            f"{'' if root == tmp_path / 'lvis/val2017' else 'val2017/'}{at:03d}.jpg"
+            for at in (0, 1)
+        ]
         assert {path: boxes.tolist() for path, (boxes, _) in found.items()} == {
             name: [[1, 2, 11, 22]] for name in names
         }
     fastpipe.pack(write(tmp_path / "flat", what), tmp_path / "flat_packed")
     assert sorted(by_path(tmp_path / "flat_packed", "boxes")) == ["000.jpg", "001.jpg"]
     (tmp_path / "none").mkdir()
-    words = (
-        r"'val2017/000\.jpg', is in none of .* Images have a coco_url and no file_name: download them, .* --image-root"
-    )
+    words = r"'val2017/000\.jpg', is in none of .* Images have a coco_url and no file_name: download them, .* --image-root"
     with pytest.raises(PackError, match=words):
         fastpipe.pack(write(tmp_path / "none", what), tmp_path / "other")
 
 
-@becomes("COCO panoptic (segments_info)", "refused: convert it, or write its masks with fastpipe.Writer")
+@becomes(
+    "COCO panoptic (segments_info)", "refused: convert it, or write its masks with fastpipe.Writer"
+)
 def test_panoptic(tmp_path: Path) -> None:
     what = content()
     segments = [{"id": 8_000_000, "category_id": 1, "area": 9, "bbox": BOX, "iscrowd": 0}]
     what["annotations"] = [{"image_id": 0, "file_name": "000.png", "segments_info": segments}]
-    with pytest.raises(PackError, match=r"all\.json: this is COCO's panoptic format \(segments_info\).* Convert it to"):
+    with pytest.raises(
+        PackError,
+        match=r"all\.json: this is COCO's panoptic format \(segments_info\).* Convert it to",
+    ):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
 
 
 @becomes(
-    "COCO with boxes and polygons", "boxes; the polygons are counted", "--field boxes --field mask=segmentation:mask"
+    "COCO with boxes and polygons",
+    "boxes; the polygons are counted",
+    "--field boxes --field mask=segmentation:mask",
 )
 def test_polygons_are_left_out(tmp_path: Path) -> None:
     what = content()
@@ -240,7 +276,9 @@ def test_paths_of_other_machines(tmp_path: Path, written: str) -> None:
         keys = PATHS[written] if number == 0 else "sub/000.jpg"
         assert sorted(found) == [keys, keys.replace("000", "001")]
         assert found[keys][0].tolist() == [[1, 2, 11, 22]]
-        is_by_end = any("found by the end of their file_name" in each.text for each in summary.assumed)
+        is_by_end = any(
+            "found by the end of their file_name" in each.text for each in summary.assumed
+        )
         assert is_by_end or written.lower().strip("./").replace("\\", "/") == "sub/000.jpg"
 
 
@@ -252,5 +290,7 @@ def test_paths_that_end_alike(tmp_path: Path) -> None:
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
     what["images"][1]["file_name"] = "/upload/2/001.jpg"
     (assumed,) = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed").assumed
-    assert assumed.text.startswith("images are found by the end of their file_name: /upload/1/000.jpg is 000.jpg in ")
+    assert assumed.text.startswith(
+        "images are found by the end of their file_name: /upload/1/000.jpg is 000.jpg in "
+    )
     assert sorted(by_path(tmp_path / "packed", "boxes")) == ["000.jpg", "001.jpg"]

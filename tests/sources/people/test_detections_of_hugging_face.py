@@ -17,17 +17,20 @@ import fastpipe
 ROWS = {"a.jpg": ([[1, 2, 3, 4], [5, 6, 7, 8]], ["dog", "cat"]), "b.jpg": ([], [])}
 NUMBERS = {"dog": 5, "cat": 3}
 AS_COCO = [[1, 2, 4, 6], [5, 6, 12, 14]]
-IS_JSON = (
-    "boxes: none, though column 'objects' has bbox and classes, and is stored as json (--field boxes=objects:boxes)"
+IS_JSON = "boxes: none, though column 'objects' has bbox and classes, and is stored as json (--field boxes=objects:boxes)"
+IS_COCO = (
+    "boxes (objects): left, top, width, height, as COCO has them (--box-format xyxy or cxcywh)"
 )
-IS_COCO = "boxes (objects): left, top, width, height, as COCO has them (--box-format xyxy or cxcywh)"
 
 
 def objects(name: str, classes: str, form: str) -> list[Any]:
     """The values of the column of all rows."""
     values: list[Any] = []
     for boxes, names in ROWS.values():
-        value: dict[str, Any] = {"bbox": boxes, name: [NUMBERS[each] for each in names] if classes == "int" else names}
+        value: dict[str, Any] = {
+            "bbox": boxes,
+            name: [NUMBERS[each] for each in names] if classes == "int" else names,
+        }
         if form != "plain":
             value["area"] = [2.0] * len(boxes)
         if form == "dicts":
@@ -37,7 +40,10 @@ def objects(name: str, classes: str, form: str) -> list[Any]:
 
 
 def check(packed: Path, classes: str, field: str = "boxes") -> None:
-    found = [(boxes.tolist(), labels.tolist()) for boxes, labels in sorted(by_path(packed, field).values(), key=str)]
+    found = [
+        (boxes.tolist(), labels.tolist())
+        for boxes, labels in sorted(by_path(packed, field).values(), key=str)
+    ]
     names = fastpipe.open(packed).fields[field].names
     assert names == (() if classes == "int" else ("cat", "dog"))
     assert found == sorted([(AS_COCO, [5, 3] if classes == "int" else [1, 0]), ([], [])], key=str)
@@ -61,18 +67,26 @@ def test_objects_in_lines(tmp_path: Path, name: str, classes: str, form: str) ->
         check(tmp_path / "packed", classes, "objects")
     else:
         assert assumed(fastpipe.pack(root, tmp_path / "packed")) == [IS_JSON]
-    summary = fastpipe.pack(root, tmp_path / "packed", fields=["boxes=objects:boxes"], overwrite=True)
+    summary = fastpipe.pack(
+        root, tmp_path / "packed", fields=["boxes=objects:boxes"], overwrite=True
+    )
     assert assumed(summary) == [IS_COCO]
     check(tmp_path / "packed", classes)
 
 
-@becomes("Parquet with objects: {bbox, category}", "as in metadata.jsonl", "--field boxes=objects:boxes")
+@becomes(
+    "Parquet with objects: {bbox, category}", "as in metadata.jsonl", "--field boxes=objects:boxes"
+)
 @pytest.mark.parametrize("form", ["plain", "more", "dicts"])
 @pytest.mark.parametrize("classes", ["int", "text"])
 def test_objects_in_parquet(tmp_path: Path, classes: str, form: str) -> None:
-    source = write_table(tmp_path / "a.parquet", jpegs(2), objects=objects("category", classes, form))
+    source = write_table(
+        tmp_path / "a.parquet", jpegs(2), objects=objects("category", classes, form)
+    )
     assert assumed(fastpipe.pack(source, tmp_path / "packed")) == [IS_JSON]
-    summary = fastpipe.pack(source, tmp_path / "packed", fields=["boxes=objects:boxes"], overwrite=True)
+    summary = fastpipe.pack(
+        source, tmp_path / "packed", fields=["boxes=objects:boxes"], overwrite=True
+    )
     assert assumed(summary) == [IS_COCO]
     check(tmp_path / "packed", classes)
 
@@ -85,23 +99,38 @@ def test_objects_in_parquet(tmp_path: Path, classes: str, form: str) -> None:
 @pytest.mark.parametrize("style", ["sequence", "lists"])
 def test_names_of_features(tmp_path: Path, style: str) -> None:
     label = {"_type": "ClassLabel", "names": ["ant", "bee", "cow", "dog", "eel", "fox"]}
-    parts = {"bbox": {"_type": "Sequence", "feature": {"dtype": "float32", "_type": "Value"}}, "category": label}
+    parts = {
+        "bbox": {"_type": "Sequence", "feature": {"dtype": "float32", "_type": "Value"}},
+        "category": label,
+    }
     feature: Any = {"feature": parts, "_type": "Sequence"}
     if style == "lists":
         feature = {"bbox": {"_type": "List"}, "category": {"feature": label, "_type": "List"}}
-    source = write_table(tmp_path / "a.parquet", jpegs(2), objects=objects("category", "int", "more"))
+    source = write_table(
+        tmp_path / "a.parquet", jpegs(2), objects=objects("category", "int", "more")
+    )
     table = pq.read_table(source)
     said = {"info": {"features": {"image": {"_type": "Image"}, "objects": feature}}}
     pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(said)}), source)
     fastpipe.pack(source, tmp_path / "packed", fields=["boxes=objects:boxes"])
     assert fastpipe.open(tmp_path / "packed").fields["boxes"].names == tuple(label["names"])
-    assert {tuple(labels.tolist()) for _, labels in by_path(tmp_path / "packed", "boxes").values()} == {(5, 3), ()}
+    assert {
+        tuple(labels.tolist()) for _, labels in by_path(tmp_path / "packed", "boxes").values()
+    } == {(5, 3), ()}
 
 
-@becomes("the same with corners (xyxy), which nothing says", "boxes as the option says", "--box-format xyxy")
+@becomes(
+    "the same with corners (xyxy), which nothing says",
+    "boxes as the option says",
+    "--box-format xyxy",
+)
 def test_corners_in_objects(tmp_path: Path) -> None:
     value = pa.array([{"bbox": [[1, 2, 3, 4]], "categories": [0]}] * 2)
     source = write_table(tmp_path / "a.parquet", jpegs(2), objects=value)
-    summary = fastpipe.pack(source, tmp_path / "packed", fields=["boxes=objects:boxes"], box_format="xyxy")
+    summary = fastpipe.pack(
+        source, tmp_path / "packed", fields=["boxes=objects:boxes"], box_format="xyxy"
+    )
     assert assumed(summary) == []
-    assert [boxes.tolist() for boxes, _ in by_path(tmp_path / "packed", "boxes").values()] == [[[1, 2, 3, 4]]] * 2
+    assert [boxes.tolist() for boxes, _ in by_path(tmp_path / "packed", "boxes").values()] == [
+        [[1, 2, 3, 4]]
+    ] * 2

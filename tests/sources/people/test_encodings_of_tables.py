@@ -27,7 +27,10 @@ TABLES = {
 }
 
 
-@becomes('UTF-16 with or without BOM (Excel\'s "Unicode text"), UTF-32, UTF-8 with BOM', "read, by their first bytes")
+@becomes(
+    'UTF-16 with or without BOM (Excel\'s "Unicode text"), UTF-32, UTF-8 with BOM',
+    "read, by their first bytes",
+)
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
 @pytest.mark.parametrize("name", TABLES)
 def test_encodings_that_the_first_bytes_tell(tmp_path: Path, name: str, encoding: str) -> None:
@@ -37,7 +40,11 @@ def test_encodings_that_the_first_bytes_tell(tmp_path: Path, name: str, encoding
     assert labels(tmp_path) == EXPECTED
 
 
-@becomes("cp1252 (Excel on Windows)", "rows with other letters are rejected, with the option", "--encoding cp1252")
+@becomes(
+    "cp1252 (Excel on Windows)",
+    "rows with other letters are rejected, with the option",
+    "--encoding cp1252",
+)
 @pytest.mark.parametrize("name", TABLES)
 def test_an_encoding_that_a_user_names(tmp_path: Path, name: str) -> None:
     photos(tmp_path, *EXPECTED)
@@ -54,7 +61,8 @@ def test_a_header_in_cp1252(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg")
     (tmp_path / "a.csv").write_bytes("path;Größe;label\na.jpg;1;cat\n".encode("cp1252"))
     with pytest.raises(
-        PackError, match=r"as UTF-8 text; got a byte 0xf6\. --encoding says another one, such as cp1252"
+        PackError,
+        match=r"as UTF-8 text; got a byte 0xf6\. --encoding says another one, such as cp1252",
     ):
         fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed")
     succeeded("pack", tmp_path / "a.csv", tmp_path / "packed", "--encoding", "cp1252")
@@ -65,10 +73,14 @@ def test_a_header_in_cp1252(tmp_path: Path) -> None:
 def test_a_wrong_encoding(tmp_path: Path) -> None:
     photos(tmp_path, *EXPECTED)
     (tmp_path / "a.csv").write_text(TEXT, "utf-8")
-    with pytest.raises(PackError, match=r"a\.csv: expected text in ascii .*; --encoding says another one"):
+    with pytest.raises(
+        PackError, match=r"a\.csv: expected text in ascii .*; --encoding says another one"
+    ):
         fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", encoding="ascii")
     for name in ("klingon", "hex"):
-        with pytest.raises(ConfigError, match="--encoding: expected an encoding of text that Python knows"):
+        with pytest.raises(
+            ConfigError, match="--encoding: expected an encoding of text that Python knows"
+        ):
             fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", encoding=name)
     with pytest.raises(PackError, match="--encoding has no meaning for imagefolder sources"):
         fastpipe.pack(photos(tmp_path / "only", "x.jpg"), tmp_path / "other", encoding="utf-8")

@@ -39,7 +39,10 @@ def test_boxes_of_tensorflow(two: Path) -> None:
     assert list(fastpipe.open(two / "packed").fields) == ["boxes"]
 
 
-@becomes("the same, with a width and height that the image does not have", "the image is rejected with both sizes")
+@becomes(
+    "the same, with a width and height that the image does not have",
+    "the image is rejected with both sizes",
+)
 def test_a_size_that_is_not_the_images(two: Path) -> None:
     rows = "a.jpg,80,60,dog,1,2,10,12\nb.jpg,40,30,cat,3,3,8,8\n"
     summary = pack_text(two, "a.csv", f"filename,width,height,class,xmin,ymin,xmax,ymax\n{rows}")
@@ -48,10 +51,20 @@ def test_a_size_that_is_not_the_images(two: Path) -> None:
     assert "expected 80 x 60 pixels" in reason
 
 
-@becomes("CSV with a row a box: image, x1, y1, x2, y2, and a number as class", "boxes with these numbers as labels")
+@becomes(
+    "CSV with a row a box: image, x1, y1, x2, y2, and a number as class",
+    "boxes with these numbers as labels",
+)
 def test_corners_and_numbers(two: Path) -> None:
-    pack_text(two, "a.csv", "image,x1,y1,x2,y2,class_id\na.jpg,1,2,10,12,10\na.jpg,3,3,8,8,9\nb.jpg,0,0,4,4,2\n")
-    assert values(two, "boxes") == {"a.jpg": [[[1, 2, 10, 12], [3, 3, 8, 8]], [10, 9]], "b.jpg": [[[0, 0, 4, 4]], [2]]}
+    pack_text(
+        two,
+        "a.csv",
+        "image,x1,y1,x2,y2,class_id\na.jpg,1,2,10,12,10\na.jpg,3,3,8,8,9\nb.jpg,0,0,4,4,2\n",
+    )
+    assert values(two, "boxes") == {
+        "a.jpg": [[[1, 2, 10, 12], [3, 3, 8, 8]], [10, 9]],
+        "b.jpg": [[[0, 0, 4, 4]], [2]],
+    }
 
 
 @becomes(
@@ -60,9 +73,7 @@ def test_corners_and_numbers(two: Path) -> None:
     "--box-format xyxy",
 )
 def test_boxes_in_one_column(two: Path) -> None:
-    text = (
-        'image_id,width,height,bbox,source\na,40,30,"[1.0, 2.0, 10.0, 12.0]",s1\na,40,30,"[5, 5, 9, 9]",s2\nb,40,30,,\n'
-    )
+    text = 'image_id,width,height,bbox,source\na,40,30,"[1.0, 2.0, 10.0, 12.0]",s1\na,40,30,"[5, 5, 9, 9]",s2\nb,40,30,,\n'
     summary = pack_text(two, "a.csv", text, unlisted="drop")
     expected = {"a.jpg": [[[1, 2, 11, 14], [5, 5, 14, 14]], ["s1", "s2"]], "b.jpg": [[], []]}
     assert values(two, "boxes", "source") == expected
@@ -84,7 +95,10 @@ def test_boxes_in_one_column(two: Path) -> None:
 )
 def test_sizes(two: Path) -> None:
     summary = pack_text(
-        two, "a.csv", "path,x,y,width,height,label\na.jpg,1,2,10,12,cow\na.jpg,3,3,4,4,ant\n", unlisted="drop"
+        two,
+        "a.csv",
+        "path,x,y,width,height,label\na.jpg,1,2,10,12,cow\na.jpg,3,3,4,4,ant\n",
+        unlisted="drop",
     )
     assert values(two, "boxes") == {"a.jpg": [[[1, 2, 11, 14], [3, 3, 7, 7]], [1, 0]]}
     assert assumed(summary) == [
@@ -92,34 +106,55 @@ def test_sizes(two: Path) -> None:
     ]
 
 
-@becomes("CSV with a row a box: x_center, y_center, w, h", "boxes by their centres, as the names say")
+@becomes(
+    "CSV with a row a box: x_center, y_center, w, h", "boxes by their centres, as the names say"
+)
 def test_centres(two: Path) -> None:
-    summary = pack_text(two, "a.csv", "path,x_center,y_center,w,h,label\na.jpg,10,12,10,12,cow\n", unlisted="drop")
+    summary = pack_text(
+        two, "a.csv", "path,x_center,y_center,w,h,label\na.jpg,10,12,10,12,cow\n", unlisted="drop"
+    )
     assert values(two, "boxes")["a.jpg"][0] == [[5, 6, 15, 18]]
     assert assumed(summary) == []
 
 
-@becomes("Open Images: ImageID, LabelName, XMin, XMax, YMin, YMax as shares", "boxes in pixels, with class names")
+@becomes(
+    "Open Images: ImageID, LabelName, XMin, XMax, YMin, YMax as shares",
+    "boxes in pixels, with class names",
+)
 def test_shares(two: Path) -> None:
-    text = (
-        "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\na,x,/m/1,1,0.1,0.5,0.2,0.4\nb,x,/m/2,1,0,0.5,0.2,1\n"
-    )
+    text = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\na,x,/m/1,1,0.1,0.5,0.2,0.4\nb,x,/m/2,1,0,0.5,0.2,1\n"
     pack_text(two, "a.csv", text)
-    assert values(two, "boxes") == {"a.jpg": [[[4, 6, 20, 12]], [0]], "b.jpg": [[[0, 6, 20, 30]], [1]]}
+    assert values(two, "boxes") == {
+        "a.jpg": [[[4, 6, 20, 12]], [0]],
+        "b.jpg": [[[0, 6, 20, 30]], [1]],
+    }
     assert box_names(two) == ("/m/1", "/m/2")
 
 
-@becomes("keras-retinanet's path,x1,y1,x2,y2,class without a header row", "boxes; that there is no header row is said")
+@becomes(
+    "keras-retinanet's path,x1,y1,x2,y2,class without a header row",
+    "boxes; that there is no header row is said",
+)
 def test_boxes_of_retinanet(two: Path) -> None:
-    summary = pack_text(two, "a.csv", "a.jpg,1,2,10,12,cow\na.jpg,2,3,5,6,bird\nb.jpg,,,,,\n", unlisted="drop")
-    assert values(two, "boxes") == {"a.jpg": [[[1, 2, 10, 12], [2, 3, 5, 6]], [1, 0]], "b.jpg": [[], []]}
+    summary = pack_text(
+        two, "a.csv", "a.jpg,1,2,10,12,cow\na.jpg,2,3,5,6,bird\nb.jpg,,,,,\n", unlisted="drop"
+    )
+    assert values(two, "boxes") == {
+        "a.jpg": [[[1, 2, 10, 12], [2, 3, 5, 6]], [1, 0]],
+        "b.jpg": [[], []],
+    }
     (said,) = assumed(summary)
     assert "no header row, and its columns are taken as path, x1, y1, x2, y2, class" in said
 
 
-@becomes("keras-yolo3's lines of path and x1,y1,x2,y2,class", "refused, with the form of a CSV file to write instead")
+@becomes(
+    "keras-yolo3's lines of path and x1,y1,x2,y2,class",
+    "refused, with the form of a CSV file to write instead",
+)
 def test_boxes_of_keras_yolo3(two: Path) -> None:
-    with pytest.raises(PackError, match="write a CSV file with a row for each box: path,x1,y1,x2,y2,class"):
+    with pytest.raises(
+        PackError, match="write a CSV file with a row for each box: path,x1,y1,x2,y2,class"
+    ):
         pack_text(two, "train.txt", "a.jpg 1,2,10,12,0 3,3,8,8,1\nb.jpg 1,2,3,4,0\n")
 
 
@@ -131,12 +166,15 @@ def test_lines_of_boxes(two: Path) -> None:
 
 
 @becomes(
-    "a row a box with two columns that may be the class", "refused, and the columns are named", "--label-column NAME"
+    "a row a box with two columns that may be the class",
+    "refused, and the columns are named",
+    "--label-column NAME",
 )
 def test_two_classes_of_a_box(two: Path) -> None:
     text = "path,xmin,ymin,xmax,ymax,species,breed\na.jpg,1,2,3,4,dog,poodle\n"
     with pytest.raises(
-        PackError, match=r"several columns may hold the classes of boxes: breed, species\. --label-column"
+        PackError,
+        match=r"several columns may hold the classes of boxes: breed, species\. --label-column",
     ):
         pack_text(two, "a.csv", text)
     pack_text(two, "a.csv", text, label_column="breed")
@@ -145,13 +183,18 @@ def test_two_classes_of_a_box(two: Path) -> None:
 
 
 @becomes(
-    "a row an image with one box and a label column (GTSRB)", "the label of the image, and its box", "--label-column"
+    "a row an image with one box and a label column (GTSRB)",
+    "the label of the image, and its box",
+    "--label-column",
 )
 def test_one_box_an_image(two: Path) -> None:
     text = "Path,Width,Height,Roi.X1,Roi.Y1,Roi.X2,Roi.Y2,ClassId\na.jpg,40,30,5,6,20,21,3\nb.jpg,40,30,1,1,9,9,0\n"
     pack_text(two, "a.csv", text, label_column="ClassId")
     assert labels(two) == {"a.jpg": "3", "b.jpg": "0"}
-    assert values(two, "boxes") == {"a.jpg": [[[5, 6, 20, 21]], [3]], "b.jpg": [[[1, 1, 9, 9]], [0]]}
+    assert values(two, "boxes") == {
+        "a.jpg": [[[5, 6, 20, 21]], [3]],
+        "b.jpg": [[[1, 1, 9, 9]], [0]],
+    }
 
 
 @becomes("a box with three numbers, or without a class", "its image is rejected with the line")
@@ -166,13 +209,17 @@ def test_half_a_box(two: Path) -> None:
 
 def test_options_of_boxes(two: Path) -> None:
     text = "path,xmin,ymin,xmax,ymax,conf\na.jpg,1,2,3,4,0.5\n"
-    with pytest.raises(PackError, match=r"--box-format xywh: the columns xmin, ymin, xmax, ymax of .* are xyxy"):
+    with pytest.raises(
+        PackError, match=r"--box-format xywh: the columns xmin, ymin, xmax, ymax of .* are xyxy"
+    ):
         pack_text(two, "a.csv", text, box_format="xywh")
     with pytest.raises(PackError, match=r"--box-format: .* has no columns of boxes"):
         pack_text(two, "b.csv", "path,label\na.jpg,1\n", box_format="xywh")
     pack_text(two, "a.csv", text, fields=["at=boxes", "conf"])
     assert values(two, "at", "conf") == {"a.jpg": [[[1, 2, 3, 4]], [0.5]]}
-    pack_text(two, "a.csv", text, fields=["left=xmin"], overwrite=True)  # a field of its own: no boxes are made
+    pack_text(
+        two, "a.csv", text, fields=["left=xmin"], overwrite=True
+    )  # a field of its own: no boxes are made
     assert values(two, "left") == {"a.jpg": 1}
 
 

@@ -30,15 +30,24 @@ NIH = "Image Index,Finding Labels\na.jpg,Effusion|Cardiomegaly\nb.jpg,Effusion\n
 )
 def test_classes_with_a_bar(three: Path) -> None:
     (said,) = assumed(pack_text(three, "a.csv", NIH))
-    assert "column 'Finding Labels' looks like one (--field 'tags=Finding Labels:classes' --separator '|')" in said
+    assert (
+        "column 'Finding Labels' looks like one (--field 'tags=Finding Labels:classes' --separator '|')"
+        in said
+    )
     summary = pack_text(three, "a.csv", NIH, fields=["tags=Finding Labels:classes"], overwrite=True)
-    assert fastpipe.open(three / "packed").fields["tags"].names == ("Cardiomegaly", "Effusion", "No Finding")
+    assert fastpipe.open(three / "packed").fields["tags"].names == (
+        "Cardiomegaly",
+        "Effusion",
+        "No Finding",
+    )
     assert tags(three, "tags") == {
         "a.jpg": {"Effusion", "Cardiomegaly"},
         "b.jpg": {"Effusion"},
         "c.jpg": {"No Finding"},
     }
-    assert assumed(summary) == ["field tags: classes in column 'Finding Labels' are separated by '|' (--separator '|')"]
+    assert assumed(summary) == [
+        "field tags: classes in column 'Finding Labels' are separated by '|' (--separator '|')"
+    ]
 
 
 @becomes(
@@ -53,7 +62,11 @@ def test_other_separators_of_classes(three: Path) -> None:
         option = f"--field tags=label:classes --separator '{separator}'"
         assert said.endswith(f"in column 'label' is one class, not several ({option})")
         pack_text(three, "a.csv", text, fields=["tags=label:classes"], overwrite=True)
-        assert tags(three, "tags") == {"a.jpg": {"scab", "rust"}, "b.jpg": {"rust"}, "c.jpg": {"scab"}}
+        assert tags(three, "tags") == {
+            "a.jpg": {"scab", "rust"},
+            "b.jpg": {"rust"},
+            "c.jpg": {"scab"},
+        }
 
 
 def test_names_of_two_words_are_one_class(three: Path) -> None:
@@ -63,7 +76,11 @@ def test_names_of_two_words_are_one_class(three: Path) -> None:
     assert tags(three, "tags")["a.jpg"] == {"golden retriever"}
 
 
-@becomes("lists as pandas writes them: \"['cat', 'dog']\"", "a field of kind classes", "--field tags=labels:classes")
+@becomes(
+    "lists as pandas writes them: \"['cat', 'dog']\"",
+    "a field of kind classes",
+    "--field tags=labels:classes",
+)
 def test_lists_of_python(three: Path) -> None:
     text = "path,labels\na.jpg,\"['cat', 'dog']\"\nb.jpg,[]\nc.jpg,\"['dog']\"\n"
     pack_text(three, "a.csv", text, fields=["tags=labels:classes"])
@@ -71,10 +88,14 @@ def test_lists_of_python(three: Path) -> None:
 
 
 @becomes(
-    "class numbers in one cell: 3 7 9", "a field of kind classes with these numbers", "--field tags=labels:classes"
+    "class numbers in one cell: 3 7 9",
+    "a field of kind classes with these numbers",
+    "--field tags=labels:classes",
 )
 def test_numbers_in_one_cell(three: Path) -> None:
-    pack_text(three, "a.csv", "path,labels\na.jpg,1 3\nb.jpg,0\nc.jpg,\n", fields=["tags=labels:classes"])
+    pack_text(
+        three, "a.csv", "path,labels\na.jpg,1 3\nb.jpg,0\nc.jpg,\n", fields=["tags=labels:classes"]
+    )
     found = fastpipe.open(three / "packed").with_fields(["key", "tags"])  # type: ignore[arg-type]
     rows = {sample["key"]: sample["tags"].tolist() for sample in found}
     assert rows == {"a.jpg": [0, 1, 0, 1], "b.jpg": [1, 0, 0, 0], "c.jpg": [0, 0, 0, 0]}
@@ -85,7 +106,9 @@ def test_the_separator_that_is_given(three: Path) -> None:
     summary = pack_text(three, "a.csv", text, fields=["tags=tags:classes"], separator="/")
     assert tags(three, "tags")["a.jpg"] == {"black cat", "dog"}
     assert assumed(summary) == []
-    with pytest.raises(PackError, match="--separator: no field of classes has texts; --field NAME=COLUMN:classes"):
+    with pytest.raises(
+        PackError, match="--separator: no field of classes has texts; --field NAME=COLUMN:classes"
+    ):
         pack_text(three, "a.csv", text, separator="/", overwrite=True)
     with pytest.raises(ConfigError, match="--separator: expected the text between classes"):
         pack_text(three, "a.csv", text, separator="")
@@ -107,7 +130,9 @@ def test_columns_of_flags(three: Path) -> None:
     )
     expected = {"a.jpg": {"Smiling", "Young"}, "b.jpg": {"Bald"}, "c.jpg": set()}
     for asked in ("*", "Bald,Smiling,Young", "[BSY]*"):
-        summary = pack_text(three, "a.csv", CELEBA, fields=[f"tags={asked}:classes"], overwrite=True)
+        summary = pack_text(
+            three, "a.csv", CELEBA, fields=[f"tags={asked}:classes"], overwrite=True
+        )
         assert tags(three, "tags") == expected
         assert assumed(summary) == []
         assert fastpipe.open(three / "packed").fields["tags"].names == ("Bald", "Smiling", "Young")
@@ -118,13 +143,20 @@ def test_a_pattern_takes_columns_of_flags_only(three: Path) -> None:
     pack_text(three, "a.csv", text, fields=["colors=*:classes", "note"])
     assert tags(three, "colors") == {"a.jpg": {"red"}, "b.jpg": {"blue"}, "c.jpg": {"red"}}
     assert labels(three) == {"a.jpg": "x", "b.jpg": "y", "c.jpg": "x"}
-    with pytest.raises(PackError, match="expected columns of 0 and 1, or -1 and 1, a column a class; note has others"):
+    with pytest.raises(
+        PackError,
+        match="expected columns of 0 and 1, or -1 and 1, a column a class; note has others",
+    ):
         pack_text(three, "a.csv", text, fields=["colors=red,note:classes"])
     with pytest.raises(PackError, match=r"--field colors=red,green:classes: .* has no such column"):
         pack_text(three, "a.csv", text, fields=["colors=red,green:classes"])
 
 
-@becomes("CelebA's list_attr_celeba.txt: a count, then names, then rows", "read", "--field 'attributes=*:classes'")
+@becomes(
+    "CelebA's list_attr_celeba.txt: a count, then names, then rows",
+    "read",
+    "--field 'attributes=*:classes'",
+)
 def test_attributes_of_celeba(three: Path) -> None:
     text = "2\nBald Smiling \na.jpg -1  1\nb.jpg  1 -1\n"
     pack_text(three, "list_attr_celeba.txt", text, fields=["attributes=*:classes"])
@@ -132,12 +164,16 @@ def test_attributes_of_celeba(three: Path) -> None:
 
 
 @becomes(
-    "JSONL with lists of class names", "JSON; that it looks like several classes is said", "--field tags=labels:classes"
+    "JSONL with lists of class names",
+    "JSON; that it looks like several classes is said",
+    "--field tags=labels:classes",
 )
 def test_lists_in_jsonl(three: Path) -> None:
     text = '{"path": "a.jpg", "labels": ["cat", "dog"]}\n{"path": "b.jpg", "labels": []}\n'
     (said,) = assumed(pack_text(three, "a.jsonl", text, unlisted="drop"))
-    assert said == "labels: none, though column 'labels' looks like one (--field tags=labels:classes)"
+    assert (
+        said == "labels: none, though column 'labels' looks like one (--field tags=labels:classes)"
+    )
     pack_text(three, "a.jsonl", text, fields=["tags=labels:classes"], overwrite=True)
     assert tags(three, "tags") == {"a.jpg": {"cat", "dog"}, "b.jpg": set()}
 
@@ -148,20 +184,37 @@ def parquet(folder: Path, **columns: Sequence[Any]) -> Path:
 
 
 @becomes(
-    "Parquet with a label column of another name (CIFAR-100's fine_label)", "as in CSV", "--label-column fine_label"
+    "Parquet with a label column of another name (CIFAR-100's fine_label)",
+    "as in CSV",
+    "--label-column fine_label",
 )
 def test_label_columns_of_parquet(tmp_path: Path) -> None:
-    source = parquet(tmp_path, coarse_label=[1, 0, 1], fine_label=["x", "y", "x"], caption=["a", "b", "c"])
+    source = parquet(
+        tmp_path, coarse_label=[1, 0, 1], fine_label=["x", "y", "x"], caption=["a", "b", "c"]
+    )
     (said,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
-    assert said == "labels: none, though columns coarse_label, fine_label look like them (--label-column coarse_label)"
+    assert (
+        said
+        == "labels: none, though columns coarse_label, fine_label look like them (--label-column coarse_label)"
+    )
     summary = fastpipe.pack(source, tmp_path / "packed", label_column="fine_label", overwrite=True)
     assert assumed(summary) == []
     assert list(labels(tmp_path).values()).count("x") == 2
 
 
-@becomes("Parquet with classes in a text, or a column a class", "as in CSV", "--field tags=COLUMNS:classes")
+@becomes(
+    "Parquet with classes in a text, or a column a class",
+    "as in CSV",
+    "--field tags=COLUMNS:classes",
+)
 def test_several_classes_in_parquet(tmp_path: Path) -> None:
-    source = parquet(tmp_path, label=["dog|cat", "dog", "ant"], bald=[1, 0, 1], young=[False, True, None], n=[5, 6, 7])
+    source = parquet(
+        tmp_path,
+        label=["dog|cat", "dog", "ant"],
+        bald=[1, 0, 1],
+        young=[False, True, None],
+        n=[5, 6, 7],
+    )
     assert assumed(fastpipe.pack(source, tmp_path / "packed")) == [
         "labels: 'dog|cat' in column 'label' is one class, not several (--field tags=label:classes --separator '|')"
     ]
@@ -175,20 +228,35 @@ def test_several_classes_in_parquet(tmp_path: Path) -> None:
         "2": {"bald"},
     }
     assert fastpipe.open(tmp_path / "packed").fields["tags"].names == ("ant", "cat", "dog")
-    assert assumed(summary) == ["field tags: classes in column 'label' are separated by '|' (--separator '|')"]
+    assert assumed(summary) == [
+        "field tags: classes in column 'label' are separated by '|' (--separator '|')"
+    ]
 
 
 def test_train_and_val_number_their_classes_alike(tmp_path: Path) -> None:
     for part, cells in {"train": ["dog|cat", "ant"], "val": ["cat", "dog|ant"]}.items():
         photos(tmp_path / part, "a.jpg", "b.jpg")
-        pack_text(tmp_path / part, "a.csv", f"path,x\na.jpg,{cells[0]}\nb.jpg,{cells[1]}\n", fields=["tags=x:classes"])
-        assert fastpipe.open(tmp_path / part / "packed").fields["tags"].names == ("ant", "cat", "dog")
+        pack_text(
+            tmp_path / part,
+            "a.csv",
+            f"path,x\na.jpg,{cells[0]}\nb.jpg,{cells[1]}\n",
+            fields=["tags=x:classes"],
+        )
+        assert fastpipe.open(tmp_path / part / "packed").fields["tags"].names == (
+            "ant",
+            "cat",
+            "dog",
+        )
     assert tags(tmp_path / "val", "tags") == {"a.jpg": {"cat"}, "b.jpg": {"dog", "ant"}}
 
 
 LISTS = {
     "cat, dog": ('a.jpg,"cat, dog"\nb.jpg,bird\nc.jpg,cow\n', ",", {"cat", "dog"}),
-    "haze primary": ("a,haze primary\nb,agriculture clear primary water\nc,clear\n", " ", {"haze", "primary"}),
+    "haze primary": (
+        "a,haze primary\nb,agriculture clear primary water\nc,clear\n",
+        " ",
+        {"haze", "primary"},
+    ),
     "cat; dog": ('a.jpg,"cat; dog"\nb.jpg,bird\nc.jpg,cow\n', ";", {"cat", "dog"}),
     "cat/dog": ("a.jpg,cat/dog\nb.jpg,cat\nc.jpg,dog\n", "/", {"cat", "dog"}),
 }
@@ -222,8 +290,15 @@ def test_sentences_are_no_classes(three: Path) -> None:
     assert assumed(pack_text(three, "a.csv", text)) == []
 
 
-@becomes("Parquet with several classes in a text of a column tags", "as in CSV", "--field tags=COLUMN:classes")
+@becomes(
+    "Parquet with several classes in a text of a column tags",
+    "as in CSV",
+    "--field tags=COLUMN:classes",
+)
 def test_several_classes_in_a_column_of_parquet(tmp_path: Path) -> None:
     source = parquet(tmp_path, tags=["haze primary", "clear primary water", "cloudy"])
     (said,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
-    assert said == "labels: none, though column 'tags' looks like one (--field tags=tags:classes --separator ' ')"
+    assert (
+        said
+        == "labels: none, though column 'tags' looks like one (--field tags=tags:classes --separator ' ')"
+    )

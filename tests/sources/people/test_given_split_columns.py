@@ -18,14 +18,24 @@ def three(tmp_path: Path) -> Path:
     return photos(tmp_path, "a.jpg", "b.jpg", "c.jpg")
 
 
-@becomes("a table with a column split, subset, partition, data set", "refused: the splits are named", "--split train")
+@becomes(
+    "a table with a column split, subset, partition, data set",
+    "refused: the splits are named",
+    "--split train",
+)
 def test_a_column_of_splits(three: Path) -> None:
     text = "filepaths,labels,data set\na.jpg,cow,train\nb.jpg,bee,Valid\nc.jpg,ant,test\n"
     options: Any = {"label_column": "labels"}
-    with pytest.raises(PackError, match="has the splits Valid, test, train in column 'data set': --split picks one"):
+    with pytest.raises(
+        PackError, match="has the splits Valid, test, train in column 'data set': --split picks one"
+    ):
         pack_text(three, "a.csv", text, **options)
     assert not (three / "packed").exists()
-    for split, expected in {"train": {"a.jpg": "cow"}, "Valid": {"b.jpg": "bee"}, "test": {"c.jpg": "ant"}}.items():
+    for split, expected in {
+        "train": {"a.jpg": "cow"},
+        "Valid": {"b.jpg": "bee"},
+        "test": {"c.jpg": "ant"},
+    }.items():
         summary = pack_text(three, "a.csv", text, split=split, overwrite=True, **options)
         assert labels(three) == expected
         assert fastpipe.open(three / "packed").classes == ["ant", "bee", "cow"]  # of all splits
@@ -45,7 +55,9 @@ def test_a_flag_of_splits(three: Path) -> None:
     assert fastpipe.open(three / "packed").classes == ["bee", "cow"]
 
 
-@becomes("a table of boxes with a column of splits", "refused: the splits are named", "--split train")
+@becomes(
+    "a table of boxes with a column of splits", "refused: the splits are named", "--split train"
+)
 def test_boxes_of_a_split(three: Path) -> None:
     rows = "a.jpg,1,2,3,4,cow,train\nb.jpg,1,1,2,2,ant,val\na.jpg,5,5,6,6,bee,train\n"
     text = f"path,xmin,ymin,xmax,ymax,class,split\n{rows}"
@@ -60,7 +72,12 @@ def test_a_column_of_splits_as_a_field(three: Path) -> None:
     text = "path,label,split\na.jpg,cow,train\nb.jpg,bee,val\n"
     pack_text(three, "a.csv", text, fields=["split=split"])
     assert values(three, "split") == {"a.jpg": "train", "b.jpg": "val"}
-    pack_text(three, "b.csv", "path,label,split\na.jpg,cow,train\nb.jpg,bee,train\n", overwrite=True)  # only one
+    pack_text(
+        three, "b.csv", "path,label,split\na.jpg,cow,train\nb.jpg,bee,train\n", overwrite=True
+    )  # only one
     assert values(three, "split") == {"a.jpg": "train", "b.jpg": "train"}
-    with pytest.raises(PackError, match=r"--split has no meaning for a single file, and .* without a column of splits"):
+    with pytest.raises(
+        PackError,
+        match=r"--split has no meaning for a single file, and .* without a column of splits",
+    ):
         pack_text(three, "c.csv", "path,label\na.jpg,cow\n", split="train", overwrite=True)

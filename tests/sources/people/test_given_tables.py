@@ -32,12 +32,16 @@ def test_ids_without_an_ending(tmp_path: Path) -> None:
 @becomes("the same, where two files fit an id", "the row is rejected, and both files are named")
 def test_an_id_of_two_files(tmp_path: Path) -> None:
     photos(tmp_path, "a1.jpg", "a1.png", "b2.png")
-    ((path, reason),) = pack_text(tmp_path, "a.csv", "image_id,label\na1,cat\nb2,dog\n").tally.rejected
+    ((path, reason),) = pack_text(
+        tmp_path, "a.csv", "image_id,label\na1,cat\nb2,dog\n"
+    ).tally.rejected
     assert path == "a1"
     assert "several files fit 'a1': a1.jpg, a1.png; write the whole name of one" in reason
 
 
-@becomes("paths with Windows' backslashes, or in other letter case", "the file, where exactly one fits")
+@becomes(
+    "paths with Windows' backslashes, or in other letter case", "the file, where exactly one fits"
+)
 def test_paths_of_windows(tmp_path: Path) -> None:
     photos(tmp_path, "x/a.jpg", "x/IMG_2.JPG")
     pack_text(tmp_path, "a.csv", "path,label\nx\\a.jpg,cat\n.\\x\\img_2.jpg,dog\n")
@@ -45,7 +49,9 @@ def test_paths_of_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-@becomes("names with accents in another Unicode form (NFC, NFD)", "the file, where exactly one fits")
+@becomes(
+    "names with accents in another Unicode form (NFC, NFD)", "the file, where exactly one fits"
+)
 def test_other_unicode(tmp_path: Path, form: str) -> None:
     other = {"NFC": "NFD", "NFD": "NFC"}[form]
     photos(tmp_path, unicodedata.normalize(form, "é/ü.jpg"))  # type: ignore[arg-type]
@@ -67,7 +73,12 @@ def test_names_of_masks(tmp_path: Path) -> None:
 @becomes("CSV with ; | or tabs between the columns", "read by what the first line has")
 def test_other_separators(two: Path) -> None:
     for separator in ";|\t":
-        pack_text(two, "a.csv", f"path{separator}label\na.jpg{separator}cat\nb.jpg{separator}dog\n", overwrite=True)
+        pack_text(
+            two,
+            "a.csv",
+            f"path{separator}label\na.jpg{separator}cat\nb.jpg{separator}dog\n",
+            overwrite=True,
+        )
         assert labels(two) == CAT_DOG
 
 
@@ -79,7 +90,9 @@ def test_no_header(two: Path) -> None:
 
 
 @becomes(
-    "CSV without a header row, with more columns", "read; labels only where they are chosen", "--label-column column_3"
+    "CSV without a header row, with more columns",
+    "read; labels only where they are chosen",
+    "--label-column column_3",
 )
 def test_no_header_and_more_columns(two: Path) -> None:
     text = "a.jpg,7,cat,x\nb.jpg,8,dog,y\n"
@@ -90,7 +103,9 @@ def test_no_header_and_more_columns(two: Path) -> None:
     assert labels(two) == CAT_DOG
 
 
-@becomes("`path label` lists in .txt (Caffe, ImageNet's val.txt)", "paths, also with spaces, and labels")
+@becomes(
+    "`path label` lists in .txt (Caffe, ImageNet's val.txt)", "paths, also with spaces, and labels"
+)
 def test_a_list_of_paths_and_labels(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg", "my b.jpg")
     summary = pack_text(tmp_path, "val.txt", "a.jpg 0\nmy b.jpg 2\n")
@@ -112,14 +127,19 @@ def test_a_list_of_paths(two: Path) -> None:
 
 
 @becomes(
-    "a list of pairs: image and mask", "the masks' paths are text until they are chosen", "--field mask=column_2:mask"
+    "a list of pairs: image and mask",
+    "the masks' paths are text until they are chosen",
+    "--field mask=column_2:mask",
 )
 def test_a_list_of_pairs(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg")
     from PIL import Image
 
     Image.new("L", (40, 30), 3).save(tmp_path / "a.png")
-    assert "--field mask=column_2:mask" in assumed(pack_text(tmp_path, "train.txt", "a.jpg a.png\n"))[1]
+    assert (
+        "--field mask=column_2:mask"
+        in assumed(pack_text(tmp_path, "train.txt", "a.jpg a.png\n"))[1]
+    )
     pack_text(tmp_path, "train.txt", "a.jpg a.png\n", fields=["mask=column_2:mask"], overwrite=True)
     assert values(tmp_path, "mask")["a.jpg"][0][0] == 3
 
@@ -134,21 +154,30 @@ def test_an_array_in_json(two: Path) -> None:
 
 @becomes("JSON Lines in a file called .json", "as JSONL")
 def test_lines_in_json(two: Path) -> None:
-    pack_text(two, "a.json", '{"path": "a.jpg", "label": "cat"}\n{"path": "b.jpg", "label": "dog"}\n')
+    pack_text(
+        two, "a.json", '{"path": "a.jpg", "label": "cat"}\n{"path": "b.jpg", "label": "dog"}\n'
+    )
     assert labels(two) == CAT_DOG
 
 
-@becomes('a JSON object of paths: {"a.jpg": "cat"}', "refused, with the form of a .jsonl file to write instead")
+@becomes(
+    'a JSON object of paths: {"a.jpg": "cat"}',
+    "refused, with the form of a .jsonl file to write instead",
+)
 def test_an_object_in_json(two: Path) -> None:
     with pytest.raises(PackError, match=r"make a \.jsonl file with a line for each image"):
         pack_text(two, "a.json", '{"a.jpg": "cat", "b.jpg": "dog"}')
 
 
-@becomes("an image in several rows, without boxes (captions)", "a sample a row; that it is so is said")
+@becomes(
+    "an image in several rows, without boxes (captions)", "a sample a row; that it is so is said"
+)
 def test_an_image_in_several_rows(two: Path) -> None:
     summary = pack_text(two, "a.csv", "image,caption\na.jpg,one\na.jpg,two\nb.jpg,three\n")
     assert values(two, "caption") == {"a.jpg": "one", "a.jpg#2": "two", "b.jpg": "three"}
-    assert assumed(summary) == ["rows: an image is in several rows, and each row is a sample: a.jpg, a.jpg#2"]
+    assert assumed(summary) == [
+        "rows: an image is in several rows, and each row is a sample: a.jpg, a.jpg#2"
+    ]
 
 
 NAMES = [
@@ -175,7 +204,9 @@ NAMES = [
 def test_a_label_column_of_another_name(two: Path, column: str) -> None:
     text = f"image,{column},other\na.jpg,cat,x\nb.jpg,dog,y\n"
     (said,) = assumed(pack_text(two, "a.csv", text))
-    assert said == f"labels: none, though column {column!r} looks like one (--label-column {column})"
+    assert (
+        said == f"labels: none, though column {column!r} looks like one (--label-column {column})"
+    )
     assert labels(two) == {"a.jpg": None, "b.jpg": None}
     assert assumed(pack_text(two, "a.csv", text, label_column=column, overwrite=True)) == []
     assert labels(two) == CAT_DOG
@@ -188,14 +219,18 @@ def test_a_label_column_of_another_name(two: Path, column: str) -> None:
 )
 def test_the_only_column(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg", "b.jpg", "c.jpg", "d.jpg")
-    (said,) = assumed(pack_text(tmp_path, "a.csv", "image,animal\na.jpg,cat\nb.jpg,cat\nc.jpg,dog\nd.jpg,dog\n"))
+    (said,) = assumed(
+        pack_text(tmp_path, "a.csv", "image,animal\na.jpg,cat\nb.jpg,cat\nc.jpg,dog\nd.jpg,dog\n")
+    )
     assert said.endswith("(--label-column animal)")
     captions = "image,caption\na.jpg,a cat\nb.jpg,two cats\nc.jpg,a dog\nd.jpg,dogs\n"
     assert assumed(pack_text(tmp_path, "a.csv", captions, overwrite=True)) == []
 
 
 def test_a_column_that_became_a_field_is_no_label(two: Path) -> None:
-    summary = pack_text(two, "a.csv", "image,class\na.jpg,cat\nb.jpg,dog\n", fields=["animal=class"])
+    summary = pack_text(
+        two, "a.csv", "image,class\na.jpg,cat\nb.jpg,dog\n", fields=["animal=class"]
+    )
     assert assumed(summary) == []
     assert values(two, "animal") == CAT_DOG
 
@@ -203,7 +238,9 @@ def test_a_column_that_became_a_field_is_no_label(two: Path) -> None:
 @becomes("labels that are fractions", "refused: scores are a field", "--field score=label")
 def test_scores_as_labels(two: Path) -> None:
     text = "image,label\na.jpg,0.5\nb.jpg,0.25\n"
-    with pytest.raises(PackError, match=r"000002 has a fraction; expected classes.* --field score=label"):
+    with pytest.raises(
+        PackError, match=r"000002 has a fraction; expected classes.* --field score=label"
+    ):
         pack_text(two, "a.csv", text)
     pack_text(two, "a.csv", text, fields=["score=label"])
     assert values(two, "score") == {"a.jpg": [0.5], "b.jpg": [0.25]}
@@ -219,8 +256,15 @@ def test_labels_from_one(two: Path) -> None:
     assert assumed(summary) == ["labels: 1 to 10 stay as they are, so class 0 of 11 has no sample"]
 
 
-@becomes('labels that are numbers in texts (JSONL\'s "9", "10")', "names, sorted as texts; that it is so is said")
+@becomes(
+    'labels that are numbers in texts (JSONL\'s "9", "10")',
+    "names, sorted as texts; that it is so is said",
+)
 def test_numbers_as_names(two: Path) -> None:
-    summary = pack_text(two, "a.jsonl", '{"path": "a.jpg", "label": "9"}\n{"path": "b.jpg", "label": "10"}\n')
+    summary = pack_text(
+        two, "a.jsonl", '{"path": "a.jpg", "label": "9"}\n{"path": "b.jpg", "label": "10"}\n'
+    )
     assert fastpipe.open(two / "packed").classes == ["10", "9"]
-    assert assumed(summary) == ["classes: these numbers are texts, and sorted as texts: '10' is label 0"]
+    assert assumed(summary) == [
+        "classes: these numbers are texts, and sorted as texts: '10' is label 0"
+    ]

@@ -16,13 +16,25 @@ from fastpipe.errors import PackError
 ONE, TWO = jpeg_bytes((40, 30), seed=1), jpeg_bytes((40, 30), seed=2)
 
 
-@becomes("a tar that is not sorted: all images, then all captions", "captions and labels come to their images by key")
+@becomes(
+    "a tar that is not sorted: all images, then all captions",
+    "captions and labels come to their images by key",
+)
 def test_a_tar_that_is_not_sorted(tmp_path: Path) -> None:
     members = {"a.txt": b"one", "a.jpg": ONE, "b.jpg": TWO, "b.txt": b"two", "a.json": b'{"n": 1}'}
     fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed")
     assert values(tmp_path, "txt", "json") == {"a.jpg": ["one", {"n": 1}], "b.jpg": ["two", None]}
-    members = {"a.jpg": ONE, "b.jpg": TWO, "a.txt": b"one", "b.txt": b"two", "b.cls": b"1", "a.cls": b"0"}
-    summary = fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed", overwrite=True)
+    members = {
+        "a.jpg": ONE,
+        "b.jpg": TWO,
+        "a.txt": b"one",
+        "b.txt": b"two",
+        "b.cls": b"1",
+        "a.cls": b"0",
+    }
+    summary = fastpipe.pack(
+        write_tar(tmp_path / "a.tar", members), tmp_path / "packed", overwrite=True
+    )
     assert values(tmp_path, "txt") == {"a.jpg": "one", "b.jpg": "two"}
     assert labels(tmp_path) == {"a.jpg": "0", "b.jpg": "1"}
     assert summary.tally.rejected == []
@@ -30,7 +42,14 @@ def test_a_tar_that_is_not_sorted(tmp_path: Path) -> None:
 
 
 def test_members_of_no_image_are_counted_once(tmp_path: Path) -> None:
-    members = {"a.jpg": ONE, "a.txt": b"one", "c.txt": b"no image", "LICENSE": b"", "b.jpg": TWO, "b.txt": b"two"}
+    members = {
+        "a.jpg": ONE,
+        "a.txt": b"one",
+        "c.txt": b"no image",
+        "LICENSE": b"",
+        "b.jpg": TWO,
+        "b.txt": b"two",
+    }
     summary = fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed")
     assert values(tmp_path, "txt") == {"a.jpg": "one", "b.jpg": "two"}
     assert summary.dropped == {"txt": 1, "without extension": 1}
@@ -38,7 +57,9 @@ def test_members_of_no_image_are_counted_once(tmp_path: Path) -> None:
 
 @becomes("NaN in a sample's .json", "null, as in JSONL")
 def test_nan_in_json(tmp_path: Path) -> None:
-    tar = write_tar(tmp_path / "a.tar", {"a.jpg": ONE, "a.json": b'{"score": NaN, "more": [1, NaN]}'})
+    tar = write_tar(
+        tmp_path / "a.tar", {"a.jpg": ONE, "a.json": b'{"score": NaN, "more": [1, NaN]}'}
+    )
     assert fastpipe.pack(tar, tmp_path / "packed").tally.rejected == []
     assert values(tmp_path, "json") == {"a.jpg": {"score": None, "more": [1, None]}}
 
@@ -71,39 +92,62 @@ def test_numbered_tars_are_no_classes(tmp_path: Path) -> None:
         write_tar(root / f"{name}.tar", {f"{name}.jpg": ONE})
     assert assumed(fastpipe.pack(root, tmp_path / "packed")) == []
     write_tar(root / "000003.tar", {"a.jpg": ONE, "a.cls": b"0"})
-    with pytest.raises(PackError, match=r"has labels .*, so its name is no class; leave out --format"):
+    with pytest.raises(
+        PackError, match=r"has labels .*, so its name is no class; leave out --format"
+    ):
         fastpipe.pack(root, tmp_path / "other", format="imagefolder")
 
 
 @becomes(
-    "a tar of tars (ImageNet's train)", "refused: unpack it once, then each tar is a class", "--format imagefolder"
+    "a tar of tars (ImageNet's train)",
+    "refused: unpack it once, then each tar is a class",
+    "--format imagefolder",
 )
 def test_a_tar_of_tars(tmp_path: Path) -> None:
     inner = write_tar(tmp_path / "n01440764.tar", {"1.jpg": ONE}).read_bytes()
     outer = write_tar(tmp_path / "train.tar", {"n01440764.tar": inner, "n01443537.tar": inner})
-    with pytest.raises(PackError, match=r"holds 2 tars in its tars.* with --format imagefolder each tar"):
+    with pytest.raises(
+        PackError, match=r"holds 2 tars in its tars.* with --format imagefolder each tar"
+    ):
         fastpipe.pack(outer, tmp_path / "packed")
 
 
-@becomes("a.jpg and a.png in a tar of samples", "the sample is rejected; what to call a mask is said")
+@becomes(
+    "a.jpg and a.png in a tar of samples", "the sample is rejected; what to call a mask is said"
+)
 def test_two_images_of_one_key(tmp_path: Path) -> None:
     members = {"a.jpg": ONE, "a.png": saved("PNG", "L", (40, 30)), "b.jpg": TWO}
-    ((path, reason),) = fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed").tally.rejected
+    ((path, reason),) = fastpipe.pack(
+        write_tar(tmp_path / "a.tar", members), tmp_path / "packed"
+    ).tally.rejected
     assert path.startswith("a.jpg")
     assert "got 2 and 0; call a mask or a second image KEY.NAME.png, such as KEY.seg.png" in reason
 
 
 def test_too_many_endings_are_said(tmp_path: Path) -> None:
     members = {f"a.v{number}.txt": b"" for number in range(70)}
-    (said,) = assumed(fastpipe.pack(write_tar(tmp_path / "a.tar", {"a.jpg": ONE, **members}), tmp_path / "packed"))
-    assert said == "fields: none, because there are 70 different endings of members (--field NAME=ENDING)"
+    (said,) = assumed(
+        fastpipe.pack(write_tar(tmp_path / "a.tar", {"a.jpg": ONE, **members}), tmp_path / "packed")
+    )
+    assert (
+        said
+        == "fields: none, because there are 70 different endings of members (--field NAME=ENDING)"
+    )
 
 
 @pytest.mark.parametrize(
     ("members", "column", "expected"),
     [
-        ({"a.json": b'{"label": 3}', "b.json": b'{"label": 1}'}, "label", {"a.jpg": "3", "b.jpg": "1"}),
-        ({"a.json": b'{"class": "dog"}', "b.json": b'{"class": "cat"}'}, "class", {"a.jpg": "dog", "b.jpg": "cat"}),
+        (
+            {"a.json": b'{"label": 3}', "b.json": b'{"label": 1}'},
+            "label",
+            {"a.jpg": "3", "b.jpg": "1"},
+        ),
+        (
+            {"a.json": b'{"class": "dog"}', "b.json": b'{"class": "cat"}'},
+            "class",
+            {"a.jpg": "dog", "b.jpg": "cat"},
+        ),
         ({"a.cls.txt": b"1\n", "b.cls.txt": b"0\n"}, "cls.txt", {"a.jpg": "1", "b.jpg": "0"}),
         ({"a.label": b"dog", "b.label": b"cat"}, "label", {"a.jpg": "dog", "b.jpg": "cat"}),
     ],
@@ -124,12 +168,16 @@ def test_labels_of_other_members(
     summary = fastpipe.pack(tar, tmp_path / "packed", overwrite=True, label_column=column)
     assert labels(tmp_path) == expected
     assert not summary.tally.rejected
-    assert fastpipe.open(tmp_path / "packed").classes == sorted(fastpipe.open(tmp_path / "packed").classes)
+    assert fastpipe.open(tmp_path / "packed").classes == sorted(
+        fastpipe.open(tmp_path / "packed").classes
+    )
 
 
 @becomes("a WebDataset with names of classes in KEY.cls", "refused", "--label-column cls")
 def test_names_in_cls(tmp_path: Path) -> None:
-    tar = write_tar(tmp_path / "a.tar", {"a.jpg": ONE, "a.cls": b"dog", "b.jpg": TWO, "b.cls": b"cat"})
+    tar = write_tar(
+        tmp_path / "a.tar", {"a.jpg": ONE, "a.cls": b"dog", "b.jpg": TWO, "b.cls": b"cat"}
+    )
     with pytest.raises(PackError, match=r"For names of classes, pass --label-column cls"):
         fastpipe.pack(tar, tmp_path / "none")
     fastpipe.pack(tar, tmp_path / "packed", label_column="cls")
@@ -138,27 +186,47 @@ def test_names_in_cls(tmp_path: Path) -> None:
 
 
 def test_a_sample_without_the_chosen_label(tmp_path: Path) -> None:
-    members = {"a.jpg": ONE, "a.json": b'{"label": 1}', "b.jpg": TWO, "b.json": b'{"n": 1}', "c.jpg": ONE}
-    summary = fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed", label_column="label")
+    members = {
+        "a.jpg": ONE,
+        "a.json": b'{"label": 1}',
+        "b.jpg": TWO,
+        "b.json": b'{"n": 1}',
+        "c.jpg": ONE,
+    }
+    summary = fastpipe.pack(
+        write_tar(tmp_path / "a.tar", members), tmp_path / "packed", label_column="label"
+    )
     assert labels(tmp_path) == {"a.jpg": "1"}
     reasons = [reason for _, reason in summary.tally.rejected]
-    assert reasons == ["expected its label in KEY.label, or as 'label' in KEY.json, got neither"] * 2
+    assert (
+        reasons == ["expected its label in KEY.label, or as 'label' in KEY.json, got neither"] * 2
+    )
 
 
 @pytest.mark.parametrize("with_labels", [False, True])
-@becomes("a WebDataset of several images a sample: x.left.jpg, x.right.jpg", "refused", "--image-column left.jpg")
+@becomes(
+    "a WebDataset of several images a sample: x.left.jpg, x.right.jpg",
+    "refused",
+    "--image-column left.jpg",
+)
 def test_several_images_in_a_sample(tmp_path: Path, with_labels: bool) -> None:
     members = {"a.left.jpg": ONE, "a.right.jpg": TWO, "b.left.jpg": TWO, "b.right.jpg": ONE}
     if with_labels:
         members |= {"a.cls": b"0", "b.cls": b"1"}
     tar = write_tar(tmp_path / "a.tar", dict(sorted(members.items())))
-    with pytest.raises(PackError, match=r"--image-column left\.jpg takes KEY\.left\.jpg as the image"):
+    with pytest.raises(
+        PackError, match=r"--image-column left\.jpg takes KEY\.left\.jpg as the image"
+    ):
         fastpipe.pack(tar, tmp_path / "none")
     summary = fastpipe.pack(tar, tmp_path / "packed", image_column="left.jpg")
     assert not summary.tally.rejected
     data = fastpipe.open(tmp_path / "packed")
     assert data.fields["right"].kind == "image"
-    expected = {"a.left.jpg": "0", "b.left.jpg": "1"} if with_labels else dict.fromkeys(("a.left.jpg", "b.left.jpg"))
+    expected = (
+        {"a.left.jpg": "0", "b.left.jpg": "1"}
+        if with_labels
+        else dict.fromkeys(("a.left.jpg", "b.left.jpg"))
+    )
     assert labels(tmp_path) == expected
 
 

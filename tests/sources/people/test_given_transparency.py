@@ -44,7 +44,13 @@ def shown(image: Image.Image, color: Any) -> Any:
 
 
 def source(root: Path) -> dict[str, Image.Image]:
-    images = {"a.png": logo(), "b.png": logo("LA"), "c.png": palette(), "d.webp": logo(), "e.gif": palette()}
+    images = {
+        "a.png": logo(),
+        "b.png": logo("LA"),
+        "c.png": palette(),
+        "d.webp": logo(),
+        "e.gif": palette(),
+    }
     (root / "src").mkdir()
     for name, image in images.items():
         options = {"lossless": True, "exact": True} if name == "d.webp" else {}
@@ -56,7 +62,10 @@ def source(root: Path) -> dict[str, Image.Image]:
 
 def pixels(data: Any) -> dict[str, Any]:
     data = data.with_fields(["key", "image"])
-    return {sample["key"].rpartition("/")[2]: sample["image"].numpy().transpose(1, 2, 0) for sample in data}
+    return {
+        sample["key"].rpartition("/")[2]: sample["image"].numpy().transpose(1, 2, 0)
+        for sample in data
+    }
 
 
 @becomes(
@@ -73,17 +82,25 @@ def test_packed_on_a_background(tmp_path: Path) -> None:
     (again,) = assumed(fastpipe.pack(tmp_path / "src", tmp_path / "packed"))
     assert again == said  # of a dataset that was there, too
     for color in ("white", [10, 20, 30], "#0a141e", "10, 20, 30"):
-        summary = fastpipe.pack(tmp_path / "src", tmp_path / "packed", background=color, overwrite=True)
+        summary = fastpipe.pack(
+            tmp_path / "src", tmp_path / "packed", background=color, overwrite=True
+        )
         assert assumed(summary) == []
         found = pixels(fastpipe.open(tmp_path / "packed"))
         for name, image in images.items():
-            np.testing.assert_array_equal(found[name], shown(image, (255,) * 3 if color == "white" else (10, 20, 30)))
+            np.testing.assert_array_equal(
+                found[name], shown(image, (255,) * 3 if color == "white" else (10, 20, 30))
+            )
         assert found["opaque.png"][0, 0].tolist() == found["plain.png"][0, 0].tolist() == [9, 8, 7]
     assert summary.info["counts"]["reencoded"] == {"put on the background": 5}
     assert summary.info["packs"][0]["options"]["background"] == "#0a141e"
 
 
-@becomes("the same, loaded without packing", "their number is logged", 'fastpipe.open(DATA, background="white")')
+@becomes(
+    "the same, loaded without packing",
+    "their number is logged",
+    'fastpipe.open(DATA, background="white")',
+)
 def test_loaded_on_a_background(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     images = source(tmp_path)
     with caplog.at_level(logging.WARNING, "fastpipe"):
@@ -110,7 +127,9 @@ def test_samples_of_16_bits(tmp_path: Path) -> None:
         writer.add(rgba, key="a")
     import torch
 
-    (sample,) = fastpipe.open(tmp_path / "packed").with_pixels(dtype=torch.uint16).with_fields(["image"])
+    (sample,) = (
+        fastpipe.open(tmp_path / "packed").with_pixels(dtype=torch.uint16).with_fields(["image"])
+    )
     assert sample["image"][:, 0, 0].tolist() == [65535, 0, 0]
     assert sample["image"][:, 0, 30].tolist() == [65535, 32767, 32767]
 

@@ -13,7 +13,9 @@ from support.sources.photo_trees import photos
 import fastpipe
 from fastpipe.errors import DatasetError, PackError
 
-HALF = np.repeat(np.array([[0, 1]], np.uint8), 8, axis=1).repeat(16, axis=0)  # (16, 16): 0 on the left, 1 on the right
+HALF = np.repeat(np.array([[0, 1]], np.uint8), 8, axis=1).repeat(
+    16, axis=0
+)  # (16, 16): 0 on the left, 1 on the right
 
 
 def mask(path: Path, values: np.ndarray, mode: str = "L") -> None:
@@ -27,18 +29,26 @@ def mask(path: Path, values: np.ndarray, mode: str = "L") -> None:
 def masks_of(packed: Path, name: str = "mask") -> dict[str, list[list[int]]]:
     """Sample -> the values of its mask, of one row."""
     data = fastpipe.open(packed).with_fields([name])
-    return {key: np.asarray(data[number][name])[0].tolist() for number, key in enumerate(data["key"])}
+    return {
+        key: np.asarray(data[number][name])[0].tolist() for number, key in enumerate(data["key"])
+    }
 
 
-def pairs(root: Path, names: list[str], *, ending: str = ".png", behind: str = "", mode: str = "L") -> Path:
+def pairs(
+    root: Path, names: list[str], *, ending: str = ".png", behind: str = "", mode: str = "L"
+) -> Path:
     photos(root, *(f"images/{name}.jpg" for name in names))
     for number, name in enumerate(names):
         mask(root / "masks" / f"{name}{behind}{ending}", HALF * (number + 1), mode)
     return root
 
 
-@pytest.mark.parametrize("folder", ["masks", "annotations", "labels", "segmentation", "SegmentationClass", "gt"])
-@becomes("`images/` beside `masks/`, `labels/*.png` and the like, of the same names", "a field `mask`")
+@pytest.mark.parametrize(
+    "folder", ["masks", "annotations", "labels", "segmentation", "SegmentationClass", "gt"]
+)
+@becomes(
+    "`images/` beside `masks/`, `labels/*.png` and the like, of the same names", "a field `mask`"
+)
 def test_masks_of_the_same_name(tmp_path: Path, folder: str) -> None:
     source = pairs(tmp_path / "src", ["a", "b"])
     (source / "masks").rename(source / folder)
@@ -46,21 +56,29 @@ def test_masks_of_the_same_name(tmp_path: Path, folder: str) -> None:
     assert not summary.tally.rejected
     assert fastpipe.open(tmp_path / "packed").classes == []
     expected = {
-        f"images/{name}.jpg": [value * each for each in HALF[0].tolist()] for name, value in (("a", 1), ("b", 2))
+        f"images/{name}.jpg": [value * each for each in HALF[0].tolist()]
+        for name, value in (("a", 1), ("b", 2))
     }
     assert masks_of(tmp_path / "packed") == expected
 
 
-@becomes("Carvana: `images/a.jpg` beside `masks/a_mask.gif`", "a field `mask` with the numbers of the palette")
+@becomes(
+    "Carvana: `images/a.jpg` beside `masks/a_mask.gif`",
+    "a field `mask` with the numbers of the palette",
+)
 def test_masks_of_carvana(tmp_path: Path) -> None:
     source = pairs(tmp_path / "src", ["a_01", "b_01"], behind="_mask", ending=".gif", mode="L")
     mask(source / "masks" / "b_01_mask.gif", HALF, "P")
     assert not fastpipe.pack(source, tmp_path / "packed").tally.rejected
-    assert masks_of(tmp_path / "packed") == dict.fromkeys(("images/a_01.jpg", "images/b_01.jpg"), HALF[0].tolist())
+    assert masks_of(tmp_path / "packed") == dict.fromkeys(
+        ("images/a_01.jpg", "images/b_01.jpg"), HALF[0].tolist()
+    )
 
 
 @becomes(
-    "Carvana: `train/` beside `train_masks/`, and `test/`", "the splits `train` with masks, `test` without", "--split"
+    "Carvana: `train/` beside `train_masks/`, and `test/`",
+    "the splits `train` with masks, `test` without",
+    "--split",
 )
 def test_splits_of_carvana(tmp_path: Path) -> None:
     source = pairs(tmp_path / "src", ["a", "b"], behind="_mask")
@@ -75,7 +93,11 @@ def test_splits_of_carvana(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "test", split="test")
 
 
-@becomes("`images/train`, `masks/train`, or `train/images`, `train/masks`", "splits with a field `mask`", "--split")
+@becomes(
+    "`images/train`, `masks/train`, or `train/images`, `train/masks`",
+    "splits with a field `mask`",
+    "--split",
+)
 def test_splits_of_masks(tmp_path: Path) -> None:
     for number, places in enumerate((("{}/{}"), ("{1}/{0}"))):
         source = tmp_path / f"src-{number}"
@@ -92,17 +114,27 @@ def test_splits_of_masks(tmp_path: Path) -> None:
         assert found == HALF[0].tolist()
 
 
-@becomes("Cityscapes: several masks of an image (`_labelIds`, `_color`)", "refused", "--field mask=gtFine_labelIds")
+@becomes(
+    "Cityscapes: several masks of an image (`_labelIds`, `_color`)",
+    "refused",
+    "--field mask=gtFine_labelIds",
+)
 def test_several_masks_of_an_image(tmp_path: Path) -> None:
     source = tmp_path / "src"
-    photos(source, "leftImg8bit/train/x/x_0_leftImg8bit.png", "leftImg8bit/val/y/y_0_leftImg8bit.png")
+    photos(
+        source, "leftImg8bit/train/x/x_0_leftImg8bit.png", "leftImg8bit/val/y/y_0_leftImg8bit.png"
+    )
     for place in ("train/x/x_0", "val/y/y_0"):
         mask(source / "gtFine" / f"{place}_gtFine_labelIds.png", HALF)
         mask(source / "gtFine" / f"{place}_gtFine_color.png", HALF, "RGB")
-    with pytest.raises(PackError, match=r"gtFine_color \(1\), gtFine_labelIds \(1\). --field mask=KIND"):
+    with pytest.raises(
+        PackError, match=r"gtFine_color \(1\), gtFine_labelIds \(1\). --field mask=KIND"
+    ):
         fastpipe.pack(source, tmp_path / "none", split="train")
     fastpipe.pack(source, tmp_path / "packed", split="train", fields=["mask=gtFine_labelIds"])
-    assert masks_of(tmp_path / "packed") == {"leftImg8bit/train/x/x_0_leftImg8bit.png": HALF[0].tolist()}
+    assert masks_of(tmp_path / "packed") == {
+        "leftImg8bit/train/x/x_0_leftImg8bit.png": HALF[0].tolist()
+    }
 
 
 @becomes("`image_1.jpg` beside `mask_1.png`", "a field `mask`")
@@ -129,7 +161,9 @@ def test_masks_of_0_and_255(tmp_path: Path) -> None:
 
 @becomes("Kvasir: masks that are JPEGs; or PNGs with colours", "refused", "--field mask=mask:image")
 def test_masks_without_numbers(tmp_path: Path) -> None:
-    for number, (ending, mode, words) in enumerate(((".jpg", "L", "a JPEG"), (".png", "RGB", "a PNG with colours"))):
+    for number, (ending, mode, words) in enumerate(
+        ((".jpg", "L", "a JPEG"), (".png", "RGB", "a PNG with colours"))
+    ):
         source = pairs(tmp_path / f"src-{number}", ["a"], ending=ending, mode=mode)
         with pytest.raises(PackError, match=f"{words}.*--field mask=mask:image"):
             fastpipe.pack(source, tmp_path / "none")
@@ -142,7 +176,10 @@ def test_masks_of_other_names(tmp_path: Path) -> None:
     source = pairs(tmp_path / "src", ["a", "b"])
     (source / "masks/a.png").rename(source / "masks/x.png")
     (source / "masks/b.png").rename(source / "masks/y.png")
-    with pytest.raises(PackError, match="expected a mask of the same name for nearly each image; there are 2 images"):
+    with pytest.raises(
+        PackError,
+        match="expected a mask of the same name for nearly each image; there are 2 images",
+    ):
         fastpipe.pack(source, tmp_path / "none")
     fastpipe.pack(source, tmp_path / "packed", format="imagefolder")
     assert fastpipe.open(tmp_path / "packed").classes == ["images", "masks"]
@@ -158,7 +195,9 @@ def test_an_image_without_a_mask(tmp_path: Path) -> None:
 
 @becomes("a loader of `images/` beside `masks/`", "refused: it has to be packed")
 def test_masks_without_packing(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="a source of the format masks, which has to be packed first"):
+    with pytest.raises(
+        DatasetError, match="a source of the format masks, which has to be packed first"
+    ):
         fastpipe.open(pairs(tmp_path / "src", ["a"]))
 
 
@@ -167,18 +206,26 @@ def test_images_beside_what_is_not_known(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "images/a.jpg")
     (source / "annotations").mkdir()
     (source / "annotations" / "a.json").write_text('{"shapes": []}')
-    with pytest.raises(PackError, match="holds images beside annotations, which has no masks, no texts of YOLO"):
+    with pytest.raises(
+        PackError, match="holds images beside annotations, which has no masks, no texts of YOLO"
+    ):
         fastpipe.pack(source, tmp_path / "none")
 
 
 @pytest.mark.parametrize("folder", ["", "benign/"])
-@becomes("BUSI: `a.png` and `a_mask.png` in one folder", "refused: masks are no images", "--format imagefolder")
+@becomes(
+    "BUSI: `a.png` and `a_mask.png` in one folder",
+    "refused: masks are no images",
+    "--format imagefolder",
+)
 def test_masks_among_images(tmp_path: Path, folder: str) -> None:
     source = photos(
-        tmp_path / "src", *(f"{folder}{number} ({number}){end}.png" for number in range(3) for end in ("", "_mask"))
+        tmp_path / "src",
+        *(f"{folder}{number} ({number}){end}.png" for number in range(3) for end in ("", "_mask")),
     )
     with pytest.raises(
-        PackError, match=r"3 of 6 files are called like masks of others beside them, such as .*_mask.png"
+        PackError,
+        match=r"3 of 6 files are called like masks of others beside them, such as .*_mask.png",
     ):
         fastpipe.pack(source, tmp_path / "none")
     with pytest.raises(DatasetError, match="called like masks"):

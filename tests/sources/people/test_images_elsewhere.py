@@ -20,8 +20,12 @@ NIH = "Image Index,Finding Labels\na.png,Effusion|Mass\nb.png,No Finding\nc.png,
     "--field 'tags=Finding Labels:classes'",
 )
 def test_images_in_several_folders(tmp_path: Path) -> None:
-    photos(tmp_path, "images_001/images/a.png", "images_001/images/b.png", "images_002/images/c.png")
-    summary = pack_text(tmp_path, "Data_Entry_2017.csv", NIH, fields=["tags=Finding Labels:classes"], separator="|")
+    photos(
+        tmp_path, "images_001/images/a.png", "images_001/images/b.png", "images_002/images/c.png"
+    )
+    summary = pack_text(
+        tmp_path, "Data_Entry_2017.csv", NIH, fields=["tags=Finding Labels:classes"], separator="|"
+    )
     assert tags(tmp_path, "tags") == {
         "images_001/images/a.png": {"Effusion", "Mass"},
         "images_001/images/b.png": {"No Finding"},
@@ -31,10 +35,16 @@ def test_images_in_several_folders(tmp_path: Path) -> None:
     assert assumed(summary) == [f"images: 3 are in folders below {tmp_path.name}: {folders}"]
 
 
-@becomes("the same, where two folders have a file of one name", "refused: both are named", "--image-root FOLDER")
+@becomes(
+    "the same, where two folders have a file of one name",
+    "refused: both are named",
+    "--image-root FOLDER",
+)
 def test_two_files_of_one_name(tmp_path: Path) -> None:
     photos(tmp_path, "one/a.png", "one/b.png", "two/b.png", "two/c.png")
-    with pytest.raises(PackError, match=r"b\.png may be one/b\.png, two/b\.png.* --image-root .*one"):
+    with pytest.raises(
+        PackError, match=r"b\.png may be one/b\.png, two/b\.png.* --image-root .*one"
+    ):
         pack_text(tmp_path, "a.csv", NIH)
 
 
@@ -45,7 +55,11 @@ def test_images_are_looked_for_only_where_no_row_has_one(tmp_path: Path) -> None
     assert "no such file in the image root; --image-root says where the images are" in why
 
 
-@becomes("`images/` beside train.csv with names alone", "found there, which is said", "--image-root images")
+@becomes(
+    "`images/` beside train.csv with names alone",
+    "found there, which is said",
+    "--image-root images",
+)
 def test_names_of_images_in_the_only_folder(tmp_path: Path) -> None:
     photos(tmp_path, "images/a.jpg", "images/b.jpg")
     summary = pack_text(tmp_path, "train.csv", "id,label\na.jpg,cat\nb.jpg,dog\n")
@@ -55,10 +69,16 @@ def test_names_of_images_in_the_only_folder(tmp_path: Path) -> None:
         f"images: 2 are in folders below {tmp_path.name}: images (--image-root {tmp_path / 'images'})",
     ]
     options = {"image_column": "id", "image_root": tmp_path / "images", "overwrite": True}
-    assert assumed(pack_text(tmp_path, "train.csv", "id,label\na.jpg,cat\nb.jpg,dog\n", **options)) == []
+    assert (
+        assumed(pack_text(tmp_path, "train.csv", "id,label\na.jpg,cat\nb.jpg,dog\n", **options))
+        == []
+    )
 
 
-@becomes("train.csv with names alone, which `train/` and `test/` both have", "those of train/, which is said")
+@becomes(
+    "train.csv with names alone, which `train/` and `test/` both have",
+    "those of train/, which is said",
+)
 def test_names_that_two_splits_have(tmp_path: Path) -> None:
     photos(tmp_path, "train/1.jpg", "train/2.jpg", "test/1.jpg", "test/2.jpg")
     summary = pack_text(tmp_path, "train.csv", "image,label\n1.jpg,cat\n2.jpg,dog\n")
@@ -96,14 +116,21 @@ def test_masks_of_another_machine(tmp_path: Path) -> None:
     photos(tmp_path, "images/a.jpg")
     (tmp_path / "masks").mkdir()
     Image.new("L", (40, 30), 7).save(tmp_path / "masks" / "a.png")
-    pack_text(tmp_path, "a.csv", "path,mask\nD:\\x\\images\\a.jpg,D:\\x\\masks\\a.png\n", fields=["mask=mask:mask"])
+    pack_text(
+        tmp_path,
+        "a.csv",
+        "path,mask\nD:\\x\\images\\a.jpg,D:\\x\\masks\\a.png\n",
+        fields=["mask=mask:mask"],
+    )
     assert values(tmp_path, "mask")["images/a.jpg"][0][0] == 7
 
 
 @becomes("paths of another machine, with no such files here", "refused", "--image-root FOLDER")
 def test_paths_without_files(tmp_path: Path) -> None:
     photos(tmp_path, "x/other.jpg")
-    with pytest.raises(PackError, match="no such file in the image root; --image-root says where the images are"):
+    with pytest.raises(
+        PackError, match="no such file in the image root; --image-root says where the images are"
+    ):
         pack_text(tmp_path, "a.csv", "path,label\n/home/me/a.jpg,cat\n/home/me/b.jpg,dog\n")
 
 
@@ -124,8 +151,13 @@ def test_a_form_for_results_is_no_table_of_labels(tmp_path: Path) -> None:
     kaggle(tmp_path / "src", "image")
     summary = fastpipe.pack(tmp_path / "src", tmp_path / "packed", split="train")
     assert labels(tmp_path) == {"train/a.jpg": "1", "train/b.jpg": "0"}
-    assert assumed(summary)[1] == "tables: sampleSubmission.csv is not read, for it is called like a form for results"
-    with pytest.raises(PackError, match=r"pass the file that lists the images, such as .*train\.csv"):
+    assert (
+        assumed(summary)[1]
+        == "tables: sampleSubmission.csv is not read, for it is called like a form for results"
+    )
+    with pytest.raises(
+        PackError, match=r"pass the file that lists the images, such as .*train\.csv"
+    ):
         fastpipe.pack(tmp_path / "src", tmp_path / "other")
     shutil.rmtree(tmp_path / "src")
     kaggle(tmp_path / "src", "id")
@@ -134,12 +166,16 @@ def test_a_form_for_results_is_no_table_of_labels(tmp_path: Path) -> None:
     assert said[0].endswith(f"if it has the labels, pass {train}.csv (--image-root {train})")
     shutil.rmtree(tmp_path / "src" / "test")
     train.rename(tmp_path / "src" / "images")
-    with pytest.raises(PackError, match=r"Pass it: .*src/train\.csv, with --image-root .*src/images"):
+    with pytest.raises(
+        PackError, match=r"Pass it: .*src/train\.csv, with --image-root .*src/images"
+    ):
         fastpipe.pack(tmp_path / "src", tmp_path / "third")
 
 
 @becomes(
-    "`metadata.csv` whose file_name has `train/` and `test/`", "refused: the splits are named", "--split train or all"
+    "`metadata.csv` whose file_name has `train/` and `test/`",
+    "refused: the splits are named",
+    "--split train or all",
 )
 @pytest.mark.parametrize("name", ["metadata.csv", "labels.csv"])
 def test_splits_in_paths(tmp_path: Path, name: str) -> None:
@@ -149,7 +185,9 @@ def test_splits_in_paths(tmp_path: Path, name: str) -> None:
     (root / name).write_text("file_name,label\ntrain/a.jpg,cow\ntrain/b.jpg,bee\ntest/c.jpg,ant\n")
     sources = [root / name, *([root] if name == "metadata.csv" else [])]
     for source in sources:
-        with pytest.raises(PackError, match="has the splits test, train in the folders of its paths: --split picks"):
+        with pytest.raises(
+            PackError, match="has the splits test, train in the folders of its paths: --split picks"
+        ):
             fastpipe.pack(source, tmp_path / "packed")
         for split, expected in {
             "train": {"train/a.jpg": "cow", "train/b.jpg": "bee"},
@@ -165,7 +203,11 @@ def test_splits_in_paths(tmp_path: Path, name: str) -> None:
             fastpipe.pack(source, tmp_path / "packed", split="dev", overwrite=True)
 
 
-@becomes("a table of boxes whose paths have `images/train/` and `images/val/`", "refused", "--split train")
+@becomes(
+    "a table of boxes whose paths have `images/train/` and `images/val/`",
+    "refused",
+    "--split train",
+)
 def test_splits_in_paths_of_boxes(tmp_path: Path) -> None:
     photos(tmp_path, "images/train/a.jpg", "images/val/b.jpg")
     rows = "images/train/a.jpg,1,2,3,4,cow\nimages\\val\\b.jpg,1,2,3,4,ant\n"
@@ -178,5 +220,8 @@ def test_splits_in_paths_of_boxes(tmp_path: Path) -> None:
 
 def test_folders_of_classes_are_no_splits(tmp_path: Path) -> None:
     photos(tmp_path, "train/a.jpg", "car/b.jpg")
-    assert assumed(pack_text(tmp_path, "a.csv", "path,label\ntrain/a.jpg,train\ncar/b.jpg,car\n")) == []
+    assert (
+        assumed(pack_text(tmp_path, "a.csv", "path,label\ntrain/a.jpg,train\ncar/b.jpg,car\n"))
+        == []
+    )
     assert len(labels(tmp_path)) == 2

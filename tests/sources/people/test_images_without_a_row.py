@@ -15,7 +15,9 @@ from support.sources.tables import pa, pq
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
 
-BOXES = "image,xmin,ymin,xmax,ymax,class\na.jpg,1,2,10,12,dog\na.jpg,3,4,6,8,cat\nb.jpg,5,6,7,8,dog\n"
+BOXES = (
+    "image,xmin,ymin,xmax,ymax,class\na.jpg,1,2,10,12,dog\na.jpg,3,4,6,8,cat\nb.jpg,5,6,7,8,dog\n"
+)
 
 
 @pytest.fixture
@@ -37,13 +39,17 @@ def test_boxes_without_rows_of_all_images(four: Path, text: str) -> None:
     assert set(values(four, "boxes")) == {"a.jpg", "b.jpg"}
 
 
-@becomes("the same, where images without a row are background", "images without boxes", "--unlisted keep")
+@becomes(
+    "the same, where images without a row are background", "images without boxes", "--unlisted keep"
+)
 @pytest.mark.parametrize("share", [False, True])
 def test_images_without_a_row_are_background(four: Path, share: bool) -> None:
     text = "image,xmin,ymin,xmax,ymax,class\na.jpg,0.1,0.2,0.5,0.4,dog\n" if share else BOXES
     assert assumed(pack_text(four, "a.csv", text, unlisted="keep")) == []
     found = values(four, "boxes")
-    assert found["a.jpg"] == ([[[4, 6, 20, 12]], [0]] if share else [[[1, 2, 10, 12], [3, 4, 6, 8]], [1, 0]])
+    assert found["a.jpg"] == (
+        [[[4, 6, 20, 12]], [0]] if share else [[[1, 2, 10, 12], [3, 4, 6, 8]], [1, 0]]
+    )
     assert found["c.jpg"] == found["d.jpg"] == [[], []]
     assert len(found) == 4
 
@@ -57,7 +63,9 @@ def test_labels_without_rows_of_all_images(tmp_path: Path) -> None:
     photos(tmp_path, "x/a.jpg", "x/b.jpg", "x/.hidden.jpg", "x/Thumbs.db.jpg", "y/other.jpg")
     (tmp_path / "x" / "notes.txt").write_text("no image")
     (said,) = assumed(pack_text(tmp_path, "a.csv", "path,label\nx/a.jpg,cat\n", unlisted=None))
-    assert said.startswith("images: 2 images have no row and are left out, beside 1 with one: x/Thumbs.db.jpg")
+    assert said.startswith(
+        "images: 2 images have no row and are left out, beside 1 with one: x/Thumbs.db.jpg"
+    )
     pack_text(tmp_path, "a.csv", "path,label\nx/a.jpg,cat\n", unlisted="keep", overwrite=True)
     assert labels(tmp_path) == {"x/a.jpg": "cat", "x/b.jpg": None, "x/Thumbs.db.jpg": None}
 
@@ -71,7 +79,11 @@ def test_images_of_rejected_rows_and_of_other_splits_have_a_row(four: Path) -> N
     assert "1 image has no row and is left out, beside 2 with one: d.jpg" in said
 
 
-@becomes("images beside `metadata.csv` without a row in it", "left out; they are counted", "--unlisted drop or keep")
+@becomes(
+    "images beside `metadata.csv` without a row in it",
+    "left out; they are counted",
+    "--unlisted drop or keep",
+)
 def test_images_without_metadata(four: Path) -> None:
     (four / "metadata.csv").write_text("file_name,label\na.jpg,cat\nb.jpg,dog\n")
     summary = fastpipe.pack(four, four.parent / "packed")

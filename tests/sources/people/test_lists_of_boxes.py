@@ -21,7 +21,11 @@ def names(folder: Path) -> tuple[str, ...]:
     return fastpipe.open(folder / "packed").fields["boxes"].names
 
 
-EXPECTED = {"a.jpg": [[[1, 2, 3, 4], [5, 6, 17, 18]], [1, 0]], "b.jpg": [[[0, 0, 9, 9]], [1]], "c.jpg": [[], []]}
+EXPECTED = {
+    "a.jpg": [[[1, 2, 3, 4], [5, 6, 17, 18]], [1, 0]],
+    "b.jpg": [[[0, 0, 9, 9]], [1]],
+    "c.jpg": [[], []],
+}
 
 
 @becomes(
@@ -33,7 +37,9 @@ EXPECTED = {"a.jpg": [[[1, 2, 3, 4], [5, 6, 17, 18]], [1, 0]], "b.jpg": [[[0, 0,
 @pytest.mark.parametrize("column", ["classes", "labels", "label", "category_names"])
 def test_lists_of_boxes_and_classes(three: Path, quote: str, column: str) -> None:
     rows = 'a.jpg,"[[1,2,3,4],[5, 6, 17, 18]]","[\'dog\', \'cat\']"\nb.jpg,"[[0,0,9,9]]","[\'dog\']"\nc.jpg,[],[]\n'
-    pack_text(three, "a.csv", f"image,boxes,{column}\n{rows}".replace("'", quote), box_format="xyxy")
+    pack_text(
+        three, "a.csv", f"image,boxes,{column}\n{rows}".replace("'", quote), box_format="xyxy"
+    )
     assert names(three) == ("cat", "dog")
     assert values(three, "boxes") == EXPECTED
     assert set(labels(three).values()) == {None}
@@ -78,12 +84,21 @@ def test_numbers_and_names_as_classes_of_boxes(three: Path) -> None:
 
 def test_many_lists_of_boxes(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg")
-    rows = "".join(f'a.jpg,"[({number % 9}, 0, 20, {20 + number / 1000})]",cat\n' for number in range(2100))
+    rows = "".join(
+        f'a.jpg,"[({number % 9}, 0, 20, {20 + number / 1000})]",cat\n' for number in range(2100)
+    )
     pack_text(tmp_path, "a.csv", f"image,boxes,classes\n{rows}", box_format="xyxy")
     assert values(tmp_path, "boxes")["a.jpg"][0][2099] == pytest.approx([2, 0, 20, 22.099])
 
 
-@becomes("lists as numpy prints them: \"['cat' 'dog']\"", "two classes", "--field tags=labels:classes")
+@becomes(
+    "lists as numpy prints them: \"['cat' 'dog']\"", "two classes", "--field tags=labels:classes"
+)
 def test_lists_of_numpy(three: Path) -> None:
-    pack_text(three, "a.csv", "path,labels\na.jpg,['cat' 'dog']\nb.jpg,['dog']\n", fields=["tags=labels:classes"])
+    pack_text(
+        three,
+        "a.csv",
+        "path,labels\na.jpg,['cat' 'dog']\nb.jpg,['dog']\n",
+        fields=["tags=labels:classes"],
+    )
     assert tags(three, "tags") == {"a.jpg": {"cat", "dog"}, "b.jpg": {"dog"}}

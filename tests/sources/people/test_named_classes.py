@@ -34,7 +34,10 @@ def folders(root: Path, classes: Sequence[str]) -> Path:
 
 def labels(data: fastpipe.Dataset) -> dict[str, int]:
     """By key, the first part of which is the class in these sources."""
-    return {key.split("/")[0].split(".")[0]: int(label) for key, label in zip(data["key"], data["label"], strict=True)}
+    return {
+        key.split("/")[0].split(".")[0]: int(label)
+        for key, label in zip(data["key"], data["label"], strict=True)
+    }
 
 
 @pytest.fixture
@@ -44,7 +47,11 @@ def train(tmp_path: Path) -> Path:
     return tmp_path / "packed-train"
 
 
-@becomes("train/ and val/ that have other class folders", "the numbers of train in both", "`--classes-from TRAIN`")
+@becomes(
+    "train/ and val/ that have other class folders",
+    "the numbers of train in both",
+    "`--classes-from TRAIN`",
+)
 @pytest.mark.parametrize("names", ["packed", "source", "text"])
 def test_class_folders_by_name(tmp_path: Path, train: Path, names: str) -> None:
     (tmp_path / "names.txt").write_text("\ufeffant\r\nbee\r\ncow\r\n\r\n", encoding="utf-8")
@@ -55,7 +62,10 @@ def test_class_folders_by_name(tmp_path: Path, train: Path, names: str) -> None:
     assert data.classes == NAMES
     assert labels(data) == {"ant": 0, "cow": 2}
     assert data.class_counts == [1, 0, 1]
-    assert summary.info["packs"][0]["options"]["source"]["classes_from"] == {"labels": NAMES, "fields": {}}
+    assert summary.info["packs"][0]["options"]["source"]["classes_from"] == {
+        "labels": NAMES,
+        "fields": {},
+    }
     assert fastpipe.pack(source, tmp_path / "dst", classes_from=NAMES).already_packed
     with pytest.raises(PackError, match="different dataset"):
         fastpipe.pack(source, tmp_path / "dst", classes_from=["cow", "bee", "ant"])
@@ -75,7 +85,10 @@ def test_a_class_that_is_not_named_is_refused(tmp_path: Path, train: Path) -> No
     assert labels(fastpipe.open(tmp_path / "dst")) == {"ant": 0}
 
 
-@becomes("a WebDataset with numbers in KEY.cls, and a file with names", "each number is a line of the file; told")
+@becomes(
+    "a WebDataset with numbers in KEY.cls, and a file with names",
+    "each number is a line of the file; told",
+)
 def test_a_web_dataset_with_numbers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = picture(tmp_path / "a.jpg")
     with tarfile.open(tmp_path / "val.tar", "w") as tar:
@@ -84,8 +97,13 @@ def test_a_web_dataset_with_numbers(tmp_path: Path, caplog: pytest.LogCaptureFix
             tar.add(file, f"{key}.jpg")
             tar.add(tmp_path / "label", f"{key}.cls")
     summary = fastpipe.pack(tmp_path / "val.tar", tmp_path / "dst", classes_from=NAMES)
-    assert [each.text for each in summary.assumed] == ["labels are numbers: number 0 is 'ant', and so on"]
-    for data in (fastpipe.open(tmp_path / "dst"), fastpipe.open(tmp_path / "val.tar", classes_from=NAMES)):
+    assert [each.text for each in summary.assumed] == [
+        "labels are numbers: number 0 is 'ant', and so on"
+    ]
+    for data in (
+        fastpipe.open(tmp_path / "dst"),
+        fastpipe.open(tmp_path / "val.tar", classes_from=NAMES),
+    ):
         assert (data.classes, labels(data)) == (NAMES, {"ant": 0, "cow": 2})
     assert "assumed labels are numbers: number 0 is 'ant', and so on" in caplog.text
     with pytest.raises(ConfigError, match=r"samples .* of the class '\d'"):
@@ -105,7 +123,9 @@ def test_names_that_are_none_are_refused(tmp_path: Path) -> None:
     ]
     for given, says in cases:
         if isinstance(given, (bytes, str)):
-            (tmp_path / "names.txt").write_bytes(given if isinstance(given, bytes) else given.encode())
+            (tmp_path / "names.txt").write_bytes(
+                given if isinstance(given, bytes) else given.encode()
+            )
             given = tmp_path / "names.txt"
         with pytest.raises((ConfigError, DatasetError), match=says):
             fastpipe.pack(source, tmp_path / "dst", classes_from=given)
@@ -121,7 +141,10 @@ def test_a_table_with_texts(tmp_path: Path, train: Path) -> None:
     assert (data.classes, labels(data)) == (NAMES, {"ant": 0, "cow": 2})
 
 
-@becomes("a CSV file whose labels are numbers, and a file with names", "each number is a line of the file; told")
+@becomes(
+    "a CSV file whose labels are numbers, and a file with names",
+    "each number is a line of the file; told",
+)
 def test_a_table_with_numbers(tmp_path: Path) -> None:
     for name in ("ant", "cow"):
         picture(tmp_path / "images" / f"{name}.jpg")
@@ -136,11 +159,16 @@ def test_a_table_with_numbers(tmp_path: Path) -> None:
         fastpipe.pack(tmp_path / "images" / "val.csv", tmp_path / "other", classes_from=NAMES[:2])
 
 
-@becomes("Parquet with a `ClassLabel` of another order", "the named numbers", "`--classes-from NAMES`")
+@becomes(
+    "Parquet with a `ClassLabel` of another order", "the named numbers", "`--classes-from NAMES`"
+)
 def test_parquet_with_names(tmp_path: Path, train: Path) -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     file = picture(tmp_path / "a.jpg")
-    features = {"label": {"_type": "ClassLabel", "names": ["cow", "ant"]}, "image": {"_type": "Image"}}
+    features = {
+        "label": {"_type": "ClassLabel", "names": ["cow", "ant"]},
+        "image": {"_type": "Image"},
+    }
     table = pa.table(
         {"image": [{"bytes": file.read_bytes(), "path": None}] * 2, "label": [0, 1]}
     ).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
@@ -148,7 +176,9 @@ def test_parquet_with_names(tmp_path: Path, train: Path) -> None:
     fastpipe.pack(tmp_path / "val.parquet", tmp_path / "dst", classes_from=train)
     data = fastpipe.open(tmp_path / "dst")
     assert data.classes == NAMES
-    assert {str(key)[-1]: int(label) for key, label in zip(data["key"], data["label"], strict=True)} == {"0": 2, "1": 0}
+    assert {
+        str(key)[-1]: int(label) for key, label in zip(data["key"], data["label"], strict=True)
+    } == {"0": 2, "1": 0}
 
 
 @becomes("a tar of class folders", "the named numbers", "`--classes-from NAMES`")
@@ -160,7 +190,10 @@ def test_a_tar_of_class_folders(tmp_path: Path, train: Path) -> None:
     assert (data.classes, labels(data)) == (NAMES, {"ant": 0, "cow": 2})
     again = fastpipe.open(tmp_path / "val.tar", classes_from=train)
     assert (again.classes, labels(again)) == (NAMES, {"ant": 0, "cow": 2})
-    assert fastpipe.open(tmp_path / "val.tar").classes == ["ant", "cow"]  # what is kept of the scan stays as it was
+    assert fastpipe.open(tmp_path / "val.tar").classes == [
+        "ant",
+        "cow",
+    ]  # what is kept of the scan stays as it was
 
 
 def coco(root: Path, categories: Mapping[int, str]) -> Path:
@@ -196,7 +229,9 @@ def boxes(data: fastpipe.Dataset) -> dict[str, float]:
 
 
 @becomes(
-    "COCO files whose categories have other ids", "boxes and masks with the ids of train", "`--classes-from TRAIN`"
+    "COCO files whose categories have other ids",
+    "boxes and masks with the ids of train",
+    "`--classes-from TRAIN`",
 )
 def test_coco_by_name(tmp_path: Path) -> None:
     pytest.importorskip("pycocotools")
@@ -210,8 +245,12 @@ def test_coco_by_name(tmp_path: Path) -> None:
     mask = data.with_fields(["seg"])[0]["seg"].squeeze()
     assert (int(mask[5, 5]), int(mask[5, 15]), int(mask[15, 35])) == (5, 1, 0)
     with pytest.raises(PackError, match=r"'cow'.*not among the 2 names"):
-        fastpipe.pack(val, tmp_path / "dst", format="coco", fields=["boxes"], classes_from=["bee", "ant"])
-    with pytest.raises(PackError, match="'ant' would be number 0 in the masks seg, which is the background"):
+        fastpipe.pack(
+            val, tmp_path / "dst", format="coco", fields=["boxes"], classes_from=["bee", "ant"]
+        )
+    with pytest.raises(
+        PackError, match="'ant' would be number 0 in the masks seg, which is the background"
+    ):
         fastpipe.pack(val, tmp_path / "dst", classes_from=["ant", "cow"], **how)
     said = json.loads(val.read_text())
     said["categories"] = [{"id": 2, "name": "cow"}, {"id": 1, "name": "ant"}]
@@ -238,18 +277,26 @@ def test_voc_by_name(tmp_path: Path, train: Path) -> None:
     assert boxes(data) == {"cow": 0, "ant": 10}
 
 
-@becomes("YOLO whose `data.yaml` has another order", "boxes with the named numbers", "`--classes-from NAMES`")
+@becomes(
+    "YOLO whose `data.yaml` has another order",
+    "boxes with the named numbers",
+    "`--classes-from NAMES`",
+)
 def test_yolo_by_name(tmp_path: Path, train: Path) -> None:
     picture(tmp_path / "yolo" / "images" / "a.jpg")
     (tmp_path / "yolo" / "labels").mkdir()
-    (tmp_path / "yolo" / "labels" / "a.txt").write_text("0 0.125 0.25 0.25 0.5\n1 0.375 0.25 0.25 0.5\n")
+    (tmp_path / "yolo" / "labels" / "a.txt").write_text(
+        "0 0.125 0.25 0.25 0.5\n1 0.375 0.25 0.25 0.5\n"
+    )
     (tmp_path / "yolo" / "data.yaml").write_text(yaml.safe_dump({"names": ["cow", "ant"]}))
     fastpipe.pack(tmp_path / "yolo", tmp_path / "dst", classes_from=train)
     assert boxes(fastpipe.open(tmp_path / "dst")) == {"cow": 0, "ant": 10}
     (tmp_path / "yolo" / "data.yaml").unlink()
     summary = fastpipe.pack(tmp_path / "yolo", tmp_path / "numbers", classes_from=["cow", "ant"])
     assert boxes(fastpipe.open(tmp_path / "numbers")) == {"cow": 0, "ant": 10}
-    assert [each.text for each in summary.assumed] == ["classes of boxes are numbers: number 0 is 'cow', and so on"]
+    assert [each.text for each in summary.assumed] == [
+        "classes of boxes are numbers: number 0 is 'cow', and so on"
+    ]
 
 
 @becomes("lists of class names (many labels)", "the named numbers", "`--classes-from NAMES`")
@@ -266,7 +313,11 @@ def test_many_labels_by_name(tmp_path: Path) -> None:
     assert again.info["fields"]["tags"]["names"] == ["cow", "bee", "ant"]
 
 
-@becomes("a packed dataset that is packed again with other names", "the named numbers", "`--classes-from NAMES`")
+@becomes(
+    "a packed dataset that is packed again with other names",
+    "the named numbers",
+    "`--classes-from NAMES`",
+)
 def test_a_packed_dataset_by_name(tmp_path: Path, train: Path) -> None:
     fastpipe.pack(train, tmp_path / "dst", classes_from=["cow", "bee", "ant"])
     data = fastpipe.open(tmp_path / "dst")
@@ -274,9 +325,16 @@ def test_a_packed_dataset_by_name(tmp_path: Path, train: Path) -> None:
 
 
 def test_a_damaged_shard_is_made_again_with_them(tmp_path: Path) -> None:
-    fastpipe.pack(coco(tmp_path / "a", {1: "ant", 3: "cow"}), tmp_path / "train", format="coco", fields=["boxes"])
+    fastpipe.pack(
+        coco(tmp_path / "a", {1: "ant", 3: "cow"}),
+        tmp_path / "train",
+        format="coco",
+        fields=["boxes"],
+    )
     val = coco(tmp_path / "b", {1: "cow", 2: "ant"})
-    fastpipe.pack(val, tmp_path / "dst", format="coco", fields=["boxes"], classes_from=tmp_path / "train")
+    fastpipe.pack(
+        val, tmp_path / "dst", format="coco", fields=["boxes"], classes_from=tmp_path / "train"
+    )
     shard = tmp_path / "dst" / "shard-000000.tar"
     intact = shard.read_bytes()
     shard.write_bytes(intact.replace(b"cls", b"clz"))
@@ -294,7 +352,11 @@ def test_a_writer_takes_them(tmp_path: Path, train: Path) -> None:
         fastpipe.Writer(tmp_path / "dst", classes=NAMES, classes_from=train)
 
 
-@becomes("`fastpipe add` of a class that sorts before others", "comes last, told", "`--classes-from` of a fresh pack")
+@becomes(
+    "`fastpipe add` of a class that sorts before others",
+    "comes last, told",
+    "`--classes-from` of a fresh pack",
+)
 def test_a_new_class_comes_last(tmp_path: Path) -> None:
     source = folders(tmp_path / "src", ["bee", "cow"])
     fastpipe.pack(source, tmp_path / "dst")
@@ -302,7 +364,9 @@ def test_a_new_class_comes_last(tmp_path: Path) -> None:
     grown = fastpipe.add(source, tmp_path / "dst")
     assert fastpipe.open(tmp_path / "dst").classes == ["bee", "cow", "ant"]
     (assumed,) = grown.assumed
-    assert assumed.text.startswith("the class 'ant' is new, and comes last here: it is 2. A fresh pack would sort it")
+    assert assumed.text.startswith(
+        "the class 'ant' is new, and comes last here: it is 2. A fresh pack would sort it"
+    )
     fastpipe.pack(source, tmp_path / "fresh", classes_from=tmp_path / "dst")
     assert fastpipe.open(tmp_path / "fresh").classes == ["bee", "cow", "ant"]
     folders(source, ["dog"])

@@ -12,8 +12,19 @@ from support.sources.tars import write_tar
 import fastpipe
 
 JUNK = (
-    *("__MACOSX/cat/._1.jpg", "cat/._1.jpg", "cat/.DS_Store", "cat/deep/.ipynb_checkpoints/1-checkpoint.jpg"),
-    *("cat/Thumbs.db", "dog/desktop.ini", "dog/@eaDir/2.jpg/SYNOPHOTO_THUMB_M.jpg", ".DS_Store", "Thumbs.db"),
+    *(
+        "__MACOSX/cat/._1.jpg",
+        "cat/._1.jpg",
+        "cat/.DS_Store",
+        "cat/deep/.ipynb_checkpoints/1-checkpoint.jpg",
+    ),
+    *(
+        "cat/Thumbs.db",
+        "dog/desktop.ini",
+        "dog/@eaDir/2.jpg/SYNOPHOTO_THUMB_M.jpg",
+        ".DS_Store",
+        "Thumbs.db",
+    ),
     *("cat/__MACOSX/._x", "dog/.gitkeep", "._dog/2.jpg"),
 )
 
@@ -24,7 +35,11 @@ def junk(root: Path) -> None:
         (root / path).write_bytes(b"junk")
 
 
-@becomes("class folders `1` to `10`", "sorted as texts, and named: '10' is label 1", "--classes-from FILE")
+@becomes(
+    "class folders `1` to `10`",
+    "sorted as texts, and named: '10' is label 1",
+    "--classes-from FILE",
+)
 def test_class_folders_that_are_numbers(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *(f"{number}/{number}.jpg" for number in range(1, 11)))
     summary = fastpipe.pack(source, tmp_path / "packed")
@@ -35,11 +50,16 @@ def test_class_folders_that_are_numbers(tmp_path: Path) -> None:
     ]
 
 
-@becomes("class folders `0` to `10` in a tar, or without packing", "the same, in the log of a loader")
-def test_numbers_in_tars_and_without_packing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@becomes(
+    "class folders `0` to `10` in a tar, or without packing", "the same, in the log of a loader"
+)
+def test_numbers_in_tars_and_without_packing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     source = photos(tmp_path / "src", *(f"{number}/{number}.jpg" for number in range(11)))
     write_tar(
-        tmp_path / "a.tar", {f"{each}/{each}.jpg": (source / f"{each}/{each}.jpg").read_bytes() for each in range(11)}
+        tmp_path / "a.tar",
+        {f"{each}/{each}.jpg": (source / f"{each}/{each}.jpg").read_bytes() for each in range(11)},
     )
     (assumed,) = fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed").assumed
     assert "'10' is label 2" in assumed.text
@@ -48,7 +68,9 @@ def test_numbers_in_tars_and_without_packing(tmp_path: Path, caplog: pytest.LogC
 
 
 @becomes("class folders `0`, `1`, `2`, or `000`, `001`", "their numbers, with nothing to say")
-@becomes("class folders `1`, `2`, `3`", "the labels 0, 1, 2, and this is named", "--classes-from FILE")
+@becomes(
+    "class folders `1`, `2`, `3`", "the labels 0, 1, 2, and this is named", "--classes-from FILE"
+)
 def test_class_folders_that_begin_at_1(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "1/a.jpg", "2/b.jpg", "3/c.jpg")
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
@@ -58,7 +80,10 @@ def test_class_folders_that_begin_at_1(tmp_path: Path) -> None:
         assert fastpipe.pack(source, tmp_path / str(number)).assumed == ()
 
 
-@becomes("`__MACOSX`, `._*`, `.ipynb_checkpoints`, `Thumbs.db`, `desktop.ini`, `@eaDir` at any depth", "passed over")
+@becomes(
+    "`__MACOSX`, `._*`, `.ipynb_checkpoints`, `Thumbs.db`, `desktop.ini`, `@eaDir` at any depth",
+    "passed over",
+)
 def test_what_systems_leave_behind(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "cat/1.jpg", "dog/2.jpg")
     junk(source)
@@ -77,7 +102,12 @@ def test_what_systems_leave_behind_in_a_tar(tmp_path: Path) -> None:
         ["cat", "dog"],
         {"cat/1.jpg": 0, "dog/2.jpg": 1},
     )
-    samples = {"a.jpg": members["cat/1.jpg"], "._a.jpg": b"junk", "__MACOSX/._a.jpg": b"junk", "a.cls": b"0"}
+    samples = {
+        "a.jpg": members["cat/1.jpg"],
+        "._a.jpg": b"junk",
+        "__MACOSX/._a.jpg": b"junk",
+        "a.cls": b"0",
+    }
     write_tar(tmp_path / "b.tar", samples)
     summary = fastpipe.pack(tmp_path / "b.tar", tmp_path / "other")
     assert (summary.info["samples"], summary.tally.rejected, summary.dropped) == (1, [], {})

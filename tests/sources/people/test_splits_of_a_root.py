@@ -21,7 +21,9 @@ VAL = ("val/ant/4.jpg", "val/cow/5.jpg")
 THREE = ["ant", "bee", "cow"]
 
 
-def both_splits(source: Path, into: Path, first: str = "train", second: str = "val") -> Iterator[Any]:
+def both_splits(
+    source: Path, into: Path, first: str = "train", second: str = "val"
+) -> Iterator[Any]:
     """Without --split nothing is packed; then classes and labels of two splits."""
     with pytest.raises(PackError, match=f"has the splits .*{second}.*--split picks one"):
         fastpipe.pack(source, into / "none")
@@ -30,15 +32,25 @@ def both_splits(source: Path, into: Path, first: str = "train", second: str = "v
         yield packed_labels(source, into / split, split=split)
 
 
-@becomes("`train/` and `val/` with class folders", "one source with splits; a class has one number in all", "--split")
+@becomes(
+    "`train/` and `val/` with class folders",
+    "one source with splits; a class has one number in all",
+    "--split",
+)
 def test_folders_of_splits(tmp_path: Path) -> None:
     train, val = both_splits(photos(tmp_path / "src", *TRAIN, *VAL), tmp_path)
     assert train == (THREE, {"ant/1.jpg": 0, "bee/2.jpg": 1, "cow/3.jpg": 2})
     assert val == (THREE, {"ant/4.jpg": 0, "cow/5.jpg": 2})
 
 
-@pytest.mark.parametrize("names", [("Training", "Testing"), ("TRAIN", "valid"), ("seg_train/seg_train", "seg_test")])
-@becomes("`Training/` and `Testing/`, `TRAIN/`, `seg_train/seg_train/`", "as `train/` and `val/`", "--split")
+@pytest.mark.parametrize(
+    "names", [("Training", "Testing"), ("TRAIN", "valid"), ("seg_train/seg_train", "seg_test")]
+)
+@becomes(
+    "`Training/` and `Testing/`, `TRAIN/`, `seg_train/seg_train/`",
+    "as `train/` and `val/`",
+    "--split",
+)
 def test_other_names_of_splits(tmp_path: Path, names: tuple[str, str]) -> None:
     source = tmp_path / "src"
     for name, paths in zip(names, (TRAIN, VAL), strict=True):
@@ -50,12 +62,19 @@ def test_other_names_of_splits(tmp_path: Path, names: tuple[str, str]) -> None:
 
 def test_a_split_may_be_asked_for_by_another_name(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *TRAIN, *(path.replace("val", "Validation") for path in VAL))
-    assert packed_labels(source, tmp_path / "packed", split="val")[1] == {"ant/4.jpg": 0, "cow/5.jpg": 2}
+    assert packed_labels(source, tmp_path / "packed", split="val")[1] == {
+        "ant/4.jpg": 0,
+        "cow/5.jpg": 2,
+    }
     with pytest.raises(PackError, match=r"--split test: .* has the splits Validation, train"):
         fastpipe.pack(source, tmp_path / "other", split="test")
 
 
-@becomes("a loader of a folder with `train/` and `val/`", "refused; classes are those of all splits", "split=")
+@becomes(
+    "a loader of a folder with `train/` and `val/`",
+    "refused; classes are those of all splits",
+    "split=",
+)
 def test_opening_without_packing(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *TRAIN, *VAL)
     for take in (fastpipe.open, fastpipe.loader):
@@ -74,23 +93,38 @@ def test_opening_without_packing(tmp_path: Path) -> None:
         fastpipe.open(tmp_path / "packed", split="val")
 
 
-@becomes("class folders, one of which is called `test`", "stays a class, and is named", "--split test")
+@becomes(
+    "class folders, one of which is called `test`", "stays a class, and is named", "--split test"
+)
 def test_a_class_that_is_called_like_a_split(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "cat/1.jpg", "dog/2.jpg", "test/3.jpg")
     summary = fastpipe.pack(source, tmp_path / "packed")
     assert fastpipe.open(tmp_path / "packed").classes == ["cat", "dog", "test"]
-    assert [str(each) for each in summary.assumed] == ["test: a class, though it is called like a split (--split test)"]
+    assert [str(each) for each in summary.assumed] == [
+        "test: a class, though it is called like a split (--split test)"
+    ]
 
 
-@becomes("class folders beside `test/` with the same class folders", "refused: `test/` is a split", "--split test")
+@becomes(
+    "class folders beside `test/` with the same class folders",
+    "refused: `test/` is a split",
+    "--split test",
+)
 def test_a_split_among_the_classes_of_another_one(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "cat/1.jpg", "dog/2.jpg", "test/cat/3.jpg", "test/dog/4.jpg")
     with pytest.raises(PackError, match="a folder test with the same classes, which is a split"):
         fastpipe.pack(source, tmp_path / "packed")
-    assert packed_labels(source, tmp_path / "test", split="test") == (["cat", "dog"], {"cat/3.jpg": 0, "dog/4.jpg": 1})
+    assert packed_labels(source, tmp_path / "test", split="test") == (
+        ["cat", "dog"],
+        {"cat/3.jpg": 0, "dog/4.jpg": 1},
+    )
 
 
-@becomes("`train/` and `val/`, packed as classes on purpose", "two classes, and named", "--format imagefolder")
+@becomes(
+    "`train/` and `val/`, packed as classes on purpose",
+    "two classes, and named",
+    "--format imagefolder",
+)
 def test_splits_as_classes_on_purpose(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *TRAIN, *VAL)
     summary = fastpipe.pack(source, tmp_path / "packed", format="imagefolder")
@@ -101,7 +135,9 @@ def test_splits_as_classes_on_purpose(tmp_path: Path) -> None:
 @becomes("a zip's folder around `train/` and `val/`", "refused, with the path to pass")
 def test_a_folder_around_the_splits(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *(f"data/{path}" for path in (*TRAIN, *VAL)))
-    with pytest.raises(PackError, match=f"holds one folder, and in it the splits train, val. Pass {source}/data"):
+    with pytest.raises(
+        PackError, match=f"holds one folder, and in it the splits train, val. Pass {source}/data"
+    ):
         fastpipe.pack(source, tmp_path / "packed")
 
 
@@ -113,14 +149,23 @@ def test_a_folder_around_the_classes(tmp_path: Path) -> None:
 
 
 @becomes(
-    "`train/` with class folders, `test/` with images alone", "no labels in `test`; the classes of `train`", "--split"
+    "`train/` with class folders, `test/` with images alone",
+    "no labels in `test`; the classes of `train`",
+    "--split",
 )
 def test_a_split_without_labels(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *TRAIN, "test/1.jpg", "test/2.jpg")
-    assert packed_labels(source, tmp_path / "test", split="test") == (THREE, {"1.jpg": -1, "2.jpg": -1})
+    assert packed_labels(source, tmp_path / "test", split="test") == (
+        THREE,
+        {"1.jpg": -1, "2.jpg": -1},
+    )
 
 
-@becomes("`test/unknown/` beside `train/` with class folders", "no labels in `test`, and named", "--split")
+@becomes(
+    "`test/unknown/` beside `train/` with class folders",
+    "no labels in `test`, and named",
+    "--split",
+)
 def test_a_split_with_a_folder_that_is_no_class(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *TRAIN, "test/unknown/1.jpg")
     assert packed_labels(source, tmp_path / "train", split="train")[0] == THREE
@@ -129,7 +174,11 @@ def test_a_split_with_a_folder_that_is_no_class(tmp_path: Path) -> None:
     assert "labels: none, for the only folder of the split test, unknown" in summary.assumed[0].text
 
 
-@becomes("a class that the training split lacks", "in the classes of all splits, and named", "--classes-from")
+@becomes(
+    "a class that the training split lacks",
+    "in the classes of all splits, and named",
+    "--classes-from",
+)
 def test_a_class_that_only_validation_has(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *TRAIN, *VAL, "val/bat/6.jpg")
     summary = fastpipe.pack(source, tmp_path / "packed", split="train")
@@ -139,7 +188,9 @@ def test_a_class_that_only_validation_has(tmp_path: Path) -> None:
 
 @becomes("`cat/train/`, `cat/test/` (splits in class folders)", "all in one, and named")
 def test_splits_in_class_folders(tmp_path: Path) -> None:
-    source = photos(tmp_path / "src", "cat/train/1.jpg", "cat/test/2.jpg", "dog/train/3.jpg", "dog/test/4.jpg")
+    source = photos(
+        tmp_path / "src", "cat/train/1.jpg", "cat/test/2.jpg", "dog/train/3.jpg", "dog/test/4.jpg"
+    )
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
     assert "the folders test, train in the class folders are no splits" in assumed.text
 
@@ -152,8 +203,14 @@ def yolo(root: Path, split: str, line: str, images: str = "{split}/images") -> N
     (labels / f"{split}.txt").write_text(line)
 
 
-@pytest.mark.parametrize("said", ["../{split}/images", "{split}/images", "{root}/{split}/images", "/content/{split}"])
-@becomes("Roboflow's YOLO: `train/images`, `train/labels`, `data.yaml` above", "boxes with the names", "--split")
+@pytest.mark.parametrize(
+    "said", ["../{split}/images", "{split}/images", "{root}/{split}/images", "/content/{split}"]
+)
+@becomes(
+    "Roboflow's YOLO: `train/images`, `train/labels`, `data.yaml` above",
+    "boxes with the names",
+    "--split",
+)
 def test_yolo_of_roboflow(tmp_path: Path, said: str) -> None:
     source = tmp_path / "src"
     yolo(source, "train", "1 0.5 0.5 0.5 0.5\n")
@@ -169,12 +226,18 @@ def test_yolo_of_roboflow(tmp_path: Path, said: str) -> None:
         assert fastpipe.open(tmp_path / split).fields["boxes"].names == ("ant", "bee")
 
 
-@becomes("Ultralytics' YOLO: `images/train`, and other names in `data.yaml`", "the folders that it says", "--split")
+@becomes(
+    "Ultralytics' YOLO: `images/train`, and other names in `data.yaml`",
+    "the folders that it says",
+    "--split",
+)
 def test_yolo_whose_splits_only_the_yaml_says(tmp_path: Path) -> None:
     source = tmp_path / "src"
     yolo(source, "north", "1 0.5 0.5 0.5 0.5\n", "{split}/images")
     yolo(source, "south", "0 0.5 0.5 0.5 0.5\n", "{split}/images")
-    (source / "data.yaml").write_text("path: .\nnames: {0: ant, 1: bee}\ntrain: north/images\nval: south/images\n")
+    (source / "data.yaml").write_text(
+        "path: .\nnames: {0: ant, 1: bee}\ntrain: north/images\nval: south/images\n"
+    )
     with pytest.raises(PackError, match="has the splits train, val"):
         fastpipe.pack(source, tmp_path / "none")
     fastpipe.pack(source, tmp_path / "packed", split="train")
@@ -190,9 +253,9 @@ def test_yolo_with_lists(tmp_path: Path) -> None:
     (source / "train.txt").write_text("./images/a.jpg\n")
     (source / "val.txt").write_text("images/b.jpg\n")
     fastpipe.pack(source, tmp_path / "packed", split="val")
-    assert {name: labels.tolist() for name, (_, labels) in by_path(tmp_path / "packed", "boxes").items()} == {
-        "b.jpg": [0]
-    }
+    assert {
+        name: labels.tolist() for name, (_, labels) in by_path(tmp_path / "packed", "boxes").items()
+    } == {"b.jpg": [0]}
 
 
 @becomes("YOLO with `classes.txt` (Label Studio, LabelImg)", "the names of that file")
@@ -210,14 +273,23 @@ def test_yolo_with_a_split_without_labels(tmp_path: Path) -> None:
     source = tmp_path / "src"
     yolo(source, "train", "1 0.5 0.5 0.5 0.5\n")
     photos(source, "test/images/1.jpg")
-    with pytest.raises(PackError, match=f"the split test .* has no labels, .* pass {source}/test/images"):
+    with pytest.raises(
+        PackError, match=f"the split test .* has no labels, .* pass {source}/test/images"
+    ):
         fastpipe.pack(source, tmp_path / "packed", split="test")
 
 
 def coco(folder: Path, name: str, category: int) -> None:
     photos(folder, f"{name}.jpg")
     image = {"id": 1, "file_name": f"{name}.jpg", "width": 16, "height": 16}
-    box = {"id": 1, "image_id": 1, "category_id": category, "bbox": [2, 4, 6, 8], "iscrowd": 0, "area": 48}
+    box = {
+        "id": 1,
+        "image_id": 1,
+        "category_id": category,
+        "bbox": [2, 4, 6, 8],
+        "iscrowd": 0,
+        "area": 48,
+    }
     said = {
         "info": {},
         "images": [image],
@@ -227,7 +299,11 @@ def coco(folder: Path, name: str, category: int) -> None:
     (folder / "_annotations.coco.json").write_text(json.dumps(said))
 
 
-@becomes("COCO of Roboflow: `train/_annotations.coco.json` among the pictures", "boxes with the names", "--split")
+@becomes(
+    "COCO of Roboflow: `train/_annotations.coco.json` among the pictures",
+    "boxes with the names",
+    "--split",
+)
 def test_coco_of_roboflow(tmp_path: Path) -> None:
     source = tmp_path / "src"
     coco(source / "train", "a", 1)
@@ -250,7 +326,9 @@ def voc(folder: Path, name: str, label: str) -> None:
 
 
 @becomes(
-    "VOC of Roboflow: a `.xml` beside each picture, in `train/` and `valid/`", "boxes; one list of names", "--split"
+    "VOC of Roboflow: a `.xml` beside each picture, in `train/` and `valid/`",
+    "boxes; one list of names",
+    "--split",
 )
 def test_voc_of_roboflow(tmp_path: Path) -> None:
     source = tmp_path / "src"
@@ -287,7 +365,11 @@ def tar(path: Path, samples: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["{}/0.tar", "imagenet-{}-000000.tar"])
-@becomes("tars for each split: `train/*.tar`, or `train-0000.tar` beside `val-0000.tar`", "the tars of one", "--split")
+@becomes(
+    "tars for each split: `train/*.tar`, or `train-0000.tar` beside `val-0000.tar`",
+    "the tars of one",
+    "--split",
+)
 def test_tars_of_splits(tmp_path: Path, pattern: str) -> None:
     tar(tmp_path / "src" / pattern.format("train"), {"a": "0", "b": "2"})
     tar(tmp_path / "src" / pattern.format("val"), {"c": "1"})
@@ -302,11 +384,17 @@ def test_tars_of_splits(tmp_path: Path, pattern: str) -> None:
 @becomes("one tar with `train/` and `val/` in it", "the members of one split", "--split")
 def test_splits_in_a_tar(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
-    tar(tmp_path / "src" / "photos.tar", dict.fromkeys(path.removesuffix(".jpg") for path in (*TRAIN, *VAL)))  # type: ignore[arg-type]
+    tar(
+        tmp_path / "src" / "photos.tar",
+        dict.fromkeys(path.removesuffix(".jpg") for path in (*TRAIN, *VAL)),
+    )  # type: ignore[arg-type]
     for number, source in enumerate((tmp_path / "src", tmp_path / "src" / "photos.tar")):
         prefix = "photos.tar/" if source.is_dir() else ""
         train, val = both_splits(source, tmp_path / str(number))
-        assert train == (THREE, {f"{prefix}ant/1.jpg": 0, f"{prefix}bee/2.jpg": 1, f"{prefix}cow/3.jpg": 2})
+        assert train == (
+            THREE,
+            {f"{prefix}ant/1.jpg": 0, f"{prefix}bee/2.jpg": 1, f"{prefix}cow/3.jpg": 2},
+        )
         assert val == (THREE, {f"{prefix}ant/4.jpg": 0, f"{prefix}cow/5.jpg": 2})
         with pytest.raises(DatasetError, match="split='train'"):
             fastpipe.open(source)
@@ -315,11 +403,18 @@ def test_splits_in_a_tar(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["{}.csv", "{}/metadata.csv"])
-@becomes("`train.csv` and `val.csv`, or `train/metadata.csv`, with names of classes", "one number in all", "--split")
+@becomes(
+    "`train.csv` and `val.csv`, or `train/metadata.csv`, with names of classes",
+    "one number in all",
+    "--split",
+)
 def test_lists_of_splits(tmp_path: Path, form: str) -> None:
     source = tmp_path / "src"
     column = "file_name" if "metadata" in form else "path"
-    for split, rows in (("train", ("1.jpg,ant", "2.jpg,bee", "3.jpg,cow")), ("val", ("4.jpg,ant", "5.jpg,cow"))):
+    for split, rows in (
+        ("train", ("1.jpg,ant", "2.jpg,bee", "3.jpg,cow")),
+        ("val", ("4.jpg,ant", "5.jpg,cow")),
+    ):
         file = source / form.format(split)
         photos(file.parent, *(row.partition(",")[0] for row in rows))
         file.write_text("\n".join([f"{column},label", *rows]))
@@ -348,13 +443,17 @@ def test_a_folder_around_another_source(tmp_path: Path) -> None:
 def test_coco_beside_class_folders(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "ant/1.jpg", "bee/2.jpg")
     (source / "export.json").write_text('{"images": [], "annotations": [], "categories": []}')
-    with pytest.raises(PackError, match=r"may be several kinds of source: coco, imagefolder. --format picks one"):
+    with pytest.raises(
+        PackError, match=r"may be several kinds of source: coco, imagefolder. --format picks one"
+    ):
         fastpipe.pack(source, tmp_path / "none")
     assert packed_labels(source, tmp_path / "packed", format="imagefolder")[0] == ["ant", "bee"]
 
 
 @becomes(
-    "Kaggle: `train/` and `test/` with images alone beside a `train.csv` of ids", "no labels, and named", "--image-root"
+    "Kaggle: `train/` and `test/` with images alone beside a `train.csv` of ids",
+    "no labels, and named",
+    "--image-root",
 )
 def test_a_table_beside_splits(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "train/1.jpg", "test/2.jpg")
@@ -369,7 +468,8 @@ def test_a_folder_that_is_called_images(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "images/1.jpg")
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
     assert (
-        f"all images are of the class images, the only folder; for images without labels, pass {source}" in assumed.text
+        f"all images are of the class images, the only folder; for images without labels, pass {source}"
+        in assumed.text
     )
     source = photos(tmp_path / "splits", "train/images/1.jpg", "val/images/2.jpg")
     (assumed,) = fastpipe.pack(source, tmp_path / "train", split="train").assumed

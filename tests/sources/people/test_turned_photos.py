@@ -54,7 +54,11 @@ def write_yolo(root: Path) -> Path:
 
 
 @IN_BOTH
-@becomes("YOLO, photos with an EXIF orientation", "boxes of the photo as it is shown", "--coordinates stored")
+@becomes(
+    "YOLO, photos with an EXIF orientation",
+    "boxes of the photo as it is shown",
+    "--coordinates stored",
+)
 def test_yolo(tmp_path: Path, exif: str) -> None:
     summary = fastpipe.pack(write_yolo(tmp_path / "yolo"), tmp_path / "packed", exif=exif)
     check_boxes(tmp_path / "packed", exif=exif)
@@ -85,7 +89,9 @@ def test_the_user_says_that_coordinates_are_of_stored_photos(tmp_path: Path) -> 
         assert assumed(summary) == []
         assert samples(tmp_path / exif, "boxes")[6]["boxes"].tolist() == [box]
         assert summary.info["packs"][0]["options"]["source"] == {"coordinates": "stored"}
-    with pytest.raises(ConfigError, match="--coordinates: expected 'shown' or 'stored', got 'upright'"):
+    with pytest.raises(
+        ConfigError, match="--coordinates: expected 'shown' or 'stored', got 'upright'"
+    ):
         fastpipe.pack(yolo, tmp_path / "other", coordinates="upright")
     photos(tmp_path / "alone")
     with pytest.raises(PackError, match="--coordinates has no meaning for imagefolder sources"):
@@ -93,7 +99,12 @@ def test_the_user_says_that_coordinates_are_of_stored_photos(tmp_path: Path) -> 
 
 
 def write_coco(
-    root: Path, *, size: tuple[int, int] = SHOWN, stored: bool = False, sizes: bool = True, box: tuple[int, ...] = BOX
+    root: Path,
+    *,
+    size: tuple[int, int] = SHOWN,
+    stored: bool = False,
+    sizes: bool = True,
+    box: tuple[int, ...] = BOX,
 ) -> Path:
     """A box, a polygon, two runs and a point for each photo; of the photos as shown, or as `stored`."""
     photos(root, size, box)
@@ -108,13 +119,28 @@ def write_coco(
         images.append(image | ({"width": mask.shape[1], "height": mask.shape[0]} if sizes else {}))
         runs = coco_mask.encode(np.asfortranarray(mask))
         polygon = [x0, y0, x1, y0, x1, y1, x0, y1]
-        shapes: list[Any] = [[polygon], {"size": list(mask.shape), "counts": runs["counts"].decode()}]
+        shapes: list[Any] = [
+            [polygon],
+            {"size": list(mask.shape), "counts": runs["counts"].decode()},
+        ]
         for number, shape in enumerate(shapes):
-            note = {"image_id": orientation, "category_id": 1 + number, "bbox": [x0, y0, x1 - x0, y1 - y0]}
-            note |= {"id": 2 * orientation + number, "segmentation": shape, "keypoints": [x0, y0, 2]}
+            note = {
+                "image_id": orientation,
+                "category_id": 1 + number,
+                "bbox": [x0, y0, x1 - x0, y1 - y0],
+            }
+            note |= {
+                "id": 2 * orientation + number,
+                "segmentation": shape,
+                "keypoints": [x0, y0, 2],
+            }
             notes.append(note)
-    categories = [{"id": number, "name": f"c{number}", "keypoints": ["corner"]} for number in (1, 2)]
-    (root / "all.json").write_text(json.dumps({"images": images, "annotations": notes, "categories": categories}))
+    categories = [
+        {"id": number, "name": f"c{number}", "keypoints": ["corner"]} for number in (1, 2)
+    ]
+    (root / "all.json").write_text(
+        json.dumps({"images": images, "annotations": notes, "categories": categories})
+    )
     return root / "all.json"
 
 
@@ -130,7 +156,9 @@ def check_coco(packed: Path, *, exif: str, stored: bool, size: tuple[int, int] =
         box = bright_box(image)
         assert sample["boxes"].tolist() == [box, box], orientation
         mask = np.asarray(sample["objects"])
-        assert bright_box(255 * (mask == 2)) == box, orientation  # the runs cover the polygon, which has the same box
+        assert bright_box(255 * (mask == 2)) == box, (
+            orientation
+        )  # the runs cover the polygon, which has the same box
         first = rectangle(stored_size(orientation, size) if stored else size, (0, 0, 1, 1))
         (x, y) = sample["points"][0, 0].tolist()
         assert box[0] <= x < box[2], orientation
@@ -147,7 +175,9 @@ def check_coco(packed: Path, *, exif: str, stored: bool, size: tuple[int, int] =
     "--coordinates stored",
 )
 def test_coco(tmp_path: Path, exif: str) -> None:
-    summary = fastpipe.pack(write_coco(tmp_path / "shown"), tmp_path / "packed", exif=exif, fields=FIELDS)
+    summary = fastpipe.pack(
+        write_coco(tmp_path / "shown"), tmp_path / "packed", exif=exif, fields=FIELDS
+    )
     check_coco(tmp_path / "packed", exif=exif, stored=False)
     assert assumed(summary) == [(ASSUMED.format(3), OPTION)]
     assert not summary.tally.rejected
@@ -159,7 +189,11 @@ def test_coco_of_stored_photos(tmp_path: Path, exif: str) -> None:
     coco = write_coco(tmp_path / "coco", stored=True)
     fastpipe.pack(coco, tmp_path / "packed", exif=exif, fields=FIELDS)
     found = samples(tmp_path / "packed", "boxes")
-    wrong = {each for each, sample in found.items() if sample["boxes"].tolist()[0] != bright_box(sample["image"])}
+    wrong = {
+        each
+        for each, sample in found.items()
+        if sample["boxes"].tolist()[0] != bright_box(sample["image"])
+    }
     assert wrong == {2, 3, 4}
     summary = fastpipe.pack(coco, tmp_path / "said", exif=exif, fields=FIELDS, coordinates="stored")
     check_coco(tmp_path / "said", exif=exif, stored=True)
@@ -173,7 +207,9 @@ def test_coco_of_stored_photos(tmp_path: Path, exif: str) -> None:
     "--coordinates stored",
 )
 def test_coco_where_no_size_tells(tmp_path: Path, exif: str) -> None:
-    summary = fastpipe.pack(write_coco(tmp_path / "square", size=SQUARE), tmp_path / "packed", exif=exif, fields=FIELDS)
+    summary = fastpipe.pack(
+        write_coco(tmp_path / "square", size=SQUARE), tmp_path / "packed", exif=exif, fields=FIELDS
+    )
     check_coco(tmp_path / "packed", exif=exif, stored=False, size=SQUARE)
     assert assumed(summary) == [(ASSUMED.format(7), OPTION)]
     coco = write_coco(tmp_path / "unsized", sizes=False)
@@ -191,7 +227,9 @@ def test_the_users_word_counts_more_than_a_size(tmp_path: Path, exif: str) -> No
         image["width"], image["height"] = stored_size(image["id"])
     said["annotations"] = [note for note in said["annotations"] if note["category_id"] == 1]
     coco.write_text(json.dumps(said))
-    summary = fastpipe.pack(coco, tmp_path / "packed", exif=exif, fields=["boxes=bbox"], coordinates="shown")
+    summary = fastpipe.pack(
+        coco, tmp_path / "packed", exif=exif, fields=["boxes=bbox"], coordinates="shown"
+    )
     check_boxes(tmp_path / "packed", exif=exif)
     assert not summary.tally.rejected
     assert assumed(summary) == []
@@ -199,7 +237,9 @@ def test_the_users_word_counts_more_than_a_size(tmp_path: Path, exif: str) -> No
 
 @IN_BOTH
 def test_values_of_shrunk_photos(tmp_path: Path, exif: str) -> None:
-    summary = fastpipe.pack(write_coco(tmp_path / "coco"), tmp_path / "packed", exif=exif, fields=FIELDS, max_size=20)
+    summary = fastpipe.pack(
+        write_coco(tmp_path / "coco"), tmp_path / "packed", exif=exif, fields=FIELDS, max_size=20
+    )
     assert not summary.tally.rejected
     found = samples(tmp_path / "packed", "boxes", "objects")
     assert {tuple(sorted(sample["image"].shape[1:])) for sample in found.values()} == {(10, 20)}
@@ -213,7 +253,12 @@ def test_runs_that_contradict_the_users_word_are_refused(tmp_path: Path) -> None
     """They say the size themselves."""
     coco = write_coco(tmp_path / "coco")
     summary = fastpipe.pack(coco, tmp_path / "packed", fields=FIELDS, coordinates="stored")
-    assert sorted(path for path, _ in summary.tally.rejected) == ["5.jpg", "6.jpg", "7.jpg", "8.jpg"]
+    assert sorted(path for path, _ in summary.tally.rejected) == [
+        "5.jpg",
+        "6.jpg",
+        "7.jpg",
+        "8.jpg",
+    ]
     assert "runs of size [20, 40]" in summary.tally.rejected[0][1]
 
 
@@ -229,16 +274,17 @@ def test_other_sizes_are_refused(tmp_path: Path) -> None:
 
 @IN_BOTH
 @pytest.mark.parametrize("sized", [True, False])
-@becomes("Pascal VOC, photos with an EXIF orientation", "boxes of the photo that has the size in <size>; else as shown")
+@becomes(
+    "Pascal VOC, photos with an EXIF orientation",
+    "boxes of the photo that has the size in <size>; else as shown",
+)
 def test_voc(tmp_path: Path, exif: str, *, sized: bool) -> None:
     photos(tmp_path / "voc/JPEGImages")
     (tmp_path / "voc/Annotations").mkdir()
     size = "<size><width>20</width><height>40</height></size>" if sized else ""
     box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>10</xmax><ymax>10</ymax></bndbox>"
     for orientation in range(1, 9):
-        text = (
-            f"<annotation><filename>{orientation}.jpg</filename>{size}<object><name>a</name>{box}</object></annotation>"
-        )
+        text = f"<annotation><filename>{orientation}.jpg</filename>{size}<object><name>a</name>{box}</object></annotation>"
         (tmp_path / f"voc/Annotations/{orientation}.xml").write_text(text)
     summary = fastpipe.pack(tmp_path / "voc", tmp_path / "packed", exif=exif)
     check_boxes(tmp_path / "packed", exif=exif)
@@ -246,7 +292,11 @@ def test_voc(tmp_path: Path, exif: str, *, sized: bool) -> None:
 
 
 @IN_BOTH
-@becomes("JSONL or a table with boxes, photos with an EXIF orientation", "boxes of the photo as it is shown", OPTION)
+@becomes(
+    "JSONL or a table with boxes, photos with an EXIF orientation",
+    "boxes of the photo as it is shown",
+    OPTION,
+)
 def test_jsonl(tmp_path: Path, exif: str) -> None:
     photos(tmp_path / "src")
     rows = [{"path": f"{number}.jpg", "boxes": [BOX]} for number in range(1, 9)]
@@ -258,12 +308,20 @@ def test_jsonl(tmp_path: Path, exif: str) -> None:
 
 
 @IN_BOTH
-@becomes("Parquet with boxes, photos with an EXIF orientation", "boxes of the photo as it is shown", OPTION)
+@becomes(
+    "Parquet with boxes, photos with an EXIF orientation",
+    "boxes of the photo as it is shown",
+    OPTION,
+)
 def test_parquet(tmp_path: Path, exif: str) -> None:
-    rows = [{"image": photo(number), "boxes": [[float(edge) for edge in BOX]]} for number in range(1, 9)]
+    rows = [
+        {"image": photo(number), "boxes": [[float(edge) for edge in BOX]]} for number in range(1, 9)
+    ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     fields = {"boxes": "boxes:boxes"}
-    summary = fastpipe.pack(tmp_path / "rows.parquet", tmp_path / "packed", exif=exif, fields=fields)
+    summary = fastpipe.pack(
+        tmp_path / "rows.parquet", tmp_path / "packed", exif=exif, fields=fields
+    )
     for sample in fastpipe.open(tmp_path / "packed").with_fields(("image", "boxes")):  # type: ignore[attr-defined]
         assert sample["boxes"].tolist() == [bright_box(sample["image"])]
     assert assumed(summary) == [(ASSUMED.format(7), OPTION)]
@@ -314,9 +372,13 @@ SECOND = {
 def test_second_pictures_lie_on_the_first(tmp_path: Path, exif: str, how: str) -> None:
     """They are shown by their own EXIF; without one, their size tells what they lie on."""
     said = "stored" if how.startswith("as stored") else "shown"
-    with fastpipe.Writer(tmp_path / "packed", {"second": "image"}, exif=exif, coordinates=said) as writer:
+    with fastpipe.Writer(
+        tmp_path / "packed", {"second": "image"}, exif=exif, coordinates=said
+    ) as writer:
         for orientation in range(1, 9):
-            writer.add(photo(orientation), key=f"{orientation}.jpg", second=SECOND[how](orientation))
+            writer.add(
+                photo(orientation), key=f"{orientation}.jpg", second=SECOND[how](orientation)
+            )
     found = samples(tmp_path / "packed", "second")
     assert len(found) == 8
     for orientation, sample in found.items():
@@ -325,16 +387,23 @@ def test_second_pictures_lie_on_the_first(tmp_path: Path, exif: str, how: str) -
 
 
 @IN_BOTH
-def test_a_writer_has_coordinates_of_stored_images_unless_it_says_otherwise(tmp_path: Path, exif: str) -> None:
+def test_a_writer_has_coordinates_of_stored_images_unless_it_says_otherwise(
+    tmp_path: Path, exif: str
+) -> None:
     for said in ("stored", "shown", None):
-        with fastpipe.Writer(tmp_path / str(said), {"boxes": "boxes"}, exif=exif, coordinates=said) as writer:
+        with fastpipe.Writer(
+            tmp_path / str(said), {"boxes": "boxes"}, exif=exif, coordinates=said
+        ) as writer:
             for orientation in range(1, 9):
                 box = BOX if said == "shown" else bright_box(as_stored(rectangle(), orientation))
                 writer.add(photo(orientation), key=f"{orientation}.jpg", boxes=[box])
         check_boxes(tmp_path / str(said), exif=exif)
 
 
-@becomes("a packed dataset of turned photos, packed again", "its fields as they are, moved if --exif apply turns them")
+@becomes(
+    "a packed dataset of turned photos, packed again",
+    "its fields as they are, moved if --exif apply turns them",
+)
 def test_packed_again(tmp_path: Path) -> None:
     yolo = write_yolo(tmp_path / "yolo")
     fastpipe.pack(yolo, tmp_path / "packed", keep_metadata=True)  # so EXIF stays in the pictures
@@ -353,12 +422,16 @@ def test_what_add_assumes_is_told(tmp_path: Path) -> None:
     (tmp_path / "6.txt").rename(yolo / "labels/6.txt")
     grown = fastpipe.add(yolo, tmp_path / "packed")
     assert grown.added == 1
-    assert [each.text for each in grown.assumed] == [ASSUMED.format(1).replace("1 images", "1 image")]
+    assert [each.text for each in grown.assumed] == [
+        ASSUMED.format(1).replace("1 images", "1 image")
+    ]
     check_boxes(tmp_path / "packed", exif="ignore")
     assert grown.info["counts"]["assumed_shown"] == 7
 
 
-def test_tasks_of_a_cluster_know_of_which_picture_values_are(tasks_here: Cluster, tmp_path: Path) -> None:
+def test_tasks_of_a_cluster_know_of_which_picture_values_are(
+    tasks_here: Cluster, tmp_path: Path
+) -> None:
     """Of a packed dataset, whose fields are as its pictures; and of a source whose fields are as shown."""
     yolo = write_yolo(tmp_path / "yolo")
     fastpipe.pack(yolo, tmp_path / "packed", keep_metadata=True)

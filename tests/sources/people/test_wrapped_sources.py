@@ -50,7 +50,10 @@ def yolo(root: Path) -> Path:
 
 @pytest.mark.parametrize("make", [voc, coco, yolo])
 @pytest.mark.parametrize("around", ["VOCdevkit/VOC2007", "data", "a/b/c"])
-@becomes("folders around VOC, COCO or YOLO (`VOC2007/VOCdevkit/VOC2007`)", "refused, with the path to pass")
+@becomes(
+    "folders around VOC, COCO or YOLO (`VOC2007/VOCdevkit/VOC2007`)",
+    "refused, with the path to pass",
+)
 def test_folders_around_annotations(tmp_path: Path, make: object, around: str) -> None:
     source = tmp_path / "src"
     inner = make(source / around)  # type: ignore[operator]
@@ -65,17 +68,27 @@ def test_folders_around_annotations(tmp_path: Path, make: object, around: str) -
 
 
 @becomes("`VOCdevkit/` with `VOC2007/` and `VOC2012/`", "refused, with the path to pass")
-@becomes("`VOCtrainval/VOCdevkit/VOC2007` beside `VOCtest/VOCdevkit/VOC2007`", "refused, with the path to pass")
+@becomes(
+    "`VOCtrainval/VOCdevkit/VOC2007` beside `VOCtest/VOCdevkit/VOC2007`",
+    "refused, with the path to pass",
+)
 def test_several_folders_around_annotations(tmp_path: Path) -> None:
-    for number, (around, others) in enumerate([("VOC2007", "VOC2012"), ("VOCtest/VOCdevkit/VOC2007", "VOCtrainval")]):
+    for number, (around, others) in enumerate(
+        [("VOC2007", "VOC2012"), ("VOCtest/VOCdevkit/VOC2007", "VOCtrainval")]
+    ):
         source = tmp_path / str(number)
         inner = voc(source / around)
         photos(source, f"{others}/JPEGImages/b.jpg")
-        with pytest.raises(PackError, match=f"holds folders, and in .* a source of the format voc. Pass {inner}"):
+        with pytest.raises(
+            PackError, match=f"holds folders, and in .* a source of the format voc. Pass {inner}"
+        ):
             fastpipe.pack(source, tmp_path / "packed")
 
 
-@becomes("two folders around class folders (`data/animals/cat`)", "one class, and named, with the path to pass")
+@becomes(
+    "two folders around class folders (`data/animals/cat`)",
+    "one class, and named, with the path to pass",
+)
 @becomes("two folders around `train/` and `val/`", "refused, with the path to pass")
 def test_two_folders_around_classes(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "a/b/cat/1.jpg", "a/b/dog/2.jpg")
@@ -89,18 +102,31 @@ def test_two_folders_around_classes(tmp_path: Path) -> None:
 @becomes("a tar of `VOCdevkit/`", "one class; it is named, and the annotations are")
 def test_a_tar_around_annotations(tmp_path: Path) -> None:
     voc(tmp_path / "src/VOCdevkit/VOC2007")
-    summary = fastpipe.pack(tar_of_folder(tmp_path / "src", tmp_path / "voc.tar"), tmp_path / "packed")
+    summary = fastpipe.pack(
+        tar_of_folder(tmp_path / "src", tmp_path / "voc.tar"), tmp_path / "packed"
+    )
     first, second = (each.text for each in summary.assumed)
     assert "all images are of the class VOCdevkit, the only folder in the tar" in first
-    assert "are not read: 1, such as VOCdevkit/VOC2007/Annotations/a.xml (annotations of Pascal VOC)" in second
+    assert (
+        "are not read: 1, such as VOCdevkit/VOC2007/Annotations/a.xml (annotations of Pascal VOC)"
+        in second
+    )
 
 
-@pytest.mark.parametrize("names", [("fold1", "fold2"), ("part_a", "part_b"), ("images_001", "images_002")])
-@becomes("`fold1/a.jpg`, `fold2/b.jpg`; `part_a/`; `images_001/`", "classes, and named", "--format imagefolder")
+@pytest.mark.parametrize(
+    "names", [("fold1", "fold2"), ("part_a", "part_b"), ("images_001", "images_002")]
+)
+@becomes(
+    "`fold1/a.jpg`, `fold2/b.jpg`; `part_a/`; `images_001/`",
+    "classes, and named",
+    "--format imagefolder",
+)
 def test_parts_with_images(tmp_path: Path, names: tuple[str, str]) -> None:
     source = photos(tmp_path / "src", *(f"{name}/{name}.jpg" for name in names))
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
-    assert assumed.text.startswith(f"classes: the folders {names[0]}, {names[1]}, though they are called like parts")
+    assert assumed.text.startswith(
+        f"classes: the folders {names[0]}, {names[1]}, though they are called like parts"
+    )
     assert assumed.option == "--format imagefolder"
     assert not fastpipe.pack(source, tmp_path / "classes", format="imagefolder").assumed
     tar = tar_of_folder(source, tmp_path / "parts.tar")
@@ -109,25 +135,40 @@ def test_parts_with_images(tmp_path: Path, names: tuple[str, str]) -> None:
 
 
 def test_classes_with_numbers_are_no_parts(tmp_path: Path) -> None:
-    source = photos(tmp_path / "src", "class1/a.jpg", "class2/b.jpg", "fold/c.jpg", "boeing_747/d.jpg")
+    source = photos(
+        tmp_path / "src", "class1/a.jpg", "class2/b.jpg", "fold/c.jpg", "boeing_747/d.jpg"
+    )
     assert not fastpipe.pack(source, tmp_path / "packed").assumed
 
 
-@becomes("`fold_0/cat/a.jpg`, `fold_1/dog/b.jpg`", "refused; a part with the classes of all", "--split fold_1")
+@becomes(
+    "`fold_0/cat/a.jpg`, `fold_1/dog/b.jpg`",
+    "refused; a part with the classes of all",
+    "--split fold_1",
+)
 def test_parts_with_classes(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "fold_0/ant/1.jpg", "fold_0/cow/2.jpg", "fold_1/cow/3.jpg")
-    with pytest.raises(PackError, match=r"called like parts of one dataset, and class folders in them \(ant, cow\)"):
+    with pytest.raises(
+        PackError, match=r"called like parts of one dataset, and class folders in them \(ant, cow\)"
+    ):
         fastpipe.pack(source, tmp_path / "none")
-    assert packed_labels(source, tmp_path / "one", split="fold_1") == (["ant", "cow"], {"cow/3.jpg": 1})
+    assert packed_labels(source, tmp_path / "one", split="fold_1") == (
+        ["ant", "cow"],
+        {"cow/3.jpg": 1},
+    )
     classes, _ = packed_labels(source, tmp_path / "classes", format="imagefolder")
     assert classes == ["fold_0", "fold_1"]
 
 
 @becomes("`train/Cat` and `val/cat`; `traffic light` and `traffic_light`", "two classes, and named")
 def test_classes_that_differ_by_case(tmp_path: Path) -> None:
-    source = photos(tmp_path / "src", "train/Cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg", "val/dog/4.jpg")
+    source = photos(
+        tmp_path / "src", "train/Cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg", "val/dog/4.jpg"
+    )
     summary = fastpipe.pack(source, tmp_path / "packed", split="train")
-    assert any("classes: 'Cat', 'cat' differ in letter case" in each.text for each in summary.assumed)
+    assert any(
+        "classes: 'Cat', 'cat' differ in letter case" in each.text for each in summary.assumed
+    )
     root = voc(tmp_path / "voc")
     second = VOC.replace("a.jpg", "b.jpg").replace("cat", "CAT")
     photos(root, "JPEGImages/b.jpg")

@@ -64,7 +64,10 @@ def test_a_jpeg_keeps_its_pixels() -> None:
     for name, source in KINDS.items():
         packed = convert(source, PLAIN)
         assert_plain_baseline(packed)
-        for tiled in (packed, *(convert(source, EncodeOptions(tile=tile)) for tile in (1, 32, 65500))):
+        for tiled in (
+            packed,
+            *(convert(source, EncodeOptions(tile=tile)) for tile in (1, 32, 65500)),
+        ):
             assert_same_pixels(tiled.data, source)
             np.testing.assert_array_equal(_engine.decode(tiled.data), turbo(source), err_msg=name)
             assert (tiled.change, tiled.orientation) == (None, 1), name
@@ -110,14 +113,18 @@ def test_the_color_profile_is_kept_and_all_metadata_where_that_is_asked_for() ->
     assert [marker for marker, _ in metadata(packed.data)] == [APP2, APP2, APP2]
     assert Image.open(io.BytesIO(packed.data)).info["icc_profile"] == ICC
     assert metadata(whole.data) == metadata(source)
-    assert [marker for marker, _ in segments(whole.data)].count(0xE0) == 1  # JFIF is not there twice
+    assert [marker for marker, _ in segments(whole.data)].count(
+        0xE0
+    ) == 1  # JFIF is not there twice
     for each in (packed, whole):
         assert_same_pixels(each.data, source)
 
 
 def test_cmyk_is_encoded_anew() -> None:
     """And a CMYK profile is not put into an RGB picture."""
-    cmyk = saved(mode="CMYK", quality=92, icc_profile=b"\0\0\0\x80lcms\x04\0\0\0prtrCMYKLab " + bytes(104))
+    cmyk = saved(
+        mode="CMYK", quality=92, icc_profile=b"\0\0\0\x80lcms\x04\0\0\0prtrCMYKLab " + bytes(104)
+    )
     for source in (cmyk, ycck(cmyk)):
         packed = convert(source, PLAIN)
         assert packed.change == "CMYK"
@@ -142,7 +149,9 @@ def test_12_bit_is_brought_to_8() -> None:
 
 
 LOSSLESS = {
-    **{name: saved(name) for name in ("PNG", "BMP", "TIFF", "GIF", "PPM", "TGA", "ICO", "JPEG2000")},
+    **{
+        name: saved(name) for name in ("PNG", "BMP", "TIFF", "GIF", "PPM", "TGA", "ICO", "JPEG2000")
+    },
     "WEBP": saved("WEBP", lossless=True),
 }
 NAMES = {"WEBP": "WebP", "JPEG2000": "JPEG 2000"}
@@ -208,7 +217,9 @@ def test_with_a_quality_all_but_jpegs_become_jpegs_of_it() -> None:
             assert packed.png_of is None
             assert_plain_baseline(packed)
             assert luma_steps(packed.data) == luma_steps(of_quality(quality))
-    assert convert(jpeg_bytes(), replace(PLAIN, quality=30)).data == convert(jpeg_bytes(), PLAIN).data
+    assert (
+        convert(jpeg_bytes(), replace(PLAIN, quality=30)).data == convert(jpeg_bytes(), PLAIN).data
+    )
 
 
 def test_a_png_of_ours_stays_as_it_is() -> None:
@@ -230,9 +241,16 @@ def test_samples_of_every_kind_are_shrunk_as_pngs() -> None:
     rng = np.random.default_rng(6)
     for channels in (1, 2, 3, 4):
         for kind in (np.uint8, np.uint16):
-            samples = rng.integers(0, np.iinfo(kind).max, (60, 90, channels), dtype=kind, endpoint=True)
+            samples = rng.integers(
+                0, np.iinfo(kind).max, (60, 90, channels), dtype=kind, endpoint=True
+            )
             packed = convert(encode_png(samples), replace(PLAIN, max_size=30))
-            assert (packed.change, packed.png_of, packed.width, packed.height) == ("shrunk", "PNG", 30, 20)
+            assert (packed.change, packed.png_of, packed.width, packed.height) == (
+                "shrunk",
+                "PNG",
+                30,
+                20,
+            )
             areas = samples.reshape(20, 3, 30, 3, channels).mean(axis=(1, 3))
             small = _engine.png_samples(packed.data)
             assert (small.dtype, small.shape) == (kind, areas.shape)
@@ -246,11 +264,16 @@ def test_without_loss_a_jpeg_is_shrunk_and_turned_into_a_png() -> None:
         assert packed.png_of == "JPEG"
         if "apply_exif" in options:
             upright = ImageOps.exif_transpose(Image.open(io.BytesIO(source)))
-            np.testing.assert_array_equal(_engine.decode(packed.data), np.rot90(_engine.decode(source), -1))
+            np.testing.assert_array_equal(
+                _engine.decode(packed.data), np.rot90(_engine.decode(source), -1)
+            )
             assert (packed.width, packed.height) == upright.size
     gray = convert(jpeg_bytes(sampling="gray"), replace(PLAIN, lossless=True, max_size=30))
     assert _engine.png_samples(gray.data).shape[2] == 1
-    assert convert(jpeg_bytes(), replace(PLAIN, lossless=True)).data == convert(jpeg_bytes(), PLAIN).data
+    assert (
+        convert(jpeg_bytes(), replace(PLAIN, lossless=True)).data
+        == convert(jpeg_bytes(), PLAIN).data
+    )
 
 
 @pytest.mark.parametrize("image_format", ["JPEG", "PNG", "TIFF"])
@@ -258,12 +281,18 @@ def test_exif_orientation_is_ignored_or_applied(image_format: str) -> None:
     for orientation in range(1, 9):
         source = saved(image_format, exif=exif(orientation))
         # Not from the source: Pillow turns a TIFF upright by itself, and nothing else.
-        upright = ImageOps.exif_transpose(Image.open(io.BytesIO(saved("PNG", exif=exif(orientation)))))
+        upright = ImageOps.exif_transpose(
+            Image.open(io.BytesIO(saved("PNG", exif=exif(orientation))))
+        )
 
         # As Pillow loads it: a TIFF upright, the others as stored.
         ignored = convert(source, PLAIN)
         assert ignored.orientation == (1 if image_format == "TIFF" else orientation)
-        assert_near(luma(pillow(ignored.data)), luma(np.asarray(Image.open(io.BytesIO(source)).convert("RGB"))), 2)
+        assert_near(
+            luma(pillow(ignored.data)),
+            luma(np.asarray(Image.open(io.BytesIO(source)).convert("RGB"))),
+            2,
+        )
         assert ignored.change is None
         assert (ignored.png_of is None) == (image_format == "JPEG")
 
@@ -290,7 +319,13 @@ def test_kept_exif_never_turns_a_picture_twice() -> None:
 
 
 def test_large_pictures_shrink_in_proportion() -> None:
-    sizes = {(200, 100): (50, 25), (100, 200): (25, 50), (333, 77): (50, 12), (60, 1): (50, 1), (51, 51): (50, 50)}
+    sizes = {
+        (200, 100): (50, 25),
+        (100, 200): (25, 50),
+        (333, 77): (50, 12),
+        (60, 1): (50, 1),
+        (51, 51): (50, 50),
+    }
     for size, expected in sizes.items():
         source = saved(size=size, icc_profile=b"a color profile", quality=95)
         packed = convert(source, EncodeOptions(tile=0, max_size=50))
@@ -307,10 +342,14 @@ def test_only_what_is_shrunk_has_the_quality_of_shrunk_pictures() -> None:
     for source in (saved("PNG"), saved("WEBP")):
         assert convert(source, small) == convert(source, PLAIN)
     for size in [(70, 70), (70, 3), (1, 1)]:
-        assert convert(jpeg_bytes(size), replace(small, quality=1)) == convert(jpeg_bytes(size), PLAIN)
+        assert convert(jpeg_bytes(size), replace(small, quality=1)) == convert(
+            jpeg_bytes(size), PLAIN
+        )
     shrunk = convert(saved("WEBP"), replace(small, max_size=69))
     assert luma_steps(shrunk.data) == luma_steps(of_quality(90))
-    low, high = (convert(jpeg_bytes((300, 200)), replace(small, quality=quality)) for quality in (20, 95))
+    low, high = (
+        convert(jpeg_bytes((300, 200)), replace(small, quality=quality)) for quality in (20, 95)
+    )
     assert len(low.data) < len(high.data) / 2
     turned = convert(saved(size=(200, 100), exif=exif(6)), replace(small, apply_exif=True))
     assert (turned.width, turned.height, turned.change) == (35, 70, "shrunk")

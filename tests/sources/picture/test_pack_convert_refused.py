@@ -52,12 +52,20 @@ def converted_or_refused(data: bytes, how: EncodeOptions) -> None:
         packed = convert(data, how)
     except ImageError:
         return
-    assert _engine.decode(packed.data).shape == (packed.height, packed.width, 3)  # refuses at any complaint of libjpeg
+    assert _engine.decode(packed.data).shape == (
+        packed.height,
+        packed.width,
+        3,
+    )  # refuses at any complaint of libjpeg
 
 
 def test_truncated_anywhere() -> None:
     for source in SOURCES.values():
-        for length in [*range(40), *range(40, len(source) - 8, 17), *range(len(source) - 8, len(source) - 2)]:
+        for length in [
+            *range(40),
+            *range(40, len(source) - 8, 17),
+            *range(len(source) - 8, len(source) - 2),
+        ]:
             assert reason(source[:length])
             assert reason(source[:length], EncodeOptions(max_size=20))
 
@@ -75,10 +83,14 @@ def test_progressive_without_its_last_scans() -> None:
     starts = [at for at in range(len(PROGRESSIVE)) if PROGRESSIVE.startswith(b"\xff\xda", at)]
     assert len(starts) >= 8
     for start in starts[1:]:
-        table = PROGRESSIVE.rfind(b"\xff\xc4", 0, start)  # the scan's own Huffman table, if it has one
+        table = PROGRESSIVE.rfind(
+            b"\xff\xc4", 0, start
+        )  # the scan's own Huffman table, if it has one
         for cut in {start, table if table > starts[starts.index(start) - 1] else start}:
             assert pillow(PROGRESSIVE[:cut] + EOI).shape == (SIZE[1], SIZE[0], 3)
-            assert "missing" in reason(PROGRESSIVE[:cut] + EOI) or "truncated" in reason(PROGRESSIVE[:cut] + EOI)
+            assert "missing" in reason(PROGRESSIVE[:cut] + EOI) or "truncated" in reason(
+                PROGRESSIVE[:cut] + EOI
+            )
 
 
 def test_a_component_without_a_scan() -> None:
@@ -120,8 +132,12 @@ def test_a_side_too_long_for_a_jpeg_or_an_index() -> None:
 def test_the_limit_of_scans() -> None:
     scans = [marker for marker, _ in segments(PROGRESSIVE)].count(0xDA)
     assert_same_pixels(convert(PROGRESSIVE, EncodeOptions(max_scans=scans)).data, PROGRESSIVE)
-    assert "more progressive scans than allowed" in reason(PROGRESSIVE, EncodeOptions(max_scans=scans - 1))
-    assert "scans than allowed" in reason(one_scan_a_component((1, 2, 3) * 100, SIZE))  # baseline ones, repeated
+    assert "more progressive scans than allowed" in reason(
+        PROGRESSIVE, EncodeOptions(max_scans=scans - 1)
+    )
+    assert "scans than allowed" in reason(
+        one_scan_a_component((1, 2, 3) * 100, SIZE)
+    )  # baseline ones, repeated
 
 
 def test_a_long_progressive_script(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -139,7 +155,9 @@ def test_odd_numbers_of_components() -> None:
     for components in (2, 5):
         payload = bytes([components]) + b"".join(bytes([c + 1, 0x11, 0]) for c in range(components))
         length = (8 + 3 * components).to_bytes(2, "big")
-        assert reason(BASELINE[:frame] + header[:2] + length + header[4:] + payload + BASELINE[frame + 19 :])
+        assert reason(
+            BASELINE[:frame] + header[:2] + length + header[4:] + payload + BASELINE[frame + 19 :]
+        )
 
 
 @settings(max_examples=150)
@@ -155,7 +173,9 @@ def test_damage_of_any_kind(data: st.DataObject) -> None:
     elif kind == "cut out":
         damaged = bytearray(source[:at] + source[at + data.draw(st.integers(1, 40)) :])
     elif kind == "put in":
-        damaged = bytearray(source[:at] + data.draw(st.binary(min_size=1, max_size=12)) + source[at:])
+        damaged = bytearray(
+            source[:at] + data.draw(st.binary(min_size=1, max_size=12)) + source[at:]
+        )
     else:
         scan = source.index(b"\xff\xda") + 14
         damaged = bytearray(source[:scan] + data.draw(st.binary(max_size=200)) + EOI)

@@ -63,10 +63,16 @@ LOADED = {
     "scan cut short before the end marker": WHOLE[:HALF].rstrip(b"\xff") + EOI,
     "bytes left over in the scan": WHOLE[:HALF] + b"\xff\xd3\x12\x34" + WHOLE[HALF:],
     "bytes cut out of the scan": next(
-        data for at in range(HALF, len(WHOLE)) if not packs(data := WHOLE[:at] + WHOLE[at + 7 :], REJECT)
+        data
+        for at in range(HALF, len(WHOLE))
+        if not packs(data := WHOLE[:at] + WHOLE[at + 7 :], REJECT)
     ),
-    "a bit flipped": next(data for at in range(SCAN, HALF) if not packs(data := flipped(at), REJECT)),
-    "last scans missing": (lambda jpeg: jpeg[: jpeg.rindex(b"\xff\xc4")] + EOI)(saved(size=SIZE, progressive=True)),
+    "a bit flipped": next(
+        data for at in range(SCAN, HALF) if not packs(data := flipped(at), REJECT)
+    ),
+    "last scans missing": (lambda jpeg: jpeg[: jpeg.rindex(b"\xff\xc4")] + EOI)(
+        saved(size=SIZE, progressive=True)
+    ),
 }
 # Pillow refuses these, too.
 NOT_LOADED = {
@@ -84,7 +90,11 @@ def test_what_pillow_loads_is_packed_as_it_shows_it() -> None:
         packed = convert(data, DECODE)
         assert packed.change == "damaged JPEG"
         assert_near(pillow(packed.data), pillow(data), 2)
-        assert _engine.decode(packed.data).shape == (packed.height, packed.width, 3) == (SIZE[1], SIZE[0], 3)
+        assert (
+            _engine.decode(packed.data).shape
+            == (packed.height, packed.width, 3)
+            == (SIZE[1], SIZE[0], 3)
+        )
 
 
 def test_what_pillow_refuses_keeps_its_reason() -> None:
@@ -101,7 +111,9 @@ def test_what_pillow_refuses_keeps_its_reason() -> None:
 @settings(max_examples=100)
 @given(st.data())
 def test_exactly_the_samples_of_an_image_folder(data: st.DataObject) -> None:
-    source = bytearray(data.draw(st.sampled_from([WHOLE, saved(size=SIZE, progressive=True), saved(mode="L")])))
+    source = bytearray(
+        data.draw(st.sampled_from([WHOLE, saved(size=SIZE, progressive=True), saved(mode="L")]))
+    )
     kind = data.draw(st.sampled_from(["flip", "cut out", "put in", "end early"]))
     at = data.draw(st.integers(20, len(source) - 3))
     if kind == "flip":
@@ -140,8 +152,17 @@ def test_damaged_jpegs_are_turned_and_shrunk() -> None:
     source = saved(size=(200, 100), exif=exif(6), quality=95)
     damaged = source[:-40].rstrip(b"\xff") + EOI
     packed = convert(damaged, EncodeOptions(damaged="decode", apply_exif=True, max_size=50))
-    assert (packed.width, packed.height, packed.change, packed.orientation) == (25, 50, "damaged JPEG", 6)
-    expected = Image.fromarray(pixels(200, 100)).resize((50, 25), Image.Resampling.BOX).rotate(-90, expand=True)
+    assert (packed.width, packed.height, packed.change, packed.orientation) == (
+        25,
+        50,
+        "damaged JPEG",
+        6,
+    )
+    expected = (
+        Image.fromarray(pixels(200, 100))
+        .resize((50, 25), Image.Resampling.BOX)
+        .rotate(-90, expand=True)
+    )
     assert_near(luma(pillow(packed.data)), luma(np.asarray(expected)), 8)
 
 
@@ -160,7 +181,9 @@ def test_they_are_counted(tmp_path: Path) -> None:
     (source / "ant" / "damaged.jpg").write_bytes(LOADED["a bit flipped"])
     rejected = json.loads(succeeded("pack", source, tmp_path / "reject", "--json"))
     assert (rejected["samples"], rejected["counts"]["rejected"]) == (4, 1)
-    packed = json.loads(succeeded("pack", source, tmp_path / "decode", "--damaged", "decode", "--json"))
+    packed = json.loads(
+        succeeded("pack", source, tmp_path / "decode", "--damaged", "decode", "--json")
+    )
     assert (packed["samples"], packed["counts"]["rejected"]) == (5, 0)
     assert packed["counts"]["reencoded"] == {"damaged JPEG": 1}
     assert packed["packs"][0]["options"]["damaged"] == "decode"

@@ -33,7 +33,9 @@ def test_a_checkout_brings_none_along() -> None:
 
 
 @pytest.mark.skipif(not MAPS.exists(), reason="only Linux tells what is mapped")
-def test_the_one_of_a_wheel_is_taken_before_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_one_of_a_wheel_is_taken_before_the_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     turbojpeg.TurboJPEG()
     (system,) = (file for file in mapped() if str(tmp_path.parent) not in file)
     bundled = tmp_path / BUNDLED.name
@@ -51,12 +53,15 @@ def test_the_one_of_a_wheel_is_taken_before_the_systems(tmp_path: Path, monkeypa
     assert codec.encode(image) == turbojpeg.TurboJPEG().encode(image)
 
 
-def test_one_that_cannot_be_loaded_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_loaded_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bundled = tmp_path / BUNDLED.name
     bundled.write_bytes(b"half of it is missing")
     monkeypatch.setattr(jpeg, "BUNDLED", bundled)
     with pytest.raises(
-        PackError, match=r"came with fastpipe at .*install fastpipe again, with pip's --force-reinstall"
+        PackError,
+        match=r"came with fastpipe at .*install fastpipe again, with pip's --force-reinstall",
     ):
         open_turbojpeg()
 
@@ -65,7 +70,9 @@ def test_where_there_is_none_the_packages_are_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(turbojpeg, "find_library", lambda _: None)
     monkeypatch.setattr(turbojpeg, "DEFAULT_LIB_PATHS", {"Linux": [], "Darwin": []})
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    with pytest.raises(PackError, match=r"libturbojpeg0 \(Debian\).*libturbojpeg \(Ubuntu\).*jpeg-turbo \(Home"):
+    with pytest.raises(
+        PackError, match=r"libturbojpeg0 \(Debian\).*libturbojpeg \(Ubuntu\).*jpeg-turbo \(Home"
+    ):
         open_turbojpeg()
 
 

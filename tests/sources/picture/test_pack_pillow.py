@@ -126,9 +126,15 @@ EXACT: dict[str, tuple[bytes, Array]] = {
     "png interlaced": (png(RGB, color=pngs.RGB, interlaced=True), RGB),
     "png animated": (saved("RGB", "PNG", **FRAMES), RGB),
     "png animated, picture apart": (saved("RGB", "PNG", **FRAMES, default_image=True), RGB),
-    **{f"webp {mode}": (saved(mode, "WEBP", lossless=True, exact=True), SHOWN[mode]) for mode in ("L", "RGB", "RGBA")},
+    **{
+        f"webp {mode}": (saved(mode, "WEBP", lossless=True, exact=True), SHOWN[mode])
+        for mode in ("L", "RGB", "RGBA")
+    },
     "webp animated": (saved("RGB", "WEBP", **FRAMES, lossless=True), RGB),
-    **{f"bmp {mode}": (saved(mode, "BMP"), SHOWN[mode]) for mode in ("1", "L", "P200", "RGB", "RGBA")},
+    **{
+        f"bmp {mode}": (saved(mode, "BMP"), SHOWN[mode])
+        for mode in ("1", "L", "P200", "RGB", "RGBA")
+    },
     **{
         f"tiff {mode} {compression}": (saved(mode, "TIFF", compression=compression), SHOWN[mode])
         for mode in ("1", "L", "LA", "P200", "RGB", "RGBA", "I;16")
@@ -139,24 +145,42 @@ EXACT: dict[str, tuple[bytes, Array]] = {
     "tiff tiles": (tiff(2, 8, 3, tiles(RGB, 16), compression=8, tile=16), RGB),
     "tiff planes": (tiff(2, 8, 3, [RGB[:, :, band].tobytes() for band in range(3)], t284=2), RGB),
     "tiff L white is zero": (tiff(0, 8, 1, [GRAY.tobytes()]), gray(255 - GRAY)),
-    "tiff L16 white is zero": (tiff(0, 16, 1, [GRAY16.astype("<u2").tobytes()]), 255 - SHOWN["I;16"]),
+    "tiff L16 white is zero": (
+        tiff(0, 16, 1, [GRAY16.astype("<u2").tobytes()]),
+        255 - SHOWN["I;16"],
+    ),
     "tiff L16 white is zero deflate": (
         tiff(0, 16, 1, [zlib.compress(GRAY16.astype("<u2").tobytes())], compression=8),
         255 - SHOWN["I;16"],
     ),
     **{f"gif {mode}": (saved(mode, "GIF"), SHOWN[mode]) for mode in ("1", "L", "P13", "P200")},
-    "gif animated": (saved("P13", "GIF", save_all=True, append_images=[IMAGES["P200"]], transparency=2), SHOWN["P13"]),
+    "gif animated": (
+        saved("P13", "GIF", save_all=True, append_images=[IMAGES["P200"]], transparency=2),
+        SHOWN["P13"],
+    ),
     "ppm": (p6(RGB, 255), RGB),
-    "ppm in words": (b"P3 %d %d 255\n" % (W, H) + b" ".join(b"%d" % one for one in RGB.ravel()) + b"\n", RGB),
+    "ppm in words": (
+        b"P3 %d %d 255\n" % (W, H) + b" ".join(b"%d" % one for one in RGB.ravel()) + b"\n",
+        RGB,
+    ),
     "pgm": (saved("L", "PPM"), SHOWN["L"]),
     "pgm 16": (b"P5 %d %d 65535\n" % (W, H) + GRAY16.astype(">u2").tobytes(), SHOWN["I;16"]),
     "pbm": (saved("1", "PPM"), SHOWN["1"]),
-    **{f"tga {mode}": (saved(mode, "TGA"), SHOWN[mode]) for mode in ("L", "LA", "P200", "RGB", "RGBA")},
+    **{
+        f"tga {mode}": (saved(mode, "TGA"), SHOWN[mode])
+        for mode in ("L", "LA", "P200", "RGB", "RGBA")
+    },
     "tga RLE": (saved("RGB", "TGA", compression="tga_rle"), RGB),
-    **{f"jpeg 2000 {mode}": (saved(mode, "JPEG2000"), SHOWN[mode]) for mode in ("L", "LA", "RGB", "RGBA", "I;16")},
+    **{
+        f"jpeg 2000 {mode}": (saved(mode, "JPEG2000"), SHOWN[mode])
+        for mode in ("L", "LA", "RGB", "RGBA", "I;16")
+    },
     "jpeg 2000 bare": (saved("RGB", "JPEG2000", no_jp2=True), RGB),
     "jpeg 2000 tiles": (saved("RGB", "JPEG2000", tile_size=(8, 8)), RGB),
-    **{f"ico {kind}": (saved("RGB", "ICO", sizes=[(W, H)], bitmap_format=kind), RGB) for kind in ("png", "bmp")},
+    **{
+        f"ico {kind}": (saved("RGB", "ICO", sizes=[(W, H)], bitmap_format=kind), RGB)
+        for kind in ("png", "bmp")
+    },
 }
 LOSSY = {
     "webp lossy": saved("RGB", "WEBP", quality=80),
@@ -172,7 +196,9 @@ LARGER = noise(3 * H, 2 * W, 3, top=65536)  # OpenCV writes no JPEG 2000 as smal
 
 
 def by_opencv(samples: Array, ending: str, *options: int) -> bytes:
-    return cv2.imencode(ending, samples[:, :, [2, 1, 0, 3][: samples.shape[2]]], options)[1].tobytes()
+    return cv2.imencode(ending, samples[:, :, [2, 1, 0, 3][: samples.shape[2]]], options)[
+        1
+    ].tobytes()
 
 
 def jpeg_2000(samples: Array) -> bytes:
@@ -249,8 +275,12 @@ def test_colours_keep_all_their_bits() -> None:
 def test_a_png_with_surplus_data_shows_the_rows_that_it_says() -> None:
     for mode, shown in SHOWN.items():
         if mode != "1":
-            np.testing.assert_array_equal(decoded(with_surplus(saved(mode, "PNG"))), shown, err_msg=mode)
-    np.testing.assert_array_equal(opened(with_surplus(saved("RGBA", "PNG"))).samples()[:, :, 3:], ALPHA)
+            np.testing.assert_array_equal(
+                decoded(with_surplus(saved(mode, "PNG"))), shown, err_msg=mode
+            )
+    np.testing.assert_array_equal(
+        opened(with_surplus(saved("RGBA", "PNG"))).samples()[:, :, 3:], ALPHA
+    )
     wrong = with_surplus(saved("RGB", "PNG"))
     assert refused(wrong[:60] + b"\0" + wrong[61:]).startswith("the PNG is corrupt")
 
@@ -258,23 +288,34 @@ def test_a_png_with_surplus_data_shows_the_rows_that_it_says() -> None:
 def upright(samples: Array) -> list[Array]:
     """Samples as each orientation, 1 to 8, turns them."""
     turned = [samples, samples[:, ::-1], samples[::-1, ::-1], samples[::-1]]
-    return turned + [each.swapaxes(0, 1) for each in (samples, samples[::-1], samples[::-1, ::-1], samples[:, ::-1])]
+    return turned + [
+        each.swapaxes(0, 1)
+        for each in (samples, samples[::-1], samples[::-1, ::-1], samples[:, ::-1])
+    ]
 
 
 def test_a_tiff_is_turned_upright() -> None:
     deep = RGB16.astype("<u2").tobytes()
-    for orientation, (expected, expected16) in enumerate(zip(upright(RGB), upright(RGB16), strict=True), 1):
+    for orientation, (expected, expected16) in enumerate(
+        zip(upright(RGB), upright(RGB16), strict=True), 1
+    ):
         found = opened(saved("RGB", "TIFF", tiffinfo={274: orientation}))
         assert (*found.size[::-1], found.orientation) == (*expected.shape[:2], 1)
         np.testing.assert_array_equal(rgb_of(found.samples()), expected)
-        np.testing.assert_array_equal(opened(tiff(2, 16, 3, [deep], t274=orientation)).samples(), expected16)
+        np.testing.assert_array_equal(
+            opened(tiff(2, 16, 3, [deep], t274=orientation)).samples(), expected16
+        )
 
 
 def test_orientation_of_other_files_is_told_and_not_applied() -> None:
     for orientation in (*range(1, 9), 0, 9, 300):
         exif = Image.Exif()
         exif[274] = orientation
-        for kind, options in (("PNG", {}), ("WEBP", {"lossless": True}), ("AVIF", {"lossless": True})):
+        for kind, options in (
+            ("PNG", {}),
+            ("WEBP", {"lossless": True}),
+            ("AVIF", {"lossless": True}),
+        ):
             found = opened(saved("RGB", kind, exif=exif, **options))
             assert found.orientation == (orientation if 1 <= orientation <= 8 else 1), kind
             assert found.size == (W, H)
@@ -317,12 +358,16 @@ def test_gray_of_12_bits_is_scaled() -> None:
     rows = [row.ravel() for row in nibbles]
     rows = [np.append(row, np.zeros(len(row) % 2, np.uint8)) for row in rows]
     packed = b"".join((row[::2] << 4 | row[1::2]).astype(np.uint8).tobytes() for row in rows)
-    np.testing.assert_array_equal(decoded(tiff(1, 12, 1, [packed])), gray((values >> 4).astype(np.uint8)))
+    np.testing.assert_array_equal(
+        decoded(tiff(1, 12, 1, [packed])), gray((values >> 4).astype(np.uint8))
+    )
 
 
 def test_alpha_that_was_multiplied_in_is_taken_out() -> None:
     half = np.dstack([RGB // 2, np.full((H, W), 128, np.uint8)])
-    np.testing.assert_allclose(decoded(tiff(2, 8, 4, [half.tobytes()], t338=1)), (RGB // 2) * (255 / 128), atol=1)
+    np.testing.assert_allclose(
+        decoded(tiff(2, 8, 4, [half.tobytes()], t338=1)), (RGB // 2) * (255 / 128), atol=1
+    )
 
 
 def test_frames_are_told() -> None:
@@ -353,16 +398,23 @@ def test_small_files_that_announce_giants_are_refused() -> None:
 
 
 def test_tiff_with_too_little_in_a_strip() -> None:
-    modes, compressions = ("L", "RGB", "1", "P200", "I;16"), ("tiff_lzw", "tiff_adobe_deflate", "packbits")
+    modes, compressions = (
+        ("L", "RGB", "1", "P200", "I;16"),
+        ("tiff_lzw", "tiff_adobe_deflate", "packbits"),
+    )
     for mode, compression in itertools.product(modes, compressions):
         data = saved(mode, "TIFF", compression=compression)
         start = struct.unpack_from("<I", data, 4)[0]
         entries = range(start + 2, start + 2 + 12 * struct.unpack_from("<H", data, start)[0], 12)
         at = next(at for at in entries if struct.unpack_from("<H", data, at)[0] == 279)
         short = bytearray(data)
-        struct.pack_into("<HHII", short, at, 279, 4, 1, struct.unpack_from("<I", data, at + 8)[0] * 3 // 4)
+        struct.pack_into(
+            "<HHII", short, at, 279, 4, 1, struct.unpack_from("<I", data, at + 8)[0] * 3 // 4
+        )
         reason = refused(bytes(short))
-        assert reason.startswith("TIFF that Pillow cannot decode, damaged or of a rare kind: decoder error"), mode
+        assert reason.startswith(
+            "TIFF that Pillow cannot decode, damaged or of a rare kind: decoder error"
+        ), mode
 
 
 def test_tiff_overlapping_strips() -> None:
@@ -400,7 +452,9 @@ def test_camera_raw_thumbnail_is_refused() -> None:
 
 def test_webp_cut_by_one_byte() -> None:
     data = LOSSY["webp lossy"]
-    assert refused(data[:-1]) == f"truncated WebP: RIFF needs {len(data)} bytes, has {len(data) - 1}"
+    assert (
+        refused(data[:-1]) == f"truncated WebP: RIFF needs {len(data)} bytes, has {len(data) - 1}"
+    )
 
 
 def test_bmp_that_says_the_wrong_place_of_its_rows() -> None:
@@ -442,10 +496,14 @@ def test_bad_files_leave_stderr_alone(capfd: pytest.CaptureFixture[str]) -> None
 @settings(max_examples=150)
 @given(
     st.sampled_from(sorted(FILES)),
-    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4
+    ),
 )
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
-def test_mutated_files_decode_or_raise_image_error(name: str, changes: list[tuple[float, int]]) -> None:
+def test_mutated_files_decode_or_raise_image_error(
+    name: str, changes: list[tuple[float, int]]
+) -> None:
     data = bytearray(FILES[name])
     for where, value in changes:
         data[int(where * len(data))] = value
@@ -459,10 +517,19 @@ def test_mutated_files_decode_or_raise_image_error(name: str, changes: list[tupl
 
 def test_no_setting_of_pillow_is_changed() -> None:
     def pillow_settings() -> tuple[object, ...]:
-        return (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES, ImageFile.MAXBLOCK, list(warnings.filters))
+        return (
+            Image.MAX_IMAGE_PIXELS,
+            ImageFile.LOAD_TRUNCATED_IMAGES,
+            ImageFile.MAXBLOCK,
+            list(warnings.filters),
+        )
 
     before = pillow_settings()
-    assert before[:3] == (89_478_485, False, 65_536)  # as Pillow sets them, when fastpipe is imported, too
+    assert before[:3] == (
+        89_478_485,
+        False,
+        65_536,
+    )  # as Pillow sets them, when fastpipe is imported, too
     for data in FILES.values():
         decoded(data)
     assert pillow_settings() == before
@@ -475,7 +542,9 @@ def test_many_threads_give_the_same_pixels() -> None:
     sys.setswitchinterval(1e-5)
     try:
         with ThreadPoolExecutor(8) as pool:
-            for name, pixels in zip(names, pool.map(lambda name: decoded(FILES[name]), names), strict=True):
+            for name, pixels in zip(
+                names, pool.map(lambda name: decoded(FILES[name]), names), strict=True
+            ):
                 np.testing.assert_array_equal(pixels, alone[name])
     finally:
         sys.setswitchinterval(before)

@@ -43,7 +43,9 @@ def reason(read: Callable[[bytes], object], data: bytes) -> str:
 
 
 def test_every_format_is_recognised_and_named() -> None:
-    assert {name: image_format(data) for name, data in FILES.items()} == {name: name for name in FILES}
+    assert {name: image_format(data) for name, data in FILES.items()} == {
+        name: name for name in FILES
+    }
     assert re.split(", | or ", EXPECTED.removeprefix("expected ")) == list(FILES)
 
 
@@ -61,7 +63,13 @@ def test_other_beginnings() -> None:
 
 def test_what_is_no_image() -> None:
     assert reason(image_format, b"") == "empty file"
-    others = [b"hello world", b"BMW is a maker of cars, and this is a text", b"\x00" * 100, b"P7\n", b"P5"]
+    others = [
+        b"hello world",
+        b"BMW is a maker of cars, and this is a text",
+        b"\x00" * 100,
+        b"P7\n",
+        b"P5",
+    ]
     only_a_beginning = [FILES[name][:3] for name in ("PNG", "WebP", "TIFF")]
     for data in others + only_a_beginning:
         expected = f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}"
@@ -94,7 +102,10 @@ def test_png_checksums() -> None:
     data = FILES["PNG"]
     wrong = bytearray(data)
     wrong[data.index(b"IDAT") + 20] ^= 1
-    assert reason(read_png, bytes(wrong)) == "the PNG is corrupt: the checksum of its IDAT chunk is wrong"
+    assert (
+        reason(read_png, bytes(wrong))
+        == "the PNG is corrupt: the checksum of its IDAT chunk is wrong"
+    )
     # A comment with a wrong checksum costs no pixel.
     comment = bytearray(chunk(b"tEXt", b"a\x00b"))
     comment[-1] ^= 1
@@ -135,7 +146,10 @@ def test_no_marker_that_stands_alone_hides_a_segment() -> None:
         header = read_header(b"\xff\xd8" + between + profile + between + oriented)
         assert header.segments[0] == (0xE2, b"ICC_PROFILE\0\1\1a"), between
         assert header.orientation == 6
-        assert kept_segments(header.segments, keep_metadata=False, upright=False) == header.segments[:1]
+        assert (
+            kept_segments(header.segments, keep_metadata=False, upright=False)
+            == header.segments[:1]
+        )
 
 
 def test_exif_with_cyclic_directory() -> None:
@@ -144,7 +158,10 @@ def test_exif_with_cyclic_directory() -> None:
     assert exif_orientation(b"Exif\x00\x00" + block) == 1
 
 
-@given(st.sampled_from([b"", b"\xff\xd8\xff", *(data[:12] for data in FILES.values())]), st.binary(max_size=300))
+@given(
+    st.sampled_from([b"", b"\xff\xd8\xff", *(data[:12] for data in FILES.values())]),
+    st.binary(max_size=300),
+)
 def test_random_bytes_behind_a_signature(signature: bytes, data: bytes) -> None:
     for read in (image_format, read_header, read_png):
         try:
@@ -153,6 +170,8 @@ def test_random_bytes_behind_a_signature(signature: bytes, data: bytes) -> None:
             assert str(problem)  # noqa: PT017
 
 
-@given(st.sampled_from([b"II*\x00", b"MM\x00*", b"Exif\x00\x00II*\x00", b""]), st.binary(max_size=100))
+@given(
+    st.sampled_from([b"II*\x00", b"MM\x00*", b"Exif\x00\x00II*\x00", b""]), st.binary(max_size=100)
+)
 def test_random_exif(head: bytes, rest: bytes) -> None:
     assert exif_orientation(head + rest) in range(1, 9)

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.pictures.jpegs import SUBSAMPLINGS, WHOLE_ROWS, encoded, mcu_size, picture, restart_interval, tiled
+from support.pictures.jpegs import (
+    SUBSAMPLINGS,
+    WHOLE_ROWS,
+    encoded,
+    mcu_size,
+    picture,
+    restart_interval,
+    tiled,
+)
 from support.sources.pack_sources import jpegtran, pillow
 
 from fastpipe import _engine
@@ -49,13 +57,22 @@ def test_the_interval_chosen() -> None:
 def test_a_picture_of_one_tile_has_no_markers() -> None:
     for sampling in SUBSAMPLINGS:
         mcu_width, mcu_height = mcu_size(sampling)
-        for width, height, tile in [(1, 1, 8), (mcu_width, mcu_height, 8), (3 * mcu_width, mcu_height, WHOLE_ROWS)]:
-            assert restart_interval(tiled(encoded(picture(width, height), sampling), tile)) == 0, (width, height)
+        for width, height, tile in [
+            (1, 1, 8),
+            (mcu_width, mcu_height, 8),
+            (3 * mcu_width, mcu_height, WHOLE_ROWS),
+        ]:
+            assert restart_interval(tiled(encoded(picture(width, height), sampling), tile)) == 0, (
+                width,
+                height,
+            )
 
 
 def test_tiles_that_would_cost_too_much_are_wider_or_none() -> None:
     for sampling in SUBSAMPLINGS:
-        column, square = (encoded(picture(*size, "flat"), sampling) for size in [(8, 500), (704, 704)])
+        column, square = (
+            encoded(picture(*size, "flat"), sampling) for size in [(8, 500), (704, 704)]
+        )
         assert packed(column, 8) == packed(column, 0)
         assert restart_interval(tiled(column, 8)) == 1
         interval = restart_interval(packed(square, 8))
@@ -70,7 +87,9 @@ def test_pictures_that_are_cheap_to_code_grow_little(kind: str) -> None:
         grew = 0
         for seed in range(12):
             width, height = (int(side) for side in rng.integers(30, 500, 2))
-            source = encoded(picture(width, height, kind, seed), sampling, int(rng.choice([30, 75, 95])))
+            source = encoded(
+                picture(width, height, kind, seed), sampling, int(rng.choice([30, 75, 95]))
+            )
             if seed % 4 == 0:
                 source = jpegtran(source, "-progressive")
             tile = int(rng.choice([8, 16, 32, 64]))
@@ -85,7 +104,9 @@ def test_real_photos_keep_their_size_and_pixels(photos: list[Path]) -> None:
     sources = plain = with_tiles = tiled_photos = 0
     for photo in photos:
         data = photo.read_bytes()
-        small, large = (convert(data, EncodeOptions(tile=tile, keep_metadata=True)) for tile in (0, 32))
+        small, large = (
+            convert(data, EncodeOptions(tile=tile, keep_metadata=True)) for tile in (0, 32)
+        )
         assert np.array_equal(_engine.decode(small.data), _engine.decode(large.data))
         assert np.array_equal(pillow(large.data), pillow(data)) or large.change is not None
         if large.change is not None:

@@ -72,7 +72,9 @@ def test_sources_of_other_coding() -> None:
 def test_rare_samplings() -> None:
     for factors in ("1x2,1x2,1x2", "1x2,1x1,1x1", "4x2,1x1,1x1", "2x2,2x1,2x1", "1x1,2x2,2x2"):
         for size in ((70, 45), (33, 33)):
-            assert_as_libjpeg_writes_it(by_cjpeg(picture(*size), "-sample", factors, "-quality", "80"))
+            assert_as_libjpeg_writes_it(
+                by_cjpeg(picture(*size), "-sample", factors, "-quality", "80")
+            )
 
 
 SOURCES: dict[str, Callable[[], bytes]] = {
@@ -86,7 +88,9 @@ SOURCES: dict[str, Callable[[], bytes]] = {
     ),
     "no JFIF": lambda: encoded(picture(70, 45)).replace(b"JFIF\0", b"JFXX\0"),
     "16-bit steps": lambda: by_pillow(picture(70, 45), qtables=[[400] * 64, [3] * 64]),
-    "three tables of steps": lambda: by_pillow(picture(70, 45), qtables=[[4] * 64, [3] * 64, list(range(1, 65))]),
+    "three tables of steps": lambda: by_pillow(
+        picture(70, 45), qtables=[[4] * 64, [3] * 64, list(range(1, 65))]
+    ),
     "not interleaved": lambda: one_scan_a_component((3, 1, 2)),
 }
 
@@ -173,7 +177,9 @@ def test_odd_coding_is_mended() -> None:
         assert_as_libjpeg_writes_it(gray_block(*symbols), (0,))
     # And between other blocks.
     first = [(3, "101"), (0x01, "1"), ZEROS, END]
-    assert_as_libjpeg_writes_it(gray_block(*first, (1, "0"), (0x01, "0"), END, *first, blocks=3), (0, 8))
+    assert_as_libjpeg_writes_it(
+        gray_block(*first, (1, "0"), (0x01, "0"), END, *first, blocks=3), (0, 8)
+    )
 
 
 def test_values_too_large_for_8_bits_are_refused() -> None:

@@ -97,7 +97,9 @@ def test_rows_that_nobody_wants_any_more_are_not_converted(
         assert ended()
 
 
-def test_a_hang_is_named(pictures: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hang_is_named(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     go_on = threading.Event()
     real = UnpackedIndex.convert
 
@@ -110,16 +112,24 @@ def test_a_hang_is_named(pictures: Path, monkeypatch: pytest.MonkeyPatch, caplog
     monkeypatch.setattr(
         "fastpipe.engine.jobs.ConvertingJob.cancel.__defaults__", (0.2,)
     )  # the error would wait 10 s for the row
-    with fastpipe.loader(pictures, 20, train=False, size=8, num_workers=2, stall_timeout=0.5) as loader:
+    with fastpipe.loader(
+        pictures, 20, train=False, size=8, num_workers=2, stall_timeout=0.5
+    ) as loader:
         with pytest.raises(
-            EngineError, match=r"stuck converting sample 3 \(key class-0/14\.bmp\) at byte 0 of .*/14\.bmp"
+            EngineError,
+            match=r"stuck converting sample 3 \(key class-0/14\.bmp\) at byte 0 of .*/14\.bmp",
         ):
             next(iter(loader))
         go_on.set()
-    assert any("is no baseline JPEG or PNG, and slow to convert" in record.getMessage() for record in caplog.records)
+    assert any(
+        "is no baseline JPEG or PNG, and slow to convert" in record.getMessage()
+        for record in caplog.records
+    )
 
 
-def test_too_little_memory_is_no_fault_of_the_picture(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_no_fault_of_the_picture(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none(self: UnpackedIndex, sample: int) -> bytes:
         raise MemoryError
 

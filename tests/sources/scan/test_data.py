@@ -15,7 +15,14 @@ import torch
 from support.programs.cli_run import succeeded
 from support.sources.pack_sources import jpeg_bytes, saved, write_folder
 from support.sources.tars import write_tar
-from support.sources.unpacked_sources import bad_files, epoch, odd_pictures, packed, web_tars, write_mixed
+from support.sources.unpacked_sources import (
+    bad_files,
+    epoch,
+    odd_pictures,
+    packed,
+    web_tars,
+    write_mixed,
+)
 
 import fastpipe
 from fastpipe.errors import DatasetError, ImageError
@@ -46,7 +53,9 @@ def test_patterns(tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert keys(str(tars.parent / "*" / "train-00[012].tar")) == every
     some = keys(str(tars / "train-{000,002}.tar"))
     assert some == [key for key in every if not key.startswith("train-001")]
-    assert keys(tars / "train-001.tar") == [key.removeprefix("train-001.tar/") for key in every if "-001" in key]
+    assert keys(tars / "train-001.tar") == [
+        key.removeprefix("train-001.tar/") for key in every if "-001" in key
+    ]
     monkeypatch.chdir(tars)
     assert keys("*.tar") == every
     dataset = fastpipe.open("*.tar")
@@ -62,20 +71,28 @@ def test_patterns(tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("pattern", ["*.tar", "shard-{000000..000000}.tar", "shard-000000.tar"])
 def test_shards_of_a_packed_dataset_are_no_tars_of_others(tmp_path: Path, pattern: str) -> None:
     fastpipe.pack(write_folder(tmp_path / "src"), tmp_path / "dst")
-    with pytest.raises(DatasetError, match=f"000000.tar is a shard of the packed dataset .*: pass {tmp_path}/dst"):
+    with pytest.raises(
+        DatasetError, match=f"000000.tar is a shard of the packed dataset .*: pass {tmp_path}/dst"
+    ):
         fastpipe.open(str(tmp_path / "dst" / pattern))
     (tmp_path / "other").mkdir()
     shutil.copy(tmp_path / "dst" / "shard-000000.tar", tmp_path / "other")
-    assert len(fastpipe.open(str(tmp_path / "other" / "*.tar"))) == len(fastpipe.open(tmp_path / "dst"))
+    assert len(fastpipe.open(str(tmp_path / "other" / "*.tar"))) == len(
+        fastpipe.open(tmp_path / "dst")
+    )
 
 
 def test_a_tar_that_a_pattern_names_has_to_be_there(tmp_path: Path) -> None:
     folder = web_tars(tmp_path / "tars", tars=4, samples=4)
     (folder / "train-002.tar").unlink()
-    missing = re.escape(f"{folder / 'train-002.tar'} does not exist, and {folder / 'train-{000..003}.tar'} names it")
+    missing = re.escape(
+        f"{folder / 'train-002.tar'} does not exist, and {folder / 'train-{000..003}.tar'} names it"
+    )
     with pytest.raises(DatasetError, match=missing):
         fastpipe.open(str(folder / "train-{000..003}.tar"))
-    assert len(fastpipe.open(str(folder / "train-00{0..9..1}*.tar"))) == 12, "with * there need not be any"
+    assert len(fastpipe.open(str(folder / "train-00{0..9..1}*.tar"))) == 12, (
+        "with * there need not be any"
+    )
 
 
 def test_only_the_end_of_a_path_is_a_pattern(tmp_path: Path) -> None:
@@ -101,7 +118,9 @@ def test_a_link_to_itself_leaves_out_one_file(tmp_path: Path, folder: str) -> No
     assert keys(tmp_path / "packed") == [name]
 
 
-def test_max_pixels_decides_which_large_pictures_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_pixels_decides_which_large_pictures_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the loader, not of the scan, which is kept for the next loader."""
     (tmp_path / "photos").mkdir()
     large = bytearray(jpeg_bytes())
@@ -124,9 +143,13 @@ def test_max_pixels_decides_which_large_pictures_are_left_out(tmp_path: Path, mo
         usual = fastpipe.open(tmp_path / "photos").index
         assert len(usual) == 1
         assert "1.jpg: 14000 x 14000 is over the limit of 178,956,970 pixels" in usual.rejected()  # type: ignore[attr-defined]
-        with fastpipe.loader(fastpipe.open(tmp_path / "photos", max_pixels=200_000_000), 1, size=8) as loader:
+        with fastpipe.loader(
+            fastpipe.open(tmp_path / "photos", max_pixels=200_000_000), 1, size=8
+        ) as loader:
             assert len(loader.dataset) == 2
-        with fastpipe.loader(fastpipe.open(tmp_path / "photos", max_pixels=10**9), 1, train=False, size=8) as loader:
+        with fastpipe.loader(
+            fastpipe.open(tmp_path / "photos", max_pixels=10**9), 1, train=False, size=8
+        ) as loader:
             assert loader.dataset.index.records["width"].tolist()[1:] == [14_000, 15_000]
             with pytest.raises(ImageError, match="enough"):
                 loader.dataset.index.convert(2)
@@ -138,10 +161,16 @@ NOTHING: list[tuple[Callable[[Path], object], str]] = [
     (lambda root: None, "is not a packed dataset, and it is empty"),
     (lambda root: (root / WORK_FOLDER).mkdir(), "holds an unfinished pack"),
     (lambda root: (root / "cat").mkdir(), "has no image that can be loaded"),
-    (lambda root: write_tar(root / "a.tar", {"a.txt": b"x"}), "has no image in its tars: .* are txt"),
+    (
+        lambda root: write_tar(root / "a.tar", {"a.txt": b"x"}),
+        "has no image in its tars: .* are txt",
+    ),
     (lambda root: (root / "a.tar").write_bytes(b"x" * 999), "a.tar"),
     (lambda root: (root / "a.tar.gz").write_bytes(b"x"), "is compressed"),
-    (lambda root: (root / "notes.txt").write_text("text " * 9), "notes.txt: not an image of a known format"),
+    (
+        lambda root: (root / "notes.txt").write_text("text " * 9),
+        "notes.txt: not an image of a known format",
+    ),
     (lambda root: (root / DATASET_FILE).write_text("{"), "is not valid JSON"),
 ]
 
@@ -175,7 +204,9 @@ def test_what_only_packing_reads_is_told(tmp_path: Path) -> None:
     photos = write_folder(tmp_path / "photos", images=3)
     (photos / "metadata.csv").write_text("file_name\nclass-0/0.jpg\n")
     (tmp_path / "coco" / "annotations").mkdir(parents=True)
-    (tmp_path / "coco" / "annotations" / "instances_val.json").write_text('{"images": [], "annotations": []}')
+    (tmp_path / "coco" / "annotations" / "instances_val.json").write_text(
+        '{"images": [], "annotations": []}'
+    )
     (tmp_path / "tables").mkdir()
     for path in (tmp_path / "a.csv", tmp_path / "a.parquet", tmp_path / "tables" / "a.parquet"):
         path.write_text("path\n")
@@ -186,14 +217,18 @@ def test_what_only_packing_reads_is_told(tmp_path: Path) -> None:
         (tmp_path / "a.csv", "csv"),
         (tmp_path / "a.parquet", "parquet"),
     ):
-        with pytest.raises(DatasetError, match=f"of the format {form}, which has to be packed first: fastpipe pack"):
+        with pytest.raises(
+            DatasetError, match=f"of the format {form}, which has to be packed first: fastpipe pack"
+        ):
             fastpipe.loader(data)
 
 
 def test_options_that_only_packing_has_are_told(tmp_path: Path) -> None:
     photos = write_folder(tmp_path / "photos", images=3)
     (photos / "labels.csv").write_text("path,label\nclass-0/0.jpg,wren\n")
-    with pytest.raises(DatasetError, match=r"--format picks one; .* These are options of `fastpipe pack`"):
+    with pytest.raises(
+        DatasetError, match=r"--format picks one; .* These are options of `fastpipe pack`"
+    ):
         fastpipe.open(photos)
 
 
@@ -211,7 +246,10 @@ def test_paths_that_are_not_there(tmp_path: Path) -> None:
 
 def test_a_dataset_gives_the_pictures_of_the_packed_one(photos: Path, tmp_path: Path) -> None:
     names = ("image", "label", "key")
-    mine, theirs = (fastpipe.open(data).with_fields(names) for data in (photos, packed(photos, tmp_path / "packed")))
+    mine, theirs = (
+        fastpipe.open(data).with_fields(names)
+        for data in (photos, packed(photos, tmp_path / "packed"))
+    )
     assert len(mine) == len(theirs) > 20
     for one, other in zip(mine, theirs, strict=True):  # type: ignore[call-overload]
         assert (one["label"], one["key"]) == (other["label"], other["key"])

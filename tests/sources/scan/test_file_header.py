@@ -29,8 +29,14 @@ def test_plain_jpegs_and_others(tmp_path: Path) -> None:
     odd.pop(LATE)
     found = headers(tmp_path, plain)
     assert found["plain"].tolist() == [1] * len(plain)
-    sizes = dict(zip(plain, zip(found["width"].tolist(), found["height"].tolist(), strict=True), strict=True))
-    assert (sizes["gray.jpg"], sizes["exif.jpg"], sizes["small.jpg"]) == ((77, 58), (70, 90), (3, 2))
+    sizes = dict(
+        zip(plain, zip(found["width"].tolist(), found["height"].tolist(), strict=True), strict=True)
+    )
+    assert (sizes["gray.jpg"], sizes["exif.jpg"], sizes["small.jpg"]) == (
+        (77, 58),
+        (70, 90),
+        (3, 2),
+    )
     others = headers(tmp_path, odd)
     for name in ("plain", "width", "height", "channels", "bits", "error"):
         assert others[name].tolist() == [0] * len(odd)
@@ -80,7 +86,11 @@ def test_only_the_bytes_that_were_listed_count(tmp_path: Path) -> None:
 def test_damaged_headers_give_no_size(tmp_path: Path) -> None:
     """Flipped bytes: what is taken for plain has a frame; nothing crashes."""
     rng = np.random.default_rng(0)
-    sources = [*plain_pictures().values(), saved("JPEG", progressive=True), *odd_pictures().values()]
+    sources = [
+        *plain_pictures().values(),
+        saved("JPEG", progressive=True),
+        *odd_pictures().values(),
+    ]
     files = {}
     for number in range(600):
         data = bytearray(sources[number % len(sources)])

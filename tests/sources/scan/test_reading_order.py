@@ -20,7 +20,9 @@ from fastpipe.plan.recipe import Recipe
 
 
 def plan_of(index: PackedIndex, *, shuffle: bool, batch_size: int = 8) -> EpochPlan:
-    return EpochPlan(Recipe(batch_size, (8, 8), Resize(), 0.0, shuffle, False, 3, Content.of(index)), 1)
+    return EpochPlan(
+        Recipe(batch_size, (8, 8), Resize(), 0.0, shuffle, False, 3, Content.of(index)), 1
+    )
 
 
 def spans(ranges: np.ndarray) -> list[tuple[int, int, int]]:
@@ -30,7 +32,9 @@ def spans(ranges: np.ndarray) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("kind", ["folder", "tars"])
 def test_every_sample_is_read_ahead_before_it_is_due(tmp_path: Path, kind: str) -> None:
     source = tmp_path / kind
-    index = fastpipe.open(write_folder(source, images=90) if kind == "folder" else web_tars(source, samples=30)).index
+    index = fastpipe.open(
+        write_folder(source, images=90) if kind == "folder" else web_tars(source, samples=30)
+    ).index
     for shuffle in (True, False):
         plan, asked = plan_of(index, shuffle=shuffle), []
         for number in range(len(plan)):
@@ -47,7 +51,12 @@ def test_every_sample_is_read_ahead_before_it_is_due(tmp_path: Path, kind: str) 
 def test_joined_ranges() -> None:
     rows = [(0, 0, 100), (0, 600, 50), (0, 100_000, 10), (1, 100_020, 5), (1, 100_010, 5)]
     ranges = np.array(rows, dtype=[(name, RANGE_DTYPE[name]) for name in RANGE_DTYPE.names or ()])
-    assert spans(joined(ranges)) == [(0, 0, 650), (0, 100_000, 100_010), (1, 100_020, 100_025), (1, 100_010, 100_015)]
+    assert spans(joined(ranges)) == [
+        (0, 0, 650),
+        (0, 100_000, 100_010),
+        (1, 100_020, 100_025),
+        (1, 100_010, 100_015),
+    ]
     assert len(joined(ranges[:0])) == 0
 
 

@@ -17,7 +17,14 @@ from PIL import Image
 from rich.console import Console
 from support.sources.pack_sources import jpeg_bytes, saved, write_folder
 from support.sources.tars import write_tar
-from support.sources.unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures, web_tars, write_mixed
+from support.sources.unpacked_sources import (
+    assert_same_epochs,
+    bad_files,
+    epoch,
+    odd_pictures,
+    web_tars,
+    write_mixed,
+)
 
 import fastpipe
 from fastpipe.errors import DatasetError
@@ -93,7 +100,9 @@ def test_only_changed_and_new_files_are_read(tmp_path: Path, reads: Reads) -> No
     assert (moved.classes, moved.class_counts) == (["aardvark", "ant", "bee", "cow"], [1, 7, 8, 9])
 
 
-def test_tars_are_walked_again_if_one_changed(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tars_are_walked_again_if_one_changed(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = web_tars(tmp_path / "tars", tars=2, samples=10)
     before = fastpipe.open(folder).index
     walked: list[object] = []
@@ -107,7 +116,9 @@ def test_tars_are_walked_again_if_one_changed(tmp_path: Path, reads: Reads, monk
     assert reads[1:] == [["train-001.tar/a.jpg"]]
 
 
-def test_a_file_that_was_not_read_is_tried_again(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_not_read_is_tried_again(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """chmod changes neither size nor time of a file."""
     root = write_folder(tmp_path / "photos")
     (root / "ant" / "a.gif").write_bytes(saved("GIF"))
@@ -129,7 +140,9 @@ def test_a_file_that_was_not_read_is_tried_again(tmp_path: Path, reads: Reads, m
 
 def large_pictures() -> dict[str, bytes]:
     """By name: pictures of 900 x 700 noise, of more than 500 kB."""
-    noise = Image.fromarray(np.random.default_rng(1).integers(0, 255, (700, 900, 3), dtype=np.uint8))
+    noise = Image.fromarray(
+        np.random.default_rng(1).integers(0, 255, (700, 900, 3), dtype=np.uint8)
+    )
     files = {}
     for name, form, options in (
         ("a.jpg", "JPEG", {"progressive": True, "quality": 98}),
@@ -164,7 +177,9 @@ def test_only_the_start_of_a_file_is_read(tmp_path: Path, monkeypatch: pytest.Mo
         assert sum(sizes) < 4 * 65536
 
 
-def test_a_tar_that_comes_while_tars_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tar_that_comes_while_tars_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = web_tars(tmp_path / "tars", tars=1, samples=4)
     real = UnpackedSource.archives
 
@@ -174,14 +189,18 @@ def test_a_tar_that_comes_while_tars_are_listed(tmp_path: Path, monkeypatch: pyt
         return found
 
     monkeypatch.setattr(UnpackedSource, "archives", archives)
-    with pytest.raises(DatasetError, match=r"tars has changed while it was scanned: train-001\.tar is new"):
+    with pytest.raises(
+        DatasetError, match=r"tars has changed while it was scanned: train-001\.tar is new"
+    ):
         fastpipe.open(folder)
     assert len(fastpipe.open(folder)) == 5
 
 
 def test_the_places_in_tars_belong_to_the_fingerprint(tmp_path: Path) -> None:
     """They decide the order of reading, so a state of another order must not be loaded."""
-    members = {f"{number}.{ending}": data for number in range(6) for ending, data in _SAMPLE.items()}
+    members = {
+        f"{number}.{ending}": data for number in range(6) for ending, data in _SAMPLE.items()
+    }
     tar = write_tar(tmp_path / "a.tar", members)
     before = fastpipe.open(tar).index.fingerprint
     shutil.copytree(tmp_path, tmp_path / "copy")
@@ -192,7 +211,9 @@ def test_the_places_in_tars_belong_to_the_fingerprint(tmp_path: Path) -> None:
     assert after.fingerprint != before
 
 
-def test_a_scan_of_another_user_can_be_used(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_of_another_user_can_be_used(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = write_folder(tmp_path / "photos")
     fastpipe.open(root)
 
@@ -245,7 +266,9 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, reads: Reads) -> None:
         assert len(reads) == scans
 
 
-def test_another_pillow_looks_at_what_is_no_jpeg(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_pillow_looks_at_what_is_no_jpeg(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
     before = fastpipe.open(root).index
     monkeypatch.setattr("fastpipe.sources.picture.jpeg.made_with", lambda: {"pillow": "other"})
@@ -283,12 +306,18 @@ def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert columns.cache_folder() == tmp_path / ".cache" / "fastpipe"
     root = write_folder(tmp_path / "photos")
     fastpipe.open(root)
-    assert [path.name for path in (tmp_path / ".cache" / "fastpipe").iterdir()] == [columns.cache_file(str(root)).name]
+    assert [path.name for path in (tmp_path / ".cache" / "fastpipe").iterdir()] == [
+        columns.cache_file(str(root)).name
+    ]
 
 
-def test_a_scan_shows_how_far_it_is(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_shows_how_far_it_is(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = io.StringIO()
-    monkeypatch.setattr(columns, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200))
+    monkeypatch.setattr(
+        columns, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200)
+    )
     root = write_folder(tmp_path / "photos", images=60)
     fastpipe.open(root)
     assert f"scanning {root}" in out.getvalue()

@@ -82,7 +82,10 @@ def test_each_kind_of_source(mixed: Path, tmp_path: Path) -> None:
 
 
 def test_batches_depend_on_neither_threads_nor_prefetching(mixed: Path) -> None:
-    assert_same_epochs(epoch(mixed, num_workers=1, prefetch_factor=1), epoch(mixed, num_workers=4, prefetch_factor=5))
+    assert_same_epochs(
+        epoch(mixed, num_workers=1, prefetch_factor=1),
+        epoch(mixed, num_workers=4, prefetch_factor=5),
+    )
 
 
 def test_reduced_decodes_are_those_of_the_packed_dataset(mixed: Path) -> None:
@@ -113,13 +116,17 @@ def test_shuffled_batches_of_a_sorted_folder_have_many_classes(in_classes: Path)
     assert abs(mean_classes(in_classes) - expected) < 1
     assert mean_classes(in_classes, train=False) < 3
     # Each rank of two nodes has a part of the dataset: a fair mix of the classes, too.
-    with fastpipe.loader(in_classes, 32, size=8, rank=1, world_size=2, partition=2, drop_last=False) as loader:
+    with fastpipe.loader(
+        in_classes, 32, size=8, rank=1, world_size=2, partition=2, drop_last=False
+    ) as loader:
         labels = torch.cat([labels for _, labels in loader])
     assert len(labels) == 400
     assert len(labels.unique()) == 40
 
 
-def test_tars_sorted_by_class_are_mixed_as_a_whole_and_others_read_in_chunks(tmp_path: Path) -> None:
+def test_tars_sorted_by_class_are_mixed_as_a_whole_and_others_read_in_chunks(
+    tmp_path: Path,
+) -> None:
     in_order = web_tars(tmp_path / "sorted", tars=4, samples=75, classes=30, in_order=True)
     mixed = web_tars(tmp_path / "mixed", tars=4, samples=75, classes=30)
     assert fastpipe.open(in_order).index.scattered
@@ -144,13 +151,17 @@ def test_a_file_damaged_behind_its_header_is_named_or_replaced(mixed: Path, tmp_
     data = photo.read_bytes()
     photo.write_bytes(data[:-200])
     samples = len(fastpipe.open(mixed))
-    with pytest.raises(SampleError, match=r"\(bee/01\.jpg\) cannot be decoded: .*truncated") as caught:
+    with pytest.raises(
+        SampleError, match=r"\(bee/01\.jpg\) cannot be decoded: .*truncated"
+    ) as caught:
         epoch(root, crop=fastpipe.Resize())
     assert caught.value.shard == str(photo)
     assert (caught.value.key, caught.value.offset) == ("bee/01.jpg", 0)
     assert f"at byte 0 of {photo}" in str(caught.value)
     assert "on_error='replace'" in str(caught.value)
-    with fastpipe.loader(root, 8, train=False, crop=fastpipe.Resize(), size=8, on_error="replace") as loader:
+    with fastpipe.loader(
+        root, 8, train=False, crop=fastpipe.Resize(), size=8, on_error="replace"
+    ) as loader:
         assert sum(len(labels) for _, labels in loader) == samples
         assert (loader.stats().replaced, loader.stats().images_failed) == (1, 1)
     # What is converted: a PNG whose pixels end early, behind a sound header.
@@ -161,12 +172,16 @@ def test_a_file_damaged_behind_its_header_is_named_or_replaced(mixed: Path, tmp_
         times = picture.stat()
         picture.write_bytes(png)
         os.utime(picture, ns=(times.st_atime_ns, times.st_mtime_ns))
-        with pytest.raises(SampleError, match=r"/picture\.png\) cannot be decoded: the PNG is corrupt"):
+        with pytest.raises(
+            SampleError, match=r"/picture\.png\) cannot be decoded: the PNG is corrupt"
+        ):
             list(loader)
 
 
 @pytest.mark.parametrize("name", ["00.jpg", "picture.png"])
-def test_a_file_that_changes_after_the_scan_is_refused(mixed: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_that_changes_after_the_scan_is_refused(
+    mixed: Path, tmp_path: Path, name: str
+) -> None:
     changes: dict[str, Callable[[Path], object]] = {
         "size": lambda file: file.write_bytes(file.read_bytes() + b"x"),
         "time": lambda file: file.write_bytes(file.read_bytes()),
@@ -179,7 +194,9 @@ def test_a_file_that_changes_after_the_scan_is_refused(mixed: Path, tmp_path: Pa
             words = "cannot be (opened|read): No such file"
         with fastpipe.loader(root, 8, train=False, size=8) as loader:
             edit(next(root.rglob(name)))
-            with pytest.raises(SampleError, match=rf"/{name}\) cannot be decoded: .*{words}") as caught:
+            with pytest.raises(
+                SampleError, match=rf"/{name}\) cannot be decoded: .*{words}"
+            ) as caught:
                 list(loader)
             assert ("make the loader again" in str(caught.value)) == (change != "gone")
 
@@ -198,11 +215,15 @@ def test_few_files_are_open_at_a_time(in_classes: Path) -> None:
 
 
 def test_what_does_not_work_says_so(mixed: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"got 'txt'\. It is not packed: `fastpipe pack` keeps captions"):
+    with pytest.raises(
+        ConfigError, match=r"got 'txt'\. It is not packed: `fastpipe pack` keeps captions"
+    ):
         fastpipe.loader(web_tars(tmp_path / "tars"), 4, fields=("image", "txt"))
 
 
-def test_the_log_says_once_what_packing_gains(mixed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_once_what_packing_gains(
+    mixed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     root = shutil.copytree(mixed, tmp_path / "photos")
     (root / "ant" / "new.jpg").write_bytes((root / "ant" / "00.jpg").read_bytes())
     for _ in range(2):
@@ -211,5 +232,8 @@ def test_the_log_says_once_what_packing_gains(mixed: Path, tmp_path: Path, caplo
     assert f"{len(bad_files())} files are left out" in left_out
     assert "/cut.jpg: truncated JPEG" in left_out
     assert "images have alpha, which a loader of RGB drops" in alpha
-    assert f"{root} is not packed: its {len(fastpipe.open(root))} images are read where they lie" in gains
+    assert (
+        f"{root} is not packed: its {len(fastpipe.open(root))} images are read where they lie"
+        in gains
+    )
     assert "converted again in each epoch" in gains

@@ -67,9 +67,14 @@ def watched(folder: Path) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_eight_ranks_fetch_the_dataset_once(range_server: RangeServer, open_remote: Loaders, remote_bytes: int) -> None:
+def test_eight_ranks_fetch_the_dataset_once(
+    range_server: RangeServer, open_remote: Loaders, remote_bytes: int
+) -> None:
     with ExitStack() as stack:
-        ranks = [stack.enter_context(open_remote(range_server.url, rank=rank, world_size=8)) for rank in range(8)]
+        ranks = [
+            stack.enter_context(open_remote(range_server.url, rank=rank, world_size=8))
+            for rank in range(8)
+        ]
         for _ in zip(*ranks, strict=True):
             pass
         assert shards_sent(range_server) <= 1.05 * remote_bytes
@@ -85,13 +90,17 @@ def test_half_of_the_dataset_in_the_cache(
     limit = remote_bytes // 2
     fetched = []
     with watched(tmp_path) as taken:
-        for epoch in range(3):  # one loader would begin the next epoch before the end of the one at hand
+        for epoch in range(
+            3
+        ):  # one loader would begin the next epoch before the end of the one at hand
             with open_remote(range_server.url, cache_limit=limit, drop_last=False) as loader:
                 loader.set_epoch(epoch)
                 digests(loader)
                 fetched.append(loader.stats())
     assert fetched[0].fetched_bytes <= 1.05 * remote_bytes
-    missing = remote_bytes - limit + 2 * BLOCK_BYTES  # one gives way to the next, and some blocks are small
+    missing = (
+        remote_bytes - limit + 2 * BLOCK_BYTES
+    )  # one gives way to the next, and some blocks are small
     assert fetched[1].fetched_bytes <= missing
     assert fetched[2].fetched_bytes <= missing
     assert fetched[1].cache_hit_bytes >= 0.4 * remote_bytes
@@ -104,7 +113,10 @@ def test_ranks_keep_to_the_limit_together(
     limit = remote_bytes // 4
     options = {"cache_limit": limit, "world_size": 4}
     with ExitStack() as stack, watched(tmp_path) as taken:
-        ranks = [stack.enter_context(open_remote(range_server.url, rank=rank, **options)) for rank in range(4)]
+        ranks = [
+            stack.enter_context(open_remote(range_server.url, rank=rank, **options))
+            for rank in range(4)
+        ]
         for _ in range(2):
             for _ in zip(*ranks, strict=True):
                 pass
@@ -192,11 +204,17 @@ def test_killed_at_any_time(
         with open_remote(range_server.url, cache_dir=cache) as loader:
             assert digests(loader) == expected
         assert shards_sent(range_server) - remote_bytes < 16 << 20
-    tried("remote: kill -9 while shards are fetched", kills, "goes on; under 16 MiB are fetched again")
+    tried(
+        "remote: kill -9 while shards are fetched", kills, "goes on; under 16 MiB are fetched again"
+    )
 
 
 def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
-    range_server: RangeServer, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, remote_bytes: int
+    range_server: RangeServer,
+    open_remote: Loaders,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    remote_bytes: int,
 ) -> None:
     with open_remote(range_server.url) as loader:
         digests(loader)
@@ -235,7 +253,11 @@ def test_a_full_disk_is_told_once(
     with open_remote(range_server.url) as remote:
         assert digests(remote, 2) == local_digests(2)
         assert remote.stats().fetched_bytes > 0
-    told = [record.message for record in caplog.records if "takes no more (No space left on device)" in record.message]
+    told = [
+        record.message
+        for record in caplog.records
+        if "takes no more (No space left on device)" in record.message
+    ]
     assert len(told) == 1
 
 
@@ -258,7 +280,11 @@ def test_a_disk_that_does_not_write_is_told(
 
 def test_network_file_systems_are_refused(tmp_path: Path) -> None:
     line = "36 35 98:0 / {} rw,noatime master:1 - {} server:/export rw\n"
-    mounts = line.format("/", "ext4") + line.format(tmp_path, "nfs4") + line.format(f"{tmp_path}/fast", "xfs")
+    mounts = (
+        line.format("/", "ext4")
+        + line.format(tmp_path, "nfs4")
+        + line.format(f"{tmp_path}/fast", "xfs")
+    )
     (tmp_path / "fast").mkdir()
     make_root(tmp_path / "fast" / "cache", mounts)
     with pytest.raises(ConfigError, match=r"is on a network file system \(nfs4\)"):
@@ -268,7 +294,9 @@ def test_network_file_systems_are_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(range_server: RangeServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DatasetError, match=r"the cache in .* cannot be written: .*\. Pass cache_dir="):
+    with pytest.raises(
+        DatasetError, match=r"the cache in .* cannot be written: .*\. Pass cache_dir="
+    ):
         fastpipe.open(range_server.url, cache_dir=tmp_path / "file")
 
 
@@ -304,7 +332,9 @@ def test_a_claim_ends_with_its_cache(tmp_path: Path) -> None:
     mine.close()
 
 
-def test_memory_of_what_is_not_kept(range_server: RangeServer, open_remote: Loaders, remote_bytes: int) -> None:
+def test_memory_of_what_is_not_kept(
+    range_server: RangeServer, open_remote: Loaders, remote_bytes: int
+) -> None:
     with open_remote(range_server.url, cache_limit=0, prefetch_factor=1, drop_last=False) as loader:
         taken = []
         for _ in loader:
@@ -324,7 +354,9 @@ def test_a_dropped_loader_lets_go_of_everything(range_server: RangeServer, tmp_p
     for _ in range(3):
         use()
     wait_until_unused(tmp_path)
-    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 20)  # connections are kept for a while
+    wait_until(
+        lambda: len(os.listdir("/proc/self/fd")) <= before + 20
+    )  # connections are kept for a while
 
 
 def test_a_large_index_is_copied_in_pieces(
@@ -333,7 +365,11 @@ def test_a_large_index_is_copied_in_pieces(
     monkeypatch.setattr("fastpipe.store.remote.objects.REQUEST_BYTES", 1000)
     index = fastpipe.open(range_server.url, cache_dir=tmp_path).index
     assert (index.folder / "index.npy").read_bytes() == (remote_packed / "index.npy").read_bytes()
-    pieces = [(request.start, request.stop) for request in range_server.requests if request.path == "index.npy"]
+    pieces = [
+        (request.start, request.stop)
+        for request in range_server.requests
+        if request.path == "index.npy"
+    ]
     size = (remote_packed / "index.npy").stat().st_size
     assert sorted(pieces) == [(start, min(start + 1000, size)) for start in range(0, size, 1000)]
 
@@ -365,7 +401,9 @@ def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
         assert arrived.wait(300.0)
 
 
-def test_close_lets_go_of_the_cache(range_server: RangeServer, open_remote: Loaders, tmp_path: Path) -> None:
+def test_close_lets_go_of_the_cache(
+    range_server: RangeServer, open_remote: Loaders, tmp_path: Path
+) -> None:
     """At once: a folder of a network's file system is gone only when nobody has it open."""
     with open_remote(range_server.url) as loader:
         kept = list(loader)
@@ -379,9 +417,14 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
     range_server: RangeServer, open_remote: Loaders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syncing, sync = threading.Event(), threading.Event()
-    with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
+    with (
+        open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow,
+        open_remote(range_server.url) as other,
+    ):
         monkeypatch.setattr(
-            slow.maker.engine.reader.caches.remote[0], "sync", lambda: (syncing.set(), sync.wait(300.0))
+            slow.maker.engine.reader.caches.remote[0],
+            "sync",
+            lambda: (syncing.set(), sync.wait(300.0)),
         )
         next(iter(slow))
         fetcher = slow.maker.engine.reader.fetcher
@@ -396,7 +439,9 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
         assert waited, "the other loader was held up until close() gave up, after 10 s"
 
 
-@pytest.mark.parametrize("where", ["thread of requests", "thread that writes", "inside the lock", "end of the program"])
+@pytest.mark.parametrize(
+    "where", ["thread of requests", "thread that writes", "inside the lock", "end of the program"]
+)
 def test_close_waits_for_no_thread_that_waits_for_it(
     range_server: RangeServer, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -429,7 +474,9 @@ def test_close_waits_for_no_thread_that_waits_for_it(
         assert took_s[0] < HANG_S
 
 
-def test_the_dataset_that_was_used_last_stays(range_server: RangeServer, open_remote: Loaders, tmp_path: Path) -> None:
+def test_the_dataset_that_was_used_last_stays(
+    range_server: RangeServer, open_remote: Loaders, tmp_path: Path
+) -> None:
     """Also if none of its blocks was fetched then."""
     cache = tmp_path / "cache"
     fastpipe.open(range_server.url, cache_dir=cache)
@@ -474,7 +521,9 @@ def test_unfinished_files_of_killed_processes_go(
             assert list(folder.glob(".*"))
 
 
-def test_a_file_that_gets_its_name_while_the_folder_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_gets_its_name_while_the_folder_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "index.npy").write_bytes(b"1" * 5000)
     monkeypatch.setattr(os, "walk", lambda folder: [(folder, [], ["index.npy", ".index.npy.0"])])
     assert small_bytes(tmp_path) == 6 * 4096  # of folders and of the index
@@ -499,7 +548,9 @@ def test_datasets_of_other_users_stay(
     with open_remote(range_server.url, cache_limit="1MB") as loader:  # room is needed
         assert len(list(loader)) == len(loader)
     assert (other / "blocks").exists()
-    assert {each.url: each.in_use for each in kept_datasets(tmp_path / "cache")}["http://other/user"]
+    assert {each.url: each.in_use for each in kept_datasets(tmp_path / "cache")}[
+        "http://other/user"
+    ]
 
 
 def test_a_cache_that_is_removed_while_a_dataset_uses_it(

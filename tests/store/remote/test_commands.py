@@ -33,7 +33,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "xdg" / "fastpipe" / "shards"
 
 
-def test_inspect(remote_packed: Path, range_server: RangeServer, tmp_path: Path, remote_bytes: int) -> None:
+def test_inspect(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path, remote_bytes: int
+) -> None:
     there = json.loads(succeeded("inspect", range_server.url, "--json", "--no-sheet"))
     here = json.loads(succeeded("inspect", remote_packed, "--json", "--no-sheet"))
     assert there.pop("path") == range_server.url
@@ -50,7 +52,9 @@ def test_preview(remote_packed: Path, range_server: RangeServer, tmp_path: Path)
     assert Path("there.png").read_bytes() == Path("here.png").read_bytes()
 
 
-def test_verify(remote_packed: Path, range_server: RangeServer, copied: Callable[[Path], Path]) -> None:
+def test_verify(
+    remote_packed: Path, range_server: RangeServer, copied: Callable[[Path], Path]
+) -> None:
     said = succeeded("verify", range_server.url)
     assert f"sound: {range_server.url}: 160 samples in 7 shards" in said
     assert "quick" not in said
@@ -69,14 +73,20 @@ def test_verify(remote_packed: Path, range_server: RangeServer, copied: Callable
 
 
 def test_bench_compares_with_no_other_loader(range_server: RangeServer) -> None:
-    assert "--against: the other loaders read files" in failed(2, "bench", range_server.url, "--against", "torch")
+    assert "--against: the other loaders read files" in failed(
+        2, "bench", range_server.url, "--against", "torch"
+    )
 
 
 def test_doctor(range_server: RangeServer, tmp_path: Path) -> None:
     checks = {check.name: check for check in dataset_checks.check_dataset(Url(range_server.url))}
-    assert checks["dataset"].found == "160 samples in 7 shards; the index and all sizes are unchanged"
+    assert (
+        checks["dataset"].found == "160 samples in 7 shards; the index and all sizes are unchanged"
+    )
     assert "images/s" in checks["decoding"].found
-    assert re.match(r"[0-9,]+ MB/s; decoding at this speed needs [0-9,]+ MB/s", checks["link"].found)
+    assert re.match(
+        r"[0-9,]+ MB/s; decoding at this speed needs [0-9,]+ MB/s", checks["link"].found
+    )
     range_server.fault = lambda asked: Fault(status=404) if asked.path.startswith("shard") else None
     link = dataset_checks._check_link(fastpipe.open(range_server.url).index, 1.0)
     assert (link.verdict, link.advice) == (Verdict.BAD, "check the network and the server")
@@ -84,7 +94,11 @@ def test_doctor(range_server: RangeServer, tmp_path: Path) -> None:
 
 
 def test_cache_ls_verify_clear(
-    remote_packed: Path, range_server: RangeServer, cache: Path, remote_bytes: int, open_remote: Loaders
+    remote_packed: Path,
+    range_server: RangeServer,
+    cache: Path,
+    remote_bytes: int,
+    open_remote: Loaders,
 ) -> None:
     for command in ("ls", "verify", "clear"):
         assert "holds no dataset" in succeeded("cache", command)
@@ -103,12 +117,17 @@ def test_cache_ls_verify_clear(
     assert "1 sample damaged and forgotten" in fp("cache", "verify", range_server.url).stdout
     assert "sound" in succeeded("cache", "verify")
     range_server.forget()
-    with open_remote(remote_packed) as local, fastpipe.loader(range_server.url, BATCH, size=64, seed=3) as again:
+    with (
+        open_remote(remote_packed) as local,
+        fastpipe.loader(range_server.url, BATCH, size=64, seed=3) as again,
+    ):
         assert digests(again) == digests(local)
         assert 0 < again.stats().fetched_bytes <= 2 << 20
     del again
     wait_until_unused(cache)
-    assert "has no s3://bucket/other; it has http" in failed(2, "cache", "clear", "s3://bucket/other")
+    assert "has no s3://bucket/other; it has http" in failed(
+        2, "cache", "clear", "s3://bucket/other"
+    )
     assert "removed: http" in succeeded("cache", "clear", range_server.url)
     assert "holds no dataset" in succeeded("cache", "ls")
 
@@ -142,6 +161,8 @@ def test_inspect_lists_a_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_folder(tmp_path / "photos", images=3)
     listed: list[str] = []
     listing = UnpackedSource.listing
-    monkeypatch.setattr(UnpackedSource, "listing", lambda self: (listed.append(self.name), listing(self))[1])
+    monkeypatch.setattr(
+        UnpackedSource, "listing", lambda self: (listed.append(self.name), listing(self))[1]
+    )
     assert "3 images drawn" in succeeded("inspect", "photos")
     assert listed == [str(tmp_path / "photos")]

@@ -18,7 +18,10 @@ from fastpipe.errors import DatasetError
 Loaders = Callable[..., Any]
 Expected = Callable[..., list[str]]
 
-EXPIRED = Fault(status=400, body=b"<Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>")
+EXPIRED = Fault(
+    status=400,
+    body=b"<Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>",
+)
 
 
 class TokenService:
@@ -75,24 +78,32 @@ def test_tokens_that_end_soon(local_digests: Expected, bucket: Path, open_remote
     tokens = TokenService(life_s=1000.0, told_s=299.0)
     with (
         RangeServer(bucket, latency_s=0.11, fault=tokens.fault) as server,
-        open_remote("s3://bucket/train", storage_options=options(server, tokens), cache_limit=0) as remote,
+        open_remote(
+            "s3://bucket/train", storage_options=options(server, tokens), cache_limit=0
+        ) as remote,
     ):
         assert digests(remote) == local_digests()
         assert len(tokens.ends) >= 3
         assert tokens.refused == 0
 
 
-def test_tokens_that_end_too_early(local_digests: Expected, bucket: Path, open_remote: Loaders) -> None:
+def test_tokens_that_end_too_early(
+    local_digests: Expected, bucket: Path, open_remote: Loaders
+) -> None:
     tokens = TokenService(life_s=1000.0, told_s=3600.0)
     with RangeServer(bucket, latency_s=0.02, fault=tokens.fault) as server:
         expected = local_digests(3)
-        with open_remote("s3://bucket/train", storage_options=options(server, tokens), cache_limit=0) as remote:
+        with open_remote(
+            "s3://bucket/train", storage_options=options(server, tokens), cache_limit=0
+        ) as remote:
             found = digests(remote)
             for _ in range(2):
                 tokens.ends = dict.fromkeys(tokens.ends, 0.0)  # all are taken back
                 given = len(tokens.ends)
                 found += digests(remote)
-                assert len(tokens.ends) == given + 1, "each request that was refused asked for a token of its own"
+                assert len(tokens.ends) == given + 1, (
+                    "each request that was refused asked for a token of its own"
+                )
         assert found == expected
         assert tokens.refused > 3
 
@@ -101,7 +112,9 @@ def test_no_new_token(bucket: Path, open_remote: Loaders) -> None:
     tokens = TokenService(life_s=1000.0, told_s=3600.0, most=1)
     with (
         RangeServer(bucket, fault=tokens.fault) as server,
-        open_remote("s3://bucket/train", storage_options=options(server, tokens), cache_limit=0) as remote,
+        open_remote(
+            "s3://bucket/train", storage_options=options(server, tokens), cache_limit=0
+        ) as remote,
     ):
         digests(remote)
         tokens.ends = dict.fromkeys(tokens.ends, 0.0)

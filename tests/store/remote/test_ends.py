@@ -34,7 +34,9 @@ def test_answers_come_while_the_interpreter_finalizes(remote_packed: Path) -> No
             assert len(server.requests) % 1000 != 0, "none was under way"
 
 
-def test_reading_when_the_program_has_ended_is_refused(range_server: RangeServer, tmp_path: Path) -> None:
+def test_reading_when_the_program_has_ended_is_refused(
+    range_server: RangeServer, tmp_path: Path
+) -> None:
     code = """
         import atexit, sys
         import fastpipe

@@ -34,7 +34,9 @@ PASSING: dict[str, Callable[[Request], Fault]] = {
     "reset in the body": lambda asked: Fault(cut=(asked.stop - asked.start) // 2),
     "short body": lambda _: Fault(short=7),
     "200 for a range": lambda _: Fault(status=200),
-    "wrong Content-Range": lambda asked: Fault(headers={"Content-Range": f"bytes 5-{asked.stop - asked.start + 4}/9"}),
+    "wrong Content-Range": lambda asked: Fault(
+        headers={"Content-Range": f"bytes 5-{asked.stop - asked.start + 4}/9"}
+    ),
     "flipped bit": lambda asked: Fault(flip=(asked.stop - asked.start) // 2),
     "stalled socket": lambda asked: Fault(stall=(asked.stop - asked.start) // 3, stall_s=5.0),
 }
@@ -48,7 +50,11 @@ def only_shards(fault: Callable[[Request], Fault | None]) -> Callable[[Request],
 @pytest.mark.parametrize("kind", PASSING)
 @pytest.mark.usefixtures("quick")
 def test_a_fault_that_passes_changes_no_batch(
-    local_digests: Expected, range_server: RangeServer, open_remote: Loaders, kind: str, tried: Tried
+    local_digests: Expected,
+    range_server: RangeServer,
+    open_remote: Loaders,
+    kind: str,
+    tried: Tried,
 ) -> None:
     faulted: list[Request] = []
 
@@ -68,7 +74,9 @@ def test_a_fault_that_passes_changes_no_batch(
             assert found == local_digests(epochs)[-len(found) :]
         assert remote.stats().retries >= 0.8 * len(faulted)
         (cache,) = remote.maker.engine.reader.caches.remote
-        assert (cache.objects.busy_at > 0) == ("Retry-After" in kind)  # then fewer requests are made at a time
+        assert (cache.objects.busy_at > 0) == (
+            "Retry-After" in kind
+        )  # then fewer requests are made at a time
     tried(f"remote: {kind}", len(faulted), "the batches of the local dataset")
 
 
@@ -79,13 +87,23 @@ FINAL = {
     "reset": (Fault(cut=-1), "the connection broke off", "Check the network"),
     "short body": (Fault(short=7), "the server sent", "Check the network"),
     "200 for a range": (Fault(status=200), "HTTP 200 instead of 206", "has to answer ranges"),
-    "a size that is not told": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "CONTENT_RANGE", "give sizes"),
-    "stalled socket": (Fault(stall=10, stall_s=5.0), "no byte for read_timeout seconds", "Check the network"),
+    "a size that is not told": (
+        Fault(headers={"Content-Range": "bytes 0-9/*"}),
+        "CONTENT_RANGE",
+        "give sizes",
+    ),
+    "stalled socket": (
+        Fault(stall=10, stall_s=5.0),
+        "no byte for read_timeout seconds",
+        "Check the network",
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", FINAL)
-def test_a_fault_that_stays_is_named(range_server: RangeServer, open_remote: Loaders, kind: str, tried: Tried) -> None:
+def test_a_fault_that_stays_is_named(
+    range_server: RangeServer, open_remote: Loaders, kind: str, tried: Tried
+) -> None:
     fault, answer, advice = FINAL[kind]
     with open_remote(range_server.url, read_timeout=0.1) as loader:
         range_server.fault = only_shards(lambda _: fault)
@@ -106,12 +124,18 @@ def test_credentials_that_expire_are_asked_for_again(
     with open_remote(range_server.url, cache_limit=0) as remote:
         found = digests(remote)
         asked = len(range_server.requests)
-        range_server.fault = lambda request: Fault(status=403) if request.number < asked + 6 else None
+        range_server.fault = lambda request: (
+            Fault(status=403) if request.number < asked + 6 else None
+        )
         assert found + digests(remote) == local_digests(2)
 
 
 def test_a_server_that_is_gone_for_a_time(
-    remote_packed: Path, local_digests: Expected, range_server: RangeServer, open_remote: Loaders, tried: Tried
+    remote_packed: Path,
+    local_digests: Expected,
+    range_server: RangeServer,
+    open_remote: Loaders,
+    tried: Tried,
 ) -> None:
     port = int(range_server.url.rsplit(":", 1)[1])
     wanted = local_digests()
@@ -133,7 +157,9 @@ def test_a_replaced_object_is_an_error(range_server: RangeServer, open_remote: L
             pass
         for name in {request.path for request in range_server.requests if "shard" in request.path}:
             range_server.etags[name] = '"another"'
-        with pytest.raises(DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"):
+        with pytest.raises(
+            DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"
+        ):
             digests(loader, 2)
 
 
@@ -161,7 +187,9 @@ def test_a_sample_that_is_damaged_in_the_bucket(
     flip_unseen(copy, 123)
     with RangeServer(copy) as server:
         with open_remote(server.url, train=False, cache_limit=limit) as loader:
-            with pytest.raises(SampleError, match=r"sample 123 .*fetched again and are no better") as caught:
+            with pytest.raises(
+                SampleError, match=r"sample 123 .*fetched again and are no better"
+            ) as caught:
                 digests(loader)
             assert caught.value.shard.startswith(server.url)
         with (
@@ -173,7 +201,11 @@ def test_a_sample_that_is_damaged_in_the_bucket(
 
 
 def test_a_cache_that_was_changed_is_fetched_anew(
-    local_digests: Expected, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, tried: Tried
+    local_digests: Expected,
+    range_server: RangeServer,
+    open_remote: Loaders,
+    tmp_path: Path,
+    tried: Tried,
 ) -> None:
     with open_remote(range_server.url) as first:
         assert digests(first) == local_digests()
@@ -190,7 +222,11 @@ def test_a_cache_that_was_changed_is_fetched_anew(
     range_server.forget()
     with open_remote(range_server.url) as second:
         assert digests(second) == local_digests()
-    assert 0 < sum(sent for name, sent in range_server.sent_by_name.items() if "shard" in name) < 2 * flips << 20
+    assert (
+        0
+        < sum(sent for name, sent in range_server.sent_by_name.items() if "shard" in name)
+        < 2 * flips << 20
+    )
     tried("remote: bits of the cache's files flipped", flips, "fetched anew")
 
 
@@ -206,11 +242,17 @@ def test_the_watchdog_says_what_does_not_come(
         return None if caplog.records else Fault(stall=10, stall_s=0.1)
 
     monkeypatch.setattr("fastpipe.engine.watchdog._ERROR_FACTOR", 1000)
-    with caplog.at_level(logging.WARNING), open_remote(range_server.url, stall_timeout=0.3) as loader:
+    with (
+        caplog.at_level(logging.WARNING),
+        open_remote(range_server.url, stall_timeout=0.3) as loader,
+    ):
         range_server.fault = only_shards(stalled_until_it_is_told)
         next(iter(loader))
     url = re.escape(range_server.url)
-    assert re.search(rf"stuck fetching byte \d+ of {url}/shard-\d+\.tar, for \d+ s", caplog.records[0].getMessage())
+    assert re.search(
+        rf"stuck fetching byte \d+ of {url}/shard-\d+\.tar, for \d+ s",
+        caplog.records[0].getMessage(),
+    )
 
 
 def test_closed_while_nothing_comes(range_server: RangeServer, open_remote: Loaders) -> None:
@@ -271,13 +313,18 @@ def test_a_small_file_that_is_garbled_on_its_way(
     assert not list(index.folder.glob(".*"))
 
 
-def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
+def test_a_watchdog_place_of_a_row_in_the_ring(
+    range_server: RangeServer, open_remote: Loaders
+) -> None:
     with open_remote(range_server.url, cache_limit=0) as loader:
         reader, index = loader.maker.engine.reader, loader.dataset.index
         with reader.brought(np.array([50, 100])) as where:
             record = index.records_of(np.array([100]))[0]
             assert where.shard.tolist() == [len(index.shards)] * 2
             place = int(record["offset"]) + int(where.shift[1])
-            assert reader.origin(len(index.shards), place + 77) == (record["shard"], record["offset"] + 77)
+            assert reader.origin(len(index.shards), place + 77) == (
+                record["shard"],
+                record["offset"] + 77,
+            )
         assert reader.origin(len(index.shards), place + 77) is None  # given back
         assert reader.origin(2, 99) == (2, 99)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from fastpipe.store.remote.fetcher import LEAST, MOST, Flow
 
 
-def run(link: Callable[[int], float], seconds: int, *, busy: int = -1, starved: bool = False) -> list[int]:
+def run(
+    link: Callable[[int], float], seconds: int, *, busy: int = -1, starved: bool = False
+) -> list[int]:
     """The most requests in each second, where `link` says how fast that many make it."""
     now = [0.0]
     flow, found = Flow(lambda: now[0]), []

@@ -37,11 +37,20 @@ def test_batches_are_those_of_the_folder(
     options = [{"rank": rank, "world_size": ranks, "prefetch_factor": 1} for rank in range(ranks)]
     with ExitStack() as stack:
         local = [stack.enter_context(open_remote(remote_packed, **each)) for each in options]
-        expected = [[digest(batch) for batch in rows] for _ in range(2) for rows in zip(*local, strict=True)]
+        expected = [
+            [digest(batch) for batch in rows] for _ in range(2) for rows in zip(*local, strict=True)
+        ]
     with ExitStack() as stack:
         limit = int(share * remote_bytes)
-        remote = [stack.enter_context(open_remote(range_server.url, **each, cache_limit=limit)) for each in options]
-        found = [[digest(batch) for batch in rows] for _ in range(2) for rows in zip(*remote, strict=True)]
+        remote = [
+            stack.enter_context(open_remote(range_server.url, **each, cache_limit=limit))
+            for each in options
+        ]
+        found = [
+            [digest(batch) for batch in rows]
+            for _ in range(2)
+            for rows in zip(*remote, strict=True)
+        ]
     assert found == expected
     tried(
         "remote: 2 epochs with 1, 2 and 8 ranks, and a cache of 0, 10, 50 and 200 % of the data",
@@ -71,14 +80,20 @@ def test_nodes_fetch_their_own_part(
         open_remote(range_server.url, **options, cache_limit=0) as remote,
     ):
         assert digests(remote) == digests(local)
-        assert sum(sent for name, sent in range_server.sent_by_name.items() if "shard" in name) < 0.56 * remote_bytes
+        assert (
+            sum(sent for name, sent in range_server.sent_by_name.items() if "shard" in name)
+            < 0.56 * remote_bytes
+        )
         assert digests(remote) == digests(local)
 
 
 def test_single_crops(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
     local, remote = (
         data.cropped(fastpipe.RandomResizedCrop(), 32, hflip=True)
-        for data in (fastpipe.open(remote_packed), fastpipe.open(range_server.url, cache_dir=tmp_path / "cache"))
+        for data in (
+            fastpipe.open(remote_packed),
+            fastpipe.open(range_server.url, cache_dir=tmp_path / "cache"),
+        )
     )
     for dataset in (local, remote):
         dataset.set_epoch(1)

@@ -58,7 +58,9 @@ def child(range_server: RangeServer, tmp_path: Path) -> Iterator[warm.Started]:
     """A process that waits for blocks that do not come, and has them locked."""
     range_server.fault = stalled
     with open(os.devnull, "w") as nothing:
-        process = warm.start("-c", textwrap.dedent(CHILD), range_server.url, tmp_path / "cache", stderr=nothing)
+        process = warm.start(
+            "-c", textwrap.dedent(CHILD), range_server.url, tmp_path / "cache", stderr=nothing
+        )
     try:
         wait_until(lambda: locked(tmp_path / "cache"))
         yield process
@@ -107,9 +109,14 @@ def test_no_block_stays_locked(
         wait_until(lambda: not locked(cache))
     assert not locked(cache)
     range_server.fault = None
-    with open_remote(range_server.url, **IN_ORDER) as again, open_remote(remote_packed, shuffle=False) as local:
+    with (
+        open_remote(range_server.url, **IN_ORDER) as again,
+        open_remote(remote_packed, shuffle=False) as local,
+    ):
         assert len(list(again)) == len(list(local))
-        assert not again.maker.engine.reader.wants.impatient  # blocks that somebody else took too long for
+        assert (
+            not again.maker.engine.reader.wants.impatient
+        )  # blocks that somebody else took too long for
     del kept
 
 
@@ -130,19 +137,30 @@ def test_who_is_waited_for(
     monkeypatch.setattr("fastpipe.engine.watchdog._ERROR_FACTOR", 1000)
     killer = threading.Thread(target=kill)
     killer.start()
-    with caplog.at_level(logging.WARNING), open_remote(range_server.url, **IN_ORDER, stall_timeout=0.5) as loader:
+    with (
+        caplog.at_level(logging.WARNING),
+        open_remote(range_server.url, **IN_ORDER, stall_timeout=0.5) as loader,
+    ):
         assert len(list(loader)) == len(loader)
         assert not loader.maker.engine.reader.wants.impatient
     killer.join()
     told = caplog.records[0].getMessage()
     assert "stuck awaiting" in told
     assert f"Another loader, in process {child.pid}, fetches bytes " in told
-    assert f"into the cache {loader.dataset.index.folder}. If it does not go on, close it or end its process" in told
+    assert (
+        f"into the cache {loader.dataset.index.folder}. If it does not go on, close it or end its process"
+        in told
+    )
 
 
-def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer, open_remote: Loaders) -> None:
+def test_another_loader_of_this_process_is_waited_for(
+    range_server: RangeServer, open_remote: Loaders
+) -> None:
     range_server.fault = stalled
-    with open_remote(range_server.url, **IN_ORDER) as first, open_remote(range_server.url, **IN_ORDER) as second:
+    with (
+        open_remote(range_server.url, **IN_ORDER) as first,
+        open_remote(range_server.url, **IN_ORDER) as second,
+    ):
         iterators = [iter(first), iter(second)]
         assert [len(next(each)[1]) for each in iterators] == [BATCH, BATCH]
         reader = second.maker.engine.reader
@@ -161,7 +179,9 @@ def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer,
         assert delay.shard > 0
 
 
-def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remote: Loaders, tmp_path: Path) -> None:
+def test_what_is_being_written_stays_locked(
+    range_server: RangeServer, open_remote: Loaders, tmp_path: Path
+) -> None:
     """A loader whose close() gives up on a slow disk, and no byte after it."""
     cache, writing, go_on = tmp_path / "cache", threading.Event(), threading.Event()
     written_unlocked: list[int] = []
@@ -179,7 +199,10 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
 
         kept.write = slow
         reading = threading.Thread(target=lambda: next(iter(loader), None), daemon=True)
-        threading.excepthook, hook = (lambda _: None), threading.excepthook  # it is told that the loader is closed
+        threading.excepthook, hook = (
+            (lambda _: None),
+            threading.excepthook,
+        )  # it is told that the loader is closed
         try:
             reading.start()
             assert writing.wait(300.0)

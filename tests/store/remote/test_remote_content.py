@@ -47,14 +47,26 @@ CASES: dict[str, tuple[Choose, dict[str, Any]]] = {
     "buckets": (whole, {"size": fastpipe.Buckets(area=32 * 32)}),
     "views": (
         whole,
-        {"views": [fastpipe.View(), fastpipe.View(16, crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.14)))]},
+        {
+            "views": [
+                fastpipe.View(),
+                fastpipe.View(16, crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.14))),
+            ]
+        },
     ),
 }
 
 
-@pytest.mark.parametrize(("name", "limit"), list(zip(CASES, cycle([0, "6MB", "1GB"]), strict=False)))
+@pytest.mark.parametrize(
+    ("name", "limit"), list(zip(CASES, cycle([0, "6MB", "1GB"]), strict=False))
+)
 def test_batches_are_those_of_the_folder(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, name: str, limit: Any
+    remote_packed: Path,
+    range_server: RangeServer,
+    open_remote: Loaders,
+    tmp_path: Path,
+    name: str,
+    limit: Any,
 ) -> None:
     """Limits of the cache by turns."""
     choose, options = CASES[name]

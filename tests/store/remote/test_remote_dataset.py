@@ -42,18 +42,28 @@ def test_samples_are_those_of_the_folder(
             assert torch.equal(image, wanted)
     assert remote.classes == local.classes
     assert remote.index.form_counts == local.index.form_counts != {}
-    assert range_server.sent_bytes < 1.5 * sum(shard.stat().st_size for shard in remote_packed.glob("shard-*"))
+    assert range_server.sent_bytes < 1.5 * sum(
+        shard.stat().st_size for shard in remote_packed.glob("shard-*")
+    )
 
 
-def test_a_forked_worker_is_told_to_use_forkserver(range_server: RangeServer, tmp_path: Path) -> None:
+def test_a_forked_worker_is_told_to_use_forkserver(
+    range_server: RangeServer, tmp_path: Path
+) -> None:
     ran = run_script(SCRIPT, range_server.url, tmp_path, timeout_s=300)
     assert "EngineError: process" in ran.stderr
     assert 'multiprocessing_context="forkserver"' in ran.stderr
 
 
-def test_opening_reads_no_shard(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+def test_opening_reads_no_shard(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
     data = fastpipe.open(range_server.url, cache_dir=tmp_path)
-    assert (len(data), data.classes, str(data.path)) == (160, fastpipe.open(remote_packed).classes, range_server.url)
+    assert (len(data), data.classes, str(data.path)) == (
+        160,
+        fastpipe.open(remote_packed).classes,
+        range_server.url,
+    )
     assert {request.path for request in range_server.requests} == {"dataset.json", "index.npy"}
     range_server.forget()
     fastpipe.open(range_server.url, cache_dir=tmp_path)
@@ -89,13 +99,18 @@ def test_a_file_beside_the_shards_that_changes_in_the_cache(
     with fastpipe.loader(remote_packed, 32, size=32, train=False) as local:
         expected = digests(local)
     for _ in range(2):
-        with fastpipe.loader(fastpipe.open(range_server.url, cache_dir=tmp_path), 32, **options) as loader:
+        with fastpipe.loader(
+            fastpipe.open(range_server.url, cache_dir=tmp_path), 32, **options
+        ) as loader:
             assert digests(loader) == expected
             file = loader.dataset.index.folder / "index.npy"
             data = bytearray(file.read_bytes())
             data[-INDEX_DTYPE.itemsize + INDEX_DTYPE.fields["xxh3_64"][1]] ^= 1  # type: ignore[index]
             file.write_bytes(data)
-            with pytest.raises(DatasetError, match=r"index\.npy has changed .*: open the dataset again, which fetches"):
+            with pytest.raises(
+                DatasetError,
+                match=r"index\.npy has changed .*: open the dataset again, which fetches",
+            ):
                 list(loader)
 
 

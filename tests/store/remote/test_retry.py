@@ -39,7 +39,9 @@ def test_errors_of_s3(bucket: Bucket) -> None:
     obstore.put(there, "a", b"0123456789")
     assert failure(lambda: obstore.get(there, "none")) == ("missing", "HTTP 404 Not Found", 404)
     assert failure(lambda: obstore.get(store("no-such-bucket"), "a")).kind == "missing"
-    assert failure(lambda: obstore.get(there, "a", options={"if_match": "another"})).kind == "replaced"
+    assert (
+        failure(lambda: obstore.get(there, "a", options={"if_match": "another"})).kind == "replaced"
+    )
     assert failure(lambda: obstore.get_range(there, "a", start=20, end=30)).status == 416
     assert failure(lambda: obstore.put(there, "a", b"1", mode={"e_tag": "another"})).status == 412
     assert failure(lambda: obstore.get(there, "a//b")).kind == "refused"
@@ -59,10 +61,21 @@ def test_errors_of_s3(bucket: Bucket) -> None:
             assert (found.kind, found.status) == (kind, 0 if status == 301 else status)
             assert f"HTTP {status}" in found.words or status == 301
         proxy.fault = lambda _: Wrong(lose_answer=True)
-        assert failure(lambda: obstore.get(behind, "a")) == ("network", "the connection broke off", 0)
+        assert failure(lambda: obstore.get(behind, "a")) == (
+            "network",
+            "the connection broke off",
+            0,
+        )
         proxy.fault = lambda asked: Wrong(503) if "partNumber=2" in asked.target else None
-        parts = store(endpoint=proxy.url, retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=300)})
-        found = failure(lambda: obstore.put(parts, "large", bytes(11 << 20), chunk_size=5 << 20, max_concurrency=1))
+        parts = store(
+            endpoint=proxy.url,
+            retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=300)},
+        )
+        found = failure(
+            lambda: obstore.put(
+                parts, "large", bytes(11 << 20), chunk_size=5 << 20, max_concurrency=1
+            )
+        )
         assert found.kind == "overloaded"
         assert found.words.startswith("HTTP 503")
         assert found.words.endswith(" (part 2, 2 requests an attempt)")
@@ -79,7 +92,10 @@ ANSWERS = {
     "cut in the body": (Fault(cut=5), ("network", "the connection broke off (UnexpectedEof)", 0)),
     "no answer": (Fault(cut=-1), ("network", "the connection broke off", 0)),
     "stalled": (Fault(stall=3, stall_s=300.0), ("network", "no byte for read_timeout seconds", 0)),
-    "all of it": (Fault(status=200), ("incapable", "HTTP 200 instead of 206: the server sent the whole file", 0)),
+    "all of it": (
+        Fault(status=200),
+        ("incapable", "HTTP 200 instead of 206: the server sent the whole file", 0),
+    ),
     "no size": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "incapable"),
     "another range": (Fault(headers={"Content-Range": "bytes 5-14/99"}), "network"),
     "expired": (Fault(status=400, body=EXPIRED), ("denied", "HTTP 400 Bad Request", 400)),
@@ -116,4 +132,6 @@ def test_pauses_grow_and_differ() -> None:
     assert len({pause_s(3, False, 180.0) for _ in range(20)}) > 10
     assert max(pause_s(1, False, 180.0) for _ in range(50)) <= 0.1
     assert 5.0 <= pause_s(30, False, 180.0) <= 10.0
-    assert min(pause_s(1, True, 180.0) for _ in range(50)) >= 0.5  # a server that asks for fewer requests
+    assert (
+        min(pause_s(1, True, 180.0) for _ in range(50)) >= 0.5
+    )  # a server that asks for fewer requests

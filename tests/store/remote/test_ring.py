@@ -22,7 +22,9 @@ Loaders = Callable[..., Any]
 PAGE = 4096
 
 
-def test_small_samples_beside_large_ones(tmp_path: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_samples_beside_large_ones(
+    tmp_path: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ranges that are fetched by one request have others' samples between them: those of the first batch."""
     rng = np.random.default_rng(5)
     for number in range(600):
@@ -33,7 +35,9 @@ def test_small_samples_beside_large_ones(tmp_path: Path, open_remote: Loaders, m
     pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1, shard_size=1_000_000))
     wrong: list[Any] = []
     again = Wants.again
-    monkeypatch.setattr(Wants, "again", lambda self, samples: (wrong.extend(samples), again(self, samples)))
+    monkeypatch.setattr(
+        Wants, "again", lambda self, samples: (wrong.extend(samples), again(self, samples))
+    )
     with (
         RangeServer(tmp_path / "packed") as server,
         open_remote(server.url, cache_limit=0, size=32) as loader,
@@ -100,7 +104,9 @@ def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyP
     ends = [100, 150_100, 300_100, 310_100, 320_100]
     for sample, (start, stop) in enumerate(pairwise(ends)):
         parts.put(sample, part, start, stop).planned.add(sample)
-    parts.put(9, part, 330_100, 400_100)  # between them is one that nobody wants; the plan does not want this one
+    parts.put(
+        9, part, 330_100, 400_100
+    )  # between them is one that nobody wants; the plan does not want this one
     pieces = part.pieces
     assert [(piece.start, piece.stop) for piece in pieces] == [
         *pairwise(ends[:3]),
@@ -110,13 +116,27 @@ def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyP
     parts.store(part, data)
     for piece in pieces:
         assert piece.place is not None
-        assert ring.read(piece.place, piece.stop - piece.start) == data[piece.start - 100 : piece.stop - 100]
+        assert (
+            ring.read(piece.place, piece.stop - piece.start)
+            == data[piece.start - 100 : piece.stop - 100]
+        )
         assert parts.origin(piece.place + 7) == (0, piece.start + 7)
     assert not parts.use(np.array([0, 1, 2]))  # a batch later they go
     used = parts.use(np.array([], dtype=np.int64))
     parts.give_back({*used, pieces[3]}, pinned={pieces[1]})
-    assert [piece.place is None for piece in pieces] == [True, False, False, True]  # 1 is read; 2 lies beside 3
-    assert [parts.of(sample) is None for sample in (0, 1, 2, 3, 9)] == [True, False, False, False, True]
+    assert [piece.place is None for piece in pieces] == [
+        True,
+        False,
+        False,
+        True,
+    ]  # 1 is read; 2 lies beside 3
+    assert [parts.of(sample) is None for sample in (0, 1, 2, 3, 9)] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
     parts.next_plan({pieces[2]})
     assert [piece.place is None for piece in pieces] == [True, True, False, True]
     assert parts.of(3) is pieces[2]

@@ -51,7 +51,9 @@ def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSPC])
-def test_room_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_room_that_cannot_be_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     cache = cache_in(tmp_path, MIB)
 
     def refused(*_: int) -> None:

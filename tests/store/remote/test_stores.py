@@ -43,19 +43,27 @@ def clouds(remote_packed: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("scheme", CLOUDS)
-def test_clouds(local_digests: Callable[..., list[str]], clouds: Path, open_remote: Loaders, scheme: str) -> None:
+def test_clouds(
+    local_digests: Callable[..., list[str]], clouds: Path, open_remote: Loaders, scheme: str
+) -> None:
     with RangeServer(clouds) as server:
         options = CLOUDS[scheme](server.url)
-        with open_remote(f"{scheme}://pictures/deep/train", storage_options=options, cache_limit=0) as remote:
+        with open_remote(
+            f"{scheme}://pictures/deep/train", storage_options=options, cache_limit=0
+        ) as remote:
             assert digests(remote) == local_digests()
         assert "pictures/deep/train/dataset.json" in {request.path for request in server.requests}
         signatures = [request.headers.get("authorization", "") for request in server.requests]
         assert all(signature.startswith(SIGNED[scheme]) for signature in signatures), signatures[:2]
-        with pytest.raises(DatasetError, match=rf"{scheme}://pictures/other holds no packed dataset: .*HTTP 404"):
+        with pytest.raises(
+            DatasetError, match=rf"{scheme}://pictures/other holds no packed dataset: .*HTTP 404"
+        ):
             open_remote(f"{scheme}://pictures/other/", storage_options=options)
 
 
-def test_credentials_of_the_environment(clouds: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_the_environment(
+    clouds: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with RangeServer(clouds) as server:
         for name, value in environment(server.url).items():
             monkeypatch.setenv(name, value)
@@ -64,18 +72,27 @@ def test_credentials_of_the_environment(clouds: Path, open_remote: Loaders, monk
 
 
 def test_options_that_no_store_knows(open_remote: Loaders) -> None:
-    with pytest.raises(ConfigError, match=r"storage_options: s3://bucket/x cannot be opened with colour, "):
+    with pytest.raises(
+        ConfigError, match=r"storage_options: s3://bucket/x cannot be opened with colour, "
+    ):
         open_remote("s3://bucket/x", storage_options={"colour": "red", "skip_signature": True})
     with pytest.raises(ConfigError, match="storage_options: expected only client_options for http"):
         open_remote("http://127.0.0.1/x", storage_options={"region": "x"})
     for options in ({"endpoint": "127.0.0.1:9000"}, {"aws_endpoint_url": "127.0.0.1:9000"}):
         with pytest.raises(
-            ConfigError, match=r"the endpoint 127.* of s3://bucket/x has to begin with https:// or http"
+            ConfigError,
+            match=r"the endpoint 127.* of s3://bucket/x has to begin with https:// or http",
         ):
-            open_remote("s3://bucket/x", storage_options={**options, "skip_signature": True}, read_timeout=0.2)
+            open_remote(
+                "s3://bucket/x",
+                storage_options={**options, "skip_signature": True},
+                read_timeout=0.2,
+            )
     with pytest.raises(ConfigError, match="storage_options: expected a dict"):
         open_remote("http://127.0.0.1/x", storage_options=[1])
-    with pytest.raises(ConfigError, match="cache_dir: expected a folder, got ''"):  # a variable that is not set
+    with pytest.raises(
+        ConfigError, match="cache_dir: expected a folder, got ''"
+    ):  # a variable that is not set
         open_remote("http://127.0.0.1/x", cache_dir="")
 
 
@@ -92,20 +109,39 @@ def test_options_of_urls_are_refused_without_one(remote_packed: Path, given: Any
     """Whatever lies here: a packed dataset, photos, tars."""
     (name,) = given
     photos = remote_packed.parent / "source"
-    for data in (remote_packed, str(remote_packed), remote_packed.as_uri(), photos, f"{remote_packed}/*.tar"):
-        with pytest.raises(ConfigError, match=rf"^{name}=: expected the URL .* got {re.escape(str(data))}"):
+    for data in (
+        remote_packed,
+        str(remote_packed),
+        remote_packed.as_uri(),
+        photos,
+        f"{remote_packed}/*.tar",
+    ):
+        with pytest.raises(
+            ConfigError, match=rf"^{name}=: expected the URL .* got {re.escape(str(data))}"
+        ):
             fastpipe.open(data, **given)
-    usual = {"cache_dir": None, "cache_limit": 200 * 10**9, "storage_options": {}, "read_timeout": 20}
+    usual = {
+        "cache_dir": None,
+        "cache_limit": 200 * 10**9,
+        "storage_options": {},
+        "read_timeout": 20,
+    }
     assert len(fastpipe.open(remote_packed, **usual)) == 160  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("ftp://host/x", "has the scheme ftp://, which fastpipe cannot read; it reads s3://, gs://"),
+        (
+            "ftp://host/x",
+            "has the scheme ftp://, which fastpipe cannot read; it reads s3://, gs://",
+        ),
         ("s3n://bucket/x", "has the scheme s3n://"),
         ("s3://", "expected s3://BUCKET/FOLDER"),
-        ("s3://bucket//x", "has an empty name between slashes, or a name . or ..; expected s3://BUCKET/FOLDER"),
+        (
+            "s3://bucket//x",
+            "has an empty name between slashes, or a name . or ..; expected s3://BUCKET/FOLDER",
+        ),
         ("gs:///bucket/x", "has an empty name between slashes"),
         ("s3://bucket/x/../y", "a name . or .."),
         ("hf://models/x/y/z", "expected hf://datasets/ORG/NAME/FOLDER"),
@@ -133,14 +169,24 @@ def test_what_is_a_url() -> None:
 
 
 def test_a_folder_by_its_url(remote_packed: Path) -> None:
-    assert fastpipe.open(f"file://{remote_packed}").index.fingerprint == fastpipe.open(remote_packed).index.fingerprint
+    assert (
+        fastpipe.open(f"file://{remote_packed}").index.fingerprint
+        == fastpipe.open(remote_packed).index.fingerprint
+    )
 
 
 @pytest.fixture
 def hub(remote_packed: Path, tmp_path: Path) -> Path:
     """A folder to serve, as the Hub answers: facts of a dataset by its name, and files of a commit."""
     folder = tmp_path / "hub"
-    facts = {"id": "org/photos", "sha": COMMIT, "siblings": [], "tags": [], "private": False, "downloads": 0}
+    facts = {
+        "id": "org/photos",
+        "sha": COMMIT,
+        "siblings": [],
+        "tags": [],
+        "private": False,
+        "downloads": 0,
+    }
     revisions = folder / "api/datasets/org/photos/revision"
     revisions.mkdir(parents=True)
     (revisions / "main").write_text(json.dumps(facts))
@@ -150,9 +196,13 @@ def hub(remote_packed: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_hub(remote_packed: Path, hub: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub(
+    remote_packed: Path, hub: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with RangeServer(hub) as server:
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # other tests switch it on
+        monkeypatch.setattr(
+            "huggingface_hub.constants.HF_HUB_OFFLINE", False
+        )  # other tests switch it on
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
         monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", server.url)
         url = "hf://datasets/org/photos/packed/train"

@@ -14,7 +14,9 @@ def photos(count: int, height: int, width: int, seed: int = 0) -> Tensor:
     rng = np.random.default_rng([seed, count, height, width])
     coarse = torch.from_numpy(rng.random((count, 3, height // 6 + 2, width // 6 + 2)))
     smooth = torch.nn.functional.interpolate(coarse, (height, width), mode="bilinear").numpy()
-    pixels = np.clip(smooth * 300 - 20 + rng.integers(-9, 10, smooth.shape), 0, 255).astype(np.uint8)
+    pixels = np.clip(smooth * 300 - 20 + rng.integers(-9, 10, smooth.shape), 0, 255).astype(
+        np.uint8
+    )
     if count > 1:
         pixels[-1] = pixels[-1, :1]
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1))).permute(0, 3, 1, 2)

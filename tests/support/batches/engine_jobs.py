@@ -45,7 +45,9 @@ def wait_done(job: Job) -> list[tuple[int, str]]:
     return job.errors()
 
 
-def run_all(index: PackedIndex, workers: int = 2) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
+def run_all(
+    index: PackedIndex, workers: int = 2
+) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
     plan = plan_all(index)
     images = images_for(plan)
     pool = Engine(index, workers)

@@ -11,7 +11,9 @@ import fastpipe
 def epoch_of(loader: fastpipe.Loader) -> tuple[torch.Tensor, torch.Tensor]:
     """All of an epoch's images and labels."""
     batches = list(loader)
-    return torch.cat([images for images, _ in batches]), torch.cat([labels for _, labels in batches])
+    return torch.cat([images for images, _ in batches]), torch.cat(
+        [labels for _, labels in batches]
+    )
 
 
 def numbers_of(images: torch.Tensor) -> list[int]:

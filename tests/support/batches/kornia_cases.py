@@ -32,7 +32,11 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "RandomElasticTransform": (),
     "RandomEqualize": (),
     "RandomErasing": (),
-    "RandomFisheye": (torch.tensor([-0.3, 0.3]), torch.tensor([-0.3, 0.3]), torch.tensor([0.9, 1.0])),
+    "RandomFisheye": (
+        torch.tensor([-0.3, 0.3]),
+        torch.tensor([-0.3, 0.3]),
+        torch.tensor([0.9, 1.0]),
+    ),
     "RandomGamma": ((0.5, 1.5),),
     "RandomGaussianBlur": ((3, 3), (0.1, 2.0)),
     "RandomGaussianIllumination": (),
@@ -81,14 +85,25 @@ MIXING_CASES: dict[str, Make] = {
     "PatchMix": lambda: k.PatchMix(patch_size=11),
     "RandomMosaic": lambda: k.RandomMosaic(p=1.0),
     "RandomMosaic, some": lambda: k.RandomMosaic(),
-    "RandomMosaic, 3 x 2": lambda: k.RandomMosaic(mosaic_grid=(3, 2), start_ratio_range=(0.1, 0.9), p=1.0),
+    "RandomMosaic, 3 x 2": lambda: k.RandomMosaic(
+        mosaic_grid=(3, 2), start_ratio_range=(0.1, 0.9), p=1.0
+    ),
 }
 # It copies objects between images by their masks, which a classification dataset does not have.
 REFUSED = {"RandomTransplantation"}
 # It downloads a diffusion model when it is made.
 NOT_MADE = {"RandomDissolving"}
 # They draw nothing.
-FIXED = {"CenterCrop", "Denormalize", "LongestMaxSize", "Normalize", "PadTo", "RandomSnow", "Resize", "SmallestMaxSize"}
+FIXED = {
+    "CenterCrop",
+    "Denormalize",
+    "LongestMaxSize",
+    "Normalize",
+    "PadTo",
+    "RandomSnow",
+    "Resize",
+    "SmallestMaxSize",
+}
 FIXED |= {"RandomAutoContrast"}  # its p is 1
 
 
@@ -98,7 +113,9 @@ def _made(name: str) -> Make:
 
 CASES: dict[str, Make] = {name: _made(name) for name in _ARGUMENTS} | {
     "RandomMotionBlur, several sizes": lambda: k.RandomMotionBlur((3, 7), 35.0, 0.5),
-    "AugmentationSequential": lambda: k.AugmentationSequential(k.RandomGrayscale(), k.RandomAffine(15.0)),
+    "AugmentationSequential": lambda: k.AugmentationSequential(
+        k.RandomGrayscale(), k.RandomAffine(15.0)
+    ),
     "AugmentationSequential, random_apply": lambda: k.AugmentationSequential(
         k.RandomGrayscale(), k.RandomInvert(), k.RandomAffine(15.0), random_apply=(1, 2)
     ),
@@ -120,6 +137,19 @@ CASES: dict[str, Make] = {name: _made(name) for name in _ARGUMENTS} | {
 def all_2d() -> set[str]:
     """The names of all 2D augmentations in the kornia that is installed."""
     kinds = (k.AugmentationBase2D, k.MixAugmentationBaseV2)
-    names = {name for name in k.__all__ if isinstance(getattr(k, name), type) and issubclass(getattr(k, name), kinds)}
-    bases = {"GeometricAugmentationBase2D", "IntensityAugmentationBase2D", "RigidAffineAugmentationBase2D"}
-    return names - bases - {kind.__name__ for kind in kinds} - {name for name in names if name.endswith("3D")}
+    names = {
+        name
+        for name in k.__all__
+        if isinstance(getattr(k, name), type) and issubclass(getattr(k, name), kinds)
+    }
+    bases = {
+        "GeometricAugmentationBase2D",
+        "IntensityAugmentationBase2D",
+        "RigidAffineAugmentationBase2D",
+    }
+    return (
+        names
+        - bases
+        - {kind.__name__ for kind in kinds}
+        - {name for name in names if name.endswith("3D")}
+    )

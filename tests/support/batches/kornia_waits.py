@@ -14,13 +14,19 @@ from fastpipe import Augment
 from fastpipe.augment import AugmentPlan
 
 
-def planned(name: str, size: tuple[int, int], count: int, batch: int) -> tuple[Augment, AugmentPlan]:
+def planned(
+    name: str, size: tuple[int, int], count: int, batch: int
+) -> tuple[Augment, AugmentPlan]:
     """The augmentation of one module, and its plan of a batch."""
     augment = Augment([(CASES | MIXING_CASES)[name]()], mean=None, std=None, num_classes=5)
-    return augment, augment.plan(np.arange(count) + batch * count, size, seed=0, epoch=0, batch=batch)
+    return augment, augment.plan(
+        np.arange(count) + batch * count, size, seed=0, epoch=0, batch=batch
+    )
 
 
-def carried_out(gpu: Gpu, augment: Augment, plan: AugmentPlan, size: tuple[int, int], count: int) -> torch.Tensor:
+def carried_out(
+    gpu: Gpu, augment: Augment, plan: AugmentPlan, size: tuple[int, int], count: int
+) -> torch.Tensor:
     """The images of a batch; what the host waited for is in gpu.waits."""
     images = photos(count, *size).to("cuda:0")
     labels = torch.zeros(count, dtype=torch.int64, device="cuda:0")
@@ -37,7 +43,9 @@ def waits_of(names: Iterable[str], size: tuple[int, int], count: int) -> dict[st
     with simulated() as gpu:
         for name, (augment, plan) in plans.items():
             if name == "RandomJPEG":
-                carried_out(gpu, augment, plan, size, count)  # kornia keeps what it needs on each device
+                carried_out(
+                    gpu, augment, plan, size, count
+                )  # kornia keeps what it needs on each device
             carried_out(gpu, augment, plan, size, count)
             if gpu.waits or gpu.races:
                 noted[name] = [*gpu.waits, *gpu.races]

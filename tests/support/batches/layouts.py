@@ -19,10 +19,19 @@ LAYOUTS: dict[str, list[tuple[int, dict[str, Any]]]] = {
 }
 
 
-def _batches(dataset: Path, batch_size: int, *, augment: Any = None, first: int = 0, **options: Any) -> list[Tensor]:
+def _batches(
+    dataset: Path, batch_size: int, *, augment: Any = None, first: int = 0, **options: Any
+) -> list[Tensor]:
     """The images of epoch 1, from batch `first` on; resumed there, if it is not the first."""
     made = fastpipe.loader(
-        dataset, batch_size, size=SIZE, seed=5, num_workers=1, drop_last=False, augment=augment, **options
+        dataset,
+        batch_size,
+        size=SIZE,
+        seed=5,
+        num_workers=1,
+        drop_last=False,
+        augment=augment,
+        **options,
     )
     with made as loader:
         loader.set_epoch(1)
@@ -43,7 +52,9 @@ def rows(dataset: Path, layout: str, augment: Any = None) -> list[Tensor]:
 
 def samples_of_rows(dataset: Path) -> dict[str, list[bytes]]:
     """Which sample each row of a layout is of: its pixels without augmentation."""
-    samples = {layout: [row.numpy().tobytes() for row in rows(dataset, layout)] for layout in LAYOUTS}
+    samples = {
+        layout: [row.numpy().tobytes() for row in rows(dataset, layout)] for layout in LAYOUTS
+    }
     # The second rank's last batch repeats samples.
     counts = {layout: len(pixels) for layout, pixels in samples.items()}
     assert counts == {"7": 23, "5": 23, "resumed": 13, "2 ranks": 24, "1": 8}
@@ -51,7 +62,9 @@ def samples_of_rows(dataset: Path) -> dict[str, list[bytes]]:
     return samples
 
 
-def assert_same_in_all_layouts(dataset: Path, samples: dict[str, list[bytes]], augment: Any) -> None:
+def assert_same_in_all_layouts(
+    dataset: Path, samples: dict[str, list[bytes]], augment: Any
+) -> None:
     """Each sample of the dataset becomes the same image in every layout."""
     seen: dict[bytes, Tensor] = {}
     for layout in LAYOUTS:

@@ -14,7 +14,9 @@ from fastpipe.augment import AugmentPlan
 from fastpipe.augment.kornia_modules import movable
 
 SIZE = (32, 40)
-MOVING = [name for name, make in CASES.items() if "mask" in movable(make()) and "Sequential" not in name]
+MOVING = [
+    name for name, make in CASES.items() if "mask" in movable(make()) and "Sequential" not in name
+]
 OURS = {
     "randaugment": lambda: Augment.randaugment(),
     "mixup": lambda: Augment(mixup=0.3, num_classes=2),
@@ -24,7 +26,9 @@ OURS = {
 
 def keyed(name: str) -> Augment:
     """An augmentation that moves the masks, too."""
-    return Augment(k.AugmentationSequential(CASES[name](), data_keys=["input", "mask"]), mean=None, std=None)
+    return Augment(
+        k.AugmentationSequential(CASES[name](), data_keys=["input", "mask"]), mean=None, std=None
+    )
 
 
 def bare(name: str) -> Augment:
@@ -43,7 +47,9 @@ def plan_of(augment: Augment, count: int) -> AugmentPlan:
     return augment.plan(np.arange(count), SIZE, seed=0, epoch=0, batch=0)
 
 
-def moved(augment: Augment, masks: Tensor, plan: AugmentPlan | None = None, gpu: Gpu | None = None) -> Tensor:
+def moved(
+    augment: Augment, masks: Tensor, plan: AugmentPlan | None = None, gpu: Gpu | None = None
+) -> Tensor:
     """The masks after a batch of black images; on a simulated GPU, the host waits for nothing."""
     device = "cpu" if gpu is None else "cuda:0"
     plan = plan_of(augment, len(masks)) if plan is None else plan
@@ -61,7 +67,9 @@ def moved(augment: Augment, masks: Tensor, plan: AugmentPlan | None = None, gpu:
     return result
 
 
-def shown_after(augment: Augment, shown: Tensor, plan: AugmentPlan | None = None, gpu: Gpu | None = None) -> Tensor:
+def shown_after(
+    augment: Augment, shown: Tensor, plan: AugmentPlan | None = None, gpu: Gpu | None = None
+) -> Tensor:
     """Where images are, after a batch; on a simulated GPU, the host waits for nothing."""
     device = "cpu" if gpu is None else "cuda:0"
     plan = plan_of(augment, len(shown)) if plan is None else plan

@@ -42,7 +42,9 @@ def remove_labels(dataset: Path, samples: slice) -> None:
     records["label"][samples] = -1
     np.save(dataset / INDEX_FILE, records)
     info = json.loads((dataset / DATASET_FILE).read_text())
-    counts = np.bincount(records["label"][records["label"] >= 0], minlength=len(info["classes"])).tolist()
+    counts = np.bincount(
+        records["label"][records["label"] >= 0], minlength=len(info["classes"])
+    ).tolist()
     (dataset / DATASET_FILE).write_text(json.dumps(info | {"class_counts": counts}))
 
 
@@ -96,7 +98,9 @@ def columns(field: Field, values: Sequence[Any]) -> list[NDArray[Any]]:
     arrays = [np.array(value, dtype=dtype).reshape(shape) for value in boxes]
     made = [np.concatenate(arrays), _offsets(map(len, arrays))]
     if field.labelled:
-        made.append(np.concatenate([np.array(value[1], dtype="<i8").reshape(-1) for value in values]))
+        made.append(
+            np.concatenate([np.array(value[1], dtype="<i8").reshape(-1) for value in values])
+        )
     return made
 
 

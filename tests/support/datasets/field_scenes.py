@@ -10,7 +10,12 @@ import numpy as np
 import fastpipe
 
 SHAPES = ("square", "disc", "triangle")
-COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (50, 70, 230), "yellow": (230, 220, 50)}
+COLOURS = {
+    "red": (220, 40, 40),
+    "green": (40, 200, 60),
+    "blue": (50, 70, 230),
+    "yellow": (230, 220, 50),
+}
 HEIGHT, WIDTH = 96, 128
 
 

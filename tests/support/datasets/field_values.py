@@ -32,7 +32,9 @@ FIELDS = {
 }
 
 
-def sample(number: int, size: tuple[int, int] = (70, 45), jpeg: bytes | None = None) -> dict[str, Any]:
+def sample(
+    number: int, size: tuple[int, int] = (70, 45), jpeg: bytes | None = None
+) -> dict[str, Any]:
     """The arguments of `Writer.add` for one sample; every third one lacks all that may be missing."""
     width, height = size
     rng = np.random.default_rng([number, width, height])

@@ -50,7 +50,9 @@ def add_twice_at_once(url: str, folder: Path, **how: Any) -> Any:
     """Two programs add 8 photos each to a dataset in a bucket; the one that is refused adds them again. The dataset."""
     sources = [photos(folder / f"more{number}", 8, first=100 * (number + 1)) for number in range(2)]
 
-    def add(number: int) -> Grown:  # as two machines: each has a scratch folder, and so a lock, of its own
+    def add(
+        number: int,
+    ) -> Grown:  # as two machines: each has a scratch folder, and so a lock, of its own
         return fastpipe.add(sources[number], url, spool=folder / f"spool{number}", workers=1, **how)
 
     results = at_once(lambda: add(0), lambda: add(1))

@@ -39,18 +39,24 @@ def file_of(folder: Path, values: Any) -> Path:
 KINDS: dict[str, Make] = {
     "open": lambda data, other, folder: data,
     "select": lambda data, other, folder: data.select([30, 2, 7]),
-    "select twice": lambda data, other, folder: data.select(lambda c: c["width"] > 30).select([3, 1, 2]),
+    "select twice": lambda data, other, folder: data.select(lambda c: c["width"] > 30).select(
+        [3, 1, 2]
+    ),
     "only": lambda data, other, folder: data.only(["cow", "ant"]),
     "only, labels kept": lambda data, other, folder: data.only(["cow"], keep_labels=True),
     "take": lambda data, other, folder: data.take(0.5),
     "fold": lambda data, other, folder: data.fold(1, of=3)[0],
     "column": lambda data, other, folder: data.with_column("score", NUMBERS / 7),
-    "column of texts": lambda data, other, folder: data.with_column("note", [f"ü {each}" for each in NUMBERS]),
-    "column of a file": lambda data, other, folder: data.with_column("score", file_of(folder, NUMBERS / 7)).take(0.7),
-    "labels": lambda data, other, folder: data.with_labels(NUMBERS % 2),
-    "labels by name": lambda data, other, folder: data.with_labels([f"c{each % 4}" for each in NUMBERS]).only(
-        ["c3", "c0"]
+    "column of texts": lambda data, other, folder: data.with_column(
+        "note", [f"ü {each}" for each in NUMBERS]
     ),
+    "column of a file": lambda data, other, folder: data.with_column(
+        "score", file_of(folder, NUMBERS / 7)
+    ).take(0.7),
+    "labels": lambda data, other, folder: data.with_labels(NUMBERS % 2),
+    "labels by name": lambda data, other, folder: data.with_labels(
+        [f"c{each % 4}" for each in NUMBERS]
+    ).only(["c3", "c0"]),
     "labels of a file": lambda data, other, folder: data.with_labels(file_of(folder, NUMBERS % 3)),
     "concat": lambda data, other, folder: fastpipe.concat(data, other),
     "concat of all that": lambda data, other, folder: fastpipe.concat(
@@ -58,11 +64,15 @@ KINDS: dict[str, Make] = {
         other.with_column("score", np.zeros(len(other))).only(other.classes[:1]),
         labels="offset",
     ),
-    "mix": lambda data, other, folder: fastpipe.mix({data.take(0.5): 0.7, other: 0.3}, labels="own"),
+    "mix": lambda data, other, folder: fastpipe.mix(
+        {data.take(0.5): 0.7, other: 0.3}, labels="own"
+    ),
     "transform": lambda data, other, folder: data.with_transform(Brightness()),
     "pixels": lambda data, other, folder: data.with_pixels("rgba", torch.uint16),
     "cropped": lambda data, other, folder: data.cropped(fastpipe.Resize(), size=24, hflip=1.0),
-    "fields": lambda data, other, folder: data.with_fields({"at": "boxes", "text": "caption", "pixels": "image"}),
+    "fields": lambda data, other, folder: data.with_fields(
+        {"at": "boxes", "text": "caption", "pixels": "image"}
+    ),
     "all": lambda data, other, folder: (
         data.with_column("score", NUMBERS)
         .with_fields(["image", "score", "boxes"])

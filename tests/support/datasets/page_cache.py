@@ -29,7 +29,9 @@ def in_page_cache(path: Path) -> NDArray[np.bool_]:
         known = (ctypes.c_ubyte * pages)()
         view = ctypes.c_char.from_buffer(mapped)
         mincore = ctypes.CDLL(None, use_errno=True).mincore
-        failed = mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(len(mapped)), known)
+        failed = mincore(
+            ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(len(mapped)), known
+        )
         del view
         assert failed == 0, os.strerror(ctypes.get_errno())
         return (np.frombuffer(known, np.uint8) & 1).astype(bool)
@@ -56,5 +58,7 @@ def lengthened(dataset: Path) -> Path:
     description = (dataset / "dataset.json").read_text()
     old = PackedIndex(dataset).shards[0].size_bytes
     assert description.count(f'"size_bytes": {old}') == 1
-    (dataset / "dataset.json").write_text(description.replace(f'"size_bytes": {old}', f'"size_bytes": {size_bytes}'))
+    (dataset / "dataset.json").write_text(
+        description.replace(f'"size_bytes": {old}', f'"size_bytes": {size_bytes}')
+    )
     return dataset

@@ -33,7 +33,9 @@ def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = source / FLAT_CLASSES[number % 3]
         folder.mkdir(parents=True, exist_ok=True)
         size = (24 + number, 60 - number)
-        Image.new("RGB", size, flat_colour(number)).save(folder / f"{number:02d}.jpg", quality=95, subsampling=0)
+        Image.new("RGB", size, flat_colour(number)).save(
+            folder / f"{number:02d}.jpg", quality=95, subsampling=0
+        )
     return _pack(source)
 
 

@@ -50,7 +50,9 @@ def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
     }
     (dataset / DATASET_FILE).write_text(json.dumps(info))
     try:
-        return np.lib.format.open_memmap(dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,))
+        return np.lib.format.open_memmap(
+            dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,)
+        )
     except OSError as problem:
         pytest.skip(f"no file of {54 * samples:,} bytes here: {problem}")
 
@@ -58,12 +60,16 @@ def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
 def needed_samples(dataset: Path, batch_size: int, batches: int) -> NDArray[np.int64]:
     """The samples of so many batches from the middle of an epoch on, and the ends of what is read ahead for them."""
     index = PackedIndex(dataset)
-    plan = EpochPlan(Recipe(batch_size, (224, 224), Resize(), 0.5, True, True, 0, Content.of(index)), 0)
+    plan = EpochPlan(
+        Recipe(batch_size, (224, 224), Resize(), 0.5, True, True, 0, Content.of(index)), 0
+    )
     start = len(plan) // 2 * batch_size
     stop = start + batches * batch_size
     order = plan.orders[0]
     runs = order.reads(start, stop, first=True, runs=True)
-    shard_ends = [index.shard_starts[np.unique(runs // SAMPLES_PER_SHARD)] + edge for edge in (-1, 0)]
+    shard_ends = [
+        index.shard_starts[np.unique(runs // SAMPLES_PER_SHARD)] + edge for edge in (-1, 0)
+    ]
     needed = np.concatenate([order.take(start, stop).ids, runs[:, 0], runs[:, 1] - 1, *shard_ends])
     return np.unique(needed[needed >= 0])
 

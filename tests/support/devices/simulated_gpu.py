@@ -82,7 +82,9 @@ class Gpu(TorchDispatchMode):
 
     def stream(self, device: Any = None, **options: Any) -> Stream:
         """A new stream."""
-        self.streams.append(Stream(self, torch.device("cuda", self.number_of(device)), len(self.streams) + 1))
+        self.streams.append(
+            Stream(self, torch.device("cuda", self.number_of(device)), len(self.streams) + 1)
+        )
         return self.streams[-1]
 
     def number_of(self, device: Any) -> int:
@@ -146,7 +148,9 @@ class Gpu(TorchDispatchMode):
     def is_pinned(self, tensor: Tensor) -> bool:
         """Whether a CPU tensor is in page-locked memory."""
         address = tensor.data_ptr()
-        return any(begin <= address < begin + size_bytes for begin, size_bytes in self._pinned.items())
+        return any(
+            begin <= address < begin + size_bytes for begin, size_bytes in self._pinned.items()
+        )
 
     def wait(self, what: str, clock: Clock) -> None:
         """Notes that the host waits for all that a clock knows."""
@@ -157,7 +161,9 @@ class Gpu(TorchDispatchMode):
         """Whether some work of another stream is done before what comes next on this one."""
         return max(stream.clock.get(other, 0), self.known.get(other, 0)) >= work
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = dict(kwargs or {})
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         there = [tensor for tensor in tensors if isinstance(tensor, DeviceTensor)]
@@ -177,12 +183,21 @@ class Gpu(TorchDispatchMode):
         stream = self.current(device if device.type == "cuda" else there[0].device)
         if self._waits(name, function, args, kwargs, tensors, device):
             self.wait(f"{name}.{function._schema.overload_name}".removesuffix("."), stream.clock)
-        result = function(*tree_map_only(DeviceTensor, lambda tensor: tensor.held, args), **_held(kwargs))
+        result = function(
+            *tree_map_only(DeviceTensor, lambda tensor: tensor.held, args), **_held(kwargs)
+        )
         if device.type != "cuda":
             self._launch(name, stream, there, [])
             return result
         return self._wrapped(
-            function, name, stream, device, there, self._written(function, args, kwargs), result, args[1:]
+            function,
+            name,
+            stream,
+            device,
+            there,
+            self._written(function, args, kwargs),
+            result,
+            args[1:],
         )
 
     def _on_the_host(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -195,8 +210,15 @@ class Gpu(TorchDispatchMode):
 
     def _written(self, function: Any, args: Any, kwargs: Any) -> list[DeviceTensor]:
         """What a function changes of what it is given."""
-        given = {**dict(zip((each.name for each in function._schema.arguments), args, strict=False)), **kwargs}
-        changed = {each.name for each in function._schema.arguments if each.alias_info and each.alias_info.is_write}
+        given = {
+            **dict(zip((each.name for each in function._schema.arguments), args, strict=False)),
+            **kwargs,
+        }
+        changed = {
+            each.name
+            for each in function._schema.arguments
+            if each.alias_info and each.alias_info.is_write
+        }
         leaves = tree_leaves([value for name, value in given.items() if name in changed])
         return [leaf for leaf in leaves if isinstance(leaf, DeviceTensor)]
 
@@ -218,7 +240,9 @@ class Gpu(TorchDispatchMode):
         def wrap(tensor: Tensor) -> DeviceTensor:
             if id(tensor) in known:
                 if known[id(tensor)].shape != tensor.shape:
-                    with no_dispatch():  # unsqueeze_ and the like: what the tensor says of itself changes, too
+                    with (
+                        no_dispatch()
+                    ):  # unsqueeze_ and the like: what the tensor says of itself changes, too
                         function(known[id(tensor)], *rest)
                 return known[id(tensor)]
             memory = memories.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
@@ -231,16 +255,26 @@ class Gpu(TorchDispatchMode):
             self._launch(name, stream, there, [*written, *outputs])
         return made
 
-    def _launch(self, name: str, stream: Stream, read: Sequence[DeviceTensor], written: Sequence[DeviceTensor]) -> None:
+    def _launch(
+        self,
+        name: str,
+        stream: Stream,
+        read: Sequence[DeviceTensor],
+        written: Sequence[DeviceTensor],
+    ) -> None:
         """Work of a stream. See Note [who waits for whom] in simulated_parts.py."""
         learn(stream.clock, self.known)
         work = stream.clock[stream.number] = stream.clock.get(stream.number, 0) + 1
-        uses = {tensor.memory: False for tensor in read if tensor.numel()}  # and whether it is written
+        uses = {
+            tensor.memory: False for tensor in read if tensor.numel()
+        }  # and whether it is written
         uses |= {tensor.memory: True for tensor in written if tensor.numel()}
         for memory, writes in uses.items():
             for other, number in (memory.wrote, *(memory.reads.items() if writes else ())):
                 if other != stream.number and not self.knows(stream, other, number):
-                    self.races.append(f"{name} on stream {stream.number} beside stream {other} in {_place()}")
+                    self.races.append(
+                        f"{name} on stream {stream.number} beside stream {other} in {_place()}"
+                    )
             if writes:
                 memory.wrote, memory.reads = (stream.number, work), {}
             else:
@@ -258,25 +292,42 @@ class Gpu(TorchDispatchMode):
                 )
 
     def _waits(
-        self, name: str, function: Any, args: Any, kwargs: Any, tensors: Sequence[Tensor], device: torch.device
+        self,
+        name: str,
+        function: Any,
+        args: Any,
+        kwargs: Any,
+        tensors: Sequence[Tensor],
+        device: torch.device,
     ) -> bool:
         """Whether the host waits in a function that uses the device."""
         if name in ("_to_copy", "copy_"):
             target = args[0].device if name == "copy_" else device
             source = args[1] if name == "copy_" else args[0]
-            at_once = kwargs.get("non_blocking", False) or (name == "copy_" and len(args) > 2 and args[2])
+            at_once = kwargs.get("non_blocking", False) or (
+                name == "copy_" and len(args) > 2 and args[2]
+            )
             if source.device.type == target.type or not source.numel():
                 return False
             self.copies += [source.nbytes] if target.type == "cuda" else []
             if target.type == "cpu":  # `to` makes pinned memory for it
                 return not at_once or (name == "copy_" and not self.is_pinned(args[0]))
-            pinned = self.is_pinned(source) and kwargs.get("dtype") in (None, source.dtype)  # else torch makes another
+            pinned = self.is_pinned(source) and kwargs.get("dtype") in (
+                None,
+                source.dtype,
+            )  # else torch makes another
             return not at_once or (source.nbytes > TAKEN_AT_ONCE_BYTES and not pinned)
-        if name.removeprefix("_").startswith(("index_put", "index")) and isinstance(args[1], (list, tuple)):
+        if name.removeprefix("_").startswith(("index_put", "index")) and isinstance(
+            args[1], (list, tuple)
+        ):
             indices = [index for index in args[1] if index is not None]
             if name != "index" and not any(args[3:4]):  # torch makes it masked_fill
                 value = args[2]
-                if value.device.type == "cpu" and value.numel() == 1 and all(_is_mask(index) for index in indices):
+                if (
+                    value.device.type == "cpu"
+                    and value.numel() == 1
+                    and all(_is_mask(index) for index in indices)
+                ):
                     return any(index.device != device for index in indices)
             return any(_is_mask(index) or index.device != device for index in indices)
         if name == "repeat_interleave":
@@ -289,7 +340,9 @@ def _is_mask(index: Tensor) -> bool:
 
 
 def _held(kwargs: dict[str, Any]) -> dict[str, Any]:
-    kwargs = {name: value for name, value in kwargs.items() if name not in ("pin_memory", "non_blocking")}
+    kwargs = {
+        name: value for name, value in kwargs.items() if name not in ("pin_memory", "non_blocking")
+    }
     held: dict[str, Any] = tree_map_only(DeviceTensor, lambda tensor: tensor.held, kwargs)
     return held
 
@@ -297,7 +350,9 @@ def _held(kwargs: dict[str, Any]) -> dict[str, Any]:
 def _place() -> str:
     """The line of the program that called torch."""
     frame = sys._getframe(1)
-    while frame.f_back and ("/simulated_" in frame.f_code.co_filename or "/torch/" in frame.f_code.co_filename):
+    while frame.f_back and (
+        "/simulated_" in frame.f_code.co_filename or "/torch/" in frame.f_code.co_filename
+    ):
         frame = frame.f_back
     return f"{'/'.join(frame.f_code.co_filename.split('/')[-3:])}:{frame.f_lineno}"
 
@@ -306,7 +361,9 @@ def _place() -> str:
 def _without_guards() -> Iterator[None]:
     """Lets torch's C++ enter and leave a GPU as it does the meta device, for which there is nothing to do."""
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
-    guards = (ctypes.c_void_p * 20).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")  # by c10::DeviceType
+    guards = (ctypes.c_void_p * 20).in_dll(
+        library, "_ZN3c104impl26device_guard_impl_registryE"
+    )  # by c10::DeviceType
     cuda, meta = (int(getattr(torch._C._autograd.DeviceType, name)) for name in ("CUDA", "Meta"))
     before, guards[cuda] = guards[cuda], guards[meta]
     try:
@@ -318,7 +375,12 @@ def _without_guards() -> Iterator[None]:
 def _forget() -> None:
     """Takes tensors of a GPU out of the dictionaries in which kornia keeps some for each device."""
     modules = [vars(module) for name, module in sys.modules.items() if name.startswith("kornia")]
-    found = {id(value): value for names in modules for name, value in names.items() if name != "__builtins__"}
+    found = {
+        id(value): value
+        for names in modules
+        for name, value in names.items()
+        if name != "__builtins__"
+    }
     for kept in [value for value in found.values() if type(value) is dict]:
         for key in list(kept):
             if any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in tree_leaves(kept[key])):
@@ -330,7 +392,9 @@ def simulated() -> Iterator[Gpu]:
     """Makes torch see two GPUs, "cuda:0" and "cuda:1", in this thread; give the number, since torch asks for it."""
     gpu = Gpu()
     runtime = SimpleNamespace(
-        cudaHostRegister=gpu.register, cudaHostUnregister=gpu.unregister, cudaGetErrorString=lambda status: "an error"
+        cudaHostRegister=gpu.register,
+        cudaHostUnregister=gpu.unregister,
+        cudaGetErrorString=lambda status: "an error",
     )
     names = {
         "is_available": lambda: True,
@@ -361,7 +425,10 @@ def simulated() -> Iterator[Gpu]:
         stack.enter_context(mock.patch.object(torch._C, "_CudaEventBase", Event))
         stack.enter_context(mock.patch.object(torch, "Generator", Generator))
         for ask, change in (
-            (torch._C._only_lift_cpu_tensors, torch._C._set_only_lift_cpu_tensors),  # torch.tensor(..., device=)
+            (
+                torch._C._only_lift_cpu_tensors,
+                torch._C._set_only_lift_cpu_tensors,
+            ),  # torch.tensor(..., device=)
             (
                 torch.__future__.get_overwrite_module_params_on_conversion,  # Module.to makes new parameters
                 torch.__future__.set_overwrite_module_params_on_conversion,
@@ -369,6 +436,8 @@ def simulated() -> Iterator[Gpu]:
         ):
             stack.callback(change, ask())
             change(True)
-        stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # torch's build with CUDA would call its kernels
+        stack.enter_context(
+            torch.backends.cudnn.flags(enabled=False)
+        )  # torch's build with CUDA would call its kernels
         stack.enter_context(gpu)
         yield gpu

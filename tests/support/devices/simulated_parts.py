@@ -96,8 +96,12 @@ class Memory:
     def __del__(self) -> None:
         users = {**self.reads, **dict([self.wrote])}
         for stream, work in users.items():
-            if stream not in self.recorded | {self.home.number} and not self.home.gpu.knows(self.home, stream, work):
-                self.home.gpu.freed.append(f"stream {stream} may still use memory of stream {self.home.number}")
+            if stream not in self.recorded | {self.home.number} and not self.home.gpu.knows(
+                self.home, stream, work
+            ):
+                self.home.gpu.freed.append(
+                    f"stream {stream} may still use memory of stream {self.home.number}"
+                )
 
 
 class DeviceTensor(torch.Tensor):
@@ -122,14 +126,18 @@ class DeviceTensor(torch.Tensor):
         return made
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise AssertionError(f"{function} outside `simulated()`")
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"DeviceTensor({self.device}, {tuple(self.shape)}, {self.dtype})"
 
     def numpy(self, *, force: bool = False) -> Any:
-        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() first")
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() first"
+        )
 
     def tolist(self) -> Any:
         return self.cpu().tolist()

@@ -115,7 +115,9 @@ class ToyTensor(Tensor):
         return made
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return _carried_out(function, *args, **(kwargs or {}))
 
     def untyped_storage(self) -> torch.UntypedStorage:
@@ -138,7 +140,9 @@ def _carried_out(function: Any, *args: Any, **kwargs: Any) -> Any:
     if not there:
         return result
     known = {id(tensor.held): tensor for tensor in given}
-    return tree_map_only(Tensor, lambda made: known[id(made)] if id(made) in known else ToyTensor(made), result)
+    return tree_map_only(
+        Tensor, lambda made: known[id(made)] if id(made) in known else ToyTensor(made), result
+    )
 
 
 def install(module: Waits) -> None:

@@ -14,7 +14,14 @@ sys.path.append(str(ROOT / "examples"))
 import train_imagenet
 from resnet import DEPTHS
 
-QUICK = ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--warmup=1", "--device=cpu"]
+QUICK = [
+    "--model=resnet18",
+    "--size=32",
+    "--batch-size=16",
+    "--epochs=2",
+    "--warmup=1",
+    "--device=cpu",
+]
 
 
 def trained(*arguments: object, blocks: tuple[int, ...] = (1, 1, 0, 0)) -> None:
@@ -28,4 +35,6 @@ def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
 
 
 def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+    return left.keys() == right.keys() and all(
+        torch.equal(left[name], right[name]) for name in left
+    )

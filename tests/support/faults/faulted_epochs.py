@@ -45,7 +45,13 @@ from fastpipe.engine.limits import most_open_shards
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
-OPTIONS: dict[str, Any] = {"batch_size": 2, "size": 24, "train": False, "num_workers": 2, "prefetch_factor": 1}
+OPTIONS: dict[str, Any] = {
+    "batch_size": 2,
+    "size": 24,
+    "train": False,
+    "num_workers": 2,
+    "prefetch_factor": 1,
+}
 
 
 class Said(logging.Handler):
@@ -99,7 +105,9 @@ def wait_until_open(data: Path, name: str) -> None:
 def wait_until_closed(data: Path, name: str) -> None:
     """Where few shards are kept open, once nothing is read ahead any more."""
     target = str((data / name).resolve())
-    wait_for(lambda: all(target not in open_files(data) for _ in range(50)), f"{name} is not closed")
+    wait_for(
+        lambda: all(target not in open_files(data) for _ in range(50)), f"{name} is not closed"
+    )
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
@@ -119,7 +127,9 @@ def set_fault(settings: dict[str, str]) -> None:
 
 
 def rows_of(batch: Batch) -> list[str]:
-    return [hashlib.sha256(image.contiguous().numpy().tobytes()).hexdigest()[:16] for image in batch[0]]
+    return [
+        hashlib.sha256(image.contiguous().numpy().tobytes()).hexdigest()[:16] for image in batch[0]
+    ]
 
 
 def batches_of(loader: fastpipe.Loader, epochs: int) -> Iterator[Batch]:
@@ -136,11 +146,17 @@ def outcome_of(case: dict[str, Any], dataset: Path, work: Path) -> dict[str, Any
         for shard in data.glob("*.tar"):
             shard.rename(files / shard.name)
             shard.symlink_to(files / shard.name)
-    fault = {name: value.format(data=data, shards=files) for name, value in case.get("fault", {}).items()}
+    fault = {
+        name: value.format(data=data, shards=files) for name, value in case.get("fault", {}).items()
+    }
     outcome: dict[str, Any] = {"rows": [], "error": None}
     epochs, lines, said = case.get("epochs", 1), io.StringIO(), Said()
     logging.getLogger("fastpipe").addHandler(said)
-    keep = {"return_value": case["open_shards"]} if "open_shards" in case else {"side_effect": most_open_shards}
+    keep = (
+        {"return_value": case["open_shards"]}
+        if "open_shards" in case
+        else {"side_effect": most_open_shards}
+    )
     with mock.patch("fastpipe.engine.engine.most_open_shards", **keep):
         loader = fastpipe.loader(data, **{**OPTIONS, **case.get("options", {})})
     with loader, fastpipe.monitor(loader, every=0.4, console=Console(file=lines, width=400)):
@@ -156,7 +172,11 @@ def outcome_of(case: dict[str, Any], dataset: Path, work: Path) -> dict[str, Any
                 outcome["rows"] += rows_of(batch)
                 time.sleep(case.get("step_s", 0))
         except fastpipe.FastpipeError as problem:
-            outcome["error"] = {"type": type(problem).__name__, "text": str(problem), **vars(problem)}
+            outcome["error"] = {
+                "type": type(problem).__name__,
+                "text": str(problem),
+                **vars(problem),
+            }
         finally:
             if fault:
                 set_fault({})

@@ -89,7 +89,9 @@ class Forks:
             AssertionError: it hangs, or ended with threads at work or by an error that nobody caught.
         """
         status, *printed = self._ask({"wait": child})
-        ended = Ended(os.waitstatus_to_exitcode(status), *(" ".join(text.split()) for text in printed))
+        ended = Ended(
+            os.waitstatus_to_exitcode(status), *(" ".join(text.split()) for text in printed)
+        )
         assert "Traceback" not in ended.err, ended.err
         return ended
 
@@ -107,13 +109,21 @@ class Forks:
 def forks() -> Iterator[Forks]:
     """A program that runs `fastpipe` commands."""
     path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
-    no_threads = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}  # of NumPy, pyarrow
+    no_threads = {
+        "OPENBLAS_NUM_THREADS": "1",
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    }  # of NumPy, pyarrow
     environment = {**os.environ, **preloaded(), **no_threads, "PYTHONPATH": path, "NO_COLOR": "1"}
     command = [sys.executable, "-W", "error", "-m", "support.faults.forks"]
     with (
         tempfile.TemporaryDirectory(prefix="fastpipe-forks-") as folder,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=folder,
         ) as program,
     ):
         yield Forks(program)
@@ -123,7 +133,9 @@ def forks() -> Iterator[Forks]:
 
 def _serve() -> None:
     """Answers each line of standard input: starts a child, or waits for one."""
-    children: dict[int, tuple[int, int]] = {}  # with what they print: pipes, since files may be limited
+    children: dict[
+        int, tuple[int, int]
+    ] = {}  # with what they print: pipes, since files may be limited
     for line in sys.stdin:
         question = json.loads(line)
         answer: object
@@ -166,7 +178,9 @@ def _be_child(question: dict[str, Any], out: int, err: int) -> None:
             assert hasattr(importlib.import_module(module), attribute), name
             setattr(importlib.import_module(module), attribute, value)
         if question["largest_file"] is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (question["largest_file"], resource.RLIM_INFINITY))
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE, (question["largest_file"], resource.RLIM_INFINITY)
+            )
         from fastpipe.cli.commands import app
 
         os.environ.update(question["fault"])

@@ -12,7 +12,18 @@ from pathlib import Path
 
 _SOURCE = Path(__file__).with_name("calls.c")
 # What a packer changes the disk with.
-WRITING = ("open", "write", "pwrite", "ftruncate", "fsync", "fdatasync", "rename", "unlink", "mkdir", "rmdir")
+WRITING = (
+    "open",
+    "write",
+    "pwrite",
+    "ftruncate",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "unlink",
+    "mkdir",
+    "rmdir",
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,19 @@ def _library() -> Path:
     _kept.append(folder)
     library = Path(folder.name) / "calls.so"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    command = [compiler, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, _SOURCE]
+    command = [
+        compiler,
+        "-std=gnu11",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-shared",
+        "-fPIC",
+        "-o",
+        library,
+        _SOURCE,
+    ]
     subprocess.run([*map(str, command), "-ldl"], check=True, capture_output=True, text=True)
     return library
 

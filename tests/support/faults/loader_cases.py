@@ -35,7 +35,12 @@ def twelve_shards(packed: Path) -> Path:
 
 def closed(*acts: list[Any], **options: Any) -> Case:
     """Acts while the shard is not open, after the first batch."""
-    return {"after": 1, "open_shards": 1, "acts": [["wait_until_closed", SHARD], *acts], "options": options}
+    return {
+        "after": 1,
+        "open_shards": 1,
+        "acts": [["wait_until_closed", SHARD], *acts],
+        "options": options,
+    }
 
 
 def opened(*acts: list[Any], **options: Any) -> Case:
@@ -43,9 +48,18 @@ def opened(*acts: list[Any], **options: Any) -> Case:
     return {"after": 1, "acts": [["wait_until_open", SHARD], *acts], "options": options}
 
 
-def fault(calls: str, kind: str, number: int, at: int, *, each: bool = False, under: str = "{shards}") -> Case:
+def fault(
+    calls: str, kind: str, number: int, at: int, *, each: bool = False, under: str = "{shards}"
+) -> Case:
     """The call counted from the second batch on."""
-    settings = {"UNDER": under, "CALLS": f"{calls},", "KIND": kind, "NUMBER": number, "AT": at, "EACH": int(each)}
+    settings = {
+        "UNDER": under,
+        "CALLS": f"{calls},",
+        "KIND": kind,
+        "NUMBER": number,
+        "AT": at,
+        "EACH": int(each),
+    }
     return {
         "after": 1,
         "shards": "linked",
@@ -59,7 +73,9 @@ def outcomes_of(cases: dict[str, Case], dataset: Path, work: Path) -> dict[str, 
     cases = {QUIET: {}, **cases}
     done = subprocess.run(
         [sys.executable, str(CHILD), str(dataset), str(work)],
-        input=json.dumps([{**case, "name": str(number)} for number, case in enumerate(cases.values())]),
+        input=json.dumps(
+            [{**case, "name": str(number)} for number, case in enumerate(cases.values())]
+        ),
         capture_output=True,
         text=True,
         env=Fault(work, ()).environment(),
@@ -67,7 +83,9 @@ def outcomes_of(cases: dict[str, Case], dataset: Path, work: Path) -> dict[str, 
         check=False,
     )
     came = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0, f"ended with {done.returncode} in {list(cases)[len(came)]!r}: {done.stderr}"
+    assert done.returncode == 0, (
+        f"ended with {done.returncode} in {list(cases)[len(came)]!r}: {done.stderr}"
+    )
     assert done.stderr == ""
     return dict(zip(cases, came, strict=True))
 
@@ -88,7 +106,11 @@ def assert_names_the_sample(error: dict[str, Any], many_shards: Path, *reasons: 
     shard, key, offset = PackedIndex(many_shards).where(error["sample"])
     assert Path(error["shard"]).name == Path(shard).name
     assert (error["key"], error["offset"]) == (key, offset)
-    for part in (f"sample {error['sample']} (key {key})", f"at byte {offset} of {error['shard']}", *reasons):
+    for part in (
+        f"sample {error['sample']} (key {key})",
+        f"at byte {offset} of {error['shard']}",
+        *reasons,
+    ):
         assert part in error["text"]
     assert "on_error='replace'" in error["text"]
     assert "fastpipe verify DATA --repair SRC" in error["text"]

@@ -42,9 +42,14 @@ def source_with_fields(root: Path) -> Path:
 
 def tables_source(root: Path) -> Path:
     """Two tables whose samples fill three shards; one row has no image."""
-    photos = [path.read_bytes() for path in sorted(write_large_folder(root / "photos", images=8).glob("*/*.jpg"))]
+    photos = [
+        path.read_bytes()
+        for path in sorted(write_large_folder(root / "photos", images=8).glob("*/*.jpg"))
+    ]
     write_table(root / "tables" / "a.parquet", photos[:4], rows_per_group=3, text=list("abcd"))
-    write_table(root / "tables" / "b.parquet", [*photos[4:], None], rows_per_group=3, text=list("efghi"))
+    write_table(
+        root / "tables" / "b.parquet", [*photos[4:], None], rows_per_group=3, text=list("efghi")
+    )
     return root / "tables"
 
 
@@ -61,7 +66,9 @@ class TablePacks(Packs):
         log.unlink(missing_ok=True)
         assert self.run(Fault(self.destination, ("rename",), log=log)).code == 0
         self.assert_done()
-        lines = log.read_text().splitlines() if log.exists() else []  # none where only tidying was left
+        lines = (
+            log.read_text().splitlines() if log.exists() else []
+        )  # none where only tidying was left
         paths = [Path(line.split(" ", 2)[2]) for line in lines]
         made = {path.name for path in paths if path.parent.name == "spool"}
         assert not made & before, "runs were converted again"
@@ -72,7 +79,9 @@ class Repairs(Packs):
 
     def assert_whole_files(self) -> None:
         for name, digest in finals(self.destination).items():
-            assert digest in (self.whole[name], self.before.get(name)), f"{name} is neither the damaged one nor whole"
+            assert digest in (self.whole[name], self.before.get(name)), (
+                f"{name} is neither the damaged one nor whole"
+            )
 
     def assert_done(self) -> None:
         assert finals(self.destination) == self.whole
@@ -99,7 +108,9 @@ def _killed_at_its_end(packs: Packs) -> None:
     assert packs.run(fault).code == -9
 
 
-def _over(packs: Packs, command: tuple[object, ...], *, whole: dict[str, str] | None = None) -> Packs:
+def _over(
+    packs: Packs, command: tuple[object, ...], *, whole: dict[str, str] | None = None
+) -> Packs:
     """Another command where the dataset lies that `packs` has left there."""
     copy = packs.destination.with_name("copy")
     packs.destination.rename(copy)
@@ -120,7 +131,9 @@ def _fields(forks: Forks, place: Path) -> Packs:
 
 
 def _tables(forks: Forks, place: Path) -> Packs:
-    packs = TablePacks(forks, small_shards(tables_source(place), place / "packed"), place / "packed", {})
+    packs = TablePacks(
+        forks, small_shards(tables_source(place), place / "packed"), place / "packed", {}
+    )
     assert packs.run().code == 0
     return replace(packs, whole=digests(packs.destination))
 
@@ -130,7 +143,9 @@ def _overwrite(forks: Forks, place: Path, *, unfinished: bool) -> Packs:
     packs = _pack(forks, place)
     if unfinished:
         _killed_at_its_end(packs)
-    return _over(packs, small_shards(place / "source", packs.destination, "--overwrite", "--seed", 1))
+    return _over(
+        packs, small_shards(place / "source", packs.destination, "--overwrite", "--seed", 1)
+    )
 
 
 def _overwrite_of_fields(forks: Forks, place: Path) -> Packs:
@@ -138,7 +153,9 @@ def _overwrite_of_fields(forks: Forks, place: Path) -> Packs:
     packs = _fields(forks, place)
     _killed_at_its_end(packs)
     assert (packs.destination / "fields").exists()
-    return _over(packs, small_shards(small_source(place / "source"), packs.destination, "--overwrite"))
+    return _over(
+        packs, small_shards(small_source(place / "source"), packs.destination, "--overwrite")
+    )
 
 
 def _changed(forks: Forks, place: Path) -> Packs:
@@ -165,7 +182,9 @@ def _repair(forks: Forks, place: Path) -> Packs:
 
 def _add(forks: Forks, place: Path) -> Packs:
     packs = _pack(forks, place)
-    for number, file in enumerate(sorted(write_large_folder(place / "more", images=2).rglob("*.jpg"))):
+    for number, file in enumerate(
+        sorted(write_large_folder(place / "more", images=2).rglob("*.jpg"))
+    ):
         shutil.copy(file, place / "source" / "class-0" / f"new-{number}.jpg")
     command = ("add", place / "source", packs.destination, "--workers", 2)
     return Adds(**vars(_over(packs, command, whole={})))
@@ -188,14 +207,27 @@ CASES = {
     "pack": Case(
         _pack,
         ("rename .pack/plan.json", "fsync shard-000001-", _LAST, "unlink plan.json"),
-        ("write shard-000001.tar", "fsync shard-000000.tar", "rename /index.npy", "write dataset.json"),
+        (
+            "write shard-000001.tar",
+            "fsync shard-000000.tar",
+            "rename /index.npy",
+            "write dataset.json",
+        ),
     ),
-    "pack of tables": Case(_tables, ("rename /spool/run-", "rename /shard-000001.tar"), ("write /spool/run-",)),
-    "pack with fields": Case(_fields, ("rename /fields/txt.bytes.npy", _LAST), ("write txt.bytes.npy",)),
+    "pack of tables": Case(
+        _tables, ("rename /spool/run-", "rename /shard-000001.tar"), ("write /spool/run-",)
+    ),
+    "pack with fields": Case(
+        _fields, ("rename /fields/txt.bytes.npy", _LAST), ("write txt.bytes.npy",)
+    ),
     "overwrite": Case(
-        partial(_overwrite, unfinished=False), ("unlink /dataset.json", _LAST), ("write shard-000001.tar",)
+        partial(_overwrite, unfinished=False),
+        ("unlink /dataset.json", _LAST),
+        ("write shard-000001.tar",),
     ),
-    "overwrite of an unfinished pack": Case(partial(_overwrite, unfinished=True), ("rename /shard-000001.tar",)),
+    "overwrite of an unfinished pack": Case(
+        partial(_overwrite, unfinished=True), ("rename /shard-000001.tar",)
+    ),
     "overwrite of fields": Case(_overwrite_of_fields, (_LAST,)),
     "pack of changed sources": Case(_changed, ("rename /shard-000001.tar",)),
     "repair": Case(_repair, ("rename /shard-000002.tar", "rename /index.npy")),

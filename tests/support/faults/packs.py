@@ -74,7 +74,11 @@ def small_shards(source: Path, destination: Path, *options: object) -> tuple[obj
 
 def finals(destination: Path) -> Digests:
     """What lies under final names: all that is not in the work folder."""
-    return {name: digest for name, digest in digests(destination).items() if not name.startswith(".pack/")}
+    return {
+        name: digest
+        for name, digest in digests(destination).items()
+        if not name.startswith(".pack/")
+    }
 
 
 @dataclass(frozen=True)
@@ -120,12 +124,16 @@ class Packs:
         """Each final name holds a whole file, and the folder is one whole dataset or is refused as unfinished."""
         found = finals(self.destination)
         for name, digest in found.items():
-            assert digest in (self.whole.get(name), self.before.get(name)), f"{name} is neither the old nor the new"
+            assert digest in (self.whole.get(name), self.before.get(name)), (
+                f"{name} is neither the old nor the new"
+            )
         if "dataset.json" in found:
             assert found in (self.whole, self.before)
             PackedIndex(self.destination)
         else:
-            with pytest.raises(DatasetError, match=r"unfinished pack|does not exist|is not a packed dataset"):
+            with pytest.raises(
+                DatasetError, match=r"unfinished pack|does not exist|is not a packed dataset"
+            ):
                 PackedIndex(self.destination)
 
     def assert_done(self) -> None:
@@ -155,7 +163,9 @@ def packs_of(forks: Forks, source: Path, destination: Path, *options: object) ->
     return Packs(forks, command, destination, digests(destination))
 
 
-def faults_at_each(packs: Packs, calls: tuple[str, ...], step: int = 1, **fault: Any) -> Iterator[tuple[Fault, str]]:
+def faults_at_each(
+    packs: Packs, calls: tuple[str, ...], step: int = 1, **fault: Any
+) -> Iterator[tuple[Fault, str]]:
     """A fault at each of these calls, or every `step`-th, and the call's line in the log; in a folder as before."""
     for at, line in list(enumerate(packs.calls(*calls)))[::step]:
         packs.fresh()

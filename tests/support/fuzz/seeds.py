@@ -86,7 +86,9 @@ def masks() -> Iterator[tuple[str, bytes]]:
         channels = pngs.CHANNELS[color]
         pixels = random.integers(0, 2**bits, (23, 31, channels))
         pixels[:9] = 2**bits - 1
-        palette = bytes(random.integers(0, 256, 3 * 2**bits, dtype=np.uint8)) if color == 3 else None
+        palette = (
+            bytes(random.integers(0, 256, 3 * 2**bits, dtype=np.uint8)) if color == 3 else None
+        )
         clear = bytes(range(2**bits)) if color == 3 else pixels[11, 7].astype(">u2").tobytes()
         for name, filters, options in (
             ("plain", (0,), {}),
@@ -94,7 +96,9 @@ def masks() -> Iterator[tuple[str, bytes]]:
             ("interlaced", (4, 1), {"interlaced": True}),
             ("clear", (3,), {"transparency": clear} if channels % 2 else {}),
         ):
-            data = pngs.png(pixels, bits=bits, color=color, filters=filters, palette=palette, **options)
+            data = pngs.png(
+                pixels, bits=bits, color=color, filters=filters, palette=palette, **options
+            )
             yield f"png-{color}-{bits}-{name}", data
     for channels in (1, 2, 3, 4):
         for dtype in (np.uint8, np.uint16):

@@ -34,7 +34,9 @@ def output_of(
     compiler = _ARM_COMPILER if arm else "g++"
     flags = ["-std=c++17", "-O2", "-ffp-contract=off", f"-I{CSRC}"]
     objects = []
-    for number, unit in enumerate(units([Path(__file__).with_name(f"{program}.cc"), *sorted(parts)])):
+    for number, unit in enumerate(
+        units([Path(__file__).with_name(f"{program}.cc"), *sorted(parts)])
+    ):
         objects.append(f"{made}.{number}.o")
         text = "".join(f'#include "{source}"\n' for source in unit)
         command = [compiler, *flags, "-x", "c++", "-c", "-", "-o", objects[-1]]

@@ -32,7 +32,12 @@ MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 
 
 def build(
-    sources: Path, folder: Path, sanitizers: str = "", *, optimised: bool = True, objects: Path = OBJECTS
+    sources: Path,
+    folder: Path,
+    sanitizers: str = "",
+    *,
+    optimised: bool = True,
+    objects: Path = OBJECTS,
 ) -> Path:
     """Compiles a program and the engine; returns the program, which has the name of its sources' folder.
 
@@ -49,16 +54,29 @@ def build(
     folder.mkdir(parents=True)
     level = "-O1" if optimised else "-O0"
     sanitized = [f"-fsanitize={sanitizers}", *SANITIZED] if sanitizers else []
-    flags = ["-std=c++17", level, *sanitized, *WARNINGS, "-ffp-contract=off", "-pthread", *_pkg_config("--cflags")]
+    flags = [
+        "-std=c++17",
+        level,
+        *sanitized,
+        *WARNINGS,
+        "-ffp-contract=off",
+        "-pthread",
+        *_pkg_config("--cflags"),
+    ]
     kind = "-".join(["O1" if optimised else "O0", *filter(None, sanitizers.split(","))])
     engine = [path for path in sorted(CSRC.rglob("*.cc")) if path.parent.name != "python"]
     jobs = [(f"csrc-{number}", unit, [CSRC]) for number, unit in enumerate(units(engine))]
     for number, unit in enumerate(units(sorted(sources.glob("*.cc")))):
         jobs.append((f"{sources.name}-{number}", unit, [CSRC, sources, sources.parent]))
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2) as threads:
+    with ThreadPoolExecutor(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    ) as threads:
         made = list(threads.map(lambda job: _compiled(*job, flags, objects / kind), jobs))
     program = folder / sources.name
-    subprocess.run([*_compiler(), *flags, *map(str, made), *_pkg_config("--libs"), "-o", str(program)], check=True)
+    subprocess.run(
+        [*_compiler(), *flags, *map(str, made), *_pkg_config("--libs"), "-o", str(program)],
+        check=True,
+    )
     return program
 
 
@@ -67,7 +85,9 @@ def units(sources: list[Path]) -> list[list[Path]]:
     units: list[tuple[list[Path], set[str]]] = []
     for source in sources:
         text = source.read_text()
-        names = {name for part in UNNAMED.findall(text) for name in DEFINED.findall(part)} | set(MACRO.findall(text))
+        names = {name for part in UNNAMED.findall(text) for name in DEFINED.findall(part)} | set(
+            MACRO.findall(text)
+        )
         for unit, taken in units:
             if len(unit) < MOST_FILES and not names & taken:
                 unit.append(source)
@@ -78,9 +98,19 @@ def units(sources: list[Path]) -> list[list[Path]]:
     return [unit for unit, _ in units]
 
 
-def _compiled(name: str, unit: list[Path], includes: list[Path], flags: list[str], objects: Path) -> Path:
+def _compiled(
+    name: str, unit: list[Path], includes: list[Path], flags: list[str], objects: Path
+) -> Path:
     """A unit's object: the one that is there, or a new one in place of it."""
-    command = [*_compiler(), *flags, *(f"-I{folder}" for folder in includes), "-x", "c++", "-c", "-"]
+    command = [
+        *_compiler(),
+        *flags,
+        *(f"-I{folder}" for folder in includes),
+        "-x",
+        "c++",
+        "-c",
+        "-",
+    ]
     texts = [*unit, *sorted({header for folder in includes for header in folder.rglob("*.h")})]
     made_from = [*command, *map(str, unit), *_tools(), *map(Path.read_text, texts)]
     key = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:32]
@@ -101,7 +131,9 @@ def _compile_into(made: Path, unit: list[Path], command: list[str]) -> None:
 
     def run(sources: list[Path], target: Path, **how: Any) -> int:
         text = "".join(f'#include "{source}"\n' for source in sources)
-        return subprocess.run([*command, "-o", str(target)], input=text, text=True, **how).returncode
+        return subprocess.run(
+            [*command, "-o", str(target)], input=text, text=True, **how
+        ).returncode
 
     if len(unit) > 1 and run(unit, made, stderr=subprocess.DEVNULL) == 0:
         return
@@ -120,7 +152,9 @@ def _compiler() -> list[str]:
 @functools.cache
 def _tools() -> list[str]:
     """The versions of the compiler and of the libraries, whose headers are the system's."""
-    compiler = subprocess.run([*_compiler(), "--version"], check=True, capture_output=True, text=True).stdout
+    compiler = subprocess.run(
+        [*_compiler(), "--version"], check=True, capture_output=True, text=True
+    ).stdout
     return [compiler, *_pkg_config("--modversion")]
 
 

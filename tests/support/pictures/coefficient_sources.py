@@ -9,7 +9,9 @@ from fastpipe import _engine
 KERNELS = _engine.block_kernels()
 
 
-def packed(source: bytes, tile: int = 32, segments: list[tuple[int, bytes]] | None = None) -> tuple[bytes, bytes]:
+def packed(
+    source: bytes, tile: int = 32, segments: list[tuple[int, bytes]] | None = None
+) -> tuple[bytes, bytes]:
     """The JPEG and the KEY.fpc that packing makes."""
     jpeg, _ = _engine.transcode(source, segments or [], tile=tile)
     coefficients, info = _engine.transcode(source, segments or [], tile=tile, coefficients=True)
@@ -65,7 +67,9 @@ def far_means(most: int) -> bytes:
         bits += f"{category:04b}" + (f"{step:0{category}b}" if category else "") + "0"
         mean += step
     bits += "1" * (-len(bits) % 8)
-    scan = bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits), 8)).replace(b"\xff", b"\xff\0")
+    scan = bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits), 8)).replace(
+        b"\xff", b"\xff\0"
+    )
     parts = [
         (0xDB, b"\0" + bytes([1] * 64)),
         (0xC0, bytes([8, 0, 8, 0, 64, 1, 1, 0x11, 0])),
@@ -73,7 +77,9 @@ def far_means(most: int) -> bytes:
         (0xC4, b"\x10" + ac),
         (0xDA, bytes([1, 1, 0, 0, 63, 0])),
     ]
-    head = b"".join(bytes([0xFF, marker]) + (len(data) + 2).to_bytes(2, "big") + data for marker, data in parts)
+    head = b"".join(
+        bytes([0xFF, marker]) + (len(data) + 2).to_bytes(2, "big") + data for marker, data in parts
+    )
     coefficients, _ = _engine.transcode(b"\xff\xd8" + head + scan + b"\xff\xd9", coefficients=True)
     assert coefficients is not None
     return coefficients

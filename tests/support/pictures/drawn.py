@@ -14,7 +14,9 @@ def smooth_noise(width: int, height: int, seed: int, cell: int = 12) -> Image.Im
     """A picture with detail at two scales, so that a shift, a mirroring or a wrong filter shows."""
     rng = np.random.default_rng([seed, width, height])
     coarse = rng.integers(0, 256, (height // cell + 2, width // cell + 2, 3), dtype=np.uint8)
-    base = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), np.int16)
+    base = np.asarray(
+        Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), np.int16
+    )
     grain = rng.integers(-12, 13, (height, width, 3))
     return Image.fromarray(np.clip(base + grain, 0, 255).astype(np.uint8))
 

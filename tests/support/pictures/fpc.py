@@ -78,7 +78,10 @@ def read(data: bytes) -> Fpc:
     places = struct.unpack_from(f"<{rows + 1}I", data, at)
     at += 4 * (rows + 1)
     assert places[0] == at
-    shapes = [(-(-height * v // mcu_height), -(-width * h // mcu_width)) for h, v in zip(across, down, strict=True)]
+    shapes = [
+        (-(-height * v // mcu_height), -(-width * h // mcu_width))
+        for h, v in zip(across, down, strict=True)
+    ]
     blocks = [np.zeros((*shape, 64), np.int16) for shape in shapes]
     for mcu_row in range(rows):
         assert at == places[mcu_row]
@@ -138,6 +141,9 @@ def _block(data: bytes, kind: int, out: NDArray[np.int16]) -> None:
         assert out[place] != 0 or place in places
         out[place] += 256 * (upper - 256 if upper > 127 else upper)
     # Values are stored short from the first on after which all fit, or from the one after it, so that they make pairs.
-    longest = max((number for number, place in enumerate(places) if abs(int(out[place])) > 8), default=-1) + 1
+    longest = (
+        max((number for number, place in enumerate(places) if abs(int(out[place])) > 8), default=-1)
+        + 1
+    )
     assert bytes_each == longest + (len(places) - longest) % 2
     assert exceptions == [] or all(abs(int(out[place])) > 127 for place, _ in exceptions)

@@ -44,7 +44,9 @@ def picture(width: int, height: int, kind: str = "noise", seed: int = 0) -> Pixe
         return np.array(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))
     if kind == "flat":
         return np.broadcast_to(rng.integers(0, 256, 3, dtype=np.uint8), (height, width, 3)).copy()
-    colours = np.array([[255, 0, 0], [0, 255, 255], [0, 0, 255], [255, 255, 0]], np.uint8)  # the farthest apart
+    colours = np.array(
+        [[255, 0, 0], [0, 255, 255], [0, 0, 255], [255, 255, 0]], np.uint8
+    )  # the farthest apart
     return colours[(np.arange(width) // 3 + np.arange(height)[:, None] // 2) % 4]
 
 
@@ -53,7 +55,11 @@ def encoded(rgb: Pixels, sampling: str = "420", quality: int = 85) -> bytes:
     kind = turbojpeg.TJPF_RGB
     if sampling == "gray":
         rgb, kind = np.ascontiguousarray(rgb[:, :, :1]), turbojpeg.TJPF_GRAY
-    return bytes(_TURBO.encode(rgb, quality=quality, pixel_format=kind, jpeg_subsample=SUBSAMPLINGS[sampling]))
+    return bytes(
+        _TURBO.encode(
+            rgb, quality=quality, pixel_format=kind, jpeg_subsample=SUBSAMPLINGS[sampling]
+        )
+    )
 
 
 def noise_jpeg(width: int, height: int, sampling: str, quality: int = 85) -> bytes:
@@ -73,14 +79,18 @@ def by_cjpeg(rgb: Pixels, *options: str) -> bytes:
         pytest.skip("cjpeg is not installed (Debian: libjpeg-turbo-progs)")
     file = io.BytesIO()
     Image.fromarray(rgb).save(file, "PPM")
-    return subprocess.run([tool, *options], input=file.getvalue(), capture_output=True, check=True, timeout=300).stdout
+    return subprocess.run(
+        [tool, *options], input=file.getvalue(), capture_output=True, check=True, timeout=300
+    ).stdout
 
 
 def tiled(jpeg: bytes, tile: int) -> bytes:
     """As `pack` stores it, with tiles about `tile` pixels wide even where they make a small file much larger."""
     # The bytes beyond the end are no part of the picture; they count as the source's size, which tiles are weighed by.
     _, info = _engine.transcode(jpeg, check_only=True)
-    packed, _ = _engine.transcode(jpeg + bytes(4 * (info["width"] + 8) * (info["height"] + 8)), tile=tile)
+    packed, _ = _engine.transcode(
+        jpeg + bytes(4 * (info["width"] + 8) * (info["height"] + 8)), tile=tile
+    )
     assert packed is not None
     return packed
 
@@ -102,7 +112,14 @@ def scan_start(jpeg: bytes) -> int:
 
 def restart_interval(jpeg: bytes) -> int:
     """In MCUs; 0: no restart markers."""
-    return next((int.from_bytes(payload, "big") for marker, payload in header_segments(jpeg) if marker == 0xDD), 0)
+    return next(
+        (
+            int.from_bytes(payload, "big")
+            for marker, payload in header_segments(jpeg)
+            if marker == 0xDD
+        ),
+        0,
+    )
 
 
 def mcu_size(sampling: str) -> tuple[int, int]:
@@ -112,14 +129,18 @@ def mcu_size(sampling: str) -> tuple[int, int]:
 
 def full_decode(jpeg: bytes, denominator: int = 1) -> Pixels:
     """What libjpeg-turbo makes of the whole picture: the reference."""
-    decoded: Pixels = _TURBO.decode(jpeg, pixel_format=turbojpeg.TJPF_RGB, scaling_factor=(1, denominator))
+    decoded: Pixels = _TURBO.decode(
+        jpeg, pixel_format=turbojpeg.TJPF_RGB, scaling_factor=(1, denominator)
+    )
     return decoded
 
 
 def has_one_scale(width: int, height: int, denominator: int) -> bool:
     """TurboJPEG takes the largest scale whose result has the wanted size: tiny pictures have several of that size."""
     larger = 8 // denominator + 1  # eighths
-    return denominator == 1 or any(-(-side * larger // 8) > -(-side // denominator) for side in (width, height))
+    return denominator == 1 or any(
+        -(-side * larger // 8) > -(-side // denominator) for side in (width, height)
+    )
 
 
 def crop(image: Pixels, region: Region) -> Pixels:

@@ -45,7 +45,14 @@ MIXED: dict[str, Callable[[], Image.Image]] = {
     "transparent_palette.png": lambda: transparent_palette(8),
 }
 # As stored.
-CHANNELS = {"colour.jpg": 3, "gray.jpg": 1, "colour.png": 3, "alpha.png": 4, "gray_alpha.png": 4, "gray.png": 1}
+CHANNELS = {
+    "colour.jpg": 3,
+    "gray.jpg": 1,
+    "colour.png": 3,
+    "alpha.png": 4,
+    "gray_alpha.png": 4,
+    "gray.png": 1,
+}
 CHANNELS |= {"bits.png": 1, "palette.png": 3, "transparent_palette.png": 4}
 
 
@@ -55,8 +62,12 @@ def write_mixed(folder: Path, names: object = tuple(MIXED)) -> Path:
     for name, make in MIXED.items():
         if name in names:  # type: ignore[operator]
             image = make()
-            transparency = {"transparency": image.info["transparency"]} if "transparency" in image.info else {}
-            image.save(folder / name, **({"quality": 90} if name.endswith(".jpg") else transparency))
+            transparency = (
+                {"transparency": image.info["transparency"]} if "transparency" in image.info else {}
+            )
+            image.save(
+                folder / name, **({"quality": 90} if name.endswith(".jpg") else transparency)
+            )
     return folder
 
 
@@ -67,7 +78,9 @@ def write_deep(folder: Path, color: int, count: int = 4) -> list[NDArray[np.uint
     width, height = SIZE
     found = []
     for number in range(count):
-        samples = np.random.default_rng(number).integers(0, 2**16, (height, width, channels), dtype=np.uint16)
+        samples = np.random.default_rng(number).integers(
+            0, 2**16, (height, width, channels), dtype=np.uint16
+        )
         (folder / f"{number}.png").write_bytes(pngs.png(samples, bits=16, color=color))
         found.append(samples)
     return found

@@ -13,12 +13,25 @@ from numpy.typing import NDArray
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GRAY, RGB, PALETTE, GRAY_ALPHA, RGB_ALPHA = 0, 2, 3, 4, 6
 # First column and row of each pass, and the steps across and down (PNG Specification, 8.2).
-ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+ADAM7 = [
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+]
 CHANNELS = {GRAY: 1, RGB: 3, PALETTE: 1, GRAY_ALPHA: 2, RGB_ALPHA: 4}
 
 
 def chunk(name: bytes, payload: bytes = b"") -> bytes:
-    return struct.pack(">I", len(payload)) + name + payload + struct.pack(">I", zlib.crc32(name + payload))
+    return (
+        struct.pack(">I", len(payload))
+        + name
+        + payload
+        + struct.pack(">I", zlib.crc32(name + payload))
+    )
 
 
 def header(width: int, height: int, bits: int = 8, color: int = GRAY, interlaced: int = 0) -> bytes:
@@ -85,7 +98,14 @@ def png(
     middle = b"" if palette is None else chunk(b"PLTE", palette)
     middle += b"" if transparency is None else chunk(b"tRNS", transparency)
     idat = b"".join(chunk(b"IDAT", part) for part in parts)
-    return SIGNATURE + header(width, height, bits, color, int(interlaced)) + before + middle + idat + chunk(b"IEND")
+    return (
+        SIGNATURE
+        + header(width, height, bits, color, int(interlaced))
+        + before
+        + middle
+        + idat
+        + chunk(b"IEND")
+    )
 
 
 def chunks(data: bytes) -> Iterator[tuple[int, int]]:
@@ -99,7 +119,9 @@ def chunks(data: bytes) -> Iterator[tuple[int, int]]:
 
 def with_surplus(data: bytes) -> bytes:
     """A PNG of one IDAT with data behind its rows, compressed with them."""
-    begin, end = next((begin, end) for begin, end in chunks(data) if data[begin + 4 : begin + 8] == b"IDAT")
+    begin, end = next(
+        (begin, end) for begin, end in chunks(data) if data[begin + 4 : begin + 8] == b"IDAT"
+    )
     rows = zlib.decompress(data[begin + 8 : end - 4])
     return data[:begin] + chunk(b"IDAT", zlib.compress(rows + b"surplus")) + data[end:]
 

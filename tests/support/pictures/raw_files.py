@@ -17,9 +17,15 @@ def bmp(
     if header == 12:
         info = struct.pack("<IHHHH", 12, 5, height, 1, bits)
     else:
-        info = struct.pack("<IiiHHIIiiII", header, 5, height, 1, bits, compression, len(rows), 0, 0, palette, 0)
+        info = struct.pack(
+            "<IiiHHIIiiII", header, 5, height, 1, bits, compression, len(rows), 0, 0, palette, 0
+        )
         info = (info + struct.pack(f"<{len(masks)}I", *masks)).ljust(header, b"\0")
-    colors = bytes((37 * i * (k + 1) + 11) % 256 for i in range(palette) for k in range(3 if header == 12 else 4))
+    colors = bytes(
+        (37 * i * (k + 1) + 11) % 256
+        for i in range(palette)
+        for k in range(3 if header == 12 else 4)
+    )
     offset = 14 + len(info) + len(colors)
     return b"BM" + struct.pack("<IHHI", offset + len(rows), 0, 0, offset) + info + colors + rows
 
@@ -29,7 +35,12 @@ def tiff(
     compression: int = 1, tile: int = 0, **more: int | tuple[int, ...],
 ) -> bytes:  # fmt: skip
     """A TIFF of W x H pixels in one strip (or plane), or in square tiles; `more` is tNNN=value."""
-    tags: dict[int, tuple[int, ...]] = {256: (W,), 257: (H,), 258: (bits,) * samples, 259: (compression,)}
+    tags: dict[int, tuple[int, ...]] = {
+        256: (W,),
+        257: (H,),
+        258: (bits,) * samples,
+        259: (compression,),
+    }
     tags |= {262: (photometric,), 277: (samples,)}
     tags |= {int(k[1:]): v if isinstance(v, tuple) else (v,) for k, v in more.items()}
     if tile:

@@ -21,7 +21,9 @@ def numbered(height: int, width: int, dtype: type) -> NDArray[Any]:
     return (np.arange(height)[:, None] * 37 + np.arange(width) * 101).astype(np.uint8)
 
 
-def torchvisions(v2: Any, mask: NDArray[Any], crop: Crop, size: tuple[int, int], crops: Crops, flip: bool) -> Any:
+def torchvisions(
+    v2: Any, mask: NDArray[Any], crop: Crop, size: tuple[int, int], crops: Crops, flip: bool
+) -> Any:
     """The same crop of a tv_tensors.Mask."""
     import torchvision.tv_tensors as tv_tensors
 
@@ -60,7 +62,9 @@ def differing(
     if crops is None:
         sides = np.array([shape[1]]), np.array([shape[0]])
         crops = plan_crops(crop, size, *sides, seed=3, epoch=0, samples=np.array([number]))
-    mine = _engine.resize_mask(mask, *size, tuple(crops.boxes[0].tolist()), tuple(crops.bounds[0].tolist()), flip)
+    mine = _engine.resize_mask(
+        mask, *size, tuple(crops.boxes[0].tolist()), tuple(crops.bounds[0].tolist()), flip
+    )
     expected = torchvisions(v2, mask, crop, size, crops, flip)
     assert mine.dtype == expected.dtype == dtype
     assert mine.shape == expected.shape == size
@@ -71,7 +75,9 @@ def differing_in_random_cases(v2: Any, cases: int) -> int:
     """The number of pixels that differ from torchvision's, in crops of all kinds, of sides up to 400."""
     random = np.random.default_rng(0)
     sides = np.exp(random.uniform(0, math.log(400), (cases, 4))).astype(int)
-    sides[::5, 2:] = np.maximum(sides[::5, :2] // 2, 1)  # exactly half, which torch has a way of its own for
+    sides[::5, 2:] = np.maximum(
+        sides[::5, :2] // 2, 1
+    )  # exactly half, which torch has a way of its own for
     # Planned at once, which is quicker: their draws and boxes do not depend on the size of the output.
     height_width = sides[::3, :2]
     many = plan_crops(
@@ -85,9 +91,17 @@ def differing_in_random_cases(v2: Any, cases: int) -> int:
     )
     wrong = 0
     for number, (height, width, out_height, out_width) in enumerate(sides.tolist()):
-        crop: Crop = (RandomResizedCrop(), CenterCrop(resize=int(random.integers(1, 400))), Resize())[number % 3]
+        crop: Crop = (
+            RandomResizedCrop(),
+            CenterCrop(resize=int(random.integers(1, 400))),
+            Resize(),
+        )[number % 3]
         dtype = (np.uint8, np.int32)[number // 3 % 2]
         one = slice(number // 3, number // 3 + 1)
-        crops = Crops(many.boxes[one], many.bounds[one], (out_height, out_width)) if number % 3 == 0 else None
+        crops = (
+            Crops(many.boxes[one], many.bounds[one], (out_height, out_width))
+            if number % 3 == 0
+            else None
+        )
         wrong += differing(v2, (height, width), (out_height, out_width), crop, number, dtype, crops)
     return wrong

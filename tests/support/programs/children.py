@@ -52,8 +52,14 @@ def run(
     """Runs a script, with torch there from the start; in a Python of its own if its environment is to be another, or
     with `within`, a command that runs the command after it.
     """
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
-        script = Path(folder) / "script.py"  # a file, since processes that are spawned read it again
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as errors,
+    ):
+        script = (
+            Path(folder) / "script.py"
+        )  # a file, since processes that are spawned read it again
         script.write_text(textwrap.dedent(source))
         words = ["-P", "-W", "ignore", str(script), *map(str, arguments)]
         process: subprocess.Popen[bytes] | warm.Started
@@ -81,4 +87,8 @@ def run(
 
 def children_of_this() -> set[str]:
     """Processes that this one has started and not ended; other tests may have left a server of multiprocessing's."""
-    return {child for task in Path("/proc/self/task").glob("*/children") for child in task.read_text().split()}
+    return {
+        child
+        for task in Path("/proc/self/task").glob("*/children")
+        for child in task.read_text().split()
+    }

@@ -12,11 +12,15 @@ from typing import Any
 _RUNNER = Path(__file__).with_name("forked_programs.py")
 
 
-def outcomes_of(programs: list[dict[str, Any]], dataset: Path | str, loaded: str) -> list[dict[str, Any]]:
+def outcomes_of(
+    programs: list[dict[str, Any]], dataset: Path | str, loaded: str
+) -> list[dict[str, Any]]:
     """In order; all forked off one process, which has loaded that module, and with it no thread."""
     done = subprocess.run(
         [sys.executable, str(_RUNNER), str(dataset), loaded],
-        input=json.dumps([{**program, "code": textwrap.dedent(program["code"])} for program in programs]),
+        input=json.dumps(
+            [{**program, "code": textwrap.dedent(program["code"])} for program in programs]
+        ),
         capture_output=True,
         text=True,
         timeout=300 + 60 * len(programs),

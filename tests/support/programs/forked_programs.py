@@ -46,7 +46,9 @@ def watch(process: int, heard: int, program: dict[str, Any], stderr: Any) -> dic
             os.killpg(process, signal.SIGKILL)
             os.waitpid(process, 0)
             break
-        if select.select([heard], [], [], 0.001 if due is None or sent else min(0.001, max(0, due - now)))[0]:
+        if select.select(
+            [heard], [], [], 0.001 if due is None or sent else min(0.001, max(0, due - now))
+        )[0]:
             words = os.read(heard, 65536).decode()
             said += words
             if words and not sent:
@@ -65,7 +67,13 @@ def watch(process: int, heard: int, program: dict[str, Any], stderr: Any) -> dic
     except ProcessLookupError:
         left = False
     stderr.seek(0)
-    return {"code": code, "seconds": seconds, "said": said, "stderr": stderr.read().decode(), "left": left}
+    return {
+        "code": code,
+        "seconds": seconds,
+        "said": said,
+        "stderr": stderr.read().decode(),
+        "left": left,
+    }
 
 
 for program in json.load(sys.stdin):

@@ -105,7 +105,9 @@ def run(*words: object, timeout_s: float, **how: Any) -> subprocess.CompletedPro
         return subprocess.CompletedProcess(words, code, out.read(), errors.read())
 
 
-def run_script(code: str, *arguments: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+def run_script(
+    code: str, *arguments: object, timeout_s: float = 300
+) -> subprocess.CompletedProcess[str]:
     """Runs Python as scripts.run_script does: with warnings as errors; one that hangs fails the test."""
     return run("-W", "error", "-c", textwrap.dedent(code), *arguments, timeout_s=timeout_s)
 
@@ -138,7 +140,10 @@ def _server(process: int) -> socket.socket:
             [sys.executable, str(_SERVER), str(theirs.fileno()), "torch.utils.data", "numpy"],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # programs whose threads wait for each other take longer
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+            },  # programs whose threads wait for each other take longer
             start_new_session=True,
         )
 

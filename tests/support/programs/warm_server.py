@@ -99,7 +99,11 @@ def fail(problem: BaseException) -> NoReturn:
     own = problem.__traceback__
     while own is not None and own.tb_frame.f_code.co_filename == __file__:
         own = own.tb_next
-    sys.last_type, sys.last_value, sys.last_traceback = type(problem), problem.with_traceback(own), own
+    sys.last_type, sys.last_value, sys.last_traceback = (
+        type(problem),
+        problem.with_traceback(own),
+        own,
+    )
     sys.excepthook(type(problem), problem, own)
     sys.exit(1)
 

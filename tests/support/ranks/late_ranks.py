@@ -24,7 +24,9 @@ def early(data: str, **options: Any) -> fastpipe.Loader:
 
 
 def connected(out: Path, rank: int, world_size: int, name: str = "store") -> None:
-    dist.init_process_group("gloo", init_method=f"file://{out}/{name}", rank=rank, world_size=world_size)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{out}/{name}", rank=rank, world_size=world_size
+    )
     dist.barrier()  # else one may end, and with it its sockets, while the other still connects
 
 
@@ -48,7 +50,9 @@ def launched(data: str, out: Path) -> None:
         refused = str(problem)
     dist.init_process_group("gloo")
     assert len(loader) == planned
-    written(out, dist.get_rank(), {"refused": refused, "epochs": [samples(loader) for _ in range(2)]})
+    written(
+        out, dist.get_rank(), {"refused": refused, "epochs": [samples(loader) for _ in range(2)]}
+    )
     dist.destroy_process_group()
 
 
@@ -105,7 +109,9 @@ def lightning(data: str, out: Path) -> None:
             self.seen: dict[int, list[int]] = {}
 
         def training_step(self, batch: Any) -> Any:
-            self.seen.setdefault(int(batch["epoch"]), []).extend(batch["id"][batch["valid"]].tolist())
+            self.seen.setdefault(int(batch["epoch"]), []).extend(
+                batch["id"][batch["valid"]].tolist()
+            )
             return self.layer(torch.ones(1, 1)).sum()
 
         def configure_optimizers(self) -> Any:
@@ -139,7 +145,9 @@ def accelerated(data: str, out: Path, how: str) -> None:
     from accelerate.utils import DataLoaderConfiguration
 
     dispatched = how == "dispatched"
-    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(dispatch_batches=dispatched))
+    accelerator = Accelerator(
+        cpu=True, dataloader_config=DataLoaderConfiguration(dispatch_batches=dispatched)
+    )
     around = Around(early(data, rank=0, world_size=1), single=not dispatched)
     wrapped = torch.utils.data.DataLoader(around, batch_size=None if dispatched else 3)
     found = [sample for batch in accelerator.prepare(wrapped) for sample in batch.tolist()]

@@ -40,13 +40,25 @@ class Validating(Noting):
 
 def loader_of(dataset: Path, **options: Any) -> fastpipe.Loader:
     fields = ("image", "id")
-    return fastpipe.loader(dataset, **{"batch_size": 8, "size": 8, "num_workers": 1, "fields": fields, **options})
+    return fastpipe.loader(
+        dataset, **{"batch_size": 8, "size": 8, "num_workers": 1, "fields": fields, **options}
+    )
 
 
 def fit(
-    module: Noting, loader: fastpipe.Loader, *, val: Any = None, resume: Path | None = None, **options: Any
+    module: Noting,
+    loader: fastpipe.Loader,
+    *,
+    val: Any = None,
+    resume: Path | None = None,
+    **options: Any,
 ) -> None:
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
+    quiet = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "num_sanity_val_steps": 0,
+    }
     saving = {} if "callbacks" in options else {"enable_checkpointing": False}
     trainer = pl.Trainer(accelerator="cpu", devices=1, **quiet, **saving, **options)
     trainer.fit(module, loader, val, ckpt_path=resume)

@@ -11,7 +11,9 @@ from support.programs import warm
 HANG_S = 600.0  # only what hangs takes so long
 
 
-def torchrun(program: object, *arguments: object, processes: int = 2, timeout_s: float = HANG_S) -> str:
+def torchrun(
+    program: object, *arguments: object, processes: int = 2, timeout_s: float = HANG_S
+) -> str:
     """Runs it with a process a rank; all end with it. Returns what they printed."""
     launch = "from torch.distributed.run import main; main()"
     options = ("--standalone", f"--nproc-per-node={processes}", program, *arguments)
@@ -21,11 +23,18 @@ def torchrun(program: object, *arguments: object, processes: int = 2, timeout_s:
     return run.stdout + run.stderr
 
 
-def ranks(program: object, *arguments: object, processes: int = 2, timeout_s: float = HANG_S) -> list[tuple[int, str]]:
+def ranks(
+    program: object, *arguments: object, processes: int = 2, timeout_s: float = HANG_S
+) -> list[tuple[int, str]]:
     """Runs it with the environment that torchrun gives each rank, but without torchrun, and without the seconds in
     which each would import torch. Returns how each rank ended: its exit code, and what it printed.
     """
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "OMP_NUM_THREADS": "1",
+    }
     environment |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
 
     def ended(rank: int) -> tuple[int, str]:

@@ -46,7 +46,9 @@ def timm(data: str, out: Path, world: int) -> Noted:
 
     def made() -> TimmLoader:
         options: dict[str, Any] = {"color_jitter": None, "device": "cpu", "distributed": world > 1}
-        return create_loader(create_dataset(root=data), SIZE, GLOBAL_BATCH // world, is_training=True, **options)
+        return create_loader(
+            create_dataset(root=data), SIZE, GLOBAL_BATCH // world, is_training=True, **options
+        )
 
     def trained(train: TimmLoader, first: int = 0) -> Iterable[list[Any]]:
         for epoch in range(first, EPOCHS):
@@ -82,7 +84,12 @@ def accelerate(data: str, out: Path, world: int) -> Noted:
     accelerator.load_state(str(out / "accelerate"))
     rest = [note(*batch) for batch in train]
 
-    valid = torch.cat([accelerator.gather_for_metrics(batch.valid) for batch in loader_of(data, world, train=False)])
+    valid = torch.cat(
+        [
+            accelerator.gather_for_metrics(batch.valid)
+            for batch in loader_of(data, world, train=False)
+        ]
+    )
     assert valid.sum() == (samples := len(train.dataset))
     assert len(valid) == samples + samples % world, "a row is repeated"
 
@@ -128,7 +135,12 @@ def trainer(data: str, out: Path, world: int) -> Noted:
     def counted(found: Any) -> dict[str, int]:
         return {"samples": int((found.label_ids != -100).sum())}
 
-    quiet: dict[str, Any] = {"report_to": "none", "disable_tqdm": True, "use_cpu": True, "logging_strategy": "no"}
+    quiet: dict[str, Any] = {
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "logging_strategy": "no",
+    }
     saving = {"save_strategy": "steps", "save_steps": SEEN}
     seen = []
     for resumed in (False, True):
@@ -141,7 +153,9 @@ def trainer(data: str, out: Path, world: int) -> Noted:
         )
         model = Model()
         run = Trainer(model, arguments, eval_dataset=val.dataset, compute_metrics=counted)
-        run.train(resume_from_checkpoint=str(out / "trainer" / f"checkpoint-{SEEN}") if resumed else None)
+        run.train(
+            resume_from_checkpoint=str(out / "trainer" / f"checkpoint-{SEEN}") if resumed else None
+        )
         seen.append(model.seen)
         assert run.evaluate()["eval_samples"] == len(val.dataset)
         train_on = loader_of(data, world, fields=KEYS)
@@ -169,11 +183,21 @@ def lightning(data: str, out: Path, world: int) -> Noted:
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    ranks: dict[str, Any] = {"accelerator": "cpu", "devices": world, "strategy": "ddp" if world > 1 else "auto"}
-    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    ranks: dict[str, Any] = {
+        "accelerator": "cpu",
+        "devices": world,
+        "strategy": "ddp" if world > 1 else "auto",
+    }
+    quiet: dict[str, Any] = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     models = Model(), Model()
     for model, resumed in zip(models, (None, out / f"step={SEEN}.ckpt"), strict=True):
-        saving = pl.callbacks.ModelCheckpoint(out, filename="{step}", every_n_train_steps=SEEN, save_top_k=-1)
+        saving = pl.callbacks.ModelCheckpoint(
+            out, filename="{step}", every_n_train_steps=SEEN, save_top_k=-1
+        )
         run = pl.Trainer(max_epochs=EPOCHS, callbacks=[saving], **ranks, **quiet)
         run.fit(model, datamodule=Photos(), ckpt_path=resumed)
     return models[0].seen, models[1].seen
@@ -184,7 +208,11 @@ def nodes(data: str, out: Path, world: int) -> Noted:
     from torchdata.nodes import IterableWrapper, Loader, Mapper, Prefetcher
 
     def graph() -> Any:
-        return Loader(Prefetcher(Mapper(IterableWrapper(loader_of(data, world)), lambda batch: note(*batch)), 3))
+        return Loader(
+            Prefetcher(
+                Mapper(IterableWrapper(loader_of(data, world)), lambda batch: note(*batch)), 3
+            )
+        )
 
     train, again = graph(), graph()
     dist.init_process_group("gloo")
@@ -202,7 +230,9 @@ def jax(data: str, out: Path, world: int) -> Noted:
     """By DLPack; JAX connects the processes."""
     import jax
 
-    jax.distributed.initialize(f"127.0.0.1:{os.environ['MASTER_PORT']}", world, int(os.environ["RANK"]))
+    jax.distributed.initialize(
+        f"127.0.0.1:{os.environ['MASTER_PORT']}", world, int(os.environ["RANK"])
+    )
     ranks = {"rank": jax.process_index(), "world_size": jax.process_count()}
 
     def taken(images: torch.Tensor, labels: torch.Tensor) -> list[Any]:
@@ -232,7 +262,12 @@ IMPORTED = {  # once, before its processes are forked; torchvision before a trai
 
 
 def _process(rank: int, world_size: int, port: int, name: str, data: str, out: Path) -> None:
-    launched = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
+    launched = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": world_size,
+    }
     launched |= {"MASTER_PORT": port}
     os.environ.update({key: str(value) for key, value in launched.items()}, MASTER_ADDR="127.0.0.1")
     folder = out / str(world_size)

@@ -54,7 +54,9 @@ def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:
     pack.pack_on_ray(source, destination, how, address=address, on_progress=lambda _: None)
 
 
-def slow_driver(source: Path, destination: Path, log: Path, address: str) -> subprocess.Popen[bytes]:
+def slow_driver(
+    source: Path, destination: Path, log: Path, address: str
+) -> subprocess.Popen[bytes]:
     """The same in another process."""
     given = [str(each) for each in (source, destination, log)]
     code = "import sys; from pathlib import Path; from support.ray.counted import slow_pack; "
@@ -88,4 +90,6 @@ def refuse_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def command(arguments: Sequence[Any], timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
     """The command `fastpipe` in another process."""
     program = [sys.executable, "-c", "from fastpipe.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(program, capture_output=True, text=True, env=environment(), timeout=timeout_s)
+    return subprocess.run(
+        program, capture_output=True, text=True, env=environment(), timeout=timeout_s
+    )

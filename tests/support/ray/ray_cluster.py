@@ -26,7 +26,9 @@ def started(*cpus: int) -> Any:
         for name, value in environment().items():
             patch.setenv(name, value)
         for number in cpus:
-            cluster.add_node(num_cpus=number, object_store_memory=STORE_BYTES, include_dashboard=False)
+            cluster.add_node(
+                num_cpus=number, object_store_memory=STORE_BYTES, include_dashboard=False
+            )
     return cluster
 
 

@@ -35,7 +35,9 @@ def folder(root: Path, images: int = 22) -> Path:
 
 def tar(root: Path, images: int = 16) -> Path:
     """A WebDataset with notes, in two tars. An image is none."""
-    photos = sorted(write_large_folder(root.with_name(f"{root.name}-photos"), images=images).glob("*/*.jpg"))
+    photos = sorted(
+        write_large_folder(root.with_name(f"{root.name}-photos"), images=images).glob("*/*.jpg")
+    )
     root.mkdir()
     for number in range(2):
         with tarfile.open(root / f"{number}.tar", "w") as out:
@@ -47,7 +49,11 @@ def tar(root: Path, images: int = 16) -> Path:
 
 def _add(out: tarfile.TarFile, key: str, photo: bytes, number: int) -> None:
     note = {"vector": [0.5, number], "caption": f"photo {number}"}
-    for ending, data in (("jpg", photo), ("cls", str(number % 3).encode()), ("json", json.dumps(note).encode())):
+    for ending, data in (
+        ("jpg", photo),
+        ("cls", str(number % 3).encode()),
+        ("json", json.dumps(note).encode()),
+    ):
         info = tarfile.TarInfo(f"{key}.{ending}")
         info.size = len(data)
         out.addfile(info, io.BytesIO(data))
@@ -55,7 +61,9 @@ def _add(out: tarfile.TarFile, key: str, photo: bytes, number: int) -> None:
 
 def parquet(root: Path, images: int = 19) -> Path:
     """Two tables with texts, numbers and lists of names. A row has no image, and two have fewer numbers than others."""
-    photos = sorted(write_large_folder(root.with_name(f"{root.name}-photos"), images=images).glob("*/*.jpg"))
+    photos = sorted(
+        write_large_folder(root.with_name(f"{root.name}-photos"), images=images).glob("*/*.jpg")
+    )
     data = [photo.read_bytes() for photo in photos]
     for number, run in enumerate((data[:8], [*data[8:], None])):
         rows = range(len(run))

@@ -133,7 +133,9 @@ class Cluster:
     def remote(self, function: Callable[..., Any]) -> Task:
         return Task(self, function)
 
-    def wait(self, references: Sequence[Reference], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+    def wait(
+        self, references: Sequence[Reference], *, num_returns: int, timeout: float
+    ) -> tuple[list[Any], list[Any]]:
         """Runs as many tasks as are waited for, the last ones first."""
         done = list(references)[::-1][:num_returns]
         for each in done:

@@ -74,7 +74,9 @@ def open_remote(tmp_path: Path) -> Callable[..., Any]:
     def open_it(data: Any, **options: Any) -> Any:
         if isinstance(data, str):
             given = {name: options.pop(name) for name in _OF_OPEN if name in options}
-            data = fastpipe.open(data, **{"cache_dir": tmp_path / "cache", "read_timeout": 2.0, **given})
+            data = fastpipe.open(
+                data, **{"cache_dir": tmp_path / "cache", "read_timeout": 2.0, **given}
+            )
         return fastpipe.loader(data, BATCH, **{"size": 64, "seed": 3, "num_workers": 2, **options})
 
     return open_it
@@ -88,7 +90,9 @@ def local_digests(remote_packed: Path) -> Callable[..., list[str]]:
     def of(epochs: int = 1, **options: Any) -> list[str]:
         found = known.setdefault(repr(sorted(options.items())), [])
         if len(found) < epochs:
-            with fastpipe.loader(remote_packed, BATCH, **{"size": 64, "seed": 3, "num_workers": 2, **options}) as local:
+            with fastpipe.loader(
+                remote_packed, BATCH, **{"size": 64, "seed": 3, "num_workers": 2, **options}
+            ) as local:
                 for epoch in range(len(found), epochs):
                     local.set_epoch(epoch)
                     found.append(digests(local))

@@ -38,7 +38,9 @@ class Call:
 
 def refusal(status: int) -> GenericError:
     """What obstore raises when a server answers with this status."""
-    return GenericError(f"Generic S3 error: Server returned non-2xx status code: {status} Injected: no more")
+    return GenericError(
+        f"Generic S3 error: Server returned non-2xx status code: {status} Injected: no more"
+    )
 
 
 @dataclass
@@ -83,7 +85,9 @@ class MemoryBucket:
                 path = each["path"]
                 # An error here would pass for one of the request that called `fault`.
                 with contextlib.suppress(FileNotFoundError):
-                    contents[path.removeprefix(f"{key}/")] = bytes(obstore.get(self.store, path).bytes())
+                    contents[path.removeprefix(f"{key}/")] = bytes(
+                        obstore.get(self.store, path).bytes()
+                    )
         return contents
 
     def puts(self, part: str) -> int:
@@ -129,10 +133,14 @@ async def _delete(folder: _Folder, name: str) -> None:
     await delete_async(*folder.of(name, "DELETE"))
 
 
-async def _list(folder: _Folder, below: str | None, *, offset: str | None, chunk_size: int) -> AsyncIterator[Any]:
+async def _list(
+    folder: _Folder, below: str | None, *, offset: str | None, chunk_size: int
+) -> AsyncIterator[Any]:
     store, whole = folder.of(below or "", "LIST")
     after = None if offset is None else f"{folder.prefix}{offset}"
-    async for page in list_objects(store, whole.rstrip("/") or None, offset=after, chunk_size=chunk_size):
+    async for page in list_objects(
+        store, whole.rstrip("/") or None, offset=after, chunk_size=chunk_size
+    ):
         yield [{**each, "path": each["path"].removeprefix(folder.prefix)} for each in page]
 
 
@@ -160,7 +168,13 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
         return _Folder(made, f"{prefix}/" if prefix else "")
 
     monkeypatch.setattr(connection, "_store", store)
-    ours = {"head_async": _head, "get_async": _get, "put_async": _put, "delete_async": _delete, "list": _list}
+    ours = {
+        "head_async": _head,
+        "get_async": _get,
+        "put_async": _put,
+        "delete_async": _delete,
+        "list": _list,
+    }
     for name, function in ours.items():
         monkeypatch.setattr(obstore, name, _for_both(function, getattr(obstore, name)))
     return made

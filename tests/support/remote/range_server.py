@@ -145,7 +145,9 @@ class RangeServer:
         with self._lock:
             self._connections.discard(connection)
 
-    def _answer(self, connection: socket.socket, method: str, path: str, headers: dict[str, str]) -> bool:
+    def _answer(
+        self, connection: socket.socket, method: str, path: str, headers: dict[str, str]
+    ) -> bool:
         """False where the connection is to be closed."""
         file = self.folder / path.lstrip("/")
         if not file.is_file():
@@ -162,7 +164,9 @@ class RangeServer:
             request = Request(path.lstrip("/"), start, stop, len(self.requests), attempt, headers)
             self.requests.append(request)
         time.sleep(self.latency_s)
-        fault = (self.fault(request) if self.fault is not None else None) or Fault(status=206 if ranged else 200)
+        fault = (self.fault(request) if self.fault is not None else None) or Fault(
+            status=206 if ranged else 200
+        )
         if fault.cut == -1:
             return False
         if fault.status not in (200, 206):
@@ -182,7 +186,9 @@ class RangeServer:
             return True
         return self._send_body(connection, file, start, stop - fault.short, fault, request.path)
 
-    def _send_body(self, connection: socket.socket, file: Path, start: int, stop: int, fault: Fault, name: str) -> bool:
+    def _send_body(
+        self, connection: socket.socket, file: Path, start: int, stop: int, fault: Fault, name: str
+    ) -> bool:
         with open(file, "rb") as source:
             place = start
             while place < stop:
@@ -202,7 +208,9 @@ class RangeServer:
                 else:
                     left = piece
                     while left:
-                        left -= os.sendfile(connection.fileno(), source.fileno(), place + piece - left, left)
+                        left -= os.sendfile(
+                            connection.fileno(), source.fileno(), place + piece - left, left
+                        )
                 place += piece
                 with self._lock:
                     self.sent_bytes += piece
@@ -223,7 +231,11 @@ def _requests(connection: socket.socket) -> Iterator[tuple[str, str, dict[str, s
         first, *lines = head.decode("latin-1").split("\r\n")
         method, path, _ = first.split(" ")
         pairs = (line.split(":", 1) for line in lines)
-        yield method, unquote(path.split("?")[0]), {name.strip().lower(): value.strip() for name, value in pairs}
+        yield (
+            method,
+            unquote(path.split("?")[0]),
+            {name.strip().lower(): value.strip() for name, value in pairs},
+        )
 
 
 def _head(connection: socket.socket, status: int, headers: dict[str, str]) -> None:

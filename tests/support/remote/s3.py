@@ -63,12 +63,18 @@ class Bucket:
 
     def objects(self, key: str) -> dict[str, bytes]:
         """Name below a folder -> content, of every object."""
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=f"{key}/")
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.name, Prefix=f"{key}/"
+        )
         names = [each["Key"] for page in pages for each in page.get("Contents", ())]
         found = {}
         for name in names:
-            with contextlib.suppress(self.client.exceptions.NoSuchKey):  # the last request of a program that was killed
-                found[name.removeprefix(f"{key}/")] = self.client.get_object(Bucket=self.name, Key=name)["Body"].read()
+            with contextlib.suppress(
+                self.client.exceptions.NoSuchKey
+            ):  # the last request of a program that was killed
+                found[name.removeprefix(f"{key}/")] = self.client.get_object(
+                    Bucket=self.name, Key=name
+                )["Body"].read()
         return found
 
     def unfinished_uploads(self) -> int:
@@ -185,7 +191,10 @@ class Proxy:
                 data += more
             head, body = data.split(b"\r\n\r\n", 1)
             first, *lines = head.decode("latin-1").split("\r\n")
-            headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines)}
+            headers = {
+                name.lower(): value.strip()
+                for name, value in (line.split(":", 1) for line in lines)
+            }
             left = int(headers.get("content-length", 0)) - len(body)
             asked = self._note(*first.split(" ")[:2], headers)
             wrong = self.fault(asked)
@@ -219,7 +228,9 @@ class Proxy:
 
     def _passed_on(self, first: str, headers: dict[str, str], body: bytes) -> bytes:
         host, port = self.upstream.removeprefix("http://").split(":")
-        lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "connection": "close"}.items())
+        lines = "".join(
+            f"{name}: {value}\r\n" for name, value in {**headers, "connection": "close"}.items()
+        )
         with socket.create_connection((host, int(port))) as server:
             server.sendall(f"{first}\r\n{lines}\r\n".encode("latin-1") + body)
             answer = b""

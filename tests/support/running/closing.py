@@ -44,7 +44,9 @@ class Closing:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    parser.addoption("--within", type=float, metavar="SECONDS", help="start no test later than this")
+    parser.addoption(
+        "--within", type=float, metavar="SECONDS", help="start no test later than this"
+    )
 
 
 def watch_the_end(config: pytest.Config) -> None:

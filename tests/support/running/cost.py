@@ -92,7 +92,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     """Starts no further test of a file that has had its time."""
     used_s = _file_cpu_s[item.path]
-    if is_limited(item.path) and used_s > MAX_FILE_CPU_S and used_s > MAX_FILE_CPU_S * cpu_slowdown():
+    if (
+        is_limited(item.path)
+        and used_s > MAX_FILE_CPU_S
+        and used_s > MAX_FILE_CPU_S * cpu_slowdown()
+    ):
         pytest.fail(
             f"the tests of {item.path.name} took {used_s:.1f} s of CPU time, expected at most {MAX_FILE_CPU_S:g} s in "
             "the gate: try fewer cases, or move some of them to tests/long",

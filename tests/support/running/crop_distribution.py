@@ -14,7 +14,10 @@ from fastpipe.plan.crops import RandomResizedCrop
 def ks_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     """The greatest distance between two empirical distribution functions."""
     values = np.sort(np.concatenate([one, other]))
-    below = [np.searchsorted(np.sort(sample), values, side="right") / len(sample) for sample in (one, other)]
+    below = [
+        np.searchsorted(np.sort(sample), values, side="right") / len(sample)
+        for sample in (one, other)
+    ]
     return float(np.abs(below[0] - below[1]).max())
 
 
@@ -45,7 +48,9 @@ def assert_distributed_as_torchvisions(
         drawn = [get_params(picture, list(crop.scale), list(crop.ratio)) for _ in range(draws)]
     theirs = np.array([(left, top, w, h) for top, left, h, w in drawn], dtype=np.float64)
     widths, heights = np.full(draws, width), np.full(draws, height)
-    ours = plan_crops(crop, (224, 224), widths, heights, seed=0, epoch=0, samples=np.arange(draws)).boxes
+    ours = plan_crops(
+        crop, (224, 224), widths, heights, seed=0, epoch=0, samples=np.arange(draws)
+    ).boxes
     expected = features(theirs, width, height)
     for name, values in features(ours, width, height).items():
         # The critical value at a significance of about 1 in 10 million.

@@ -18,4 +18,6 @@ def peak_bytes():
 """
 
 # The address sanitizer keeps what was freed.
-frees_memory = pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps memory")
+frees_memory = pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps memory"
+)

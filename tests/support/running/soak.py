@@ -31,7 +31,9 @@ def tried(request: pytest.FixtureRequest) -> Tried:
 
     def note(fault: str, count: int, outcome: str) -> None:
         assert count > 0, "nothing was tried"
-        request.node.user_properties.append((_TRIED, (fault, count, outcome)))  # goes with the report to where it ends
+        request.node.user_properties.append(
+            (_TRIED, (fault, count, outcome))
+        )  # goes with the report to where it ends
 
     return note
 

@@ -32,12 +32,17 @@ def write_hostile_tar(tar: Path, inflated_bytes: int) -> None:
         file.seek(2 * GIB, 1)  # a hole
         file.write(member("b.jpg", jpeg) + member("b.seg.png", bomb(65500, 65500, 1000)))
         file.write(member("c.jpg", jpeg) + member("c.seg.png", bomb(64, 64, inflated_bytes)))
-        file.write(member("d.jpg", jpeg) + member("d.txt", b"good") + member("d.seg.png", good_mask) + END)
+        file.write(
+            member("d.jpg", jpeg) + member("d.txt", b"good") + member("d.seg.png", good_mask) + END
+        )
 
 
 def assert_refused(rejected: list[str], packed: Path) -> None:
     """What packing such a tar says of its samples: lines of a path and a reason."""
     lines = sorted(rejected)
     assert lines[0] == "a.jpg field txt: expected at most 268,435,456 bytes, got 2,147,483,648"
-    assert lines[1] == "b.jpg field seg: the PNG is corrupt: 65500 x 65500 pixels cannot be in 17 compressed bytes"
+    assert (
+        lines[1]
+        == "b.jpg field seg: the PNG is corrupt: 65500 x 65500 pixels cannot be in 17 compressed bytes"
+    )
     assert len(PackedIndex(packed)) == 4 - len(lines)

@@ -35,7 +35,10 @@ def flat_photos(root: Path, photos: int = 12) -> Path:
 
 def names_of(root: Path) -> list[tuple[str, str]]:
     """Path and class of each photo."""
-    return [(path.relative_to(root).as_posix(), path.parent.name) for path in sorted(root.glob("*/*.jpg"))]
+    return [
+        (path.relative_to(root).as_posix(), path.parent.name)
+        for path in sorted(root.glob("*/*.jpg"))
+    ]
 
 
 def shard_bytes(packed: Path) -> list[bytes]:

@@ -25,11 +25,15 @@ def pixels(width: int = 70, height: int = 45, seed: int = 0) -> Pixels:
     """(height, width, 3) RGB: soft shapes with some grain, so that a turn, a shift or a wrong colour shows."""
     rng = np.random.default_rng([seed, width, height])
     coarse = rng.integers(0, 256, (height // 20 + 2, width // 20 + 2, 3), dtype=np.uint8)
-    soft = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), np.int16)
+    soft = np.asarray(
+        Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), np.int16
+    )
     return np.clip(soft + rng.integers(-3, 4, soft.shape), 0, 255).astype(np.uint8)
 
 
-def jpeg_bytes(size: tuple[int, int] = (70, 45), sampling: str = "420", *, quality: int = 88, seed: int = 0) -> bytes:
+def jpeg_bytes(
+    size: tuple[int, int] = (70, 45), sampling: str = "420", *, quality: int = 88, seed: int = 0
+) -> bytes:
     """A baseline JPEG with the standard's Huffman tables."""
     rgb = pixels(*size, seed=seed)
     encoded: bytes = _TURBO.encode(
@@ -38,7 +42,9 @@ def jpeg_bytes(size: tuple[int, int] = (70, 45), sampling: str = "420", *, quali
     return encoded
 
 
-def saved(image_format: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (70, 45), **options: Any) -> bytes:
+def saved(
+    image_format: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (70, 45), **options: Any
+) -> bytes:
     """A picture in any format, mode and with any option of Pillow."""
     file = io.BytesIO()
     Image.fromarray(pixels(*size)).convert(mode).save(file, image_format, **options)
@@ -85,7 +91,9 @@ def _scan_data(jpeg: bytes) -> bytes:
     return jpeg[at + 2 + struct.unpack_from(">H", jpeg, at + 2)[0] : -2]
 
 
-def one_scan_a_component(scans: Sequence[int] = (1, 2, 3), size: tuple[int, int] = (70, 45)) -> bytes:
+def one_scan_a_component(
+    scans: Sequence[int] = (1, 2, 3), size: tuple[int, int] = (70, 45)
+) -> bytes:
     """A baseline 4:4:4 JPEG that is not interleaved: each component in a scan of its own, in the given order."""
     ycbcr = Image.fromarray(pixels(*size)).convert("YCbCr")
     return _from_planes(ycbcr.split(), (0x11, 0x11, 0x11), scans, size)
@@ -99,7 +107,10 @@ def unusual_sampling() -> bytes:
 
 
 def _from_planes(
-    planes: Sequence[Image.Image], factors: Sequence[int], scans: Sequence[int], size: tuple[int, int]
+    planes: Sequence[Image.Image],
+    factors: Sequence[int],
+    scans: Sequence[int],
+    size: tuple[int, int],
 ) -> bytes:
     grays = [by_pillow(np.asarray(plane), quality=88) for plane in planes]
     tables = [(marker, payload) for marker, payload in segments(grays[0]) if marker in (0xDB, 0xC4)]
@@ -141,7 +152,9 @@ def jpegtran(jpeg: bytes, *options: str) -> bytes:
     tool = shutil.which("jpegtran")
     if tool is None:
         pytest.skip("jpegtran is not installed (Debian: libjpeg-turbo-progs)")
-    return subprocess.run([tool, *options], input=jpeg, capture_output=True, check=True, timeout=300).stdout
+    return subprocess.run(
+        [tool, *options], input=jpeg, capture_output=True, check=True, timeout=300
+    ).stdout
 
 
 def pillow(data: bytes) -> Pixels:
@@ -181,12 +194,16 @@ def write_files(root: Path, contents: Mapping[str, bytes]) -> Path:
     return root
 
 
-def write_folder(root: Path, *, classes: Sequence[str] = ("ant", "bee", "cow"), images: int = 24) -> Path:
+def write_folder(
+    root: Path, *, classes: Sequence[str] = ("ant", "bee", "cow"), images: int = 24
+) -> Path:
     """An image folder of small JPEGs, `root/CLASS/NN.jpg`."""
     for number in range(images):
         folder = root / classes[number % len(classes)]
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number:02d}.jpg").write_bytes(jpeg_bytes((30 + number, 50 - number % 20), seed=number))
+        (folder / f"{number:02d}.jpg").write_bytes(
+            jpeg_bytes((30 + number, 50 - number % 20), seed=number)
+        )
     return root
 
 
@@ -203,7 +220,11 @@ def write_large_folder(root: Path, *, images: int = 24) -> Path:
 
 def files(folder: Path) -> dict[str, bytes]:
     """Path below the folder -> content, of every file."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def digests(folder: Path) -> dict[str, str]:

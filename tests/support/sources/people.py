@@ -31,7 +31,8 @@ def labels(folder: Path) -> dict[str, str | None]:
     """Key -> the name of its class, of FOLDER/packed."""
     data = fastpipe.open(folder / "packed")
     return {
-        key: None if label < 0 else data.classes[label] for key, label in zip(data["key"], data["label"], strict=True)
+        key: None if label < 0 else data.classes[label]
+        for key, label in zip(data["key"], data["label"], strict=True)
     }
 
 
@@ -39,7 +40,10 @@ def values(folder: Path, *fields: str) -> dict[str, Any]:
     """Key -> the values of fields, as lists, of FOLDER/packed; of one the value itself."""
     found: dict[str, Any] = {}
     for sample in fastpipe.open(folder / "packed").with_fields(("key", *fields)):  # type: ignore[attr-defined]
-        key, *rest = (np.asarray(each).tolist() if hasattr(each, "tolist") else each for each in sample.values())
+        key, *rest = (
+            np.asarray(each).tolist() if hasattr(each, "tolist") else each
+            for each in sample.values()
+        )
         found[key] = rest[0] if len(rest) == 1 else rest
     return found
 
@@ -47,7 +51,10 @@ def values(folder: Path, *fields: str) -> dict[str, Any]:
 def tags(folder: Path, field: str) -> dict[str, set[str]]:
     """Key -> the names of its classes in a field of classes."""
     names = fastpipe.open(folder / "packed").fields[field].names
-    return {key: {names[at] for at, there in enumerate(row) if there} for key, row in values(folder, field).items()}
+    return {
+        key: {names[at] for at, there in enumerate(row) if there}
+        for key, row in values(folder, field).items()
+    }
 
 
 def assumed(summary: Summary) -> list[str]:

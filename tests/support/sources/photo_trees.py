@@ -23,7 +23,9 @@ def labels_of(data: fastpipe.Dataset) -> dict[str, int]:
     return dict(zip(list(data["key"]), [int(label) for label in data["label"]], strict=True))
 
 
-def packed_labels(source: Path, destination: Path, **options: str) -> tuple[list[str], dict[str, int]]:
+def packed_labels(
+    source: Path, destination: Path, **options: str
+) -> tuple[list[str], dict[str, int]]:
     """Packs; the classes, and the label of each sample. Nothing may be rejected."""
     assert not fastpipe.pack(source, destination, **options).tally.rejected  # type: ignore[arg-type]
     data = fastpipe.open(destination)

@@ -20,7 +20,12 @@ def jpegs(count: int, size: tuple[int, int] = (40, 30)) -> list[bytes]:
 
 
 def write_table(
-    file: Path, images: Sequence[bytes | None], *, rows_per_group: int = 4, image: str = "image", **columns: Any
+    file: Path,
+    images: Sequence[bytes | None],
+    *,
+    rows_per_group: int = 4,
+    image: str = "image",
+    **columns: Any,
 ) -> Path:
     """A Parquet file with Hugging Face's struct of images, and further columns: lists, or arrays with a type."""
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -50,13 +50,21 @@ def member(name: bytes | str, data: bytes = b"", kind: bytes = b"0", **fields: b
 def record(keyword: str, value: bytes) -> bytes:
     """A record of a pax header."""
     rest = b" " + keyword.encode() + b"=" + value + b"\n"
-    length = next(length for length in range(len(rest), len(rest) + 12) if len(str(length)) + len(rest) == length)
+    length = next(
+        length
+        for length in range(len(rest), len(rest) + 12)
+        if len(str(length)) + len(rest) == length
+    )
     return str(length).encode() + rest
 
 
 def pax(kind: bytes = b"x", **records: bytes) -> bytes:
     """A pax header, with double underscores in keywords for dots."""
-    return member("pax", b"".join(record(key.replace("__", "."), value) for key, value in records.items()), kind)
+    return member(
+        "pax",
+        b"".join(record(key.replace("__", "."), value) for key, value in records.items()),
+        kind,
+    )
 
 
 def tar_of_folder(folder: Path, file: Path, under: str = "") -> Path:

@@ -26,7 +26,9 @@ _BACK = {
 Pixels = NDArray[np.uint8]
 
 
-def rectangle(size: tuple[int, int] = SHOWN, box: tuple[int, ...] = BOX, value: int = 255) -> Pixels:
+def rectangle(
+    size: tuple[int, int] = SHOWN, box: tuple[int, ...] = BOX, value: int = 255
+) -> Pixels:
     """(H, W) zeros, with a value in the box."""
     found = np.zeros(size[::-1], np.uint8)
     found[box[1] : box[3], box[0] : box[2]] = value
@@ -47,7 +49,9 @@ def photo(orientation: int, size: tuple[int, int] = SHOWN, box: tuple[int, ...] 
     exif = Image.Exif()
     exif[274] = orientation
     file = io.BytesIO()
-    Image.fromarray(as_stored(rectangle(size, box), orientation)).save(file, "JPEG", quality=95, exif=exif)
+    Image.fromarray(as_stored(rectangle(size, box), orientation)).save(
+        file, "JPEG", quality=95, exif=exif
+    )
     return file.getvalue()
 
 

@@ -80,7 +80,9 @@ def write_mixed(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
-def web_tars(folder: Path, *, tars: int = 3, samples: int = 40, classes: int = 4, in_order: bool = False) -> Path:
+def web_tars(
+    folder: Path, *, tars: int = 3, samples: int = 40, classes: int = 4, in_order: bool = False
+) -> Path:
     """WebDataset tars with captions; the classes mixed, or one after the other."""
     folder.mkdir(parents=True)
     for tar in range(tars):
@@ -88,7 +90,9 @@ def web_tars(folder: Path, *, tars: int = 3, samples: int = 40, classes: int = 4
         for number in range(samples):
             sample = tar * samples + number
             label = sample * classes // (tars * samples) if in_order else sample * 7 % classes
-            members[f"{sample:04d}.jpg"] = jpeg_bytes((30 + sample % 40, 40 + sample % 13), seed=sample)
+            members[f"{sample:04d}.jpg"] = jpeg_bytes(
+                (30 + sample % 40, 40 + sample % 13), seed=sample
+            )
             members[f"{sample:04d}.cls"] = str(label).encode()
             members[f"{sample:04d}.txt"] = b"a caption"
         write_tar(folder / f"train-{tar:03d}.tar", members)

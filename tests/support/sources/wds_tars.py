@@ -52,7 +52,9 @@ def opened(*tars: str) -> Any:
     return webdataset.WebDataset(list(tars), shardshuffle=False, empty_check=False)
 
 
-def expected(data: bytes, name: bytes, *, seed: int = 0, epoch: int = 0, flip: float = 0.5) -> torch.Tensor:
+def expected(
+    data: bytes, name: bytes, *, seed: int = 0, epoch: int = 0, flip: float = 0.5
+) -> torch.Tensor:
     """The crop that a sample of this name gets in an epoch: planned as a batch's, cut out of the whole picture."""
     pixels = shown(data)
     height, width = pixels.shape[:2]

@@ -27,7 +27,9 @@ def main() -> int:
     """Returns the program's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--sanitizers", default="", help='"thread" or "address,undefined"; none by default')
+    parser.add_argument(
+        "--sanitizers", default="", help='"thread" or "address,undefined"; none by default'
+    )
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=0, help="decode everything so often, instead")
@@ -37,7 +39,9 @@ def main() -> int:
         rows = Path(folder) / "rows"
         write_rows(options.data, rows)
         numbers = [f"--{name}={getattr(options, name)}" for name in ("seconds", "seed", "epochs")]
-        return subprocess.run([program, *" ".join(numbers).replace("=", " ").split(), rows], check=False).returncode
+        return subprocess.run(
+            [program, *" ".join(numbers).replace("=", " ").split(), rows], check=False
+        ).returncode
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ import fastpipe
 class BatchModel(Model):
     """What the docs say of a draw's epochs and of their batches."""
 
-    def check_batch(self, batch: Taken, loader: fastpipe.Loader, epoch: int, size: Any = None) -> None:
+    def check_batch(
+        self, batch: Taken, loader: fastpipe.Loader, epoch: int, size: Any = None
+    ) -> None:
         fields = self["fields"]
         rows = len(batch)
         expect(batch.epoch == epoch, "the batch is of epoch", batch.epoch, "not", epoch)
@@ -29,15 +31,31 @@ class BatchModel(Model):
             crop, wanted = self.view(view, size)
             many = {fastpipe.FiveCrop: (5,), fastpipe.TenCrop: (10,)}.get(type(crop), ())
             shape = (rows, *many, {"gray": 1, "rgb": 3, "rgba": 4}[self["channels"]])
-            expect(tuple(images.shape[: len(shape)]) == shape, "shape of images is", tuple(images.shape))
+            expect(
+                tuple(images.shape[: len(shape)]) == shape,
+                "shape of images is",
+                tuple(images.shape),
+            )
             if wanted is not None:
-                expect(tuple(images.shape[-2:]) in wanted, "images have", tuple(images.shape[-2:]), "not", wanted)
+                expect(
+                    tuple(images.shape[-2:]) in wanted,
+                    "images have",
+                    tuple(images.shape[-2:]),
+                    "not",
+                    wanted,
+                )
             if not isinstance(self["views"], (list, tuple)):
-                dtypes = {self["dtype"]} if self["augment"] is None else {torch.float32, torch.bfloat16}
+                dtypes = (
+                    {self["dtype"]} if self["augment"] is None else {torch.float32, torch.bfloat16}
+                )
                 expect(images.dtype in dtypes, "dtype", images.dtype)
                 expect(bool(torch.isfinite(images.float()).all()), "numbers that are not finite")
             if not many and rows and images.numel():
-                expect(images.is_contiguous(memory_format=torch.channels_last), "not channels_last", images.stride())
+                expect(
+                    images.is_contiguous(memory_format=torch.channels_last),
+                    "not channels_last",
+                    images.stride(),
+                )
         if self.buckets:
             self._check_padding(batch)
         self._check_labels(batch, loader)
@@ -64,7 +82,12 @@ class BatchModel(Model):
         masks = batch.values.get("pixel_mask")
         if sizes is None:
             return
-        expect(sizes.dtype == torch.int64 and sizes.shape == (len(batch), 2), "image_size", sizes.shape, sizes.dtype)
+        expect(
+            sizes.dtype == torch.int64 and sizes.shape == (len(batch), 2),
+            "image_size",
+            sizes.shape,
+            sizes.dtype,
+        )
         if masks is None or any(word in self.draw.call() for word in ("mixup", "cutmix", *MOVING)):
             return
         for mask in masks if isinstance(masks, list) else [masks]:
@@ -78,10 +101,23 @@ class BatchModel(Model):
             return
         names = loader.classes
         if labels.dtype == torch.float32:
-            expect(labels.shape == (len(batch), len(names)) or labels.ndim == 2, "soft labels", labels.shape)
-            expect(bool(((labels.sum(1) - 1).abs() < 1e-4).all()), "soft labels add up to", labels.sum(1))
+            expect(
+                labels.shape == (len(batch), len(names)) or labels.ndim == 2,
+                "soft labels",
+                labels.shape,
+            )
+            expect(
+                bool(((labels.sum(1) - 1).abs() < 1e-4).all()),
+                "soft labels add up to",
+                labels.sum(1),
+            )
             return
-        expect(labels.dtype == torch.int64 and labels.shape == (len(batch),), "labels", labels.dtype, labels.shape)
+        expect(
+            labels.dtype == torch.int64 and labels.shape == (len(batch),),
+            "labels",
+            labels.dtype,
+            labels.shape,
+        )
         expect(list(names) == self.data.classes, "classes", names, "not", self.data.classes)
         wanted = [self.data.rows[number].label for number in batch.ids]
         expect(labels.tolist() == wanted, "labels", labels, "not", wanted)
@@ -89,13 +125,21 @@ class BatchModel(Model):
     def _check_values(self, batch: Taken) -> None:
         for key, value in batch.values.items():
             if key == "id":
-                expect(value.dtype == torch.int64 and value.tolist() == batch.ids, "id is not batch.ids")
+                expect(
+                    value.dtype == torch.int64 and value.tolist() == batch.ids,
+                    "id is not batch.ids",
+                )
             elif key == "valid":
-                expect(value.dtype == torch.bool and value.tolist() == batch.valid, "valid is not batch.valid")
+                expect(
+                    value.dtype == torch.bool and value.tolist() == batch.valid,
+                    "valid is not batch.valid",
+                )
             elif key == "epoch":
                 expect(value == batch.epoch, "epoch is", value)
             elif key == "source":
-                expect(value.tolist() == [self.data.rows[n].part for n in batch.ids], "source", value)
+                expect(
+                    value.tolist() == [self.data.rows[n].part for n in batch.ids], "source", value
+                )
             elif key == "key":
                 for number, one in zip(batch.ids, value, strict=True):
                     expect(one.endswith(self.keys[number]), "key", one, "of sample", number)
@@ -112,30 +156,55 @@ class BatchModel(Model):
                 if name == "embedding":
                     same = np.array_equal(got.numpy(), np.asarray(wanted, dtype=np.float32))
                 elif name == "tags":
-                    same = {each for each, on in enumerate(got.tolist()) if on} == {int(tag[4:]) for tag in wanted}
+                    same = {each for each, on in enumerate(got.tolist()) if on} == {
+                        int(tag[4:]) for tag in wanted
+                    }
                 else:
                     same = (int(got) if name == "score" else got) == wanted
                 expect(same, "field", name, "of sample", number, "is", got, "not", wanted)
-        for name in [each for each, kind in fields_of(self.draw).items() if kind == "boxes" and each in batch.values]:
+        for name in [
+            each
+            for each, kind in fields_of(self.draw).items()
+            if kind == "boxes" and each in batch.values
+        ]:
             self._check_boxes(batch, name)
 
     def _check_boxes(self, batch: Taken, name: str) -> None:
         several = len(batch.images) > 1
         for place, (view, images) in itertools.product(range(len(batch)), enumerate(batch.images)):
             fields = batch.fields(place)
-            mine = [fields[key][view] if several else fields[key] for key in (name, f"{name}_labels")]
+            mine = [
+                fields[key][view] if several else fields[key] for key in (name, f"{name}_labels")
+            ]
             rows = zip(*mine, strict=True) if images.ndim == 5 else [mine]
             for boxes, labels in rows:
                 self._check_some(boxes, labels, images.shape[-2:])
 
     def _check_some(self, boxes: torch.Tensor, labels: torch.Tensor, size: Any) -> None:
         high, wide = size
-        expect(boxes.dtype == torch.float32 and boxes.shape[1:] == (4,), "boxes", boxes.shape, boxes.dtype)
-        expect(labels.dtype == torch.int64 and labels.shape == (len(boxes),), "labels of boxes", labels.shape)
+        expect(
+            boxes.dtype == torch.float32 and boxes.shape[1:] == (4,),
+            "boxes",
+            boxes.shape,
+            boxes.dtype,
+        )
+        expect(
+            labels.dtype == torch.int64 and labels.shape == (len(boxes),),
+            "labels of boxes",
+            labels.shape,
+        )
         if len(boxes):
-            inside = (boxes >= 0).all() and (boxes[:, 0::2] <= wide).all() and (boxes[:, 1::2] <= high).all()
+            inside = (
+                (boxes >= 0).all()
+                and (boxes[:, 0::2] <= wide).all()
+                and (boxes[:, 1::2] <= high).all()
+            )
             expect(inside, "boxes outside", boxes)
             sides = boxes[:, 2:] - boxes[:, :2]
             least = float(self.boxes.min_size) - 1e-3
             expect((sides >= least).all(), "boxes smaller than", self.boxes.min_size, boxes)
-            expect((sides.prod(1) >= float(self.boxes.min_area) - 1e-2).all(), "boxes of less area", boxes)
+            expect(
+                (sides.prod(1) >= float(self.boxes.min_area) - 1e-2).all(),
+                "boxes of less area",
+                boxes,
+            )

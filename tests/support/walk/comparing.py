@@ -24,13 +24,22 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
     """
     model, draw = walk.model, walk.draw
     fixed = not isinstance(model.crop, RANDOM) and model.hflip in (0.0, 1.0)
-    if model.buckets or model.replaced or model["augment"] is not None or model["views"] is not None:
+    if (
+        model.buckets
+        or model.replaced
+        or model["augment"] is not None
+        or model["views"] is not None
+    ):
         return
     if model["size_choices"] is not None or not (fixed or model.plain):
         return
     size = walk.size_now(number) or walk.options.get("size", 224)
     kinds = fields_of(draw)
-    wanted = [n for n in names_of(walk.options.get("fields")) if n in ("image", "label", "key") or n in kinds]
+    wanted = [
+        n
+        for n in names_of(walk.options.get("fields"))
+        if n in ("image", "label", "key") or n in kinds
+    ]
     placed = float(model.boxes.min_size) == 1 and float(model.boxes.min_area) == 0
     skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
     wanted = [n for n in wanted if kinds.get(n) not in skipped]
@@ -56,18 +65,39 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
             row = model.data.rows[batch.ids[place]]
             image, _ = sources[row.part][row.number]
             same = torch.equal(torch.as_tensor(image), batch.images[0][place])
-            expect(same, "the row of sample", batch.ids[place], "is not that of sample", row.number, "of", row.part)
+            expect(
+                same,
+                "the row of sample",
+                batch.ids[place],
+                "is not that of sample",
+                row.number,
+                "of",
+                row.part,
+            )
         for name in wanted[1:] if isinstance(single, dict) else ():
             if name in ("image", "label"):
                 continue
             got, other = batch.fields(place)[name], single[name]
             if isinstance(got, torch.Tensor):
-                alike = torch.equal(torch.as_tensor(other).as_subclass(torch.Tensor).reshape(got.shape), got)
+                alike = torch.equal(
+                    torch.as_tensor(other).as_subclass(torch.Tensor).reshape(got.shape), got
+                )
             elif isinstance(got, list) and name in BY_VIEW:
-                alike = all(torch.equal(torch.as_tensor(b), a) for a, b in zip(got, other, strict=True))
+                alike = all(
+                    torch.equal(torch.as_tensor(b), a) for a, b in zip(got, other, strict=True)
+                )
             else:
                 alike = got == other
-            expect(alike, "field", name, "of sample", batch.ids[place], got, "is not that of Dataset", other)
+            expect(
+                alike,
+                "field",
+                name,
+                "of sample",
+                batch.ids[place],
+                got,
+                "is not that of Dataset",
+                other,
+            )
 
 
 def compare_views(walk: Walk, epoch: list[Taken], number: int) -> None:
@@ -90,29 +120,54 @@ def compare_views(walk: Walk, epoch: list[Taken], number: int) -> None:
         seed = loader.view_seeds[number_of_view]
     with walk.open(views=None, seed=seed, **own) as loader:
         loader.set_epoch(number)
-        alone = {n: (batch, row) for batch in epochs_of(loader, 1)[0] for row, n in enumerate(batch.ids)}
+        alone = {
+            n: (batch, row) for batch in epochs_of(loader, 1)[0] for row, n in enumerate(batch.ids)
+        }
     for batch in epoch:
         for row, n in enumerate(batch.ids):
             if n not in alone:
                 continue
             other, row_alone = alone[n]
             image, image_alone = batch.images[number_of_view][row], other.images[0][row_alone]
-            high, wide = (min(sides) for sides in zip(image.shape[-2:], image_alone.shape[-2:], strict=True))  # buckets
+            high, wide = (
+                min(sides) for sides in zip(image.shape[-2:], image_alone.shape[-2:], strict=True)
+            )  # buckets
             same = torch.equal(image[..., :high, :wide], image_alone[..., :high, :wide])
-            expect(same, "view", number_of_view, "of sample", n, "is not that of a loader with it alone")
+            expect(
+                same,
+                "view",
+                number_of_view,
+                "of sample",
+                n,
+                "is not that of a loader with it alone",
+            )
             if walk.model.buckets:
                 continue
             fields = batch.fields(row)
             for key, value in other.fields(row_alone).items():
                 if key.removesuffix("_labels") in BY_VIEW:
                     same = as_bytes(fields[key][number_of_view]) == as_bytes(value)
-                    expect(same, "field", key, "of view", number_of_view, "of sample", n, "is not that of it alone")
+                    expect(
+                        same,
+                        "field",
+                        key,
+                        "of view",
+                        number_of_view,
+                        "of sample",
+                        n,
+                        "is not that of it alone",
+                    )
 
 
 def compare_augmented(walk: Walk, epoch: list[Taken], number: int) -> None:
     """Batches by a loader without the augmentation, and a call of it."""
     augment = walk.options.get("augment")
-    if augment is None or walk.draw.join is not None or walk.options.get("views") is not None or not epoch:
+    if (
+        augment is None
+        or walk.draw.join is not None
+        or walk.options.get("views") is not None
+        or not epoch
+    ):
         return
     augment = augment if isinstance(augment, fastpipe.Augment) else fastpipe.Augment(augment)
     many = epoch[0].images[0].ndim == 5
@@ -122,7 +177,11 @@ def compare_augmented(walk: Walk, epoch: list[Taken], number: int) -> None:
         loader.set_epoch(number)
         plain = epochs_of(loader, 1)[0]
     for place, (raw, batch) in enumerate(zip(plain, epoch, strict=True)):
-        samples = np.array([walk.model.data.rows[n].number for n in raw.ids])  # in the source: it names their draws
-        images = augment(raw.images[0], seed=walk.model["seed"], epoch=number, batch=place, samples=samples)
+        samples = np.array(
+            [walk.model.data.rows[n].number for n in raw.ids]
+        )  # in the source: it names their draws
+        images = augment(
+            raw.images[0], seed=walk.model["seed"], epoch=number, batch=place, samples=samples
+        )
         near = torch.allclose(images.float(), batch.images[0].float(), atol=1e-5)
         expect(near, "batch", place, "is not what the augmentation makes of it")

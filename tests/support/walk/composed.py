@@ -71,7 +71,9 @@ def composed(draw: Draw, evaluate: Evaluate) -> Composed:
         [Step("with_column", f"'number', np.arange({len(part)})"), *steps]
         for part, steps in zip(draw.parts, draw.steps, strict=True)
     ]
-    local = replace(draw, steps=numbered, opening=[{} for _ in draw.parts], urls=set(), by_path=False)
+    local = replace(
+        draw, steps=numbered, opening=[{} for _ in draw.parts], urls=set(), by_path=False
+    )
     try:
         data = evaluate(local.data)
     except fastpipe.ConfigError as error:
@@ -81,6 +83,10 @@ def composed(draw: Draw, evaluate: Evaluate) -> Composed:
     names = [None if label < 0 else data.classes[label] for label in labels]
     extra = data["extra"][:].tolist() if "extra" in data.columns else [None] * len(data)
     columns = (data["source"][:].tolist(), data["number"][:].tolist(), names, labels, extra)
-    weights = [Fraction(weight) for weight in draw.join[1]] if draw.join is not None and draw.mixed else [Fraction(1)]
+    weights = (
+        [Fraction(weight) for weight in draw.join[1]]
+        if draw.join is not None and draw.mixed
+        else [Fraction(1)]
+    )
     rows = [Row(*values) for values in zip(*columns, strict=True)]
     return Composed(rows, [weight / sum(weights) for weight in weights], data.classes)

@@ -11,7 +11,13 @@ from typing import NamedTuple
 from support.walk.drawing import Draw, draw
 from support.walk.walked_data import Known
 
-_NUMBERED = ("batch_size", "epoch_size", "seed", "prefetch_factor", "stall_timeout")  # their values are no kinds
+_NUMBERED = (
+    "batch_size",
+    "epoch_size",
+    "seed",
+    "prefetch_factor",
+    "stall_timeout",
+)  # their values are no kinds
 
 
 def values_of(made: Draw) -> set[str]:
@@ -28,7 +34,9 @@ def values_of(made: Draw) -> set[str]:
         elif name in _NUMBERED:
             found.add(name)
         elif name == "augment":
-            found.update(f"augment {word}" for word in re.findall(r"K\.\w+|Augment\.\w+|\w+(?==)", text))
+            found.update(
+                f"augment {word}" for word in re.findall(r"K\.\w+|Augment\.\w+|\w+(?==)", text)
+            )
         elif name == "sampler":
             words = r"[A-Z]\w+|replacement=\w+|lambda epoch: \W*\w+|balanced|classes|'key'|arange|full|classes="
             found.update(f"sampler {word}" for word in re.findall(words, text))
@@ -44,7 +52,9 @@ class Chosen(NamedTuple):
     refused: list[Draw]
 
 
-def covering(known: dict[str, Known], seed: int, count: int, reasons_of: Callable[[Draw], set[str]]) -> Chosen:
+def covering(
+    known: dict[str, Known], seed: int, count: int, reasons_of: Callable[[Draw], set[str]]
+) -> Chosen:
     """Of the first `count` draws, each with a value that none before it had; or with a reason to refuse it, twice."""
     chosen = Chosen([], [])
     seen: set[str] = set()

@@ -54,7 +54,9 @@ def walked(seed: int, draws: Iterable[Draw], folder: Path, url: str = "") -> Cou
             ends[Walk(draw, folder, url).do()] += 1
         except Exception as error:
             what = str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
-            program = f"# draw {draw.number} of seed {seed}\n{draw.call()}  # {draw.deed} {draw.how}"
+            program = (
+                f"# draw {draw.number} of seed {seed}\n{draw.call()}  # {draw.deed} {draw.how}"
+            )
             raise AssertionError(f"{what}\n{program}") from error
     return ends
 
@@ -100,13 +102,22 @@ class Walk:
 
     def _look_at_dataset(self) -> None:
         """Its labels and its columns are those of the sources."""
-        dataset, rows, labels = self.dataset, self.samples.rows, [row.label for row in self.samples.rows]
+        dataset, rows, labels = (
+            self.dataset,
+            self.samples.rows,
+            [row.label for row in self.samples.rows],
+        )
         expect(dataset.targets.tolist() == labels, "targets", dataset.targets, "not", labels)
         counts = [labels.count(label) for label in range(len(dataset.classes))]
         expect(dataset.class_counts == counts, "class_counts", dataset.class_counts, "not", counts)
         sizes = [*zip(dataset["width"][:].tolist(), dataset["height"][:].tolist(), strict=True)]
-        expect(sizes == [self.draw.parts[row.part].sizes[row.number] for row in rows], "sizes", sizes)
-        labelled = any(step.method == "with_labels" for step in itertools.chain(*self.draw.steps, self.draw.after))
+        expect(
+            sizes == [self.draw.parts[row.part].sizes[row.number] for row in rows], "sizes", sizes
+        )
+        labelled = any(
+            step.method == "with_labels"
+            for step in itertools.chain(*self.draw.steps, self.draw.after)
+        )
         mode = "" if self.draw.join is None else self.draw.join[2]
         if labelled or mode == "'own'":
             return
@@ -114,7 +125,11 @@ class Walk:
             known = self.draw.parts[row.part]
             label = known.labels[row.number]
             prefix = f"{row.part}/" if mode == "'offset'" else ""
-            expect(row.name == (None if label < 0 else f"{prefix}{known.names[label]}"), "class", row.name)
+            expect(
+                row.name == (None if label < 0 else f"{prefix}{known.names[label]}"),
+                "class",
+                row.name,
+            )
 
     def broken(self) -> set[str]:
         """What the docs refuse of the draw: words of which an error has one."""
@@ -128,7 +143,9 @@ class Walk:
 
     def _evaluate_draw(self) -> None:
         self.data = self.names["data"] = evaluated(self.draw.data, self.names)
-        self.options = {name: evaluated(text, self.names) for name, text in self.draw.options.items()}
+        self.options = {
+            name: evaluated(text, self.names) for name, text in self.draw.options.items()
+        }
         self.options.setdefault("batch_size", 4)
 
     def _evaluate(self, text: str) -> Any:
@@ -150,14 +167,25 @@ class Walk:
     def _refused(self, error: Exception) -> str:
         broken = self.broken()
         expect(broken, "a ConfigError that the docs do not announce:", error)
-        expect(any(word in str(error) for word in broken), "an error about something else than", broken, ":", error)
+        expect(
+            any(word in str(error) for word in broken),
+            "an error about something else than",
+            broken,
+            ":",
+            error,
+        )
         return "refused"
 
     def _bad_data(self, error: Exception) -> str:
-        if isinstance(error, fastpipe.SampleError) and any(part.damaged for part in self.draw.parts):
+        if isinstance(error, fastpipe.SampleError) and any(
+            part.damaged for part in self.draw.parts
+        ):
             return "bad sample"
         pixels = max(wide * high for part in self.draw.parts for wide, high in part.sizes)
-        most = min((int(each["max_pixels"]) for each in self.draw.opening if "max_pixels" in each), default=1 << 60)
+        most = min(
+            (int(each["max_pixels"]) for each in self.draw.opening if "max_pixels" in each),
+            default=1 << 60,
+        )
         if pixels > most:
             return "too many pixels"
         raise error
@@ -180,7 +208,13 @@ class Walk:
             self.model.check_length(len(loader))
             found = []
             for number in range(first, first + count):
-                expect(loader.remaining == len(loader), "remaining", loader.remaining, "of", len(loader))
+                expect(
+                    loader.remaining == len(loader),
+                    "remaining",
+                    loader.remaining,
+                    "of",
+                    len(loader),
+                )
                 epoch = []
                 for done, batch in enumerate(loader):
                     epoch.append(taken(batch))
@@ -190,8 +224,17 @@ class Walk:
                 found.append(epoch)
             rows = sum(sum(batch.valid) for epoch in found for batch in epoch)
             stats = loader.stats()
-            expect(stats.samples == rows or self.model.replaced, "stats counts", stats.samples, "samples of", rows)
-        ids = [[[n for n, ok in zip(b.ids, b.valid, strict=True) if ok] for b in epoch] for epoch in found]
+            expect(
+                stats.samples == rows or self.model.replaced,
+                "stats counts",
+                stats.samples,
+                "samples of",
+                rows,
+            )
+        ids = [
+            [[n for n, ok in zip(b.ids, b.valid, strict=True) if ok] for b in epoch]
+            for epoch in found
+        ]
         self.model.check_order(ids, first)
         return found
 
@@ -206,7 +249,9 @@ class Walk:
     def _again(self) -> None:
         """Other threads, other prefetching: the same bytes."""
         found = self._reference(1 + self._number("a", 2))
-        with self.open(num_workers=1 + self._number("b", 4), prefetch_factor=1 + self._number("c", 5)) as loader:
+        with self.open(
+            num_workers=1 + self._number("b", 4), prefetch_factor=1 + self._number("c", 5)
+        ) as loader:
             self._same(found, epochs_of(loader, len(found)), "with other threads")
 
     def _same(self, one: list[list[Taken]], other: list[list[Taken]], when: str) -> None:
@@ -225,12 +270,16 @@ class Walk:
             iterator = iter(loader)
             some(iterator, place)
             state = json.loads(json.dumps(loader.state_dict()))
-        with self.open(num_workers=1 + self._number("b", 3), prefetch_factor=1 + self._number("c", 4)) as loader:
+        with self.open(
+            num_workers=1 + self._number("b", 3), prefetch_factor=1 + self._number("c", 4)
+        ) as loader:
             loader.load_state_dict(state)
             if self._number("c", 2):
                 loader.set_epoch(first)
             left = len(found[0]) - place
-            expect(loader.remaining == left or not place, "remaining", loader.remaining, "not", left)
+            expect(
+                loader.remaining == left or not place, "remaining", loader.remaining, "not", left
+            )
             got = epochs_of(loader, 2)
             self._same([found[0][place:], found[1]], got, f"after a resume at batch {place}")
 
@@ -252,7 +301,12 @@ class Walk:
                 with self.open(batch_size=batch, rank=rank, world_size=world) as loader:
                     self.model._length = length
                     expect(
-                        len(loader) == len(found), "a rank has", len(loader), "batches,", len(found), "without ranks"
+                        len(loader) == len(found),
+                        "a rank has",
+                        len(loader),
+                        "batches,",
+                        len(found),
+                        "without ranks",
                     )
                     ranks.append(epochs_of(loader, 1)[0])
                     for each in ranks[-1]:
@@ -264,14 +318,18 @@ class Walk:
             state = json.loads(json.dumps(loader.state_dict()))
         with self.open() as loader:
             loader.load_state_dict(state)
-            self._same([found[place:]], epochs_of(loader, 1), f"resumed from {world} ranks at {place}")
+            self._same(
+                [found[place:]], epochs_of(loader, 1), f"resumed from {world} ranks at {place}"
+            )
         others = [each for each in (2, 3, 4, 8) if each != world and batch * world % each == 0]
         if others and place < len(found):
             other = others[self._number("d", len(others))]
             rest = []
             with _nodes(other, self.model.parts):
                 for rank in range(other):
-                    with self.open(batch_size=batch * world // other, rank=rank, world_size=other) as loader:
+                    with self.open(
+                        batch_size=batch * world // other, rank=rank, world_size=other
+                    ) as loader:
                         loader.load_state_dict(state)
                         rest.append(epochs_of(loader, 1)[0])
             self._union(rest, found[place:], f"on {other} ranks, resumed from {world} at {place}")
@@ -279,17 +337,32 @@ class Walk:
     def _union(self, ranks: list[list[Taken]], found: list[Taken], when: str) -> None:
         """The global batches of ranks are those of one loader."""
         mixes = any(word in self.draw.options.get("augment", "") for word in ("mixup", "cutmix"))
-        expect({len(each) for each in ranks} == {len(found)}, "batches", when, [len(each) for each in ranks])
+        expect(
+            {len(each) for each in ranks} == {len(found)},
+            "batches",
+            when,
+            [len(each) for each in ranks],
+        )
         for step, wanted in enumerate(found):
             parts = [rank[step] for rank in ranks]
-            expect(len({len(each) for each in parts}) == 1, "ranks have rows", [len(each) for each in parts])
+            expect(
+                len({len(each) for each in parts}) == 1,
+                "ranks have rows",
+                [len(each) for each in parts],
+            )
             repeated = {n for each in parts for n in each.ids} - {n for n, _ in wanted.rows()}
             by_sample = self.model["partition"] == "sample"
             expect(not repeated or not by_sample, "rows that do not count are of others", repeated)
             expect(sum(sum(each.valid) for each in parts) == sum(wanted.valid), "rows that count")
             got = sorted(row for each in parts for row in each.rows())
             numbers = [n for n, _ in got]
-            expect(numbers == sorted(n for n, _ in wanted.rows()), "ids of global batch", step, "differ", when)
+            expect(
+                numbers == sorted(n for n, _ in wanted.rows()),
+                "ids of global batch",
+                step,
+                "differ",
+                when,
+            )
             if not mixes:
                 expect(got == sorted(wanted.rows()), "rows of global batch", step, "differ", when)
 
@@ -304,7 +377,9 @@ class Walk:
             except fastpipe.ConfigError as error:
                 free = self.options.get("size_choices") is None and not self.model.buckets
                 views = self.options.get("views")
-                sized = isinstance(views, (list, tuple)) and all(view.size is not None for view in views)
+                sized = isinstance(views, (list, tuple)) and all(
+                    view.size is not None for view in views
+                )
                 expect(not free or callable(self.options.get("size")) or sized, "set_size:", error)
                 return
             first += some(iterator, 1 << 30)
@@ -340,7 +415,9 @@ class Walk:
             second = epochs_of(loader, 1)
         replacement = self.model.weighted.replacement
         sampler: Any = fastpipe.Weighted(new, replacement=replacement)
-        sampler = fastpipe.Repeated(self.model.repeats, sampler) if self.model.repeats > 1 else sampler
+        sampler = (
+            fastpipe.Repeated(self.model.repeats, sampler) if self.model.repeats > 1 else sampler
+        )
         self._same([first], self._reference(1), "while weights are set")
         with self.open(sampler=sampler) as loader:
             loader.set_epoch(1)

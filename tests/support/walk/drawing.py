@@ -63,7 +63,10 @@ class Draw:
     @property
     def data(self) -> str:
         """Text of the dataset."""
-        places = [f"{'url' if each in self.urls else 'at'}({part.at!r})" for each, part in enumerate(self.parts)]
+        places = [
+            f"{'url' if each in self.urls else 'at'}({part.at!r})"
+            for each, part in enumerate(self.parts)
+        ]
         if self.by_path:
             return places[0]
         texts = []
@@ -115,7 +118,9 @@ def draw(seed: int, number: int, known: dict[str, Known], *, urls: bool = False)
     return made
 
 
-def steps_of(rng: random.Random, count: int | None, names: Sequence[str], *, again: bool = False) -> list[Step]:
+def steps_of(
+    rng: random.Random, count: int | None, names: Sequence[str], *, again: bool = False
+) -> list[Step]:
     """What is made of a dataset.
 
     Args:
@@ -125,17 +130,29 @@ def steps_of(rng: random.Random, count: int | None, names: Sequence[str], *, aga
     """
     found: list[Step] = []
     if count is not None and rng.random() < 0.12:
-        kinds = [f"np.arange({count}) % 2, classes=['even', 'odd']", f"{['ab'[each % 2] for each in range(count)]}"]
+        kinds = [
+            f"np.arange({count}) % 2, classes=['even', 'odd']",
+            f"{['ab'[each % 2] for each in range(count)]}",
+        ]
         found.append(Step("with_labels", rng.choice(kinds)))
         names = ["even", "odd"] if "classes" in found[-1].args else ["a", "b"][: min(count, 2)]
     if count is not None and rng.random() < 0.15:
         found.append(Step("with_column", f"'extra', np.arange({count}) * 0.5"))
     if rng.random() < 0.25:
-        texts = ["lambda c: c['id'] % 3 != 1", "lambda c: c['width'] >= 20", "lambda c: c['label'] >= 0"]
+        texts = [
+            "lambda c: c['id'] % 3 != 1",
+            "lambda c: c['width'] >= 20",
+            "lambda c: c['label'] >= 0",
+        ]
         if count is not None:
             some = rng.sample(range(count), rng.randint(1, count))
             mask = [each in some for each in range(count)]
-            texts += [str(some), f"np.array({sorted(some)})", f"torch.tensor({some})", f"torch.tensor({mask})"]
+            texts += [
+                str(some),
+                f"np.array({sorted(some)})",
+                f"torch.tensor({some})",
+                f"torch.tensor({mask})",
+            ]
             texts += [f"np.array({mask})", f"range({count // 3}, {count})"]
         found.append(Step("select", rng.choice(texts)))
     if names and not again and rng.random() < 0.2:
@@ -144,11 +161,24 @@ def steps_of(rng: random.Random, count: int | None, names: Sequence[str], *, aga
     if rng.random() < 0.12:
         found.append(Step("take", rng.choice(("0.5", "0.9", "1.0"))))
     if rng.random() < 0.12:
-        found.append(Step("fold", rng.choice(("0, of=2", "2, of=3", "0, of=5", "4, of=5")), rng.choice(("[0]", "[1]"))))
+        found.append(
+            Step(
+                "fold",
+                rng.choice(("0, of=2", "2, of=3", "0, of=5", "4, of=5")),
+                rng.choice(("[0]", "[1]")),
+            )
+        )
     return found
 
 
-MORE = ("dtype=torch.bfloat16", "mean=None, std=None", "erasing=0.5", "mixup=0.2", "cutmix=1.0", "label_smoothing=0.1")
+MORE = (
+    "dtype=torch.bfloat16",
+    "mean=None, std=None",
+    "erasing=0.5",
+    "mixup=0.2",
+    "cutmix=1.0",
+    "label_smoothing=0.1",
+)
 
 
 class _Options:
@@ -206,7 +236,11 @@ class _Options:
     def _crop(self, train: bool) -> None:
         if "Buckets" in self.made.options.get("size", "") and self.often(0.9):
             return
-        kinds = (FIXED_CROPS, RANDOM_CROPS) if train else (FIXED_CROPS, FIXED_CROPS, RANDOM_CROPS, MANY_CROPS)
+        kinds = (
+            (FIXED_CROPS, RANDOM_CROPS)
+            if train
+            else (FIXED_CROPS, FIXED_CROPS, RANDOM_CROPS, MANY_CROPS)
+        )
         self.made.options["crop"] = self.one(*self.rng.choice(kinds))
 
     def _views(self, train: bool) -> None:
@@ -248,7 +282,9 @@ class _Options:
                 weights.append("{data['key'][0]: 5.0}")
             weighted = self.one(*(weights if names else weights[:4]))
             if self.often(0.3):
-                self.made.options["epoch_size"] = str(self.rng.randint(1, max(1, len(self.whole) // 2)))
+                self.made.options["epoch_size"] = str(
+                    self.rng.randint(1, max(1, len(self.whole) // 2))
+                )
                 weighted += ", replacement=" + self.one("False", "False", "True")
             made = f"fastpipe.Weighted({weighted})"
         elif kind < 0.5:
@@ -273,7 +309,11 @@ class _Options:
             times = self.rng.choice((2, 3))
             if "PerClass" in made:
                 self.made.options["batch_size"] = str(times * int(self.made.options["batch_size"]))
-            made = f"fastpipe.Repeated({times}, {made})" if made != "None" else f"fastpipe.Repeated({times})"
+            made = (
+                f"fastpipe.Repeated({times}, {made})"
+                if made != "None"
+                else f"fastpipe.Repeated({times})"
+            )
         return made
 
     def _augment(self, train: bool) -> None:
@@ -333,7 +373,11 @@ class _Options:
         ):
             if self.often(float(share)):  # type: ignore[arg-type]
                 options[str(name)] = self.one(*texts)  # type: ignore[arg-type]
-        if "augment" not in options and "augment" not in options.get("views", "") and self.often(0.3):
+        if (
+            "augment" not in options
+            and "augment" not in options.get("views", "")
+            and self.often(0.3)
+        ):
             options["channels"] = self.one("'rgb'", "'gray'", "'rgba'")
             options["dtype"] = self.one("torch.uint8", "torch.uint16", "torch.float32")
         if self.often(0.1):
@@ -344,4 +388,6 @@ class _Options:
 def fields_of(made: Draw) -> dict[str, str]:
     """Names and kinds of the fields that all of the datasets have."""
     first, *others = (part.fields for part in made.parts)
-    return {name: kind for name, kind in first.items() if all(each.get(name) == kind for each in others)}
+    return {
+        name: kind for name, kind in first.items() if all(each.get(name) == kind for each in others)
+    }

@@ -50,7 +50,9 @@ class Model:
         ordered: the sampler gives their order.
     """
 
-    def __init__(self, draw: Draw, options: dict[str, Any], data: Composed, world_size: int = 1) -> None:
+    def __init__(
+        self, draw: Draw, options: dict[str, Any], data: Composed, world_size: int = 1
+    ) -> None:
         self._length: int | None = None
         self.draw = draw
         self.options = options
@@ -62,15 +64,23 @@ class Model:
         self.weighted = self.inner if isinstance(self.inner, fastpipe.Weighted) else None
         self.per_class = self.inner if isinstance(self.inner, fastpipe.PerClass) else None
         self.listed = self.inner is not None and not isinstance(self.inner, own)
-        self.ordered = self.listed or isinstance(self.inner, (fastpipe.PerClass, fastpipe.Sequential))
+        self.ordered = self.listed or isinstance(
+            self.inner, (fastpipe.PerClass, fastpipe.Sequential)
+        )
         self.train = bool(self["train"])
-        self.shuffle = (self.train if self["shuffle"] is None else self["shuffle"]) and not self.ordered
+        self.shuffle = (
+            self.train if self["shuffle"] is None else self["shuffle"]
+        ) and not self.ordered
         self.drop_last = self.train if self["drop_last"] is None else self["drop_last"]
-        self.crop = self["crop"] or (fastpipe.RandomResizedCrop() if self.train else fastpipe.CenterCrop())
+        self.crop = self["crop"] or (
+            fastpipe.RandomResizedCrop() if self.train else fastpipe.CenterCrop()
+        )
         hflip = self.train if self["hflip"] is None else self["hflip"]
         self.hflip = 0.5 if hflip is True else float(hflip)
         views = self["views"] if isinstance(self["views"], (list, tuple)) else []
-        flips = [self.hflip if view.hflip is None else float(view.hflip) for view in views] or [self.hflip]
+        flips = [self.hflip if view.hflip is None else float(view.hflip) for view in views] or [
+            self.hflip
+        ]
         self.mirrors = max(flips) > 0 or isinstance(self.crop, fastpipe.TenCrop)
         self.batch = int(self["batch_size"])
         given = [each for each in self["fields"] or () if isinstance(each, fastpipe.Boxes)]
@@ -97,12 +107,20 @@ class Model:
         given, rows = self.weighted.weights, self.data.rows
         if isinstance(given, dict):
             if self.by_class:
-                found = [float(given.get(row.name, 1.0)) if row.name is not None else 0.0 for row in rows]
+                found = [
+                    float(given.get(row.name, 1.0)) if row.name is not None else 0.0 for row in rows
+                ]
             else:
-                found = [float(next((w for key, w in given.items() if key.endswith(k)), 1.0)) for k in self.keys]
+                found = [
+                    float(next((w for key, w in given.items() if key.endswith(k)), 1.0))
+                    for k in self.keys
+                ]
         else:
             found = [float(each) for each in given]
-        totals = [sum(found[each] for each in self.data.ids(share)) for share in range(len(self.data.weights))]
+        totals = [
+            sum(found[each] for each in self.data.ids(share))
+            for share in range(len(self.data.weights))
+        ]
         return [
             weight / totals[share] if totals[share] else 0.0
             for weight, share in zip(found, map(self.data.share, rows), strict=True)
@@ -138,13 +156,19 @@ class Model:
         if self.listed:
             return len(self.numbers(0)[0]) * self.repeats
         if self.per_class is not None:
-            return max((self.count if wanted is None else int(wanted)) // self.rows * self.rows, self.rows)
+            return max(
+                (self.count if wanted is None else int(wanted)) // self.rows * self.rows, self.rows
+            )
         if not self.draw.mixed:
             return self.count if wanted is None else int(wanted)
         if isinstance(wanted, (int, np.integer)):
             return int(wanted)
-        sizes = [len(self.data.ids(place)) * self.repeats for place in range(len(self.data.weights))]
-        ends = [float(size / share) + 1e-9 for size, share in zip(sizes, self.data.weights, strict=True)]
+        sizes = [
+            len(self.data.ids(place)) * self.repeats for place in range(len(self.data.weights))
+        ]
+        ends = [
+            float(size / share) + 1e-9 for size, share in zip(sizes, self.data.weights, strict=True)
+        ]
         return int((max if wanted == "largest" else min)(ends))
 
     def check_length(self, length: int) -> None:
@@ -161,7 +185,11 @@ class Model:
             return self._length
         if self.draw.mixed:
             return max(1, self.size_of_epoch // self.rows)
-        return self.size_of_epoch // self.rows if self.drop_last else -(-self.size_of_epoch // self.rows)
+        return (
+            self.size_of_epoch // self.rows
+            if self.drop_last
+            else -(-self.size_of_epoch // self.rows)
+        )
 
     @property
     def plain(self) -> bool:
@@ -178,13 +206,21 @@ class Model:
     def check_order(self, epochs: list[list[list[int]]], first: int = 0) -> None:
         """Numbers of the valid rows of each global batch of some epochs, one behind the other."""
         for epoch in epochs:
-            expect(len(epoch) == self.length, "an epoch has", len(epoch), "batches, not", self.length)
+            expect(
+                len(epoch) == self.length, "an epoch has", len(epoch), "batches, not", self.length
+            )
             rows = sum(map(len, epoch))
             full = self.length * self.rows
             wanted = full if self.drop_last or self.draw.mixed else self.size_of_epoch
             expect(rows == wanted, "an epoch has", rows, "rows that count, not", wanted)
             for batch in epoch[:-1]:
-                expect(len(batch) == self.rows, "a batch before the last has", len(batch), "rows of", self.rows)
+                expect(
+                    len(batch) == self.rows,
+                    "a batch before the last has",
+                    len(batch),
+                    "rows of",
+                    self.rows,
+                )
         got = [[n for batch in epoch for n in batch] for epoch in epochs]
         if self.replaced:
             return
@@ -220,9 +256,25 @@ class Model:
         most = again * (-(-stop // one_pass) - start // one_pass)
         missing = 0
         for n in range(self.count):
-            expect(counts[n] <= most, "sample", n, "comes", counts[n], "times in", len(got), "epochs, at most", most)
+            expect(
+                counts[n] <= most,
+                "sample",
+                n,
+                "comes",
+                counts[n],
+                "times in",
+                len(got),
+                "epochs, at most",
+                most,
+            )
             missing += max(0, least - counts[n])
-        expect(missing <= left_out, missing, "times a sample is missing,", left_out, "rows were left out")
+        expect(
+            missing <= left_out,
+            missing,
+            "times a sample is missing,",
+            left_out,
+            "rows were left out",
+        )
         shuffled = self.shuffle and self.plain and not self.buckets
         if shuffled and len(got) > 1 and self.count >= 12 and self.rows < self.count:
             expect(got[0] != got[1], "two epochs have the same order")
@@ -241,7 +293,15 @@ class Model:
             expect(weight or not counts[n], "sample", n, "of weight 0 is drawn")
             if self.weighted.replacement:
                 most = (int(due) + 2) * again + (again - 1)
-                expect(counts[n] <= most, "sample", n, "is due", due * again, "times and comes", counts[n])
+                expect(
+                    counts[n] <= most,
+                    "sample",
+                    n,
+                    "is due",
+                    due * again,
+                    "times and comes",
+                    counts[n],
+                )
                 missing += max(0, (int(due) - 1) * again - (again - 1) - counts[n])
         expect(missing <= left_out, missing, "draws are missing", left_out)
 
@@ -250,7 +310,13 @@ class Model:
             numbers, ordered = self.numbers(number)
             wanted = [n for n in numbers for _ in range(self.repeats)]
             if ordered and not self.buckets:
-                expect(epoch == wanted[: len(epoch)], "the sampler names", wanted, "and the epoch has", epoch)
+                expect(
+                    epoch == wanted[: len(epoch)],
+                    "the sampler names",
+                    wanted,
+                    "and the epoch has",
+                    epoch,
+                )
             more = Counter(epoch) - Counter(wanted)
             expect(not more, "samples that the sampler does not name", more)
 
@@ -261,7 +327,14 @@ class Model:
         for batch in (batch for epoch in epochs for batch in epoch):
             names = Counter(self.data.rows[n].name for n in batch)
             each = samples * self.repeats
-            expect(None not in names and set(names.values()) == {each}, "a batch has", names, "not", each, "of each")
+            expect(
+                None not in names and set(names.values()) == {each},
+                "a batch has",
+                names,
+                "not",
+                each,
+                "of each",
+            )
             expect(len(names) == self.rows // each, "a batch of", len(names), "classes")
             for name in names:
                 own = Counter(n for n in batch if self.data.rows[n].name == name)
@@ -278,12 +351,16 @@ class Model:
                 counts.update(own)
                 drawn += len(own)
                 exact = share * self.rows
-                near = int(exact) - self.parts < len(own) < -int(-exact // 1) + self.parts  # each part's is rounded
+                near = (
+                    int(exact) - self.parts < len(own) < -int(-exact // 1) + self.parts
+                )  # each part's is rounded
                 expect(near, "a batch has", len(own), "rows of a dataset due", float(exact))
                 if not first:
                     slack = 1 + (len(self.data.weights) > 2) + len(epochs)
                     due = float(exact * done)
-                    expect(abs(drawn - due) < slack, "after", done, "batches", drawn, "rows, due", due)
+                    expect(
+                        abs(drawn - due) < slack, "after", done, "batches", drawn, "rows, due", due
+                    )
             self._check_share(ids, counts, drawn, first)
 
     def _check_share(self, ids: list[int], counts: Counter[int], drawn: int, first: int) -> None:
@@ -299,7 +376,17 @@ class Model:
                 most, least = -(-drawn // one_pass) * self.repeats, drawn // one_pass * self.repeats
             else:
                 continue
-            expect(least <= counts[n] <= most, "sample", n, "comes", counts[n], "times, not", least, "to", most)
+            expect(
+                least <= counts[n] <= most,
+                "sample",
+                n,
+                "comes",
+                counts[n],
+                "times, not",
+                least,
+                "to",
+                most,
+            )
 
 
 def pair(size: Any) -> tuple[int, int]:

@@ -22,7 +22,9 @@ def refusals(model: Model) -> set[str]:
     fields = [name for name in model.names if isinstance(name, str)]
     kinds = {own[name] for name in fields if name in own}
     views = options.get("views") is not None
-    sized = isinstance(options.get("views"), (list, tuple)) and any(view.size is not None for view in options["views"])
+    sized = isinstance(options.get("views"), (list, tuple)) and any(
+        view.size is not None for view in options["views"]
+    )
     several = isinstance(model.crop, (fastpipe.FiveCrop, fastpipe.TenCrop))
     augment = options.get("augment")
     soft = isinstance(augment, fastpipe.Augment) and augment.soft
@@ -31,7 +33,9 @@ def refusals(model: Model) -> set[str]:
     paired = "flip_pairs" in draw.options.get("fields", "")
     without = model.weighted is not None and not model.weighted.replacement
     shares = [model.data.ids(share) for share in range(len(model.data.weights))]
-    due = [] if model.weights is None else [sum(model.weights[n] > 0 for n in ids) for ids in shares]
+    due = (
+        [] if model.weights is None else [sum(model.weights[n] > 0 for n in ids) for ids in shares]
+    )
     parts = model.parts
     named = len({row.name for row in model.data.rows} - {None})
     per_class = model.per_class

@@ -10,7 +10,15 @@ from typing import Any
 
 import torch
 
-BY_VIEW = ("boxes", "pose", "seg", "depth", "second", "mask", "pixel_mask")  # fields that move with images
+BY_VIEW = (
+    "boxes",
+    "pose",
+    "seg",
+    "depth",
+    "second",
+    "mask",
+    "pixel_mask",
+)  # fields that move with images
 OFFSETS = ("_offsets", "_counts")
 
 
@@ -60,7 +68,10 @@ class Taken:
             value = self.values.get(name)
             return value if value is None or view is None else value[view]
 
-        name, crops = key.removesuffix("_labels"), self.images[0].shape[1] if self.images[0].ndim == 5 else 1
+        name, crops = (
+            key.removesuffix("_labels"),
+            self.images[0].shape[1] if self.images[0].ndim == 5 else 1,
+        )
         if (offsets := of(f"{name}_offsets")) is not None:
             edges = offsets[place * crops :][: crops + 1].tolist()
             made = [of(key)[start:stop] for start, stop in itertools.pairwise(edges)]
@@ -73,12 +84,20 @@ class Taken:
 
     def rows(self) -> list[tuple[int, bytes]]:
         """Number and values of each row that counts."""
-        return [(number, self.row(place)) for place, number in enumerate(self.ids) if self.valid[place]]
+        return [
+            (number, self.row(place)) for place, number in enumerate(self.ids) if self.valid[place]
+        ]
 
     def whole(self) -> bytes:
         """All bytes of the batch."""
         return pickle.dumps(
-            [self.epoch, self.valid, self.ids, [self.row(place) for place in range(len(self))], sorted(self.values)]
+            [
+                self.epoch,
+                self.valid,
+                self.ids,
+                [self.row(place) for place in range(len(self))],
+                sorted(self.values),
+            ]
         )
 
 

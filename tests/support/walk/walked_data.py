@@ -71,7 +71,13 @@ def _known(folder: Path, maker: Callable[[Path], Any]) -> Known:
     fields, values, damaged = more or ({}, {}, frozenset())
     data = fastpipe.open(folder / name / at)
     with fastpipe.loader(
-        folder / name / at, 1, size=4, train=False, num_workers=1, fields=("image", "key"), on_error="replace"
+        folder / name / at,
+        1,
+        size=4,
+        train=False,
+        num_workers=1,
+        fields=("image", "key"),
+        on_error="replace",
     ) as loader:
         keys = [key for batch in loader for key in batch["key"]]
     keys = [_unrooted(key, labels) for key in keys]
@@ -100,10 +106,13 @@ def _unrooted(key: str, labels: dict[str, int]) -> str:
 
 def _pictures(count: int, least: int = 32, most: int = 96) -> list[tuple[bytes, tuple[int, int]]]:
     rng = np.random.default_rng(count)
-    sizes = [(int(width), int(height)) for width, height in rng.integers(least, most + 1, (count, 2))]
+    sizes = [
+        (int(width), int(height)) for width, height in rng.integers(least, most + 1, (count, 2))
+    ]
     samplings = ("420", "444", "422")
     return [
-        (jpeg_bytes(size, samplings[number % 3], seed=number, quality=80), size) for number, size in enumerate(sizes)
+        (jpeg_bytes(size, samplings[number % 3], seed=number, quality=80), size)
+        for number, size in enumerate(sizes)
     ]
 
 
@@ -149,24 +158,34 @@ def _shards(folder: Path) -> Made:
         place = CLASSES[number % 2]
         (folder / "source" / place).mkdir(parents=True, exist_ok=True)
         pixels = rng.integers(0, 256, (96, 90, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / "source" / place / f"{number}.jpg", quality=95, subsampling=0)
+        Image.fromarray(pixels).save(
+            folder / "source" / place / f"{number}.jpg", quality=95, subsampling=0
+        )
         labels[f"{place}/{number}.jpg"] = number % 2
     fastpipe.pack(folder / "source", folder / "packed", workers=1, shard_size=100_000)
     assert len(PackedIndex(folder / "packed").shards) > 5
     return "packed", labels, list(CLASSES[:2])
 
 
-def _written(folder: Path, count: int, labels: list[int | None], names: list[str] | None, **options: Any) -> Any:
+def _written(
+    folder: Path, count: int, labels: list[int | None], names: list[str] | None, **options: Any
+) -> Any:
     """All kinds of fields."""
-    values: dict[str, list[Any]] = {name: [] for name in ("score", "embedding", "caption", "meta", "raw", "tags")}
+    values: dict[str, list[Any]] = {
+        name: [] for name in ("score", "embedding", "caption", "meta", "raw", "tags")
+    }
     fallbacks = {"caption": "", "meta": None, "raw": b"", "tags": []}
-    with fastpipe.Writer(folder / "packed", fields=FIELDS, classes=names, workers=1, **options) as writer:
+    with fastpipe.Writer(
+        folder / "packed", fields=FIELDS, classes=names, workers=1, **options
+    ) as writer:
         for number, (data, size) in enumerate(_pictures(count)):
             added = {**sample(number, size, data), "label": labels[number]}
             writer.add(added.pop("image"), **added)
             for name, column in values.items():
                 column.append(added.get(name, fallbacks.get(name)))
-    known = {f"sample-{number}": -1 if label is None else label for number, label in enumerate(labels)}
+    known = {
+        f"sample-{number}": -1 if label is None else label for number, label in enumerate(labels)
+    }
     classes = names or [str(number) for number in range(1 + max(known.values()))]
     return "packed", known, classes, dict(FIELDS), values, frozenset()
 
@@ -181,7 +200,12 @@ def _fields_in_coefficients(folder: Path) -> Any:
 
 def _partly(folder: Path) -> Any:
     """A third has no label; one class has no sample."""
-    return _written(folder, 20, [None if number % 3 == 0 else number % 3 - 1 for number in range(20)], ["a", "b", "c"])
+    return _written(
+        folder,
+        20,
+        [None if number % 3 == 0 else number % 3 - 1 for number in range(20)],
+        ["a", "b", "c"],
+    )
 
 
 def _unlabelled(folder: Path) -> Any:
@@ -195,7 +219,18 @@ def _one(folder: Path) -> Made:
 def _shapes(folder: Path) -> Made:
     """The strangest shapes, and gray."""
     (folder / "source" / "odd").mkdir(parents=True)
-    sizes = [(1, 1), (1, 90), (96, 2), (3, 3), (8, 8), (96, 96), (17, 64), (90, 30), (33, 31), (2, 40)]
+    sizes = [
+        (1, 1),
+        (1, 90),
+        (96, 2),
+        (3, 3),
+        (8, 8),
+        (96, 96),
+        (17, 64),
+        (90, 30),
+        (33, 31),
+        (2, 40),
+    ]
     for number, size in enumerate(sizes):
         data = saved("JPEG", "L", size) if number % 2 else jpeg_bytes(size, "420", seed=number)
         (folder / "source" / "odd" / f"{number}.jpg").write_bytes(data)

@@ -57,9 +57,13 @@ def be_busy(data: str) -> Any:
 def main() -> None:
     data, start_method = sys.argv[1:]
     warnings.filterwarnings("error")
-    warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
+    warnings.filterwarnings(
+        "ignore", "This process", DeprecationWarning
+    )  # a fork where there are threads
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
-    multiprocessing.set_forkserver_preload(["torch", "fastpipe.samples.dataset"])  # not anew in each worker
+    multiprocessing.set_forkserver_preload(
+        ["torch", "fastpipe.samples.dataset"]
+    )  # not anew in each worker
     batches = be_busy(data)
     dataset = fastpipe.open(data).with_transform(Look())
     dataset[0]

@@ -186,13 +186,19 @@ class Locked(Numbers):
             return super().__getitem__(number)
 
 
-def diagnosed(dataset: Any, *, step: Any = pause, stall_timeout: float = 300.0, **options: Any) -> Diagnosis:
+def diagnosed(
+    dataset: Any, *, step: Any = pause, stall_timeout: float = 300.0, **options: Any
+) -> Diagnosis:
     """Diagnoses a DataLoader of two forked workers, or with other options, for an epoch."""
     if options.setdefault("num_workers", 2):
         options.setdefault("multiprocessing_context", "fork")
-    limits = {name: options.pop(name) for name in ("batches", "epochs", "seconds") if name in options}
+    limits = {
+        name: options.pop(name) for name in ("batches", "epochs", "seconds") if name in options
+    }
     loader = DataLoader(dataset, **{"batch_size": 4, **options})
-    return fastpipe.diagnose(loader, step=step, stall_timeout=stall_timeout, **{"epochs": 1, **limits})
+    return fastpipe.diagnose(
+        loader, step=step, stall_timeout=stall_timeout, **{"epochs": 1, **limits}
+    )
 
 
 def line_of(text: str, path: str = FAULTS) -> int:

@@ -14,7 +14,9 @@ from fastpipe.diagnosis.stacks import catches_dumps
 def check_the_stack(method: str, how: str, patience_s: float) -> None:
     """Diagnoses a loader of one worker that hangs: where, and what is left of it afterwards."""
     before = set(list_children(os.getpid()))
-    diagnosis = diagnosed(Stuck(how), num_workers=1, multiprocessing_context=method, stall_timeout=patience_s)
+    diagnosis = diagnosed(
+        Stuck(how), num_workers=1, multiprocessing_context=method, stall_timeout=patience_s
+    )
     found = finding(diagnosis, "stuck")
     assert diagnosis.findings[0] is found
     assert "is at sample 20, in never" in found.what

@@ -21,7 +21,9 @@ FETCH = Fetch(0.0, 0.01, 0.008, 0.002, 0.009, 0.0, 4, (2000, 2000, 2000, 2000), 
 
 def seen(**changes: Any) -> Observation:
     """A sound loader of 2 workers that makes a batch in 10 ms for a step of 20 ms; with other facts."""
-    made = read_facts(DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="fork"), "train.py:7")
+    made = read_facts(
+        DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="fork"), "train.py:7"
+    )
     observation = Observation("1.0", {**made, "shared_free": 8 << 30, "step": True, **changes})
     observation.epochs = [Epoch(0.0)]
     for number in range(30):
@@ -30,7 +32,9 @@ def seen(**changes: Any) -> Observation:
     for number in range(2):
         fetches = [replace(FETCH, at_s=0.02 + 0.04 * batch) for batch in range(15)]
         snapshots = [Snapshot(batch, (50 << 20) + (batch << 10), 3, 1, None) for batch in range(15)]
-        observation.workers.append(Worker(number, 100 + number, 0.0, fetches=fetches, snapshots=snapshots))
+        observation.workers.append(
+            Worker(number, 100 + number, 0.0, fetches=fetches, snapshots=snapshots)
+        )
     return observation
 
 
@@ -38,16 +42,28 @@ def found(observation: Observation, around: Surroundings = ROOMY) -> dict[str, F
     return {finding.name: finding for finding in check(observation, around)}
 
 
-def late(wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, **facts: Any) -> Observation:
+def late(
+    wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, **facts: Any
+) -> Observation:
     """Each batch is asked for `wait_s` before it comes, is made `way_s` before, and takes `made_s` to make."""
     observation = seen(**facts)
     observation.batches = [
-        replace(batch, asked_s=0.3 * batch.number, came_s=0.3 * batch.number + wait_s) for batch in observation.batches
+        replace(batch, asked_s=0.3 * batch.number, came_s=0.3 * batch.number + wait_s)
+        for batch in observation.batches
     ]
     for worker in observation.workers:
-        own = [batch for batch in observation.batches if batch.number % len(observation.workers) == worker.number]
+        own = [
+            batch
+            for batch in observation.batches
+            if batch.number % len(observation.workers) == worker.number
+        ]
         worker.fetches = [
-            replace(FETCH, at_s=batch.came_s - way_s, seconds=made_s(batch.number), dataset_s=made_s(batch.number))
+            replace(
+                FETCH,
+                at_s=batch.came_s - way_s,
+                seconds=made_s(batch.number),
+                dataset_s=made_s(batch.number),
+            )
             for batch in own
         ]
     return observation

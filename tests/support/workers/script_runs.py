@@ -52,7 +52,9 @@ def watched_here(source: str, folder: Path) -> Watched:
         stack.enter_context(contextlib.chdir(folder))
         stack.enter_context(preserve_generators())
         for owner, method in _PATCHED:
-            stack.enter_context(mock.patch.object(owner, method, getattr(owner, method)))  # put back at the end
+            stack.enter_context(
+                mock.patch.object(owner, method, getattr(owner, method))
+            )  # put back at the end
         patch(dataloader, str(files))
         try:
             exec(compile(source, str(script), "exec"), names)
@@ -63,11 +65,19 @@ def watched_here(source: str, folder: Path) -> Watched:
             names.clear()
             gc.collect()
     ran = read_programs(files)
-    diagnosed = loader_diagnoses.diagnose_loaders(read_observations(files), ran, None, _SURROUNDINGS, files)
+    diagnosed = loader_diagnoses.diagnose_loaders(
+        read_observations(files), ran, None, _SURROUNDINGS, files
+    )
     diagnoses = loader_diagnoses.choose_worst(diagnosed)
-    refused = tuple(loader_diagnoses.report_refused_options(error) for program in ran for error in program.refused)
+    refused = tuple(
+        loader_diagnoses.report_refused_options(error)
+        for program in ran
+        for error in program.refused
+    )
     trouble = files / "trouble.txt"
-    return Watched(diagnoses, "", refused, bool(ran), trouble.read_text() if trouble.exists() else "")
+    return Watched(
+        diagnoses, "", refused, bool(ran), trouble.read_text() if trouble.exists() else ""
+    )
 
 
 def watched(source: str, folder: Path, **limits: Any) -> Watched:
@@ -76,22 +86,34 @@ def watched(source: str, folder: Path, **limits: Any) -> Watched:
     script.write_text(source)
     if "stall_timeout" not in limits:
         limits["stall_timeout"] = 4.0 * slowdown()
-    limits = {"batches": 60, "seconds": max(60.0, 3 * limits["stall_timeout"]), "output": 2, **limits}
+    limits = {
+        "batches": 60,
+        "seconds": max(60.0, 3 * limits["stall_timeout"]),
+        "output": 2,
+        **limits,
+    }
     return watch_command(f"{sys.executable} {script}", **limits)
 
 
 def findings(found: Watched) -> list[Finding]:
-    return [*found.refused, *(finding for diagnosis in found.diagnoses for finding in diagnosis.findings)]
+    return [
+        *found.refused,
+        *(finding for diagnosis in found.diagnoses for finding in diagnosis.findings),
+    ]
 
 
 @contextmanager
 def started_warm() -> Iterator[None]:
     """Commands `python SCRIPT ...` that are watched are forked, each in its script's folder, as on eight CPUs."""
 
-    def start(words: list[str], *, env: Mapping[str, str], stdout: Any, start_new_session: bool) -> Any:
+    def start(
+        words: list[str], *, env: Mapping[str, str], stdout: Any, start_new_session: bool
+    ) -> Any:
         folder = Path(words[1]).parent
         if folder.name.startswith(_LOOKED_AT):
-            return popen(words, env=env, stdout=stdout, start_new_session=start_new_session, cwd=folder)
+            return popen(
+                words, env=env, stdout=stdout, start_new_session=start_new_session, cwd=folder
+            )
         return warm.start(*words[1:], environment=env, folder=folder, stdout=stdout)
 
     popen = command.Popen
@@ -114,7 +136,9 @@ class Runs:
         self._runs: dict[str, Future[Watched]] = {}
         for name, (source, batches) in scripts.items():
             self.path(name).parent.mkdir()
-            starts_s = 20.0 if "spawn" in source else 4.0  # a worker that is spawned imports torch first
+            starts_s = (
+                20.0 if "spawn" in source else 4.0
+            )  # a worker that is spawned imports torch first
             limits = {"batches": batches, "stall_timeout": starts_s * slowdown()}
             self._runs[name] = self._pool.submit(watched, source, self.path(name).parent, **limits)
 

@@ -13,7 +13,11 @@ from fastpipe import _engine
 @pytest.mark.parametrize("arm", MACHINES)
 def test_all_kernels_agree(tmp_path: Path, *, arm: bool) -> None:
     sources = sorted((CSRC / "coefficients").glob("block*.cc"))
-    sources = [source for source in sources if source.stem != "block_row_writer"]  # that one knows JPEG
+    sources = [
+        source for source in sources if source.stem != "block_row_writer"
+    ]  # that one knows JPEG
     run = output_of("block_agreement", sources, ["5000"], tmp_path, arm=arm)
     assert run.returncode == 0, run.stdout
-    assert run.stdout.splitlines()[0].split() == (["scalar", "neon"] if arm else _engine.block_kernels())
+    assert run.stdout.splitlines()[0].split() == (
+        ["scalar", "neon"] if arm else _engine.block_kernels()
+    )

@@ -25,10 +25,17 @@ def test_crops_together_are_decoded_once(coefficients: bool, tmp_path: Path) -> 
     shard.write_bytes(stored)
     engine = _engine.Engine([(os.fsencode(shard), len(stored))], 1, 1)
     task = np.zeros(1, dtype=_engine.TASK_DTYPE)
-    task["size"], task["width"], task["height"], task["coefficients"] = len(stored), 1600, 1200, coefficients
+    task["size"], task["width"], task["height"], task["coefficients"] = (
+        len(stored),
+        1600,
+        1200,
+        coefficients,
+    )
     task["box"] = task["bounds"] = (0, 0, 1600, 1200)
     outs = [np.zeros((1, 8, 8, 3), np.uint8) for _ in range(8)]
-    options: dict[str, Any] = {"interpolation": "nearest"}  # so that next to no time goes into the resize
+    options: dict[str, Any] = {
+        "interpolation": "nearest"
+    }  # so that next to no time goes into the resize
 
     def seconds(crops: int) -> float:
         """CPU time of a job; the least of several."""

@@ -54,7 +54,9 @@ def expected_hashes(jpeg: bytes) -> list[str]:
             pixels = full_decode(jpeg, denominator)
             height, width = pixels.shape[:2]
             if middle:
-                pixels = crop(pixels, (width // 4, height // 4, (width + 1) // 2, (height + 1) // 2))
+                pixels = crop(
+                    pixels, (width // 4, height // 4, (width + 1) // 2, (height + 1) // 2)
+                )
             found.append(xxhash.xxh3_64_hexdigest(np.ascontiguousarray(pixels).tobytes()))
     for coefficients in (False, True):
         packed, _ = _engine.transcode(jpeg, tile=TILE, coefficients=coefficients)
@@ -68,12 +70,30 @@ def test_arm_makes_the_same_of_pictures(tmp_path: Path) -> None:
     jpegs = common_jpegs()
     for name, jpeg in jpegs.items():
         (tmp_path / name).write_bytes(jpeg)
-    coding = [DECODE / f"{name}.cc" for name in ("baseline_decoder", "entropy", "scaled_strips", "strips")]
-    reading = [CSRC / f"jpeg/{name}.cc" for name in ("parsed_header", "huffman_lookup", "restart_map")]
-    names = ("scan_tokens", "jpeg_writer", "output_header", "tiling", "entropy_writer", "optimal_huffman")
+    coding = [
+        DECODE / f"{name}.cc" for name in ("baseline_decoder", "entropy", "scaled_strips", "strips")
+    ]
+    reading = [
+        CSRC / f"jpeg/{name}.cc" for name in ("parsed_header", "huffman_lookup", "restart_map")
+    ]
+    names = (
+        "scan_tokens",
+        "jpeg_writer",
+        "output_header",
+        "tiling",
+        "entropy_writer",
+        "optimal_huffman",
+    )
     packing = [CSRC / f"jpeg/transcode/{name}.cc" for name in names]
-    storing = [CSRC / f"coefficients/{name}.cc" for name in ("coefficient_writer", "block_row_writer", "fpc_header")]
-    storing += [CSRC / "base/xxh3.cc", CSRC / "coefficients/block_row.cc", *CSRC.glob("coefficients/block_bytes*.cc")]
+    storing = [
+        CSRC / f"coefficients/{name}.cc"
+        for name in ("coefficient_writer", "block_row_writer", "fpc_header")
+    ]
+    storing += [
+        CSRC / "base/xxh3.cc",
+        CSRC / "coefficients/block_row.cc",
+        *CSRC.glob("coefficients/block_bytes*.cc"),
+    ]
     files = [tmp_path / name for name in jpegs]
     parts = [*KERNELS, *coding, *reading, *packing, *storing]
     run = output_of("picture_hashes", parts, [str(TILE), *files], tmp_path, arm=True)

@@ -29,7 +29,9 @@ def jpegs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(fuzzer: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [str(fuzzer), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=times(300, 7200), check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=times(300, 7200), check=False
+    )
 
 
 def test_damaged_jpegs_do_no_harm(fuzzer: Path, jpegs: Path, tried: Tried) -> None:
@@ -43,13 +45,19 @@ def test_damaged_jpegs_do_no_harm(fuzzer: Path, jpegs: Path, tried: Tried) -> No
     # Most damage would be found by the first look at the header, and prove little.
     assert min(rows, compared, transcoded) > INPUTS / 10
     assert coefficients > INPUTS / 20
-    tried("damaged JPEGs (fuzzer), decoded both ways and transcoded", INPUTS, "a named error, or the right pixels")
+    tried(
+        "damaged JPEGs (fuzzer), decoded both ways and transcoded",
+        INPUTS,
+        "a named error, or the right pixels",
+    )
 
 
 def test_an_input_depends_on_its_number_alone(fuzzer: Path, jpegs: Path, tmp_path: Path) -> None:
     inputs = []
     for number in (3, 4, 3):
-        run(fuzzer, "--seed", 7, "--first", number, "--write", tmp_path / "input", jpegs).check_returncode()
+        run(
+            fuzzer, "--seed", 7, "--first", number, "--write", tmp_path / "input", jpegs
+        ).check_returncode()
         inputs.append((tmp_path / "input").read_bytes())
     assert inputs[0] == inputs[2] != inputs[1]
     assert all(inputs[0] != seed.read_bytes() for seed in jpegs.iterdir())
