@@ -168,9 +168,9 @@ def main() -> None:
     data = repeated(chosen.photos, chosen.work, 1_300_000_000)
     size = int(PackedIndex(data).shard_sizes.sum())
     count = chosen.threads
-    print(
-        f"{len(PackedIndex(data)):,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, {count} threads"
-    )  # noqa: T201
+    samples = len(PackedIndex(data))
+    head = f"{samples:,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, {count} threads"
+    print(head)  # noqa: T201
     measure(data, chosen.seconds, count)
     local = measure(data, chosen.seconds, count).images_per_s
     print(f"local folder: {local:,.0f} images/s")  # noqa: T201
@@ -184,9 +184,8 @@ def main() -> None:
                 link = f"{bandwidth / 1e6:,.0f} MB/s, {latency * 1e3:.0f} ms, {name}"
                 share = f"{rate / 1e6:,.1f} MB/s ({rate / bandwidth:.1%} of the link)"
                 speed = f"{images:,.0f} images/s ({images / local:.1%} of local)"
-                print(
-                    f"{link}: {share}, {speed}, first batch {found.first_batch_s:.2f} s", flush=True
-                )  # noqa: T201
+                line = f"{link}: {share}, {speed}, first batch {found.first_batch_s:.2f} s"
+                print(line, flush=True)  # noqa: T201
             finally:
                 server.kill()
                 server.wait()

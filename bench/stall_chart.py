@@ -50,7 +50,10 @@ def draw(path: Path, title: str, runs: Sequence[Mapping[str, Any]]) -> None:
     every = next(each for each in (1, 2, 5, 10, 20, 60, 600) if seconds / each <= 20)
     for second in range(0, seconds + 1, every):
         pen.text((_LEFT + second * across, bottom + 8), str(second), _INK, small, anchor="ma")
-    legend = "seconds since the start; a tooth: how long a step has waited for its batch so far; a tick: an epoch begins"
+    legend = (
+        "seconds since the start; a tooth: how long a step has waited for its batch so far; "
+        "a tick: an epoch begins"
+    )
     pen.text((_WIDTH / 2, bottom + 26), legend, _INK, small, anchor="ma")
     image.save(path, optimize=True)
 

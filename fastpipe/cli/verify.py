@@ -98,7 +98,10 @@ def _tell(report: Report) -> None:
 def _next_step(report: Report) -> str:
     path = readable(report.path)
     if any(found.file == DATASET_FILE for found in report.findings):
-        return f"Only {DATASET_FILE} defines the correct content, so pack it again: fastpipe pack SRC {path} --overwrite"
+        return (
+            f"Only {DATASET_FILE} defines the correct content, so pack it again: fastpipe pack SRC "
+            f"{path} --overwrite"
+        )
     if scheme_of(report.path):
         return "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload that"
     repair = f"To repair it: fastpipe verify {path} --repair SRC"

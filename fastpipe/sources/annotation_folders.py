@@ -17,7 +17,10 @@ from fastpipe.sources.splits import FEW, split_word
 _IMAGES = re.compile(
     r"(?:(.*?)[-_ ]?)(?:images?|imgs?|jpegimages|leftimg8bit|photos?|pictures?)", re.IGNORECASE
 )
-_LABELS = "masks?|annotations?|annots?|labels?|segmentations?|segmentationclass|segs?|gtfine|gt|ground[-_ ]?truths?|trimaps?"
+_LABELS = (
+    "masks?|annotations?|annots?|labels?|segmentations?|segmentationclass|segs?|gtfine|gt|"
+    "ground[-_ ]?truths?|trimaps?"
+)
 _BESIDE = re.compile(rf"(.*?)[-_ ]?(?:{_LABELS})|(?:{_LABELS})[-_ ](.*)", re.IGNORECASE)
 # By the ending of the first file that says it.
 # An object whose first entry is one of COCO's lists, or "info".

@@ -11,7 +11,10 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import ColumnChoice, SourceOptions, named
 
 # Words in the name of a column that holds classes, in small letters.
-_WORDS = "label labels class classes classid classname category categories target targets diagnosis diagnoses dx species"
+_WORDS = (
+    "label labels class classes classid classname category categories target targets diagnosis "
+    "diagnoses dx species"
+)
 _MORE_WORDS = "breed variety genus disease finding findings grade severity level gt groundtruth tag tags emotion"
 _LABEL_WORDS = frozenset([*_WORDS.split(), *_MORE_WORDS.split()])
 _WORDS_OF_SEVERAL = (

@@ -245,7 +245,10 @@ _OF_MEMBERS = ("text", "json", "bytes", "mask", "image")
 
 # Columns with the path of an image, if there is no --image-column; with its id, if there is none of the first.
 _IMAGES = "path file_name filename file filepath file_path image image_path image_file img img_path"
-_IMAGE_IDS = "image_id imageid image_name imagename img_name img_id image_index image_filename filepaths filenames fname"
+_IMAGE_IDS = (
+    "image_id imageid image_name imagename img_name img_id image_index image_filename filepaths "
+    "filenames fname"
+)
 IMAGE_COLUMNS = frozenset(_IMAGES.split())
 _ID_COLUMNS = frozenset(_IMAGE_IDS.split())
 FILE_NAME = "file_name"

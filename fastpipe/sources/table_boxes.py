@@ -271,7 +271,8 @@ class Gathering:
                 problem = found[0][-1]  # it is named by its first row anyway
             sizes = [tuple(size) for *_, size, _ in found if size is not None]
             if problem is None and len(set(sizes)) > 1:
-                problem = f"its rows say different sizes: {sizes[0]} and {next(each for each in sizes if each != sizes[0])}"
+                other = next(size for size in sizes if size != sizes[0])
+                problem = f"its rows say different sizes: {sizes[0]} and {other}"
             value: dict[str, Any] = {"shares" if shares else "boxes": boxes}
             if self.label is not None:
                 value["labels"] = [

@@ -531,9 +531,8 @@ def add_what_can_be(
 
 
 def test_nothing_packed_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(
-        PackError, match=r"none of the 1 samples .* could be packed; the first: nowhere\.jpg"
-    ):  # noqa: SIM117
+    message = r"none of the 1 samples .* could be packed; the first: nowhere\.jpg"
+    with pytest.raises(PackError, match=message):  # noqa: SIM117
         with fastpipe.Writer(tmp_path / "packed") as writer:
             writer.add("nowhere.jpg")
 

@@ -131,10 +131,9 @@ def test_keys_can_have_other_names(fielded: Path) -> None:
     }
     plain = fastpipe.open(fielded).with_fields(tuple(keys.values()))
     companions = {"at_labels": "boxes_labels", "pose_visibility": "joints_visibility"}
-    for dataset in (
-        renamed := fastpipe.open(fielded).with_fields(keys),
-        pickle.loads(pickle.dumps(renamed)),
-    ):  # noqa: S301
+    renamed = fastpipe.open(fielded).with_fields(keys)
+    unpickled = pickle.loads(pickle.dumps(renamed))  # noqa: S301
+    for dataset in (renamed, unpickled):
         for sample, other in zip(
             dataset.__getitems__([3, 8]), plain.__getitems__([3, 8]), strict=True
         ):

@@ -175,6 +175,11 @@ def read_files(
         threads.shutdown(cancel_futures=True)
 
 
+def _read_member(file: LocalFile, start: int, offset: int, count: int) -> bytes:
+    """Reads a range of a file that begins at `start` of another one, as a tar's member does."""
+    return file.read_at(count, start + offset)
+
+
 def identities(columns: Columns, numbers: Int64s) -> None:
     """What names the pictures; see `identity_of`."""
     for number in numbers.tolist():
@@ -182,9 +187,7 @@ def identities(columns: Columns, numbers: Int64s) -> None:
         size, start = int(row["size"]), int(row["offset"])
         try:
             with LocalFile(path) as file:
-                row["identity"] = identity_of(
-                    size, lambda at, count: file.read_at(count, start + at)
-                )  # noqa: B023 (called now)
+                row["identity"] = identity_of(size, partial(_read_member, file, start))
         except OSError as problem:
             raise _unreadable(path, problem) from problem
 

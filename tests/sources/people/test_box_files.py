@@ -103,7 +103,10 @@ def test_labels_from_1(tmp_path: Path) -> None:
     source = write_yolo(
         tmp_path / "yolo", "1 0.5 0.5 0.5 0.2\n", "3 0.5 0.5 0.5 0.2\n2 0.5 0.5 1 1"
     )
-    words = "the highest label is 3, none is 0, and there are 3 names: the labels are counted from 1. With --first-label 1"
+    words = (
+        "the highest label is 3, none is 0, and there are 3 names: the labels are counted from 1. "
+        "With --first-label 1"
+    )
     with pytest.raises(PackError, match=words):
         fastpipe.pack(source, tmp_path / "packed")
     found, assumed = packed(tmp_path, source, first_label=1)

@@ -205,7 +205,10 @@ def test_coco_url(tmp_path: Path) -> None:
     fastpipe.pack(write(tmp_path / "flat", what), tmp_path / "flat_packed")
     assert sorted(by_path(tmp_path / "flat_packed", "boxes")) == ["000.jpg", "001.jpg"]
     (tmp_path / "none").mkdir()
-    words = r"'val2017/000\.jpg', is in none of .* Images have a coco_url and no file_name: download them, .* --image-root"
+    words = (
+        r"'val2017/000\.jpg', is in none of .* Images have a coco_url and no file_name: download "
+        r"them, .* --image-root"
+    )
     with pytest.raises(PackError, match=words):
         fastpipe.pack(write(tmp_path / "none", what), tmp_path / "other")
 

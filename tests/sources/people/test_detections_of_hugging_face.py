@@ -17,7 +17,10 @@ import fastpipe
 ROWS = {"a.jpg": ([[1, 2, 3, 4], [5, 6, 7, 8]], ["dog", "cat"]), "b.jpg": ([], [])}
 NUMBERS = {"dog": 5, "cat": 3}
 AS_COCO = [[1, 2, 4, 6], [5, 6, 12, 14]]
-IS_JSON = "boxes: none, though column 'objects' has bbox and classes, and is stored as json (--field boxes=objects:boxes)"
+IS_JSON = (
+    "boxes: none, though column 'objects' has bbox and classes, and is stored as json "
+    "(--field boxes=objects:boxes)"
+)
 IS_COCO = (
     "boxes (objects): left, top, width, height, as COCO has them (--box-format xyxy or cxcywh)"
 )

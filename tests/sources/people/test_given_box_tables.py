@@ -73,7 +73,12 @@ def test_corners_and_numbers(two: Path) -> None:
     "--box-format xyxy",
 )
 def test_boxes_in_one_column(two: Path) -> None:
-    text = 'image_id,width,height,bbox,source\na,40,30,"[1.0, 2.0, 10.0, 12.0]",s1\na,40,30,"[5, 5, 9, 9]",s2\nb,40,30,,\n'
+    text = (
+        "image_id,width,height,bbox,source\n"
+        'a,40,30,"[1.0, 2.0, 10.0, 12.0]",s1\n'
+        'a,40,30,"[5, 5, 9, 9]",s2\n'
+        "b,40,30,,\n"
+    )
     summary = pack_text(two, "a.csv", text, unlisted="drop")
     expected = {"a.jpg": [[[1, 2, 11, 14], [5, 5, 14, 14]], ["s1", "s2"]], "b.jpg": [[], []]}
     assert values(two, "boxes", "source") == expected
@@ -122,7 +127,11 @@ def test_centres(two: Path) -> None:
     "boxes in pixels, with class names",
 )
 def test_shares(two: Path) -> None:
-    text = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\na,x,/m/1,1,0.1,0.5,0.2,0.4\nb,x,/m/2,1,0,0.5,0.2,1\n"
+    text = (
+        "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\n"
+        "a,x,/m/1,1,0.1,0.5,0.2,0.4\n"
+        "b,x,/m/2,1,0,0.5,0.2,1\n"
+    )
     pack_text(two, "a.csv", text)
     assert values(two, "boxes") == {
         "a.jpg": [[[4, 6, 20, 12]], [0]],

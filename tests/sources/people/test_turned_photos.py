@@ -284,7 +284,8 @@ def test_voc(tmp_path: Path, exif: str, *, sized: bool) -> None:
     size = "<size><width>20</width><height>40</height></size>" if sized else ""
     box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>10</xmax><ymax>10</ymax></bndbox>"
     for orientation in range(1, 9):
-        text = f"<annotation><filename>{orientation}.jpg</filename>{size}<object><name>a</name>{box}</object></annotation>"
+        annotated = f"<object><name>a</name>{box}</object>"
+        text = f"<annotation><filename>{orientation}.jpg</filename>{size}{annotated}</annotation>"
         (tmp_path / f"voc/Annotations/{orientation}.xml").write_text(text)
     summary = fastpipe.pack(tmp_path / "voc", tmp_path / "packed", exif=exif)
     check_boxes(tmp_path / "packed", exif=exif)
