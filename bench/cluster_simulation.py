@@ -175,7 +175,7 @@ class DrawnStore(Folder):
     def written_ns(self, name: str) -> int:
         return 0
 
-    def any_other(self) -> str | None:
+    def find_other_file(self) -> str | None:
         return None
 
     def new_file(self, name: str) -> NewFile:

@@ -28,7 +28,7 @@ from typing import Any
 import fastpipe
 from bench.views import KINDS
 from fastpipe import RandomResizedCrop, View
-from fastpipe.engine.engine import engine_facts
+from fastpipe.engine.engine import read_engine_facts
 
 STORAGES = ("jpeg", "coefficients")
 TURNS = 3
@@ -164,7 +164,7 @@ def main() -> None:
         f"{statistics.median(sum(each.values()) for each in turns[name]):.0f}" for name in STORAGES
     )
     out.write(
-        f"| sum | {' | '.join(sums)} |\n\n({engine_facts()}, load average {os.getloadavg()[0]:.1f})\n"
+        f"| sum | {' | '.join(sums)} |\n\n({read_engine_facts()}, load average {os.getloadavg()[0]:.1f})\n"
     )
     for name in STORAGES if arguments.symbols else ():
         out.write(f"\n{name}:\n")

@@ -23,7 +23,7 @@ from bench.roster import ROOT
 from bench.run import machine
 from bench.stall_data import FORMS, make
 from bench.stall_feeds import LABELS
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 
 _GRACE_S = 120.0
 
@@ -207,7 +207,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workers",
         type=int,
-        default=granted_cpus(),
+        default=count_granted_cpus(),
         help="number of threads or processes (the CPUs granted)",
     )
     parser.add_argument(

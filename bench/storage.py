@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fastpipe
-from fastpipe.engine.engine import engine_facts
+from fastpipe.engine.engine import read_engine_facts
 
 STORAGES = ("jpeg", "coefficients")
 PACKS = 3
@@ -81,7 +81,7 @@ def main() -> None:
         lines.append(
             f"\ncoefficients load {ratio:.2f} times as fast and take {slower:.2f} times the CPU time to pack"
         )
-        lines.append(f"({engine_facts()}, load average {os.getloadavg()[0]:.1f})")
+        lines.append(f"({read_engine_facts()}, load average {os.getloadavg()[0]:.1f})")
         sys.stdout.write("\n".join(lines) + "\n")
         for loader in loaders.values():
             loader.close()

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import fastpipe
 from bench.roster import INSTALLED, PEERS, SCRIPTS, missing
 from fastpipe import RandomResizedCrop, View
-from fastpipe.engine.engine import engine_facts
+from fastpipe.engine.engine import read_engine_facts
 
 # Label -> storage, and whether all is decoded at full size.
 CONTENDERS = {
@@ -157,7 +157,7 @@ def report(took: dict[str, list[Took]]) -> None:
     lines.append(
         f"\naim for JPEGs: {TOGETHER_AT_LEAST} times the CPU time of 8 loaders, {PEER_AT_LEAST} times DataLoader"
     )
-    lines.append(f"({engine_facts()}, load average {os.getloadavg()[0]:.1f})")
+    lines.append(f"({read_engine_facts()}, load average {os.getloadavg()[0]:.1f})")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 import fastpipe
 from fastpipe.demo.photos import write_photos
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
@@ -36,7 +36,9 @@ Batches = Collection[tuple[Tensor, Tensor]]
 
 def packed(folder: Path, count: int, seed: int) -> Path:
     """Makes photos in folder/photos and packs them into folder/packed; what is there already is used again."""
-    write_photos(folder / "photos", count, seed=seed, workers=granted_cpus(), scale=PHOTO_SCALE)
+    write_photos(
+        folder / "photos", count, seed=seed, workers=count_granted_cpus(), scale=PHOTO_SCALE
+    )
     pack(folder / "photos", folder / "packed", PackOptions())
     return folder / "packed"
 

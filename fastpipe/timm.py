@@ -42,7 +42,7 @@ from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Pol
 from fastpipe.errors import ConfigError
 from fastpipe.format.description import is_dataset
 from fastpipe.format.packed_index import PackedIndex
-from fastpipe.loading.classes import other_classes
+from fastpipe.loading.classes import describe_other_classes
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.samplers import Repeated
@@ -183,7 +183,7 @@ def _names_in(class_map: Any, root: Any) -> list[str]:
 def _with_timms_classes(data: Dataset) -> Dataset:
     """See Note [classes as in timm]."""
     index = data.stored[0].index
-    if index.in_deeper_folders:
+    if index.has_deeper_folders:
         raise ConfigError(
             f"{data.path} has folders in its class folders: timm takes the innermost folder of an image as its class, "
             f"and fastpipe the outermost. To train on the outermost: root=fastpipe.open({str(data.path)!r})"
@@ -302,7 +302,7 @@ def create_loader(
         )
     data = dataset.dataset if num_aug_splits > 1 and not isinstance(dataset, Dataset) else dataset
     data = as_dataset(data)
-    for problem in other_classes(data, train=is_training):
+    for problem in describe_other_classes(data, train=is_training):
         raise ConfigError(f"{problem}; in timm's programs: --class-map with the data for training")
     channels, height, width = _shape(input_size, len(mean))
     if interpolation == "random":

@@ -11,7 +11,7 @@ from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, show, stages_table, throughput_table
 from fastpipe.errors import ConfigError, whole
 from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.sources.scan.opening import open_data
 
 _FEW_BATCHES = 8
@@ -44,7 +44,9 @@ def bench(
     with exit_codes():
         index = open_data(data)
         threads = (
-            granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+            count_granted_cpus()
+            if workers is None
+            else whole("--workers", workers, least=1, most=1024)
         )
         whole("--repeats", repeats, least=1, most=1000)
         whole("--size", size, least=1, most=4096)

@@ -13,7 +13,7 @@ from fastpipe.cli.bench import tell_run
 from fastpipe.cli.console import err, exit_codes, out
 from fastpipe.cli.tables import pack_progress, pack_table, show, throughput_table
 from fastpipe.errors import ConfigError, whole
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
@@ -45,7 +45,7 @@ def demo(
         whole("--photos", photos, least=1, most=1_000_000)
         _check_ours(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        workers = granted_cpus()
+        workers = count_granted_cpus()
         source, truth, data, sheet = (
             folder / "photos",
             folder / "truth",

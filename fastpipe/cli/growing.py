@@ -14,7 +14,7 @@ from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack import PYTHON_ONLY
 from fastpipe.cli.tables import assumed_json, count, pack_progress, show_assumed
 from fastpipe.errors import ConfigError, readable
-from fastpipe.packing.api import OF_ADD
+from fastpipe.packing.api import ADD_OPTIONS
 from fastpipe.packing.api import add as run_add
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.api import remove as run_remove
@@ -22,7 +22,7 @@ from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.growth.version import versions
 
 _MOST = 5  # rejected files in the summary
-_OF_PACK = (*(name for name in OF_ADD if name not in PYTHON_ONLY), "executor", "address")
+_OF_PACK = (*(name for name in ADD_OPTIONS if name not in PYTHON_ONLY), "executor", "address")
 
 
 @takes([*declared(run_add, ("src", "dst", "by", "changed")), *declared(run_pack, _OF_PACK)])

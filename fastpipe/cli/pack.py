@@ -14,7 +14,7 @@ from fastpipe.cli.options import declared, takes
 from fastpipe.cli.tables import assumed_json, count, pack_progress, pack_table, show_assumed
 from fastpipe.errors import readable
 from fastpipe.format.layout import REJECTED_FILE
-from fastpipe.machine.progress import HowFar, shown
+from fastpipe.machine.progress import WorkProgress, shown
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.publish import read_rejected
@@ -120,7 +120,7 @@ def unpack(
         format: one folder of files for each class, or tar shards (WebDataset).
     """
 
-    def words(now: HowFar) -> str:
+    def words(now: WorkProgress) -> str:
         return f"{now.done:,}/{now.total:,} images"
 
     with exit_codes():

@@ -16,7 +16,7 @@ from fastpipe.errors import ConfigError, readable
 from fastpipe.format.description import read_info
 from fastpipe.format.folder import scheme_of
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.machine.progress import HowFar, shown
+from fastpipe.machine.progress import WorkProgress, shown
 from fastpipe.sources.files import source_path
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
@@ -113,7 +113,7 @@ def _next_step(report: Report) -> str:
     return f"{repair}, where SRC is any other folder: it was written by {source['made_by']}, and its shards are enough"
 
 
-def _words(started: float, now: HowFar) -> str:
+def _words(started: float, now: WorkProgress) -> str:
     seconds = max(time.monotonic() - started, 1e-6)
     found = f"  problems: {now.problems}" if now.problems else ""
     rates = f"{now.done / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from fastpipe.diagnosis.inject.fastpipe_probe.loader_facts import identify_loader
 from fastpipe.diagnosis.inject.fastpipe_probe.records import Batch, Ending, Epoch, Fetch, Snapshot
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.machine.state import (
     read_container_memory,
     read_container_oom_kills,
@@ -200,7 +200,7 @@ def measure_surroundings() -> Surroundings:
     if container_memory is not None:
         used, limit = container_memory
         free_bytes.append(limit - used)
-    return Surroundings(granted_cpus(), min(free_bytes, default=None), count_oom_kills())
+    return Surroundings(count_granted_cpus(), min(free_bytes, default=None), count_oom_kills())
 
 
 def count_oom_kills() -> int | None:

@@ -17,7 +17,7 @@ from fastpipe.errors import DatasetError
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
@@ -59,7 +59,7 @@ def check_dataset(path: Place) -> Iterator[Check]:
         advice = f"to list all damage: fastpipe verify {path}"
         yield Check("decoding", str(error), Verdict.BAD, advice)
         return
-    rate = f"{images_per_s:,.0f} images/s of random crops to {_SIZE}, by {granted_cpus()} threads"
+    rate = f"{images_per_s:,.0f} images/s of random crops to {_SIZE}, by {count_granted_cpus()} threads"
     yield make_check(
         "decoding",
         problem or rate,
@@ -108,7 +108,7 @@ def _measure_decoding(index: Index) -> tuple[float, str]:
     recipe = Recipe(count, size, RandomResizedCrop(), 0.5, True, True, 0, Content.of(index))
     plan = EpochPlan(recipe, 0).batch(0)
     images = np.empty((count, *size, 3), dtype=np.uint8)
-    with closing(Engine(index, granted_cpus())) as engine:
+    with closing(Engine(index, count_granted_cpus())) as engine:
         engine.decode(plan, images)  # this reads the files
         began_s = time.perf_counter()
         errors = engine.decode(plan, images)

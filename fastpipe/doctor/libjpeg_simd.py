@@ -20,7 +20,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from fastpipe.engine.engine import engine_facts, extension_file
+from fastpipe.engine.engine import extension_file, read_engine_facts
 
 _TIMEOUT_S = 60  # of a process
 _ROUNDS = 4
@@ -77,7 +77,7 @@ def measure_jpeg_simd() -> JpegSimd | None:
             without_simd_s = min(without_simd_s, seconds)
     except (OSError, subprocess.SubprocessError):
         return None
-    version = _read_version(file) or engine_facts().libjpeg_turbo
+    version = _read_version(file) or read_engine_facts().libjpeg_turbo
     return JpegSimd(version, file, without_simd_s / usual_s)
 
 

@@ -14,8 +14,8 @@ import torch
 
 from fastpipe.doctor.check import Check, Verdict, make_check
 from fastpipe.doctor.libjpeg_simd import measure_jpeg_simd
-from fastpipe.engine.engine import engine_facts
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.engine.engine import read_engine_facts
+from fastpipe.machine.cpus import count_granted_cpus
 
 _LEAST_SIMD_RATIO = 1.4  # 2 to 3 with SIMD in use
 
@@ -43,11 +43,11 @@ _OPENBLAS_FUNCTIONS = (
 def check_libraries() -> Iterator[Check]:
     """Checks threads, the engine, libjpeg-turbo and the GPU."""
     yield _describe_workers()
-    granted = granted_cpus()
+    granted = count_granted_cpus()
     counts = count_threads()
     yield _check_threads(granted, counts)
     yield _check_threads_in_workers(granted, counts)
-    facts = engine_facts()
+    facts = read_engine_facts()
     yield make_check(
         "engine",
         f"resize by {facts.resize}, decoding by {facts.decode}, "
@@ -115,7 +115,7 @@ def _check_libjpeg() -> Check:
     name = "libjpeg-turbo"
     simd = measure_jpeg_simd()
     if simd is None:
-        return Check(name, f"{engine_facts().libjpeg_turbo}; its speed could not be measured")
+        return Check(name, f"{read_engine_facts().libjpeg_turbo}; its speed could not be measured")
     result = simd.version
     if simd.file:
         result += f" ({os.path.basename(simd.file)})"

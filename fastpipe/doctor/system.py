@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fastpipe.doctor.check import Check, Verdict, make_check
 from fastpipe.machine import binding
-from fastpipe.machine.cpus import granted_cpus, read_cpu_quota
+from fastpipe.machine.cpus import count_granted_cpus, read_cpu_quota
 from fastpipe.machine.state import (
     read_container_memory,
     read_container_oom_kills,
@@ -58,7 +58,7 @@ def check_system() -> Iterator[Check]:
 
 
 def _check_cpus() -> Check:
-    granted = granted_cpus()
+    granted = count_granted_cpus()
     existing = os.cpu_count() or 1
     quota = read_cpu_quota()
     result = f"{granted} granted of {existing}"

@@ -21,9 +21,9 @@ from fastpipe.errors import EngineError
 from fastpipe.format.description import Intact
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
-from fastpipe.format.mixed_index import ANY_TIME
+from fastpipe.format.joined_index import UNKNOWN_TIME
 from fastpipe.machine.binding import unbound
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.draws import Int64s
@@ -46,7 +46,7 @@ class EngineFacts:
     coefficients: str  # kernels for stored coefficients: as of `resize`
 
 
-def engine_facts() -> EngineFacts:
+def read_engine_facts() -> EngineFacts:
     """Reads what the engine was built with and which instructions this machine has for it."""
     number = int(_engine.LIBJPEG_TURBO_VERSION)  # 2001005 is 2.1.5
     version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
@@ -84,7 +84,7 @@ class Engine:
     def __init__(
         self, index: Index, num_workers: int, *, verify: bool = False, fields: Iterable[str] = ()
     ) -> None:
-        self.intact = Intact(index.hashed_files(fields))
+        self.intact = Intact(index.list_hashed_files(fields))
         if verify:
             self.intact.begin()
         self._verify = verify
@@ -127,11 +127,13 @@ class Engine:
             ring = self.reader.ring
             shards.append((os.fsencode(ring.path), ring.size_bytes))
             if times:
-                times.append(ANY_TIME)
+                times.append(UNKNOWN_TIME)
         try:
             most_open = most_open_shards(index, self.num_workers)
             with unbound():
-                return _engine.Engine(shards, self.num_workers, most_open, times, granted_cpus())
+                return _engine.Engine(
+                    shards, self.num_workers, most_open, times, count_granted_cpus()
+                )
         except (RuntimeError, MemoryError) as problem:
             raise EngineError(
                 f"cannot start {self.num_workers} threads: {problem}; pass a smaller num_workers "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fastpipe.errors import DatasetError, EngineError
 from fastpipe.format.index import Index
-from fastpipe.machine.state import machine_state
+from fastpipe.machine.state import describe_machine_state
 
 _LOG = logging.getLogger("fastpipe")
 _ERROR_FACTOR = 10  # the error comes after so many times the time until the warning
@@ -101,7 +101,7 @@ class Watchdog:
         lines = [f"no batch for {waited_s:.0f} s: {cause}"]
         for number, activity in enumerate(activities):
             lines.append(f"  thread {number}: {self._describe(activity)}")
-        lines.append(f"  machine: {machine_state()}")
+        lines.append(f"  machine: {describe_machine_state()}")
         return "\n".join(lines)
 
     def _describe_slowest(self, activities: Sequence[Activity]) -> str:

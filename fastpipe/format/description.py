@@ -123,7 +123,7 @@ def read_info(
     file = path / DATASET_FILE
     if version is not None:
         newest = read_info(path)["version"]
-        file = path / (described_in(path, version, newest) + DATASET_FILE)
+        file = path / (description_folder(path, version, newest) + DATASET_FILE)
     try:
         data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as problem:
@@ -133,10 +133,10 @@ def read_info(
             f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the "
             "limit on open files (ulimit -n)"
         ) from problem
-    return info_in(data, file, hook)
+    return parse_info(data, file, hook)
 
 
-def described_in(path: Place, version: int, newest: int) -> str:
+def description_folder(path: Place, version: int, newest: int) -> str:
     """The folder of a version's dataset.json, with "/" at its end; "" for the newest version.
 
     Raises:
@@ -150,7 +150,7 @@ def described_in(path: Place, version: int, newest: int) -> str:
     return "" if version == newest else f"v{version}/"
 
 
-def info_in(
+def parse_info(
     data: bytes, file: Path | str, hook: Callable[[dict[str, Any]], Any] | None = None
 ) -> dict[str, Any]:
     """Parses the bytes of a dataset.json, as `read_info` does. `file` is for messages."""
@@ -179,7 +179,7 @@ class Intact:
     """Compares files with their hashes, once, in a thread.
 
     Args:
-        files: path, expected hash, and the advice that restores the file: Index.hashed_files.
+        files: path, expected hash, and the advice that restores the file: Index.list_hashed_files.
     """
 
     def __init__(self, files: Iterable[tuple[Path, str, str]]) -> None:

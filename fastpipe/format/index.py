@@ -5,7 +5,7 @@ Three classes implement Index. They share no state and no constructor:
 
 - PackedIndex (packed_index.py): a dataset that `fastpipe pack` wrote; behind a URL, RemoteIndex.
 - UnpackedIndex (sources/scan/index.py): photos and tars where they lie.
-- MixedIndex (mixed_index.py): several of these as one, or one with other labels.
+- JoinedIndex (joined_index.py): several of these as one, or one with other labels.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Index(ABC):
     stored_bytes: int  # size of all images as they are stored
     form_counts: Counter[PixelForm]  # samples of each form of pixels
     counts: dict[str, Any]  # of packing or of the scan: docs/format.md
-    may_be_large: bool = True  # whether pictures of more than max_pixels are possible
+    can_be_large: bool = True  # whether pictures of more than max_pixels are possible
 
     # (shards,) when each was last written, which is checked when it is opened; None: not checked.
     mtimes_ns: NDArray[np.int64] | None = None
@@ -185,7 +185,7 @@ class Index(ABC):
         return True
 
     @property
-    def in_deeper_folders(self) -> bool:
+    def has_deeper_folders(self) -> bool:
         """Whether files that are not packed lie in folders of class folders."""
         return False
 
@@ -204,7 +204,7 @@ class Index(ABC):
         """Whether shards have their JPEGs as coefficients: (n,), or the same for all."""
         return False
 
-    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
         """The files of the dataset that have hashes, for Intact; of columns those of `fields`."""
         return iter(())
 

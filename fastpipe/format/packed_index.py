@@ -128,7 +128,7 @@ class PackedIndex(Index):
             self.lineage = xxhash.xxh3_64_hexdigest(first_pack)
         packed_limits = [count(pack["options"].get("max_pixels", 0)) for pack in packs]
         limit = self._max_pixels
-        self.may_be_large = limit is not None and limit < max(packed_limits, default=0)
+        self.can_be_large = limit is not None and limit < max(packed_limits, default=0)
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class PackedIndex(Index):
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
-    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
         """See Index: dataset.json, index.npy and columns, with advice on restoring them."""
         yield self.folder / DATASET_FILE, "", self.restored_by
         yield self.files / INDEX_FILE, self._index_hash, self.restored_by

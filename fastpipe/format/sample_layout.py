@@ -116,7 +116,7 @@ def read_ours(first: Callable[[int], bytes]) -> Ours | None:
     return Ours(None if name is None else str(name), identity, str(path))
 
 
-def named_in(note: bytes) -> tuple[int, int]:
+def read_names(note: bytes) -> tuple[int, int]:
     """The columns "identity" and "key" of a sample's record, from its KEY.json.
 
     Raises:

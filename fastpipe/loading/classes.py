@@ -36,14 +36,14 @@ _loaders: list[_LiveLoader] = []
 
 def warn_of_other_classes(loader: Loader, *, train: bool) -> None:
     """Compares a new loader with those of the other kind; logs each difference once."""
-    for message in other_classes(loader.dataset, train=train):
+    for message in describe_other_classes(loader.dataset, train=train):
         if message not in _warned:
             _warned.add(message)
             _LOG.warning("%s", message)
     _loaders.append(_LiveLoader(weakref.ref(loader), train))
 
 
-def other_classes(data: Dataset, *, train: bool) -> Iterator[str]:
+def describe_other_classes(data: Dataset, *, train: bool) -> Iterator[str]:
     """Describes how a dataset's classes differ from those of the living loaders of the other kind.
 
     See Note [classes of two loaders]

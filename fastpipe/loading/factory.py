@@ -29,12 +29,17 @@ from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import parse_sampler
 from fastpipe.loading.unknown_arguments import refuse
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MOST_ROWS
-from fastpipe.plan.crop_options import batch_sizes, buckets_of, checked_crop, flip_probability
+from fastpipe.plan.crop_options import (
+    batch_sizes,
+    parse_buckets,
+    parse_crop,
+    parse_flip_probability,
+)
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.epoch import check_pictures
+from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.partition import ALONE
 from fastpipe.plan.placed import Boxes, Points
@@ -174,7 +179,7 @@ def loader(
     known_ranks = ranks.known() or ALONE
     if partition not in ("sample", "node"):
         partition = whole("partition", partition, least=1, most=2**20, hint=_PARTITION_HINT)
-    cpus = max(1, granted_cpus() // ranks_per_node(known_ranks))
+    cpus = max(1, count_granted_cpus() // ranks_per_node(known_ranks))
     workers = _parse_workers(num_workers, cpus)
     if prefetch_factor is None:
         prefetch_factor = 2
@@ -196,7 +201,7 @@ def loader(
     pixels = Pixels(channels, dtype)
     augmentation = pixels.augment if augment is None else as_augment(augment)
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
-    buckets = buckets_of(size, size_choices, crop)
+    buckets = parse_buckets(size, size_choices, crop)
     if buckets is not None:
         height_width = buckets.largest
         sizes = None
@@ -208,8 +213,8 @@ def loader(
         Recipe,
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
         size=height_width,
-        crop=buckets or checked_crop(crop, crop_size, train=train),
-        flip=flip_probability(hflip, train=train),
+        crop=buckets or parse_crop(crop, crop_size, train=train),
+        flip=parse_flip_probability(hflip, train=train),
         shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),
         seed=whole("seed", seed, least=0, most=2**64 - 1),
@@ -236,7 +241,7 @@ def loader(
     # The recipe for the ranks that are known now, to find errors before training starts.
     recipes = RecipeResolver(ranks, recipe, sampling, partition)
     recipe = recipes.current()
-    check_pictures(recipe)
+    check_image_sizes(recipe)
     for stored in dataset.stored:
         notices.warn_shared_by_nodes(stored.index, known_ranks, partition)
         notices.warn_unpacked(stored.index)

@@ -13,7 +13,7 @@ import torch
 from fastpipe.augment.foreign import seeded
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Int64s, Stream, key
-from fastpipe.samples.choosing import checked_ids
+from fastpipe.samples.choosing import parse_ids
 from fastpipe.samples.dataset import Dataset
 
 # The kinds of generators that a sampler may have -> how to make another one with a seed.
@@ -44,7 +44,7 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
         given = _numbers_of_ranks(sampler, seed_of_epoch, epoch, rows, times)
         last = len(data) - 1
         expected = f"sampler: expected whole numbers from 0 to {last} for epoch {epoch}"
-        ids = checked_ids(given, len(data), expected)
+        ids = parse_ids(given, len(data), expected)
         if not len(ids):
             raise ConfigError(f"{expected}; got none")
         return ids

@@ -23,8 +23,8 @@ from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import make_state, parse_order, parse_position
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.crop_options import checked_crop, output_size
-from fastpipe.plan.epoch import check_pictures
+from fastpipe.plan.crop_options import output_size, parse_crop
+from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.dataset import Dataset
@@ -160,8 +160,8 @@ class Loader(DataLoaderAttributes):
         # All checks come first, so that a size that is refused changes nothing.
         height_width = output_size(size)
         for view in resized_views:
-            checked_crop(view.crop, height_width, train=False)
-        check_pictures(replace(recipe, size=height_width))
+            parse_crop(view.crop, height_width, train=False)
+        check_image_sizes(replace(recipe, size=height_width))
         with self._epochs.lock:
             self._epochs.recipes.size = height_width
 

@@ -12,7 +12,7 @@ from fastpipe.augment import Augment, as_augment
 from fastpipe.errors import ConfigError, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.crop_options import checked_crop, fitting, flip_probability, output_size
+from fastpipe.plan.crop_options import fitting, output_size, parse_crop, parse_flip_probability
 from fastpipe.plan.crops import Crop, TenCrop
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
@@ -23,8 +23,8 @@ from fastpipe.samples.fields import (
     SPATIAL,
     FieldReader,
     check_mirrored,
-    chosen_fields,
     name_of,
+    parse_fields,
 )
 
 _MOST_VIEWS = 64
@@ -74,7 +74,7 @@ def recipe_with_views(
             sizes = fitting(sizes, crop, train=train)
         flip = recipe.flip
         if view.hflip is not None:
-            flip = flip_probability(view.hflip, train=train)
+            flip = parse_flip_probability(view.hflip, train=train)
         view_recipes.append(ViewRecipe(size, crop, flip, view_seed(recipe.seed, number)))
         augments.append(augment if view.augment is None else as_augment(view.augment))
 
@@ -104,7 +104,7 @@ def _crop_of_view(
             raise impossible("crops of buckets", repr(view))
     else:
         own_crop = crop if view.crop is None else view.crop
-        crop = checked_crop(own_crop, size or recipe.size, train=train)
+        crop = parse_crop(own_crop, size or recipe.size, train=train)
     if crop.rows > 1:
         raise impossible("crops of views", type(crop).__name__)
     return crop
@@ -155,7 +155,7 @@ def make_field_reader(
         loader_fields += ("image_size", "pixel_mask")
     if first is not None and first.mixers:
         loader_fields += OF_MIXING
-    chosen = chosen_fields(data, fields, own=loader_fields)
+    chosen = parse_fields(data, fields, own=loader_fields)
     names = [name_of(field) for field in chosen.values()]
     if not set(OF_MIXING).isdisjoint(names) and first is not None and not first.in_pairs:
         raise impossible("mixed twice")

@@ -19,7 +19,7 @@ from fastpipe.loading.listed_samples import make_numbers_function
 from fastpipe.loading.weights import parse_weighted_draws
 from fastpipe.plan.draws import Int64s
 from fastpipe.plan.impossible import impossible
-from fastpipe.plan.picks import ByClass, DistinctDraws, Listed, Pick
+from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.dataset import Dataset
 
@@ -183,7 +183,7 @@ class Sampling:
 
     def _check_distinct(self, recipe: Recipe) -> None:
         """Raises ConfigError if an epoch needs more samples than can be drawn once each."""
-        if not self.picks or not isinstance(self.picks[0], DistinctDraws):
+        if not self.picks or not isinstance(self.picks[0], WeightedDrawsWithoutReplacement):
             return
         # All sequences of an epoch draw the same number of samples.
         parts = recipe.sequences

@@ -15,9 +15,16 @@ from fastpipe.errors import ConfigError, flag
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Float64s, Int64s
 from fastpipe.plan.impossible import impossible
-from fastpipe.plan.picks import MOST_KEPT, MOST_TRIES, DistinctDraws, Pick, SpreadDraws, TriedDraws
+from fastpipe.plan.picks import (
+    MOST_KEPT,
+    MOST_TRIES,
+    Pick,
+    RejectionDraws,
+    SpreadDraws,
+    WeightedDrawsWithoutReplacement,
+)
 from fastpipe.samples.by_id import spans
-from fastpipe.samples.choosing import array_of, ids_of_keys, near
+from fastpipe.samples.choosing import array_of, find_keys, near
 from fastpipe.samples.dataset import Dataset
 
 
@@ -70,9 +77,9 @@ def parse_weighted_draws(
         share_weights = np.concatenate(blocks)
         with np.errstate(over="ignore"):  # a sum of inf is an error with words of its own
             _check_sum(float(share_weights.sum()))
-        draws = SpreadDraws if may_repeat else DistinctDraws
+        draws = SpreadDraws if may_repeat else WeightedDrawsWithoutReplacement
         picks.append(draws(share_weights))
-    if not may_repeat and not isinstance(picks[0], DistinctDraws):
+    if not may_repeat and not isinstance(picks[0], WeightedDrawsWithoutReplacement):
         raise ConfigError(
             f"Weighted(replacement=False) works with at most {MOST_KEPT:,} samples, got "
             f"{len(data):,}; pass replacement=True"
@@ -111,7 +118,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
         numbers = _check_numbers(given, names, "key", expected)
         hint = f". Nor is {names[0]!r} a class{near(names[0], data.classes)}"
         values = np.ones(len(data))
-        values[ids_of_keys(data.content, names, "Weighted", hint)] = numbers
+        values[find_keys(data.content, names, "Weighted", hint)] = numbers
         return _Weights(values, of_classes=False)
 
     for name in names:
@@ -150,7 +157,7 @@ def _draws_by_trying(
     end: int,
     class_weights: Float64s,
     weights_at: Callable[[Int64s], Float64s],
-) -> TriedDraws:
+) -> RejectionDraws:
     """Draws for a share, from start to end, whose weights would take too much memory."""
     count = end - start
     counts = np.append(data.class_counts, 0)  # by class; the last one is for NO_LABEL
@@ -167,7 +174,7 @@ def _draws_by_trying(
             f"times the mean of all samples; got {most / mean:,.0f} times. Use less extreme "
             "weights, or a mixture: fastpipe.mix({data: 0.9, data.only(RARE): 0.1})"
         )
-    return TriedDraws(count, lambda places: weights_at(places + start), most, most / mean)
+    return RejectionDraws(count, lambda places: weights_at(places + start), most, most / mean)
 
 
 def _count_classes(data: Dataset, start: int, count: int) -> Int64s:

@@ -21,7 +21,7 @@ OWN = Path("/proc/self/cgroup")
 T = TypeVar("T")
 
 
-def granted_cpus() -> int:
+def count_granted_cpus() -> int:
     """Counts the CPUs granted by the affinity mask or by the cgroups' quotas, whichever is less.
 
     It is at least 1.

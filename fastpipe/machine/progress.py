@@ -27,7 +27,7 @@ class Work(Protocol):
         """All bytes."""
 
 
-class HowFar(NamedTuple):
+class WorkProgress(NamedTuple):
     """The progress of work on things that have bytes."""
 
     done: int

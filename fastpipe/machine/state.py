@@ -8,7 +8,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastpipe.machine.cpus import Cgroup, granted_cpus, read_cgroups, read_cpu_quota, read_numbers
+from fastpipe.machine.cpus import (
+    Cgroup,
+    count_granted_cpus,
+    read_cgroups,
+    read_cpu_quota,
+    read_numbers,
+)
 
 PROC = Path("/proc")
 _IO_WAIT_S = 0.2
@@ -16,7 +22,7 @@ _IO_WAIT_INDEX = 4  # in `_read_cpu_times`
 _NO_LIMIT = 1 << 60  # cgroup v1 writes a number near 2**63 if there is no limit
 
 
-def machine_state() -> str:
+def describe_machine_state() -> str:
     """Describes CPUs, load and memory, and how long tasks lately waited for disk, memory or CPU.
 
     What cannot be read is left out. It takes 0.2 s if the kernel keeps no account of such waiting.
@@ -27,7 +33,7 @@ def machine_state() -> str:
 
 
 def _describe_cpus() -> Iterator[str]:
-    text = f"{granted_cpus()} CPUs granted"
+    text = f"{count_granted_cpus()} CPUs granted"
     quota = read_cpu_quota()
     if quota is not None:
         text += f" (a quota of {quota:g})"

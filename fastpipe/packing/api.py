@@ -29,7 +29,7 @@ from fastpipe.sources.files import source_path
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 # The options of `add` that say how its source is read, and how this program works.
-OF_ADD = (
+ADD_OPTIONS = (
     "format",
     "image_column",
     "label_column",
@@ -249,10 +249,10 @@ def add(
     """
     choice("--by", by, CHOICES["by"])
     choice("--changed", changed, CHOICES["changed"])
-    unknown = options.keys() - set(OF_ADD)
+    unknown = options.keys() - set(ADD_OPTIONS)
     if unknown:
         raise ConfigError(
-            f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(OF_ADD)}"
+            f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(ADD_OPTIONS)}"
         )
     given = pack_options(**options)
     source = source_path(src, given.source.remote)

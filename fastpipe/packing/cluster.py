@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from fastpipe.errors import ClusterError, ConfigError, choice
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -97,7 +97,7 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
             "there is room for; leave it out"
         )
     if not is_connected:
-        num_cpus = (workers or granted_cpus()) if starts_ray else None
+        num_cpus = (workers or count_granted_cpus()) if starts_ray else None
         _connect(ray, address, shown_address, num_cpus)
     try:
         yield round(ray.cluster_resources().get("CPU", 0))

@@ -25,7 +25,7 @@ from fastpipe.format.sample_layout import (
     picture_ending,
     sample_key,
 )
-from fastpipe.machine.progress import HowFar
+from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.shard.options import PackOptions
@@ -129,7 +129,7 @@ def unpack(
     form: str = "folder",
     *,
     workers: int | None = None,
-    on_progress: Callable[[HowFar], None] = lambda _: None,
+    on_progress: Callable[[WorkProgress], None] = lambda _: None,
 ) -> Unpacked:
     """Writes the images of a dataset as JPEGs and PNGs: those that packing with storage "jpeg"
     would have stored.
@@ -170,7 +170,7 @@ def unpack(
             num_images += len(samples)
             image_bytes += sum(len(sample.picture) for sample in samples)
             stored_bytes += sum(sample.stored_bytes for sample in samples)
-            on_progress(HowFar(num_images, len(index), stored_bytes, index.stored_bytes))
+            on_progress(WorkProgress(num_images, len(index), stored_bytes, index.stored_bytes))
 
     try:
         destination.mkdir(parents=True, exist_ok=True)

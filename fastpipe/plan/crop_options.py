@@ -49,7 +49,7 @@ def output_size(value: object, name: str = "size") -> Size:
     return height, width
 
 
-def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
+def parse_buckets(size: object, choices: object, crop: object) -> Buckets | None:
     """Checks `size` if it is "bucket" or Buckets, and the arguments that do not go with it; None if
     it is neither.
     """
@@ -108,7 +108,7 @@ def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
     """
 
     def check_size(size: Size) -> Size:
-        checked_crop(crop, size, train=train)
+        parse_crop(crop, size, train=train)
         return size
 
     schedule = None
@@ -145,7 +145,7 @@ def _checked_schedule(
     return schedule
 
 
-def checked_crop(crop: object, size: Size, *, train: bool) -> Crop:
+def parse_crop(crop: object, size: Size, *, train: bool) -> Crop:
     """Checks `crop` against the output's (height, width); None: the default of `train`."""
     if crop is None:
         crop = RandomResizedCrop() if train else CenterCrop()
@@ -165,7 +165,7 @@ def checked_crop(crop: object, size: Size, *, train: bool) -> Crop:
     )
 
 
-def flip_probability(hflip: object, *, train: bool) -> float:
+def parse_flip_probability(hflip: object, *, train: bool) -> float:
     """Checks `hflip`: None (as `train`), True (a half), False (never), or a probability."""
     if hflip is None:
         hflip = train

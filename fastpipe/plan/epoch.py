@@ -151,8 +151,8 @@ class EpochPlan:
                 rows = self.orders[sequence].take(begin, begin + int(chosen.max(initial=-1)) + 1)
                 ids.append(rows.ids[chosen])
                 names.append(self._names(sequence, rows)[chosen])
-        chosen_ids = np.concatenate(ids)[rank_rows.rows]
-        return chosen_ids, rank_rows.valid, np.concatenate(names)[rank_rows.rows]
+        parse_choice = np.concatenate(ids)[rank_rows.rows]
+        return parse_choice, rank_rows.valid, np.concatenate(names)[rank_rows.rows]
 
     def _names(self, sequence: int, rows: OrderRows) -> Int64s:
         """(n,) numbers that name the random draws of rows, different for all rows of an epoch.
@@ -333,7 +333,7 @@ def _grouping_of(
     return Grouping(partition, resized, buckets, batches=batches, key=stream)
 
 
-def check_pictures(recipe: Recipe) -> None:
+def check_image_sizes(recipe: Recipe) -> None:
     """Raises ConfigError if images are too small for a random crop, or too large to be decoded.
 
     It reads the records of all samples, so it does nothing for a large dataset or with a sampler.
@@ -346,7 +346,7 @@ def check_pictures(recipe: Recipe) -> None:
             crop_views.append(view)
     if recipe.picks or len(content) > _MAX_SAMPLES_CHECKED:
         return
-    if not crop_views and not index.may_be_large:
+    if not crop_views and not index.can_be_large:
         return
 
     samples = content.numbers(np.arange(len(content), dtype=np.int64))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.placed import Boxes, Placed, large_enough, places_in_row
+from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
 Places = Mapping[str, Placed]  # boxes and points, by name of the field
 
@@ -73,7 +73,7 @@ def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_s
             continue
 
         options = fields.options[name]
-        kept = placed.take(large_enough(placed.values, options.min_size, options.min_area))
+        kept = placed.take(is_large_enough(placed.values, options.min_size, options.min_area))
         counts = np.bincount(kept.rows, minlength=rows)
         arrays: dict[str, NDArray[Any]] = {entry: kept.values}
         if kept.labels is not None:

@@ -65,7 +65,7 @@ class SpreadDraws(Pick):
         return draw
 
 
-class DistinctDraws(Pick):
+class WeightedDrawsWithoutReplacement(Pick):
     """Without replacement, by (n,) weights: as drawing one by one from the remaining samples.
 
     It is the set of the smallest of exponentially distributed numbers with the weights as rates
@@ -90,7 +90,7 @@ class DistinctDraws(Pick):
 
 
 @dataclass(frozen=True, eq=False)
-class TriedDraws(Pick):
+class RejectionDraws(Pick):
     """With replacement, without weights in memory: tries samples, and accepts them by weight.
 
     A sample is accepted with a probability that is proportional to its weight."""

@@ -189,7 +189,7 @@ def move_boxes(boxes: Float32s, rows: Int64s, geometry: Geometry) -> Float32s:
     return corners.reshape(-1, 4)
 
 
-def large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
+def is_large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
     """(M,) which boxes have at least this width and height, and this area:
     v2.SanitizeBoundingBoxes's rule.
     """

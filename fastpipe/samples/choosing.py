@@ -47,7 +47,7 @@ def array_of(given: Any, expected: str) -> NDArray[Any]:
         raise ConfigError(f"{expected}; got {type(given).__name__}: {problem}") from problem
 
 
-def checked_ids(given: Any, count: int, expected: str) -> Int64s:
+def parse_ids(given: Any, count: int, expected: str) -> Int64s:
     """A user's numbers of samples as ids.
 
     Args:
@@ -69,7 +69,7 @@ def checked_ids(given: Any, count: int, expected: str) -> Int64s:
     return numbers.astype(np.int64)
 
 
-def chosen_ids(data: BaseDataset, chosen: Any) -> Int64s:
+def parse_choice(data: BaseDataset, chosen: Any) -> Int64s:
     """The ids that `select` keeps, each once. ConfigError: it is not a choice of samples."""
     count = len(data)
     expected = (
@@ -85,7 +85,7 @@ def chosen_ids(data: BaseDataset, chosen: Any) -> Int64s:
     if isinstance(chosen, (np.ndarray, Column)) and chosen.dtype.kind in "UO":
         chosen = chosen.tolist()
     if isinstance(chosen, (list, tuple)) and chosen and isinstance(chosen[0], str):
-        chosen = ids_of_keys(data.content, chosen, "select")
+        chosen = find_keys(data.content, chosen, "select")
 
     array = array_of(chosen, expected)
     if array.dtype == np.bool_:
@@ -94,7 +94,7 @@ def chosen_ids(data: BaseDataset, chosen: Any) -> Int64s:
             raise ConfigError(f"{expected}; got a mask of {shape}")
         return np.flatnonzero(array)
 
-    ids = checked_ids(array, count, expected)
+    ids = parse_ids(array, count, expected)
     ascending = np.sort(ids)
     repeated = ascending[1:][ascending[1:] == ascending[:-1]]
     if len(repeated):
@@ -121,7 +121,7 @@ def _call_by_spans(data: BaseDataset, function: Callable[[Columns], Any], expect
     return np.concatenate(masks)
 
 
-def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str = "") -> Int64s:
+def find_keys(content: Content, keys: Sequence[object], option: str, end: str = "") -> Int64s:
     """The ids of the samples that have these keys: a key outlives a packing, a number does not.
 
     Args:

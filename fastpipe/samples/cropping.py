@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import flag, whole
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, plan_crops
-from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
+from fastpipe.plan.crop_options import output_size, parse_crop, parse_flip_probability
 from fastpipe.plan.crops import TenCrop
 from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
 
@@ -50,8 +50,8 @@ class Cropping:
         self, crop: Any, size: Any, *, hflip: Any, seed: Any, exact: Any, train: bool = False
     ) -> None:
         self.size = output_size(size)
-        self.crop = checked_crop(crop, self.size, train=train)
-        self._flip = flip_probability(hflip, train=train)
+        self.crop = parse_crop(crop, self.size, train=train)
+        self._flip = parse_flip_probability(hflip, train=train)
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)
         # Whether pictures are never decoded at a reduced size.
         self.exact = flag("exact", exact) or not self.crop.may_be_reduced

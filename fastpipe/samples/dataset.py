@@ -22,7 +22,7 @@ from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Int64s, Stream
 from fastpipe.samples.base_dataset import BaseDataset
 from fastpipe.samples.by_id import DerivedColumn
-from fastpipe.samples.choosing import chosen_ids, draws_of_pictures
+from fastpipe.samples.choosing import draws_of_pictures, parse_choice
 from fastpipe.samples.cropping import Cropping
 from fastpipe.samples.field_classes import check_fields_agree, check_fields_alone
 from fastpipe.samples.fields import sample_fields
@@ -149,7 +149,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         Raises:
             ConfigError: it is no choice, or no sample is left.
         """
-        return self._choose(chosen_ids(self, chosen), "select")
+        return self._choose(parse_choice(self, chosen), "select")
 
     def only(self, classes: Sequence[str], *, keep_labels: bool = False) -> Dataset:
         """The samples of some classes. A label is then the position in `classes`.

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 OF_SAMPLES = ("image", "label", "id", "key", "source")
 OF_MIXING = ("mix_index", "mix_lam")
 SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
-Asked = str | Boxes | Points  # the name of a field, or its options
+FieldRequest = str | Boxes | Points  # the name of a field, or its options
 
 
-def name_of(request: Asked) -> str:
+def name_of(request: FieldRequest) -> str:
     """The name of a field that was asked for."""
     return request if isinstance(request, str) else request.name
 
 
-def keys_of(key: str, request: Asked, data: BaseDataset) -> list[str]:
+def keys_of(key: str, request: FieldRequest, data: BaseDataset) -> list[str]:
     """The keys of a batch that a field fills: its own, and those of what comes with boxes."""
     keys = [key]
     if isinstance(request, Boxes):
@@ -59,7 +59,9 @@ def keys_of(key: str, request: Asked, data: BaseDataset) -> list[str]:
     return keys
 
 
-def chosen_fields(data: BaseDataset, fields: object, *, own: tuple[str, ...]) -> dict[str, Asked]:
+def parse_fields(
+    data: BaseDataset, fields: object, *, own: tuple[str, ...]
+) -> dict[str, FieldRequest]:
     """Checks a user's `fields=`.
 
     Args:
@@ -77,8 +79,8 @@ def chosen_fields(data: BaseDataset, fields: object, *, own: tuple[str, ...]) ->
     known = (*own, *data.fields)
     # A field may be there under several keys, such as "image" as "left" and "right", but it is read
     # once, so its options must be the same.
-    chosen: dict[str, Asked] = {}
-    options: dict[str, Asked] = {}  # by name of the field
+    chosen: dict[str, FieldRequest] = {}
+    options: dict[str, FieldRequest] = {}  # by name of the field
     batch_keys: set[str] = set()
     for key, value in _keyed_fields(fields, known):
         if not isinstance(key, str):
@@ -121,7 +123,7 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
     return pairs
 
 
-def _with_options(request: Any, field: Field | None) -> Asked:
+def _with_options(request: Any, field: Field | None) -> FieldRequest:
     """A field as Boxes or Points where it is of these kinds, else its name.
 
     Args:
@@ -156,9 +158,9 @@ def _with_options(request: Any, field: Field | None) -> Asked:
     return replace(request, flip_pairs=flip_pairs)
 
 
-def sample_fields(data: BaseDataset, fields: object) -> dict[str, Asked]:
-    """Checks the `fields=` of single samples; returns the same as chosen_fields."""
-    chosen = chosen_fields(data, fields, own=OF_SAMPLES)
+def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
+    """Checks the `fields=` of single samples; returns the same as parse_fields."""
+    chosen = parse_fields(data, fields, own=OF_SAMPLES)
     for request in chosen.values():
         if isinstance(request, Boxes) and request.form != "list":
             raise ConfigError(
@@ -168,7 +170,7 @@ def sample_fields(data: BaseDataset, fields: object) -> dict[str, Asked]:
     return chosen
 
 
-def check_mirrored(chosen: Iterable[Asked], mirroring: str) -> None:
+def check_mirrored(chosen: Iterable[FieldRequest], mirroring: str) -> None:
     """Refuses points whose names would be wrong in mirrored images.
 
     Args:
@@ -196,7 +198,7 @@ class FieldReader:
 
     Args:
         data: the dataset.
-        chosen: the fields, as chosen_fields returns them.
+        chosen: the fields, as parse_fields returns them.
         crops: for each view, how its pictures become rows; None: they stay whole.
         form: of the images, and so of second pictures. None: `slots` and `begin` are not used.
 
@@ -207,7 +209,7 @@ class FieldReader:
     def __init__(
         self,
         data: BaseDataset,
-        chosen: Mapping[str, Asked],
+        chosen: Mapping[str, FieldRequest],
         crops: Sequence[Crop | Buckets | None],
         form: PixelForm | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError, choice
-from fastpipe.format.mixed_index import union
+from fastpipe.format.joined_index import union
 from fastpipe.format.parts import JoinedColumn, starts_of
 from fastpipe.plan.content import ById
 from fastpipe.plan.draws import Int64s

@@ -21,10 +21,10 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.draws import Int64s
 from fastpipe.plan.host_batch import Places
-from fastpipe.plan.placed import Boxes, Placed, Points, large_enough
+from fastpipe.plan.placed import Boxes, Placed, Points, is_large_enough
 from fastpipe.samples.base_dataset import BaseDataset
 from fastpipe.samples.cropping import Cropping
-from fastpipe.samples.fields import Asked, FieldReader, by_sample, check_mirrored, split
+from fastpipe.samples.fields import FieldReader, FieldRequest, by_sample, check_mirrored, split
 from fastpipe.samples.tensors import as_image, tv_tensor
 from fastpipe.samples.transforms import applier
 
@@ -45,7 +45,7 @@ class SampleFormat:
     transform: object = None  # of the user
     images: str = "tensor"  # the form of images that the transform gets, or "pil"
     # By key of a sample, in order, the field; None: a sample is (image, label).
-    fields: Mapping[str, Asked] | None = None
+    fields: Mapping[str, FieldRequest] | None = None
     cropping: Cropping | None = None  # of the images; None: they are whole
     pixels: Pixels | None = None  # of the images; None: as a loader has them by default
 
@@ -227,7 +227,7 @@ class SampleReader:
     ) -> Iterator[tuple[str, list[Any]]]:
         # Only a crop can cut boxes down to a sliver.
         if self._cropping is not None:
-            placed = placed.take(large_enough(placed.values, options.min_size, options.min_area))
+            placed = placed.take(is_large_enough(placed.values, options.min_size, options.min_area))
         tensors = []
         values = split(placed.values, placed.rows, plan)
         for boxes, canvas_size in zip(values, canvas_sizes, strict=True):

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.format.joined_index import JoinedIndex
 from fastpipe.format.layout import NO_LABEL
-from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.content import ById, Content
 from fastpipe.plan.draws import Int64s
@@ -64,7 +64,7 @@ class Selection:
         # The usual case, one dataset as it is, needs no index around its index.
         if self.relabelling is None:
             return indexes[0]
-        return MixedIndex(indexes, self.relabelling.new_labels, self.relabelling.classes)
+        return JoinedIndex(indexes, self.relabelling.new_labels, self.relabelling.classes)
 
     @cached_property
     def content(self) -> Content:

@@ -49,9 +49,9 @@ class Duplicates:
     def contradictions(self) -> int:
         """Groups whose samples do not all have the same class."""
         classes = _classes_of_groups(self.groups, self.data)
-        other_classes = _classes_of_groups(self.others, self.other or self.data)
+        describe_other_classes = _classes_of_groups(self.others, self.other or self.data)
         count = 0
-        for names, other_names in zip(classes, other_classes, strict=True):
+        for names, other_names in zip(classes, describe_other_classes, strict=True):
             if len(names | other_names) > 1:
                 count += 1
         return count

@@ -32,9 +32,9 @@ from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.pixel_form import PixelForm, describe_forms
 from fastpipe.loading.batch_maker import BatchMaker
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.content import Content
-from fastpipe.plan.crop_options import checked_crop, flip_probability
+from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
 from fastpipe.plan.crops import Resize
 from fastpipe.plan.draws import Int64s, key
 from fastpipe.plan.epoch import EpochPlan
@@ -166,8 +166,8 @@ def write_contact_sheet(
     recipe = Recipe(
         batch_size=min(count, len(index)),
         size=size,
-        crop=checked_crop(None, size, train=train),
-        flip=flip_probability(None, train=train),
+        crop=parse_crop(None, size, train=train),
+        flip=parse_flip_probability(None, train=train),
         shuffle=True,
         drop_last=False,
         seed=seed,
@@ -176,7 +176,7 @@ def write_contact_sheet(
     # The first batch of a loader, without torch.
     stats = Stats()
     views = [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
-    with closing(Engine(index, granted_cpus())) as engine:
+    with closing(Engine(index, count_granted_cpus())) as engine:
         watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
         maker = BatchMaker(index, engine, views, stats, watchdog, PixelForm(), replace_bad=True)
         plan = EpochPlan(recipe, epoch=0)

@@ -102,7 +102,7 @@ def preview(
     has_views = bool(recipe.more)
     columns: list[Seen] = []
     for epoch in range(1 if has_views else VARIANTS):
-        columns += seen_by(loader, ids, epoch)
+        columns += preview_samples(loader, ids, epoch)
     names = [f"{'view' if has_views else 'epoch'} {number}" for number in range(len(columns))]
     pixels = []
     for column, augment in zip(columns, cycle(loader.augments), strict=False):
@@ -157,7 +157,7 @@ class Seen(NamedTuple):
     fields: dict[str, Any]  # values by name; none if the loop gets (images, labels)
 
 
-def seen_by(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
+def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
     """Takes samples through a loader's decoder, device and augmentation, at full size.
 
     Args:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from fastpipe.errors import ConfigError, readable
-from fastpipe.format.description import info_in, is_dataset
+from fastpipe.format.description import is_dataset, parse_info
 from fastpipe.format.fields import Field, read_fields
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES
 from fastpipe.sources.class_names import KINDS, ClassNames
@@ -64,7 +64,7 @@ def checked_names(names: Iterable[object], option: str) -> tuple[str, ...]:
 
 
 def _of_dataset(path: SourcePath) -> ClassNames:
-    info = info_in((path / DATASET_FILE).read_bytes(), str(path / DATASET_FILE))
+    info = parse_info((path / DATASET_FILE).read_bytes(), str(path / DATASET_FILE))
     labels = _saved_classes(path, info["fingerprint"]) or info["classes"]
     return ClassNames(tuple(labels), _named(read_fields(info).values()))
 

@@ -247,7 +247,7 @@ def _refuse(problem: OSError) -> NoReturn:
     ) from problem
 
 
-def read_as_listed(
+def read_listed_file(
     root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None
 ) -> bytes:
     """Bytes of a file that has not changed since it was listed (not ctime: backups change it). PackError: it has."""

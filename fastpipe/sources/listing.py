@@ -19,7 +19,7 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.open_file import FileState, read_at
-from fastpipe.sources.files import SourcePath, read_as_listed
+from fastpipe.sources.files import SourcePath, read_listed_file
 
 if TYPE_CHECKING:
     from fastpipe.store.remote.remote_path import RemotePath
@@ -340,19 +340,19 @@ _GAP_BYTES = 16 << 10  # between members of a sample that are fetched as one
 START_BYTES = 4096  # enough to tell an image's format
 LARGE_BYTES = 16 << 20  # of such files the start is read first
 # What is wrong with the file itself and will be so tomorrow; any other error is the system's.
-OF_THE_FILE = {errno.EACCES, errno.EPERM}
+FILE_ERRNOS = {errno.EACCES, errno.EPERM}
 
 
 def read_source(root: SourcePath, source: Source, most_bytes: int | None = None) -> bytes:
-    """The content of a source, or its first bytes; see `read_as_listed`. OSError: only of a file by itself."""
+    """The content of a source, or its first bytes; see `read_listed_file`. OSError: only of a file by itself."""
     start, size = source.offset_bytes, min(source.size_bytes, most_bytes or source.size_bytes)
     if source.archive is None:
-        return read_as_listed(
+        return read_listed_file(
             root, source.file_path, FileState(source.size_bytes, source.mtime_ns, 0), 0, size
         )
     try:
         listed = FileState(source.archive_bytes, source.mtime_ns, 0)
-        return read_as_listed(root, source.archive, listed, start, start + size)
+        return read_listed_file(root, source.archive, listed, start, start + size)
     except OSError as problem:
         raise PackError(
             f"cannot read {readable(str(root / source.archive))}: {problem.strerror}. Finished shards are kept. Remove "

@@ -59,7 +59,7 @@ def no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
-def cannot_write(path: Path | str, problem: OSError, verb: str = "write") -> PackError:
+def write_error(path: Path | str, problem: OSError, verb: str = "write") -> PackError:
     return PackError(
         f"cannot {verb} {path}: {problem.strerror or problem}. Finished shards are kept. Make room "
         "or repair the disk, then run the same command again: it continues there"

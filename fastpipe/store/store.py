@@ -21,7 +21,7 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.format.open_file import read_at
 from fastpipe.machine.cache_folder import cache_folder
-from fastpipe.store.files import PARTIAL, cannot_write, make_in_shared, no_link, publish
+from fastpipe.store.files import PARTIAL, make_in_shared, no_link, publish, write_error
 from fastpipe.store.remote.options import BUCKETS, RemoteOptions
 
 # The name of the note in an object's metadata. Azure allows only letters and digits.
@@ -81,7 +81,7 @@ class _WholeFiles(ABC):
             if new is not None:
                 new.discard()
             if isinstance(problem, OSError):
-                raise cannot_write(f"{self.place}/{name}", problem) from problem
+                raise write_error(f"{self.place}/{name}", problem) from problem
             raise
 
     def write(self, name: str, data: bytes | memoryview) -> None:
@@ -126,7 +126,7 @@ class Folder(_WholeFiles):
                         sizes[entry.name] = entry.stat().st_size
         return sizes
 
-    def any_other(self) -> str | None:
+    def find_other_file(self) -> str | None:
         """The name of something in the folder besides a work folder; None if there is nothing."""
         try:
             names = set(os.listdir(self.place))
@@ -237,7 +237,7 @@ class Bucket(_WholeFiles):
                 sizes[name_in_folder] = facts.size_bytes
         return sizes
 
-    def any_other(self) -> str | None:
+    def find_other_file(self) -> str | None:
         for name, facts in self._objects.listed(""):
             # Some programs mark a folder by an empty object of its name.
             is_marker = not name and facts.size_bytes == 0

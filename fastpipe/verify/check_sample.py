@@ -18,7 +18,7 @@ from fastpipe.errors import PackError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.format.open_file import read_at
-from fastpipe.format.sample_layout import named_in
+from fastpipe.format.sample_layout import read_names
 from fastpipe.sources.picture.probe import form_of
 from fastpipe.verify.damage import Damage
 from fastpipe.verify.shard_facts import ShardFacts
@@ -132,7 +132,7 @@ def record_of(
     """
     width, height = size_of(picture)
     channels, bits = form_of(picture)
-    identity, key = named_in(note)
+    identity, key = read_names(note)
     return (
         shard.number,
         offset,

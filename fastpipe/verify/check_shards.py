@@ -23,7 +23,7 @@ from fastpipe.format.layout import (
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms, possible_forms
 from fastpipe.format.sample_layout import BEFORE_BYTES
-from fastpipe.machine.progress import HowFar
+from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.verify.check_sample import Checked, Mismatch, ShardSpan, check_span, starts_in_tar
 from fastpipe.verify.damage import Damage
@@ -203,7 +203,7 @@ def check_shards(
     *,
     whole_index: bool,
     threads: int,
-    on_progress: Callable[[HowFar], None] = lambda _: None,
+    on_progress: Callable[[WorkProgress], None] = lambda _: None,
 ) -> ShardFindings:
     """Reads and checks shards.
 
@@ -245,7 +245,9 @@ def check_shards(
             bytes_done += span.stop - span.start
             findings.bytes_read += len(checked.data)
             problems = len(findings.damages)
-            on_progress(HowFar(samples_done, total_samples, bytes_done, total_bytes, problems))
+            on_progress(
+                WorkProgress(samples_done, total_samples, bytes_done, total_bytes, problems)
+            )
     return findings
 
 

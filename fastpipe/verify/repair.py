@@ -27,8 +27,8 @@ from fastpipe.format.layout import (
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import Stored, key_hash
 from fastpipe.packing.fields.stored import columns, piece
-from fastpipe.packing.growth.fit import relabelled
-from fastpipe.packing.growth.version import packed_options, packs_of
+from fastpipe.packing.growth.fit import relabel
+from fastpipe.packing.growth.version import find_packs, packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors
 from fastpipe.packing.job.progress import PackProgress, Progress
 from fastpipe.packing.job.repack import Repack
@@ -153,7 +153,7 @@ def _remake_packs(
     repaired; its error is raised at the end.
     """
     first_error: PackError | None = None
-    pack_of_shard = packs_of(info, [shard.name for shard in shards])
+    pack_of_shard = find_packs(info, [shard.name for shard in shards])
     for pack in info["packs"]:
         of_pack = []
         for shard, shard_pack in zip(shards, pack_of_shard, strict=True):
@@ -212,7 +212,7 @@ def _parts_of_listing(path: Path, pack: dict[str, Any], listing: Listing) -> Ite
     if pack["version"] == 1:
         return
     classes = read_info(path, version=pack["version"])["classes"]
-    listing = relabelled(listing, classes)
+    listing = relabel(listing, classes)
     # The index of the pack's version has the samples that it added, and that of the version before
     # has all others. One of the two may be damaged.
     for version in (pack["version"], pack["version"] - 1):

@@ -23,7 +23,7 @@ from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, SOURCES_FILE, version_folder
 from fastpipe.format.packed_index import PackedIndex
-from fastpipe.machine.progress import HowFar
+from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.cluster import THREADS, on_ray, run_tasks, session
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.store.remote.dataset import RemoteIndex
@@ -51,7 +51,7 @@ def verify(
     workers: int | None = None,
     executor: str = THREADS,
     address: str | None = None,
-    on_progress: Callable[[HowFar], None] = lambda _: None,
+    on_progress: Callable[[WorkProgress], None] = lambda _: None,
 ) -> Report:
     """Checks a packed dataset.
 
@@ -101,7 +101,7 @@ def verify(
         # Progress shows all problems, also those that are known before the shards are read.
         known_count = len(findings)
 
-        def add_known(progress: HowFar) -> None:
+        def add_known(progress: WorkProgress) -> None:
             on_progress(progress._replace(problems=progress.problems + known_count))
 
         check: Callable[..., ShardFindings] = partial(check_shards, threads=threads)
@@ -238,7 +238,7 @@ def check_on_ray(
     whole_index: bool,
     workers: int | None = None,
     address: str | None = None,
-    on_progress: Callable[[HowFar], None] = lambda _: None,
+    on_progress: Callable[[WorkProgress], None] = lambda _: None,
 ) -> ShardFindings:
     """The same as `check_shards`, in tasks of Ray.
 
@@ -265,7 +265,9 @@ def check_on_ray(
             samples_done += sum(shard.samples for shard in run.shards)
             bytes_done += sum(shard.size_bytes for shard in run.shards)
             problems += len(findings.damages)
-            on_progress(HowFar(samples_done, total_samples, bytes_done, total_bytes, problems))
+            on_progress(
+                WorkProgress(samples_done, total_samples, bytes_done, total_bytes, problems)
+            )
 
     # Tasks end in any order; a report has the findings in the order of the shards.
     merged = ShardFindings()

@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError, SampleError, whole
 from fastpipe.loading.ranks import launched_here
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.crops import Crop
 from fastpipe.wds.cropping import Handler, PipelineCropping, is_picture, pictures_of
 
@@ -261,7 +261,7 @@ class BatchCrop(PipelineCropping):
         worker = get_worker_info()
         workers = 1 if worker is None else worker.num_workers
         processes = (launched_here() or 1) * workers
-        return max(1, granted_cpus() // processes)
+        return max(1, count_granted_cpus() // processes)
 
 
 def _is_list_of_samples(batch: Any) -> bool:

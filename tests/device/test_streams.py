@@ -217,14 +217,16 @@ BREAKS = """
 """
 
 
-@pytest.mark.parametrize("seen_by", ["the loop's next call", "the one after that"])
-def test_after_an_error_that_stays_the_traceback_is_printed(textured: Path, seen_by: str) -> None:
+@pytest.mark.parametrize("preview_samples", ["the loop's next call", "the one after that"])
+def test_after_an_error_that_stays_the_traceback_is_printed(
+    textured: Path, preview_samples: str
+) -> None:
     """Where a kernel has failed, torch ends the process when it is given back pinned memory of its own."""
-    run = warm.run_script(BREAKS, textured, TESTS, seen_by)
+    run = warm.run_script(BREAKS, textured, TESTS, preview_samples)
     assert run.returncode == 1, run.stderr
     assert run.stderr.count("Traceback (most recent call last):") == 1
     assert f"RuntimeError: {BROKEN}" in run.stderr
-    assert ("CUDA_LAUNCH_BLOCKING=1" in run.stderr) == (seen_by != "the loop's next call")
+    assert ("CUDA_LAUNCH_BLOCKING=1" in run.stderr) == (preview_samples != "the loop's next call")
     assert "Exception ignored" not in run.stderr
 
 

@@ -37,7 +37,7 @@ HERE = str(Path(__file__))
 @pytest.fixture(autouse=True)
 def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPUs of the machine at hand are not what is tested."""
-    monkeypatch.setattr("fastpipe.diagnosis.observation.granted_cpus", lambda: 8)
+    monkeypatch.setattr("fastpipe.diagnosis.observation.count_granted_cpus", lambda: 8)
 
 
 @pytest.mark.parametrize(

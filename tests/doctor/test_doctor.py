@@ -34,10 +34,10 @@ def check_of(name: str, data: Path | None = None) -> Check:
 @pytest.fixture(autouse=True)
 def a_sound_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the machine of the test is short of is not what is tested."""
-    monkeypatch.setattr(system, "granted_cpus", lambda: 64)
+    monkeypatch.setattr(system, "count_granted_cpus", lambda: 64)
     monkeypatch.setattr(system, "read_cpu_quota", lambda: None)
-    monkeypatch.setattr(libraries, "granted_cpus", lambda: 64)
-    monkeypatch.setattr(dataset, "granted_cpus", lambda: 2)
+    monkeypatch.setattr(libraries, "count_granted_cpus", lambda: 64)
+    monkeypatch.setattr(dataset, "count_granted_cpus", lambda: 2)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(system, "read_memory", lambda: (50_000_000_000, 64_000_000_000))
     monkeypatch.setattr(system, "read_container_memory", lambda: None)
@@ -60,7 +60,7 @@ def test_a_sound_machine_has_nothing_bad() -> None:
 
 
 def test_cpus_that_are_not_granted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "granted_cpus", lambda: 4)
+    monkeypatch.setattr(system, "count_granted_cpus", lambda: 4)
     check = check_of("CPUs")
     assert check.found == "4 granted of 64"
     assert check.verdict is Verdict.NOTE

@@ -151,7 +151,7 @@ def test_a_ranks_share_of_the_cpus_is_what_it_is_told_to_use(
 ) -> None:
     """Of 64 CPUs, one of 8 ranks on the machine may have 8: told to take 64, they would get in each other's way."""
     monkeypatch.setattr(
-        importlib.import_module("fastpipe.loading.factory"), "granted_cpus", lambda: 64
+        importlib.import_module("fastpipe.loading.factory"), "count_granted_cpus", lambda: 64
     )
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     with fastpipe.loader(flat, 1, size=8, num_workers=1, rank=0, world_size=8) as loader:

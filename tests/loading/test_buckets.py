@@ -18,7 +18,7 @@ from support.pictures.drawn import smooth_noise
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.show.preview import seen_by
+from fastpipe.show.preview import preview_samples
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
@@ -183,7 +183,7 @@ def test_boxes_masks_and_points_move_with_the_image(
 def test_previews_are_drawn(shapes: Path, tmp_path: Path) -> None:
     with opened(shapes, augment=fastpipe.Augment.imagenet()) as loader:
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=3).photos == 3
-        assert len(seen_by(loader, np.arange(5), 0)[0].images) == 5
+        assert len(preview_samples(loader, np.arange(5), 0)[0].images) == 5
 
 
 def test_batches_of_images_know_their_mask(shapes: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import fastpipe
-from fastpipe.show.preview import seen_by
+from fastpipe.show.preview import preview_samples
 
 CROPS = {"random": fastpipe.RandomResizedCrop, "whole": fastpipe.Resize}
 SIDE = 40
@@ -34,7 +34,7 @@ def test_batches_are_pillows(large: Path, kind: str, interpolation: str) -> None
     with fastpipe.loader(
         large, 4, size=SIDE, crop=crop, hflip=False, exact=True, num_workers=2
     ) as loader:
-        seen = seen_by(loader, np.arange(len(whole)), 0)[0]
+        seen = preview_samples(loader, np.arange(len(whole)), 0)[0]
         batches = [images for images, _ in loader]
     assert len(batches) == len(whole) // 4
     for sample, image in enumerate(seen.images):
@@ -77,7 +77,7 @@ def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
     }
     for kind, crop in crops.items():
         with fastpipe.loader(large, 6, size=SIDE, crop=crop, hflip=False, num_workers=2) as loader:
-            seen = seen_by(loader, np.arange(len(whole)), 0)[0]
+            seen = preview_samples(loader, np.arange(len(whole)), 0)[0]
         for picture, image, box in zip(
             pictures, seen.images, seen.plan.crops.boxes.tolist(), strict=True
         ):

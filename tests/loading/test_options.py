@@ -21,11 +21,11 @@ def whole(value: object) -> int:
 
 
 def crop(value: object) -> Crop:
-    return options.checked_crop(value, (224, 224), train=True)
+    return options.parse_crop(value, (224, 224), train=True)
 
 
 def hflip(value: object) -> float:
-    return options.flip_probability(value, train=True)
+    return options.parse_flip_probability(value, train=True)
 
 
 def scale(value: Any) -> RandomResizedCrop:
@@ -109,7 +109,10 @@ def test_output_sizes() -> None:
 
 
 def test_flips() -> None:
-    assert [options.flip_probability(None, train=train) for train in (True, False)] == [0.5, 0.0]
+    assert [options.parse_flip_probability(None, train=train) for train in (True, False)] == [
+        0.5,
+        0.0,
+    ]
     values: list[tuple[object, float]] = [
         (True, 0.5),
         (False, 0.0),
@@ -118,24 +121,24 @@ def test_flips() -> None:
         (0.25, 0.25),
     ]
     for value, expected in [*values, (np.float64(0.25), 0.25), (np.float32(0.25), 0.25)]:
-        assert options.flip_probability(value, train=False) == expected
+        assert options.parse_flip_probability(value, train=False) == expected
     assert RandomResizedCrop(scale=(np.float32(0.25), np.int64(1))).scale == (0.25, 1.0)
 
 
 def test_default_crops() -> None:
-    assert options.checked_crop(None, (224, 224), train=True) == RandomResizedCrop(
+    assert options.parse_crop(None, (224, 224), train=True) == RandomResizedCrop(
         scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)
     )
-    assert options.checked_crop(None, (224, 224), train=False) == CenterCrop()
+    assert options.parse_crop(None, (224, 224), train=False) == CenterCrop()
     sides = {(224, 224): 256, (100, 192): 219, (14, 14): 16}
     assert {size: shorter_side(CenterCrop(), size) for size in sides} == sides
     assert shorter_side(CenterCrop(resize=300), (224, 224)) == 300
-    assert options.checked_crop(Resize(), (14, 14), train=True) == Resize()
+    assert options.parse_crop(Resize(), (14, 14), train=True) == Resize()
 
 
 def test_center_crops_are_not_larger_than_the_picture_they_cut() -> None:
     with pytest.raises(ConfigError, match=r"^crop: CenterCrop\(resize=200\).*size=.*at least 224"):
-        options.checked_crop(CenterCrop(resize=200), (100, 224), train=False)
+        options.parse_crop(CenterCrop(resize=200), (100, 224), train=False)
 
 
 def test_crops_are_values() -> None:

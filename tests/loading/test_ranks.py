@@ -321,7 +321,7 @@ def test_nodes_are_groups_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, flat: Path) -> None:
-    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "granted_cpus", lambda: 12)
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "count_granted_cpus", lambda: 12)
     threads = []
     for local in (1, 2, 5, 100):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))

@@ -19,7 +19,7 @@ from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crop_options import batch_sizes
 from fastpipe.plan.recipe import Sizes
-from fastpipe.show.preview import seen_by
+from fastpipe.show.preview import preview_samples
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
@@ -171,11 +171,11 @@ def test_memory_of_the_largest_size_is_used_again() -> None:
 
 def test_looking_and_preview_have_the_epochs_size(textured: Path, tmp_path: Path) -> None:
     with opened(textured, size=lambda epoch: 16 + 8 * epoch) as loader:
-        assert seen_by(loader, np.arange(3), 2)[0].images.shape == (3, 3, 32, 32)
+        assert preview_samples(loader, np.arange(3), 2)[0].images.shape == (3, 3, 32, 32)
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=1).photos == 1
     with opened(textured, size=16) as loader:
         loader.set_size(24)
-        assert seen_by(loader, np.arange(3), 0)[0].images.shape == (3, 3, 24, 24)
+        assert preview_samples(loader, np.arange(3), 0)[0].images.shape == (3, 3, 24, 24)
 
 
 def test_errors(textured: Path) -> None:

@@ -21,7 +21,7 @@ from support.walk.refusals import words
 import fastpipe
 from fastpipe import Boxes, Points, View
 from fastpipe.plan.impossible import IMPOSSIBLE
-from fastpipe.show.preview import seen_by
+from fastpipe.show.preview import preview_samples
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
@@ -197,7 +197,7 @@ def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
 def test_a_preview_shows_each_view_with_its_marks(data: Path, tmp_path: Path) -> None:
     fields = ["image", "boxes", "seg", POSE, "caption"]
     with loader_of(data, fields, views=VIEWS) as loader:
-        seen = seen_by(loader, np.arange(3), 1)
+        seen = preview_samples(loader, np.arange(3), 1)
         assert [each.fields["seg"].shape[1:] for each in seen] == [
             each.images.shape[2:] for each in seen
         ]

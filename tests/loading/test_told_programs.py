@@ -187,7 +187,7 @@ def test_a_program_that_begins_is_told_nothing_and_neither_is_its_second_loader(
 def test_num_workers_0_is_one_thread(
     flat: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factory, "granted_cpus", lambda: 12)
+    monkeypatch.setattr(factory, "count_granted_cpus", lambda: 12)
     for _ in range(2):
         with loader_of(flat, num_workers=0, prefetch_factor=None) as loader:
             assert loader.stats().threads == 1

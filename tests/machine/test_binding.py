@@ -41,18 +41,18 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> Bound:
 
 def test_cpus_are_counted_as_before_openmp_bound_the_thread(bound: Bound) -> None:
     bound({0}, {0}, {1}, {2}, {3})
-    assert cpus.granted_cpus() == 4
+    assert cpus.count_granted_cpus() == 4
     bound({0, 4}, {0, 4}, {1, 5}, variable="spread")  # cores of two CPUs each
-    assert cpus.granted_cpus() == 4
+    assert cpus.count_granted_cpus() == 4
 
 
 def test_a_mask_that_openmp_has_not_made_counts(bound: Bound) -> None:
     bound({0, 1}, {0}, {1}, {2}, {3})  # set by the program
-    assert cpus.granted_cpus() == 2
+    assert cpus.count_granted_cpus() == 2
     bound({0}, {0}, {1}, variable="false")
-    assert cpus.granted_cpus() == 1
+    assert cpus.count_granted_cpus() == 1
     bound({5}, {0}, {1})
-    assert cpus.granted_cpus() == 1
+    assert cpus.count_granted_cpus() == 1
 
 
 def test_threads_start_with_all_cpus_and_the_main_thread_stays_bound(

@@ -35,17 +35,17 @@ def set_v1(limits: Path, path: str, quota: str, period: str) -> None:
 
 
 def test_affinity_alone(limits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cpus.granted_cpus() == 8
+    assert cpus.count_granted_cpus() == 8
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    assert cpus.granted_cpus() == 1
+    assert cpus.count_granted_cpus() == 1
 
 
 def test_without_affinity_masks(limits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
-    assert cpus.granted_cpus() == 5
+    assert cpus.count_granted_cpus() == 5
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert cpus.granted_cpus() == 1
+    assert cpus.count_granted_cpus() == 1
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_without_affinity_masks(limits: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_cgroup_v2(limits: Path, text: str, expected: int) -> None:
     (limits / "own").write_text("0::/\n")
     set_v2(limits, "", text)
-    assert cpus.granted_cpus() == expected
+    assert cpus.count_granted_cpus() == expected
 
 
 @pytest.mark.parametrize(
@@ -80,21 +80,21 @@ def test_cgroup_v2(limits: Path, text: str, expected: int) -> None:
 def test_cgroup_v1(limits: Path, quota: str, period: str, expected: int) -> None:
     (limits / "own").write_text("12:memory:/a\n3:cpu,cpuacct:/\n0::/\n")
     set_v1(limits, "", quota, period)
-    assert cpus.granted_cpus() == expected
+    assert cpus.count_granted_cpus() == expected
 
 
 def test_cgroup_v1_without_its_period(limits: Path) -> None:
     (limits / "own").write_text("1:cpu:/\n")
     set_v1(limits, "", "100000", "100000")
     (limits / "cgroup" / "cpu" / "cpu.cfs_period_us").unlink()
-    assert cpus.granted_cpus() == 8
+    assert cpus.count_granted_cpus() == 8
 
 
 def test_a_period_of_zero_is_no_limit(limits: Path) -> None:
     (limits / "own").write_text("1:cpu:/\n0::/\n")
     set_v1(limits, "", "100000", "0")
     set_v2(limits, "", "100000 0\n")
-    assert cpus.granted_cpus() == 8
+    assert cpus.count_granted_cpus() == 8
 
 
 @pytest.mark.parametrize(
@@ -106,20 +106,20 @@ def test_the_least_quota_on_the_way_counts(
     (limits / "own").write_text("0::/slice/service\n")
     set_v2(limits, "slice/service", inner)
     set_v2(limits, "slice", outer)
-    assert cpus.granted_cpus() == expected
+    assert cpus.count_granted_cpus() == expected
 
 
 def test_a_container_that_is_shown_its_hosts_path(limits: Path) -> None:
     (limits / "own").write_text("3:cpu:/docker/0123\n")
     set_v1(limits, "", "250000", "100000")
-    assert cpus.granted_cpus() == 3
+    assert cpus.count_granted_cpus() == 3
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", "0::\n", "::::\n"])
 def test_an_unreadable_list_of_cgroups_is_no_limit(limits: Path, text: str) -> None:
     (limits / "own").write_text(text)
-    assert cpus.granted_cpus() == 8
+    assert cpus.count_granted_cpus() == 8
 
 
 def test_this_machine() -> None:
-    assert 1 <= cpus.granted_cpus() <= (os.cpu_count() or 1)
+    assert 1 <= cpus.count_granted_cpus() <= (os.cpu_count() or 1)

@@ -46,8 +46,8 @@ def test_everything_is_told(kernel: Path) -> None:
         cpu__max="150000 100000",
         cpu__stat="usage_usec 5\nnr_periods 9\nnr_throttled 1234\nthrottled_usec 56000000",
     )
-    text = machine.machine_state()
-    assert text.startswith(f"{cpus.granted_cpus()} CPUs granted (a quota of 1.5), load ")
+    text = machine.describe_machine_state()
+    assert text.startswith(f"{cpus.count_granted_cpus()} CPUs granted (a quota of 1.5), load ")
     for words in (
         "2.0 of 16.4 GB of memory available",
         "7.6 of this container's 8.0 GB of memory in use",
@@ -69,7 +69,7 @@ def test_no_limits_no_words(kernel: Path) -> None:
     )
     (kernel / "proc" / "meminfo").write_text("garbled")
     (kernel / "proc" / "pressure" / "io").write_text("")
-    text = machine.machine_state()
+    text = machine.describe_machine_state()
     assert text.count(";") == 0
     assert "CPUs granted" in text
 
@@ -101,7 +101,7 @@ def test_limits_of_cgroup_v1(kernel: Path) -> None:
     )
     assert machine.read_container_memory() == (3_000_000_000, 4_000_000_000)
     assert machine.read_container_oom_kills() == 3
-    text = machine.machine_state()
+    text = machine.describe_machine_state()
     assert "(a quota of 2.5)" in text
     assert "3.0 of this container's 4.0 GB" in text
     assert "throttled this container 7 times, for 2 s in all" in text
@@ -122,8 +122,11 @@ def test_a_kernel_without_pressure_is_watched_for_a_moment(
     stat.write_text("cpu  1000 50 300 5000 700 0 20 0 0 0\ncpu0 1 1 1 1\n")
     later = "cpu  1150 50 350 5100 800 0 20 0 0 0\n"
     monkeypatch.setattr(machine.time, "sleep", lambda seconds: stat.write_text(later))
-    assert "CPUs idle, waiting for the disk, 25% of the time just now" in machine.machine_state()
+    assert (
+        "CPUs idle, waiting for the disk, 25% of the time just now"
+        in machine.describe_machine_state()
+    )
     (kernel / "proc" / "pressure" / "io").write_text(
         "some avg10=1.00 avg60=3.00 avg300=0.00 total=5\n"
     )
-    assert "just now" not in machine.machine_state()
+    assert "just now" not in machine.describe_machine_state()

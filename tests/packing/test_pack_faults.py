@@ -14,7 +14,14 @@ import pytest
 from support.faults.forks import Forks
 from support.faults.injector import Fault
 from support.faults.pack_cases import CASES
-from support.faults.packs import CHANGING, Packs, assert_refused, faults_at, packs_of, small_source
+from support.faults.packs import (
+    CHANGING,
+    Packs,
+    assert_refused,
+    faults_at,
+    find_packs,
+    small_source,
+)
 from support.running.soak import Tried
 
 pytestmark = pytest.mark.new_python("a kill")  # of the programs that the fixture `programs` forks
@@ -55,7 +62,7 @@ def source(place: Path) -> Path:
 @pytest.fixture
 def packs(programs: Forks, source: Path, place: Path) -> Packs:
     """The pack of the source, into an empty destination."""
-    packs = packs_of(programs, source, place / "packed")
+    packs = find_packs(programs, source, place / "packed")
     packs.fresh()
     return packs
 
@@ -98,24 +105,24 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name(packs: Packs, tried: Trie
     """A power cut needs that, and no kill can show it: the file is synced before the rename, its folder after it."""
     work = packs.destination / ".pack"
     synced: set[Path] = set()
-    named_in = None
+    read_names = None
     names = 0
     for line in packs.calls(*CHANGING):
         _, call, name = line.split(" ", 2)
         path = Path(name)
         if call == "fsync":
             synced.add(path)
-            named_in = None if path == named_in else named_in
+            read_names = None if path == read_names else read_names
         elif call == "write":  # the next shard is written by another thread meanwhile
             synced.discard(path)
         elif call == "rename":
-            assert named_in is None, f"{line}: before {named_in} was synced"
+            assert read_names is None, f"{line}: before {read_names} was synced"
             assert any(
                 each.parent == work and each.name.startswith(f"{path.name}.") for each in synced
             ), line
-            named_in = path.parent
+            read_names = path.parent
             names += 1
-    assert named_in is None, "the last name was not synced"
+    assert read_names is None, "the last name was not synced"
     assert (
         names == 2 * 3 + 5
     )  # a shard and its note; the plan, the index, the sources, the rejected ones, the dataset

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
-from fastpipe.plan.placed import Geometry, geometry_of, large_enough, move_boxes, move_points
+from fastpipe.plan.placed import Geometry, geometry_of, is_large_enough, move_boxes, move_points
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -117,8 +117,8 @@ def test_boxes_and_points_are_torchvisions(
         _, kept = v2.functional.sanitize_bounding_boxes(
             expected, min_size=least, min_area=least * 3
         )
-        assert np.array_equal(large_enough(got, least, least * 3), kept.numpy())
-    assert large_enough(got, 0.0, 0.0).all()
+        assert np.array_equal(is_large_enough(got, least, least * 3), kept.numpy())
+    assert is_large_enough(got, 0.0, 0.0).all()
 
     places = (rng.uniform(-0.2, 1.2, (6, 5, 2)) * picture).astype(np.float32)
     seen = rng.integers(0, 3, (6, 5, 1)).astype(np.float32)
@@ -188,9 +188,9 @@ def test_a_box_that_the_crop_does_not_show_has_no_area_left() -> None:
     boxes = np.array([[0, 0, 20, 100], [20, 30, 40, 60], [90, 90, 95, 95]], dtype=np.float32)
     moved = move_boxes(boxes, np.zeros(3, dtype=np.int64), geometry)
     assert moved.tolist() == [[50, 0, 50, 50], [35, 5, 50, 35], [0, 50, 0, 50]]
-    assert large_enough(moved, 1.0, 0.0).tolist() == [False, True, False]
-    assert large_enough(moved, 1.0, 451.0).tolist() == [False, False, False]
-    assert large_enough(moved, 15.0, 450.0).tolist() == [False, True, False]
+    assert is_large_enough(moved, 1.0, 0.0).tolist() == [False, True, False]
+    assert is_large_enough(moved, 1.0, 451.0).tolist() == [False, False, False]
+    assert is_large_enough(moved, 15.0, 450.0).tolist() == [False, True, False]
 
 
 def test_no_boxes_and_no_points_are_none_afterwards() -> None:

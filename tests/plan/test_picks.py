@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from support.running.distributions import assert_distribution, assert_same_distribution
 from torch.utils.data import WeightedRandomSampler
 
-from fastpipe.plan.picks import DistinctDraws, Pick, SpreadDraws, TriedDraws
+from fastpipe.plan.picks import Pick, RejectionDraws, SpreadDraws, WeightedDrawsWithoutReplacement
 
 DRAWS = 100_000
 UNEVEN = np.concatenate([np.zeros(3), np.arange(1, 201, dtype=float) ** 2, np.zeros(2)])
@@ -22,8 +22,8 @@ def counts_of(
     return np.bincount(drawn, minlength=samples)
 
 
-def tried(weights: NDArray[np.float64]) -> TriedDraws:
-    return TriedDraws(
+def tried(weights: NDArray[np.float64]) -> RejectionDraws:
+    return RejectionDraws(
         len(weights), lambda which: weights[which], weights.max(), weights.max() / weights.mean()
     )
 
@@ -78,7 +78,7 @@ def test_few_draws_of_many_samples_are_uniform() -> None:
 def test_draws_without_replacement_are_torchs() -> None:
     """How often each sample is in a set of 10 of 30, over 10,000 sets."""
     weights, sets = np.arange(30, dtype=float), DRAWS // 10
-    pick = DistinctDraws(weights)
+    pick = WeightedDrawsWithoutReplacement(weights)
     counts = np.zeros(30, dtype=np.int64)
     for epoch in range(sets):
         drawn = pick.ids(10, seed=1, epoch=epoch)(np.arange(10))
@@ -95,6 +95,6 @@ def test_draws_without_replacement_are_torchs() -> None:
 
 
 def test_all_that_can_be_drawn_without_replacement() -> None:
-    pick = DistinctDraws(np.array([0.0, 1.0, 0.0, 2.0, 1e-9]))
+    pick = WeightedDrawsWithoutReplacement(np.array([0.0, 1.0, 0.0, 2.0, 1e-9]))
     assert len(pick) == 3
     assert pick.ids(3, seed=0, epoch=0)(np.arange(3)).tolist() == [1, 3, 4]

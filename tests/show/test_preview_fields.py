@@ -15,7 +15,7 @@ from support.programs.cli_run import failed, fp, succeeded
 import fastpipe
 from fastpipe.show import sheet
 from fastpipe.show.marks import Marks, colour_of, with_marks
-from fastpipe.show.preview import SIZE, VARIANTS, seen_by
+from fastpipe.show.preview import SIZE, VARIANTS, preview_samples
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -157,7 +157,7 @@ def test_each_point_is_where_the_loader_says(data: Path, tmp_path: Path) -> None
         exact=True,
     ) as loader:
         fastpipe.preview(loader, tmp_path / "a.png", rows=COUNT)
-        (seen,) = seen_by(loader, np.arange(COUNT), 3)
+        (seen,) = preview_samples(loader, np.arange(COUNT), 3)
     picture = cv2.cvtColor(cv2.imread(str(tmp_path / "a.png")), cv2.COLOR_BGR2RGB)  # type: ignore[arg-type]
     near = 0
     for row in range(COUNT):

@@ -22,7 +22,7 @@ from fastpipe.errors import DatasetError
 from fastpipe.format.description import SELF_CHECKSUM
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
 from fastpipe.format.packed_index import PackedIndex
-from fastpipe.machine.progress import HowFar
+from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.pipeline import converting
 from fastpipe.packing.shard.options import PackOptions
@@ -441,7 +441,7 @@ def test_no_dataset_is_an_error(tmp_path: Path) -> None:
 
 
 def test_progress_reaches_the_end(many_shards: Path) -> None:
-    told: list[HowFar] = []
+    told: list[WorkProgress] = []
     verify(many_shards, on_progress=told.append)
     assert told[-1].done == told[-1].total == len(PackedIndex(many_shards))
     assert told[-1].bytes == told[-1].total_bytes == int(PackedIndex(many_shards).shard_sizes.sum())

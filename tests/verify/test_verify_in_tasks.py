@@ -20,7 +20,7 @@ from fastpipe.errors import ClusterError
 from fastpipe.format.folder import Url
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
 from fastpipe.format.packed_index import PackedIndex
-from fastpipe.machine.progress import HowFar
+from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.cluster import RAY
 from fastpipe.verify import verification
 from fastpipe.verify.damage import Report
@@ -71,7 +71,7 @@ def test_the_report_is_the_same(
 ) -> None:
     dataset = copied(many_shards)
     harm(dataset)
-    said: list[HowFar] = []
+    said: list[WorkProgress] = []
     there, here = verify(dataset, executor=RAY, on_progress=said.append), verify(dataset)
     assert content(there) == content(here)
     assert len(here.findings) >= (7 if harm.__name__.startswith("damage") else 0)

@@ -213,7 +213,7 @@ def test_a_handler_leaves_out_samples_with_other_pictures(tmp_path: Path) -> Non
 
 
 def test_threads_are_shared_among_workers_and_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "granted_cpus", lambda: 12)
+    monkeypatch.setattr(stages, "count_granted_cpus", lambda: 12)
     function = fastpipe.wds.batch_crop(SIDE)
     assert function._threads() == 12
     monkeypatch.setattr(stages, "get_worker_info", lambda: SimpleNamespace(num_workers=2))

@@ -12,7 +12,7 @@ from typing import Any
 
 from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.cluster import run_tasks, session
 from fastpipe.packing.distributed.listing import list_in_tasks, write_listing
 from fastpipe.packing.distributed.spool import (
@@ -279,7 +279,9 @@ def make_part(job: Job, listed: ListedSources, part: Part) -> int:
 
 def _options_of(job: Job, part: Part) -> PackOptions:
     """The options, with as many threads as the part may use and this machine has CPUs."""
-    return replace(job.options, workers=min(part.threads, job.options.threads, granted_cpus()))
+    return replace(
+        job.options, workers=min(part.threads, job.options.threads, count_granted_cpus())
+    )
 
 
 def read_all_entries(job: Job, journal: Journal, listed: ListedSources) -> Iterator[Entry]:

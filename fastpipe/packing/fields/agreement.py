@@ -47,7 +47,7 @@ class Agreed:
     names: list[str] = field(default_factory=list)
 
 
-def agreed_in(fields: Iterable[Field]) -> dict[str, Any]:
+def agreement_state_of(fields: Iterable[Field]) -> dict[str, Any]:
     """`Agreement.state` after the last sample of a packed dataset that has these fields."""
     found = {}
     for one in fields:

@@ -128,7 +128,7 @@ def _text(value: object) -> str:
 
 def _check_utf8(text: str) -> None:
     try:
-        refuse_long(len(text.encode()), MOST_VALUE_BYTES)
+        check_value_size(len(text.encode()), MOST_VALUE_BYTES)
     except UnicodeEncodeError:
         raise ImageError(f"expected text that can be UTF-8, got {_shown(text)}") from None
 
@@ -147,7 +147,7 @@ def _json(value: object) -> Any:
 def _bytes(value: object) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise ImageError(f"expected bytes, got {_shown(value)}")
-    refuse_long(memoryview(value).nbytes, MOST_VALUE_BYTES)
+    check_value_size(memoryview(value).nbytes, MOST_VALUE_BYTES)
     return bytes(value)
 
 
@@ -190,7 +190,7 @@ _TAKE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def refuse_long(size_bytes: int, most: int) -> None:
+def check_value_size(size_bytes: int, most: int) -> None:
     """Raises ImageError if a value has more bytes."""
     if size_bytes > most:
         raise ImageError(f"expected at most {most:,} bytes, got {size_bytes:,}")

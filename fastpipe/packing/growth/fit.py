@@ -13,7 +13,7 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 
 
-def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
+def relabel(listing: Listing, classes: Sequence[str]) -> Listing:
     """The listing with the labels of a dataset. New classes follow those of the dataset."""
     # The labels that models have learned stay the same.
     known = set(classes)

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.format.sample_layout import key_hash
-from fastpipe.packing.fields.agreement import Agreement, agreed_in
+from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.fit import (
     as_source_field,
     assumed_of_new_classes,
     check_given_classes,
     merge_fields,
-    relabelled,
+    relabel,
 )
 from fastpipe.packing.growth.inherited import with_inherited
-from fastpipe.packing.growth.version import Version, open_newest, packs_of
+from fastpipe.packing.growth.version import Version, find_packs, open_newest
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.job.progress import Progress
 from fastpipe.packing.job.summary import PackedShards, assumed_of_images
@@ -102,7 +102,7 @@ def add(
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         fields = merge_fields(listing, index)
         check_given_classes(listing, index, options)
-        listing = relabelled(listing, index.classes)
+        listing = relabel(listing, index.classes)
 
         compared = compare_sources(listing, version, by, changed)
         used_labels = {new.label for new in compared.new}
@@ -140,7 +140,7 @@ def _plan_adjuster(version: Version, source: SourcePath) -> AdjustPlan:
 
     def adjust(plan: Plan) -> Plan:
         # The new values must agree with those of the dataset, and shards then agree with both.
-        agreement = Agreement(kinds, agreed_in(fields.values()))
+        agreement = Agreement(kinds, agreement_state_of(fields.values()))
         agreement.join(plan.agreed, str(source))
         return plan._replace(
             agreed=agreement.state(), base=version.index.info["next_shard"], kinds=kinds
@@ -335,7 +335,7 @@ def _listed_ns(version: Version) -> NDArray[np.int64]:
     """(n,) when the source of each sample was listed."""
     shards = version.index.shards
     times = {entry["version"]: entry["listed_ns"] for entry in version.history}
-    packs = packs_of(version.index.info, (shard.name for shard in shards))
+    packs = find_packs(version.index.info, (shard.name for shard in shards))
     listed_ns = np.array([times[pack["version"]] for pack in packs], np.int64)
     return np.repeat(listed_ns, [shard.samples for shard in shards])
 

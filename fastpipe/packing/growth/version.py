@@ -29,7 +29,7 @@ from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.format.packed_index import PackedIndex
-from fastpipe.packing.fields.agreement import agreed_in
+from fastpipe.packing.fields.agreement import agreement_state_of
 from fastpipe.packing.fields.stored import LENGTHS, columns
 from fastpipe.packing.job.destination import open_journal
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
@@ -72,7 +72,7 @@ class Version:
         """The columns by field and part, and SOURCES. DatasetError: a file has changed."""
         index = self.index
         # Damage would be copied into the new version, so the hashes of the files are compared.
-        intact = Intact(index.hashed_files(index.fields))
+        intact = Intact(index.list_hashed_files(index.fields))
         intact.begin()
         intact.check(end=True)
         arrays: dict[tuple[str, str], NDArray[Any]] = {SOURCES: index.sources()}
@@ -168,7 +168,7 @@ class Version:
                 kept.append(shard)
         # The first shard is joined first, so that class names keep their numbers.
         if kept:
-            kept[0].agreed = agreed_in(self.index.fields.values())
+            kept[0].agreed = agreement_state_of(self.index.fields.values())
         return kept
 
     def _tally(self, tried: Collection[str]) -> Tally:
@@ -324,7 +324,7 @@ def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
     return [first]
 
 
-def packs_of(info: Mapping[str, Any], shards: Iterable[str]) -> list[dict[str, Any]]:
+def find_packs(info: Mapping[str, Any], shards: Iterable[str]) -> list[dict[str, Any]]:
     """The pack that has made each shard, by the shard's name."""
     # A pack's numbers of shards begin at its base, and end at the base of the next pack.
     bases = [pack["plan"].get("base", 0) for pack in info["packs"]]

@@ -18,7 +18,7 @@ from fastpipe.packing.shard.options import BY_RULE, PackOptions
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Facts, Listing
 from fastpipe.sources.picture.jpeg import made_with
-from fastpipe.store.files import cannot_write
+from fastpipe.store.files import write_error
 from fastpipe.store.remote.options import place_of
 from fastpipe.store.store import check_writable, open_store
 
@@ -57,7 +57,7 @@ def open_journal(
     with disk_errors(destination):
         info = journal.description() or {}
         if info.get("format") != DATASET_FORMAT and journal.plan() is None:
-            other_file = journal.store.any_other()
+            other_file = journal.store.find_other_file()
             if other_file is not None:
                 raise PackError(
                     f"{destination} is not empty and holds no packed dataset: there is "
@@ -75,7 +75,7 @@ def disk_errors(place: Place) -> Iterator[None]:
         yield
     except OSError as problem:
         name = str(problem.filename2 or problem.filename or place)
-        raise cannot_write(name, problem, "use") from problem
+        raise write_error(name, problem, "use") from problem
 
 
 def check_apart(source: SourcePath, destination: Place, spool: Place | None = None) -> None:

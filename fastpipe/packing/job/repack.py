@@ -13,7 +13,7 @@ from typing import Any
 
 from fastpipe.format.fields import read_fields
 from fastpipe.format.layout import WORK_FOLDER, shard_number
-from fastpipe.packing.fields.agreement import agreed_in
+from fastpipe.packing.fields.agreement import agreement_state_of
 from fastpipe.packing.pipeline.exchange import convert_runs
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
@@ -45,7 +45,7 @@ class Repack:
         step = self.pack["plan"]["step"]
         return Plan(
             step,
-            agreed=agreed_in(fields.values()),
+            agreed=agreement_state_of(fields.values()),
             base=self.pack["plan"]["base"],
             kinds={name: field.kind for name, field in fields.items()},
             stride=stride_of(self.listing, step, shuffle=self.options.shuffle),

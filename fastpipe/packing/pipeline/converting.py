@@ -29,8 +29,8 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import (
+    FILE_ERRNOS,
     LARGE_BYTES,
-    OF_THE_FILE,
     START_BYTES,
     STORED,
     Listing,
@@ -210,7 +210,7 @@ def convert_sample(
             "images (--max-pixels)"
         ) from problem
     except OSError as problem:
-        if problem.errno in OF_THE_FILE:
+        if problem.errno in FILE_ERRNOS:
             return f"cannot be read: {problem.strerror}"
         raise PackError(
             f"cannot read {readable(name)}: {problem.strerror}. Finished shards are kept. Remove "

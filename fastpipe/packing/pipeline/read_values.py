@@ -12,10 +12,10 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.format.open_file import FileState
 from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.placement import Frame, Size, frame_by_size, size_in, sizes_of
-from fastpipe.packing.fields.values import clamped, refuse_long, take
+from fastpipe.packing.fields.values import check_value_size, clamped, take
 from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.column_kinds import json_value
-from fastpipe.sources.files import read_as_listed
+from fastpipe.sources.files import read_listed_file
 from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField, read_source
 from fastpipe.sources.picture import mask_file
 from fastpipe.sources.picture.convert import Packed
@@ -81,7 +81,7 @@ def _read_part(
     if part is None:
         return None if field.kind in ("mask", "image") else take(field.kind, None)
     offset, size_bytes = part
-    refuse_long(size_bytes, MOST_VALUE_BYTES)  # before it is read
+    check_value_size(size_bytes, MOST_VALUE_BYTES)  # before it is read
     member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
     if not field.in_note:
         data = read_source(listing.root, member)
@@ -119,9 +119,9 @@ def _read_noted(
             return None
         if field.kind == "mask" and "shapes" in value:
             return draw_shapes(value["shapes"], *size)
-        refuse_long(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
+        check_value_size(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
         state = FileState(value["size_bytes"], mtime_ns or 0, 0)
-        data = read_as_listed(listing.root, value["file"], state)
+        data = read_listed_file(listing.root, value["file"], state)
         return mask_file.as_png(data) if field.kind == "mask" else data
 
     # YOLO has boxes and points as shares of the image's width and height.

@@ -25,7 +25,7 @@ from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, Plan, Run
 from fastpipe.packing.shard.tar import Tar, TarWriter
 from fastpipe.sources.listing import Listing
 from fastpipe.sources.picture.convert import Packed
-from fastpipe.store.files import cannot_write
+from fastpipe.store.files import write_error
 from fastpipe.store.store import Store
 
 # A larger piece of a column is kept in a file.
@@ -202,7 +202,7 @@ class ShardMaker:
         try:
             yield
         except OSError as problem:
-            raise cannot_write(
+            raise write_error(
                 f"{self._context.store.place}/{shard_name(self._number)}", problem
             ) from problem
 

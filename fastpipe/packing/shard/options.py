@@ -11,7 +11,7 @@ from typing import Any
 from fastpipe.errors import ConfigError, choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
-from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.packing.fields.placement import MOVING
 from fastpipe.sources.classes_from import ClassesFrom, class_names
@@ -88,7 +88,7 @@ class PackOptions:
     @property
     def threads(self) -> int:
         """How many threads work: `workers`, or the CPUs granted to this process."""
-        return self.workers or min(granted_cpus(), _LIMITS["workers"][1])
+        return self.workers or min(count_granted_cpus(), _LIMITS["workers"][1])
 
     def shaping(
         self, kinds: Mapping[str, str] | None = None, coordinates: str | None = None

@@ -26,11 +26,11 @@ from fastpipe.format.layout import INDEX_DTYPE, MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.format.shard_list import Texts
 from fastpipe.machine.cache_folder import cache_folder
-from fastpipe.machine.progress import HowFar, shown
+from fastpipe.machine.progress import WorkProgress, shown
 from fastpipe.native import _engine
 from fastpipe.plan.draws import Int64s
 from fastpipe.sources.files import LocalFile
-from fastpipe.sources.listing import OF_THE_FILE, Listing
+from fastpipe.sources.listing import FILE_ERRNOS, Listing
 
 _AT_ONCE = 256  # files that a thread takes
 _THREADS = 16  # they wait for the disk
@@ -170,7 +170,7 @@ def read_files(
         ) as tell:
             for done, _ in enumerate(threads.map(partial(find, columns), parts), 1):
                 now = min(done * _AT_ONCE, len(numbers)), len(numbers)
-                tell(HowFar(*now, *now))  # of each file only the start is read
+                tell(WorkProgress(*now, *now))  # of each file only the start is read
     finally:
         threads.shutdown(cancel_futures=True)
 
@@ -209,7 +209,7 @@ def headers(columns: Columns, numbers: Int64s) -> None:
         except ImageError as problem:
             columns.reject(number, str(problem))
         except OSError as problem:
-            if problem.errno not in OF_THE_FILE:
+            if problem.errno not in FILE_ERRNOS:
                 raise _unreadable(paths[place], problem) from problem
             columns.reject(number, f"cannot be read: {problem.strerror}")
             row["kind"] = UNKNOWN

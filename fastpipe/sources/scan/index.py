@@ -249,7 +249,7 @@ class UnpackedIndex(Index):
         return self._columns.archives is not None
 
     @property
-    def in_deeper_folders(self) -> bool:
+    def has_deeper_folders(self) -> bool:
         """Whether there are files in folders of class folders."""
         paths, count = self._columns.paths, len(self._columns.files)
         return not self.in_tars and bool(self.classes) and paths.data.count(b"/") > count

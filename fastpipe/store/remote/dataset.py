@@ -20,15 +20,16 @@ import xxhash
 
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.description import (
-    described_in,
+    description_folder,
     file_hash,
     fingerprint,
-    info_in,
+    parse_info,
     read_self_checksum,
 )
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
+from fastpipe.format.joined_index import JoinedIndex
 from fastpipe.format.layout import (
     DATASET_FILE,
     INDEX_FILE,
@@ -36,7 +37,6 @@ from fastpipe.format.layout import (
     SOURCES_FILE,
     version_folder,
 )
-from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
@@ -78,7 +78,7 @@ class RemoteIndex(PackedIndex):
 
         data, info = self._description()
         if version is not None:
-            folder = described_in(url, version, info["version"])
+            folder = description_folder(url, version, info["version"])
             if folder:
                 data, info = self._description(folder)
 
@@ -117,7 +117,7 @@ class RemoteIndex(PackedIndex):
             DatasetError: the cache cannot be written.
         """
         index: Index = self if of is None else of
-        parts = index.parts if isinstance(index, MixedIndex) else (index,)
+        parts = index.parts if isinstance(index, JoinedIndex) else (index,)
         blocks = Blocks(np.concatenate([part.shard_sizes for part in parts]))
 
         caches: list[Cache] = []
@@ -259,7 +259,7 @@ def _checked(file: str, data: bytes) -> dict[str, Any]:
             f"{file} comes compressed by gzip; expected the file that `fastpipe pack` wrote. Turn "
             "the server's compression off, or upload the dataset without Content-Encoding"
         )
-    info = info_in(data, file)
+    info = parse_info(data, file)
     self_checksum = read_self_checksum(data)
     if self_checksum is not None:
         expected_hash, carried_hash = self_checksum

@@ -19,7 +19,7 @@ import json, sys, threading
 import fastpipe
 from fastpipe.engine import engine
 
-engine.granted_cpus = lambda: 1
+engine.count_granted_cpus = lambda: 1
 dataset, threads, batch, batches = sys.argv[1], *map(int, sys.argv[2:])
 length = {"epoch_size": batch * batches}
 seen, over, came = [], threading.Event(), 0

@@ -18,7 +18,7 @@ from support.faults.packs import (
     assert_refused,
     faults_at_each,
     finals,
-    packs_of,
+    find_packs,
     small_source,
 )
 from support.running.soak import Tried, long_form, times
@@ -78,7 +78,7 @@ def test_a_disk_that_refuses_any_call(
 @pytest.fixture
 def packs(programs: Forks, place: Path) -> Packs:
     """A pack into an empty destination."""
-    packs = packs_of(programs, small_source(place / "source"), place / "packed")
+    packs = find_packs(programs, small_source(place / "source"), place / "packed")
     packs.fresh()
     return packs
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from support.faults.forks import Ended, Forks
 from support.faults.injector import Fault
-from support.faults.packs import Packs, faults_at, finals, packs_of, small_shards, small_source
+from support.faults.packs import Packs, faults_at, finals, find_packs, small_shards, small_source
 from support.sources.pack_sources import digests, write_large_folder
 from support.sources.tables import write_table
 from support.sources.tars import write_tar
@@ -115,16 +115,18 @@ def _over(
     copy = packs.destination.with_name("copy")
     packs.destination.rename(copy)
     if whole is None:
-        whole = packs_of(packs.forks, Path(str(command[1])), packs.destination, *command[7:]).whole
+        whole = find_packs(
+            packs.forks, Path(str(command[1])), packs.destination, *command[7:]
+        ).whole
     return Packs(packs.forks, command, packs.destination, whole, copy, finals(copy))
 
 
 def _pack(forks: Forks, place: Path) -> Packs:
-    return packs_of(forks, small_source(place / "source"), place / "packed")
+    return find_packs(forks, small_source(place / "source"), place / "packed")
 
 
 def _fields(forks: Forks, place: Path) -> Packs:
-    packs = packs_of(forks, source_with_fields(place), place / "packed")
+    packs = find_packs(forks, source_with_fields(place), place / "packed")
     columns = {"fields/txt.bytes.npy", "fields/txt.offsets.npy", "fields/json.bytes.npy"}
     assert columns | {"shard-000002.tar"} <= packs.whole.keys()
     return packs

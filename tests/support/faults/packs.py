@@ -155,7 +155,7 @@ def assert_refused(packs: Packs, ended: Ended, code: int, point: str) -> None:
     assert "run the same command again" in ended.err, point
 
 
-def packs_of(forks: Forks, source: Path, destination: Path, *options: object) -> Packs:
+def find_packs(forks: Forks, source: Path, destination: Path, *options: object) -> Packs:
     """Packing a small source into an empty destination."""
     command = small_shards(source, destination, *options)
     ended = forks.run(*command)

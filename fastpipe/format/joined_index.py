@@ -32,10 +32,10 @@ from fastpipe.format.parts import (
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.shard_list import Shards
 
-ANY_TIME = -1  # the engine's word for a file of which no time is recorded
+UNKNOWN_TIME = -1  # the engine's word for a file of which no time is recorded
 
 
-class MixedIndex(Index):
+class JoinedIndex(Index):
     """Several datasets as one; or one dataset with other labels.
 
     Args:
@@ -81,10 +81,10 @@ class MixedIndex(Index):
         self.counts = {}
         for name in ("rejected", "converted"):  # a packed dataset has no "converted"
             self.counts[name] = sum(int(part.counts.get(name, 0)) for part in parts)
-        self.may_be_large = any(part.may_be_large for part in parts)
+        self.can_be_large = any(part.can_be_large for part in parts)
 
         times = [part.mtimes_ns for part in parts]
-        self.mtimes_ns = _concatenate(times, [len(part.shards) for part in parts], ANY_TIME)
+        self.mtimes_ns = _concatenate(times, [len(part.shards) for part in parts], UNKNOWN_TIME)
         odd = [part.odd for part in parts]
         self.odd = _concatenate(odd, [len(part) for part in parts], False)
         if any(part.convert is not None for part in parts):
@@ -135,9 +135,9 @@ class MixedIndex(Index):
         for part in self.parts:
             part.check_same()
 
-    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
         for part in self.parts:
-            yield from part.hashed_files(fields)
+            yield from part.list_hashed_files(fields)
 
     def column(self, name: str) -> JoinedColumn:
         columns = [part.column(name) for part in self.parts]
@@ -202,7 +202,7 @@ class MixedIndex(Index):
 class _Conversion:
     """Index.convert of several datasets.
 
-    It has no reference to the MixedIndex, which would keep itself alive by it.
+    It has no reference to the JoinedIndex, which would keep itself alive by it.
     """
 
     parts: Sequence[Index]
