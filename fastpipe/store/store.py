@@ -114,11 +114,9 @@ class Folder(_WholeFiles):
     def sizes(self, folder: str = "") -> dict[str, int]:
         """The sizes in bytes of the files in a folder, by their names in it."""
         sizes: dict[str, int] = {}
-        try:
-            entries = os.scandir(self.place / folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return sizes
-        with entries:
+        # A folder that does not exist has no files.
+        missing = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+        with missing, os.scandir(self.place / folder) as entries:
             for entry in entries:
                 # Another worker may rename or remove the file after it was listed.
                 with contextlib.suppress(FileNotFoundError):

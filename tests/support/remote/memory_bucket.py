@@ -158,7 +158,7 @@ def _for_both(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[
 def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
     """A new bucket, in memory."""
     made = MemoryBucket(f"memory-{uuid.uuid4().hex[:12]}")
-    real_store = connection._store
+    real_store = connection._open_store
 
     def store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
         place = str(url).removeprefix(f"s3://{made.name}")
@@ -167,7 +167,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
         prefix = place.strip("/")
         return _Folder(made, f"{prefix}/" if prefix else "")
 
-    monkeypatch.setattr(connection, "_store", store)
+    monkeypatch.setattr(connection, "_open_store", store)
     ours = {
         "head_async": _head,
         "get_async": _get,
