@@ -405,7 +405,7 @@ def test_too_little_room_for_the_spool(
     monkeypatch.setattr("fastpipe.store.store.shutil.disk_usage", lambda _: usage)
     source = write_large_folder(tmp_path / "source")
     with pytest.raises(
-        PackError, match=r"has 0\.2 MB free; expected at least 0\.3 MB, for shards are made there"
+        PackError, match=r"has 0\.2 MB free; expected at least 0\.3 MB, because shards are written"
     ):
         fastpipe.pack(source, bucket.url("out"), **SMALL, spool=tmp_path / "spool")
 

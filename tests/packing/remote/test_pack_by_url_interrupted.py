@@ -202,7 +202,7 @@ def test_a_list_that_breaks_off_goes_on_behind_its_last_name(
     names = sorted(f"in/{number % 3}/{number}.jpg" for number in range(40))
     for name in names:
         bucket.put(name, name.encode())
-    monkeypatch.setattr(objects, "_PAGE", 7)
+    monkeypatch.setattr(objects, "_NAMES_PER_PAGE", 7)
     whole, asked_after = Objects._pages, list[str | None]()
 
     async def breaks_off(self: Objects, folder: str, after: str | None) -> AsyncIterator[Any]:
