@@ -111,11 +111,11 @@ class Chain(torch.nn.Module):
         ]
 
     @without_torch_defaults(_CPU)
-    def mixing_ids(self, size: Size, channels: int = 3) -> list[str]:
+    def names_interpolating_masks(self, size: Size, channels: int = 3) -> list[str]:
         """The names of the operations that would put other numbers than ids into masks."""
         mixing = []
         for operation in self.stages:
-            if operation.mixes_ids(size, channels):
+            if operation.interpolates_masks(size, channels):
                 mixing.append(operation.name)
             size = operation.size_after(size, channels)
         return mixing

@@ -82,7 +82,7 @@ def is_policy(module: torch.nn.Module) -> bool:
 
 
 @cache
-def recommend_presets(policy: str) -> None:
+def warn_slow_policy(policy: str) -> None:
     """Logs once that our presets do better than this policy of kornia."""
     _log.warning(
         "augment: kornia's %s chooses its operations once a call, here for each sixteenth of the "

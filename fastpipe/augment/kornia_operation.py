@@ -137,7 +137,7 @@ class Kornia(ModuleOperation):
         return self._make_calls(values, host, tensors, mover)
 
     @torch.no_grad()
-    def mixes_ids(self, size: Size, channels: int) -> bool:
+    def interpolates_masks(self, size: Size, channels: int) -> bool:
         """Tries the module on two masks of the ids 1 and 2: a mean of both is no whole number."""
         if self._mover is None or "mask" not in self.moves:
             return False

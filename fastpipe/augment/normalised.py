@@ -60,9 +60,11 @@ class Erasing(Operation):
         self.spared = spared
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
-        """Host: rows, boxes, seeds (m,) of their noise.
+        """Draws which boxes of which rows are erased.
 
-        Arrays: "rows" (m,) ascending, "boxes" (m, 4).
+        Returns:
+            A Step. Its `host` has rows, boxes, and seeds (m,) of their noise; its `arrays` have
+            "rows" (m,) ascending, and "boxes" (m, 4): top, left, bottom, right, in pixels.
         """
         is_chosen = draws.each(Stream.ERASE) < self.probability
         is_chosen[: int(self.spared * len(draws))] = False

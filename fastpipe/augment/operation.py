@@ -164,7 +164,7 @@ class Operation(torch.nn.Module, ABC):
         """Whether it moves pixels. An unknown module may."""
         return "shown" in self.moves or not _changes_values_only(getattr(self, "module", None))
 
-    def mixes_ids(self, size: Size, channels: int) -> bool:
+    def interpolates_masks(self, size: Size, channels: int) -> bool:
         """Whether masks of `size` would get numbers that are no ids, such as means of two ids."""
         return False
 

@@ -94,7 +94,7 @@ def operations_of(module: torch.nn.Module, outer_keys: FieldKeys | None = None) 
                 f"would stay as they are. Pass {mixer} itself in the list"
             )
     if kornia_modules.is_policy(module):
-        kornia_modules.recommend_presets(type(module).__name__)
+        kornia_modules.warn_slow_policy(type(module).__name__)
     if kornia_modules.is_planned(module):
         return [Kornia(module, keys)]
     return [Foreign(module)]

@@ -262,7 +262,8 @@ class Transfer:
         ids = tensors["ids"]
         valid = tensors["valid"]
         image_sizes = tensors.get("image_sizes")
-        # Of buckets, by view; empty if they are made later, or never.
+        # One of each view, for buckets only. Empty unless a batch is asked for them or they move with
+        # the image: ImageBatch makes them on demand.
         masks: list[torch.Tensor] = []
         if image_sizes is not None and self._needs_pixel_masks(batch.fields):
             masks = pixel_mask(image_sizes, copies.views)
@@ -284,8 +285,10 @@ class Transfer:
                 "image": images,
                 "label": labels,
                 "id": ids,
+                # Its name in fields=; the attribute of an ImageBatch is image_sizes.
                 "image_size": image_sizes,
             }
+            # What moves with images has a name for each view, such as "0.mask".
             for name in batch.fields.arrays:
                 values[name] = tensors[f"field.{name}"]
                 memory.append(values[name])

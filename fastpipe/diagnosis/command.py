@@ -167,6 +167,7 @@ def _wait(process: Popen[bytes], folder: Path, limits: _Limits) -> _End:
         if activities and first_s is None:
             first_s = now_s
         for key, activity in activities.items():
+            # The probe writes the number of batches so far into this place.
             batch_count = int(activity.sample)
             if batch_count >= limits.batches:
                 return _End(f"after {batch_count:,} batches")

@@ -28,7 +28,7 @@ class Growth:
     batches: int  # between the two
     # By how much it grew after the first third, as fast to the end. 0 if the growth slowed down, as
     # when a process takes some memory once.
-    steady_bytes: int
+    steadily_grown_bytes: int
     kept_bytes: int  # the part of it in use: *Note [memory in use]* in fastpipe_probe/machine.py
     # Growth in an epoch at this rate; None: not steady, or an epoch's length is not known.
     epoch_bytes: int | None
@@ -89,13 +89,13 @@ def _measure_process(process: WatchedProcess, epoch_batches: float | None) -> Gr
             used.append((snapshot.batch, snapshot.used_bytes))
     if len(private) < 2:
         return None
-    steady_bytes, bytes_per_batch = measure_steady(private)
-    kept_bytes = steady_bytes
+    steadily_grown_bytes, bytes_per_batch = measure_steady(private)
+    kept_bytes = steadily_grown_bytes
     if len(used) == len(private):
         steady_used_bytes, _ = measure_steady(used)
-        kept_bytes = min(steady_used_bytes, steady_bytes)
+        kept_bytes = min(steady_used_bytes, steadily_grown_bytes)
     epoch_bytes = None
-    if steady_bytes and epoch_batches is not None:
+    if steadily_grown_bytes and epoch_batches is not None:
         epoch_bytes = round(bytes_per_batch * epoch_batches)
     first_batch, first_bytes = private[0]
     last_batch, last_bytes = private[-1]
@@ -105,7 +105,7 @@ def _measure_process(process: WatchedProcess, epoch_batches: float | None) -> Gr
         first_bytes=first_bytes,
         last_bytes=last_bytes,
         batches=last_batch - first_batch,
-        steady_bytes=steady_bytes,
+        steadily_grown_bytes=steadily_grown_bytes,
         kept_bytes=kept_bytes,
         epoch_bytes=epoch_bytes,
     )

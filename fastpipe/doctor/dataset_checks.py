@@ -35,7 +35,11 @@ _SIZE = 224  # pixels
 
 
 def check_dataset(path: Place) -> Iterator[Check]:
-    """Checks its files, as far as seconds allow, then how fast it is. Raises as `examine`."""
+    """Checks its files, as far as seconds allow, then how fast it is.
+
+    Raises:
+        DatasetError: the folder has no dataset.
+    """
     try:
         index = open_data(path)
     except DatasetError:

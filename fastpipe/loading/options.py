@@ -12,7 +12,12 @@ from fastpipe.augment import Augment, as_augment
 from fastpipe.errors import ConfigError, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.crop_options import fitting, output_size, parse_crop, parse_flip_probability
+from fastpipe.plan.crop_options import (
+    checked_sizes,
+    output_size,
+    parse_crop,
+    parse_flip_probability,
+)
 from fastpipe.plan.crops import Crop, TenCrop
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
@@ -71,7 +76,7 @@ def recipe_with_views(
         # A view without a size of its own follows the loader's, which may change: all of these
         # sizes have to suit its crop.
         if sizes is not None and size is None and not isinstance(crop, Buckets):
-            sizes = fitting(sizes, crop, train=train)
+            sizes = checked_sizes(sizes, crop, train=train)
         flip = recipe.flip
         if view.hflip is not None:
             flip = parse_flip_probability(view.hflip, train=train)
@@ -240,14 +245,14 @@ def _check_augment(
     """Raises ConfigError if an augmentation would make fields wrong; `kinds` are by field."""
     # Mixup and cutmix paste another image. Fields that cannot be pasted with it would be wrong.
     if augment.mixers:
-        pairs = {"mixed places": ("boxes", "keypoints"), "mixed masks": ("mask", "image")}
-        for pair, affected in pairs.items():
+        kinds_of_error = {"mixed places": ("boxes", "keypoints"), "mixed masks": ("mask", "image")}
+        for error, affected in kinds_of_error.items():
             unmixed = []
             for name, kind in kinds.items():
                 if kind in affected and kind not in augment.pasted:
                     unmixed.append(name)
             if unmixed:
-                raise impossible(pair, ", ".join(unmixed))
+                raise impossible(error, ", ".join(unmixed))
 
     # A part that moves pixels has to move boxes, points and masks as well.
     for part in augment.moving_parts:
@@ -261,7 +266,7 @@ def _check_augment(
         if part.could_move >= set(unmoved.values()):
             from fastpipe.augment.kornia_modules import DATA_KEYS
 
-            moved = DATA_KEYS.keys() & part.moves | set(unmoved.values())
+            moved = (DATA_KEYS.keys() & part.moves) | set(unmoved.values())
             keys = ["input", *(DATA_KEYS[kind] for kind in sorted(moved))]
             suggestion = (
                 "let kornia move them: kornia.augmentation.AugmentationSequential("
@@ -270,7 +275,7 @@ def _check_augment(
         raise impossible("unmoved", f"{part.name}; {', '.join(unmoved)}", suggestion)
 
     if "mask" in kinds.values():
-        interpolating = augment.mixing_ids(size, channels)
+        interpolating = augment.names_interpolating_masks(size, channels)
         if interpolating:
             raise ConfigError(
                 f"augment: {interpolating[0]} makes numbers in masks that are no ids, because it "

@@ -67,7 +67,7 @@ class Buckets(PaddedCrop):
             )
         whole("size_divisible", self.size_divisible, least=1, most=1024)
 
-        # `side` is the length that the longest side may not fall below.
+        # max_size may not be smaller than `side`.
         if self.min_size is not None:
             side = whole("min_size", self.min_size, least=1, most=MAX_OUTPUT_PIXELS)
             default_max_size = side * 5 // 3

@@ -94,14 +94,14 @@ def batch_sizes(
                 f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}"
             )
         checked = tuple(output_size(choice, "size_choices") for choice in choices)
-        return max(checked, key=math.prod), fitting(Sizes(choices=checked), crop, train=train)
+        return max(checked, key=math.prod), checked_sizes(Sizes(choices=checked), crop, train=train)
     if not callable(size):
         return output_size(size), None
-    sizes = fitting(Sizes(schedule=_checked_schedule(size, output_size)), crop, train=train)
+    sizes = checked_sizes(Sizes(schedule=_checked_schedule(size, output_size)), crop, train=train)
     return sizes.in_epoch(0, 0)(0), sizes
 
 
-def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
+def checked_sizes(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
     """The same sizes, checked against a crop.
 
     Sizes of a schedule are checked when their epoch comes.

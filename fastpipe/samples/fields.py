@@ -282,11 +282,11 @@ class FieldReader:
             values.places.append(self._read_places(view, crop))
         return values
 
-    def _read_places(self, view: BatchPlan, crop: Crop | Buckets | None) -> Places:
+    def _read_places(self, view_plan: BatchPlan, crop: Crop | Buckets | None) -> Places:
         """The boxes and points on the rows of a view, moved as its pictures are."""
         if not self._placed:
             return {}
-        rows = view.by_row()
+        rows = view_plan.by_row()
         geometry = None
         if crop is not None:
             # Positions are stored in pixels of the whole picture.

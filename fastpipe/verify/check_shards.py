@@ -236,8 +236,12 @@ def check_shards(
     with closing(Ahead(check_span, threads)) as ahead:
         for span, checked in ahead.each(spans):
             if reading is None or span.start == 0:  # the first span of a shard
-                is_wrong = span.shard.number in size_is_wrong
-                reading = _ShardReading(span.shard, index, bool(span.starts), is_wrong)
+                reading = _ShardReading(
+                    span.shard,
+                    index,
+                    has_samples=bool(span.starts),
+                    fault_is_known=span.shard.number in size_is_wrong,
+                )
             findings.of_contents += reading.add(span, checked)
             if span.last:
                 findings.of_contents += reading.judge()
@@ -258,16 +262,17 @@ class _ShardReading:
         shard: the shard.
         index: its records; None: index.npy cannot be opened.
         has_samples: whether its samples could be told apart, by the index or by its headers.
-        hash_is_wrong: its hash says nothing new, since it is of another size.
+        fault_is_known: a finding says already that it has another size or cannot be read, so that
+            its hash says nothing new.
     """
 
     def __init__(
-        self, shard: ShardFacts, index: IndexPart | None, has_samples: bool, hash_is_wrong: bool
+        self, shard: ShardFacts, index: IndexPart | None, has_samples: bool, fault_is_known: bool
     ) -> None:
         self._shard = shard
         self._index = index
         self._has_samples = has_samples
-        self._hash_is_wrong = hash_is_wrong
+        self._fault_is_known = fault_is_known
         self._digest = xxhash.xxh3_64()
         self._mismatches: list[Mismatch] = []
 
@@ -276,38 +281,38 @@ class _ShardReading:
         self._digest.update(checked.data)
         self._mismatches += checked.mismatches
         if checked.unreadable is not None:
-            self._hash_is_wrong = True
+            self._fault_is_known = True
             problem = f"cannot be read: {checked.unreadable}"
             yield Damage(self._shard.name, problem, offset=span.start)
 
     def judge(self) -> Iterator[Damage]:
         """The findings about a shard that was read to its end, and about its records."""
         shard = self._shard
-        index = self._index if self._has_samples else None
-        if self._index is not None and index is None:
+        usable_index = self._index if self._has_samples else None
+        if self._index is not None and usable_index is None:
             yield from impossible_records(shard, self._index)
 
         digest = self._digest.hexdigest()
         # If the bytes of the shard are those that were packed, a record that does not fit them is
         # wrong. Otherwise the shard is to blame.
-        is_intact = not self._hash_is_wrong and digest == shard.xxh3_64
+        is_intact = not self._fault_is_known and digest == shard.xxh3_64
         for damage, of_shard in self._mismatches:
             is_of_index = is_intact and not of_shard
-            if is_of_index and index is not None and damage.sample is not None:
+            if is_of_index and usable_index is not None and damage.sample is not None:
                 yield replace(
                     damage,
                     file=INDEX_FILE,
                     problem=f"the row is wrong, because {shard.name} is intact: {damage.problem}",
-                    offset=index.rows_at + damage.sample * INDEX_DTYPE.itemsize,
+                    offset=usable_index.rows_at + damage.sample * INDEX_DTYPE.itemsize,
                 )
             else:
                 yield damage
-        if self._hash_is_wrong or is_intact:
+        if self._fault_is_known or is_intact:
             return
 
         problem = "its content has changed since it was packed: hash"
         changed = Damage(shard.name, problem, shard.xxh3_64, digest)
-        if index is None:
+        if usable_index is None:
             yield replace(changed, sample=shard.first_sample, samples=shard.samples)
         elif self._mismatches:
             yield changed

@@ -504,7 +504,7 @@ def test_plans_survive_the_loaders_one_copy_and_a_default_device() -> None:
 
 
 def test_kornias_policies_point_to_the_presets_once(caplog: pytest.LogCaptureFixture) -> None:
-    kornia_modules.recommend_presets.cache_clear()
+    kornia_modules.warn_slow_policy.cache_clear()
     for _ in range(2):
         Augment(k.auto.TrivialAugment())
     said = [record.getMessage() for record in caplog.records]

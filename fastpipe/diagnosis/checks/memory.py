@@ -34,7 +34,7 @@ _LEAST_BATCHES_EACH = 8
 
 def check(observation: Observation, surroundings: Surroundings) -> Iterator[Finding]:
     """Finds workers that copy the dataset's objects, open files that pile up, and other growth."""
-    grown = [g for g in measure_growth(observation) if g.steady_bytes > _LEAST_COPIED]
+    grown = [g for g in measure_growth(observation) if g.steadily_grown_bytes > _LEAST_COPIED]
     copying = [growth for growth in grown if not growth.is_main]
     heavy_bytes = sum(container["bytes"] for container in observation.facts["heavy"])
     total_bytes = observation.num_workers * heavy_bytes

@@ -176,13 +176,13 @@ def _check_prefetched(observation: Observation, surroundings: Surroundings) -> I
         f"num_workers={observation.num_workers} x prefetch_factor={facts['prefetch_factor']} x "
         f"{format_size(batch_bytes)} per batch = {format_size(ahead_bytes)}"
     )
-    # The free memory was measured while the loader ran, so the batches made by then are not in it.
+    # Measured before the loader ran, so that none of its batches is in use yet.
     free_bytes = surroundings.free_bytes
     if free_bytes is not None and ahead_bytes > _MOST_OF_MEMORY * free_bytes:
         yield Finding(
             Code.PREFETCH_MEMORY,
             observation.made_at,
-            what=f"{product}; only {format_size(free_bytes)} of memory are free",
+            what=f"{product}; only {format_size(free_bytes)} of memory were free at the start",
             why="prefetch_factor applies to each worker; pinned copies need memory, too",
             change="DataLoader(..., prefetch_factor=1), fewer num_workers, or smaller batches "
             "(uint8 instead of float32)",

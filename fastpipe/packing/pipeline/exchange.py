@@ -32,7 +32,6 @@ from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.pipeline.run_file import (
     OrderKey,
     Sample,
-    damaged_error,
     find_ranges,
     is_whole_run,
     read_samples,
@@ -241,11 +240,18 @@ def read_rows(
         for sample in converted_samples:
             source = next(expected, None)
             if source is None or sample.place[1] != source.path:
-                raise damaged_error(spool, readable(sample.place[1]))
+                raise _wrong_rows_error(spool, sample.place[1])
             yield source._replace(size_bytes=sample.source_bytes), sample.outcome
     missing = next(expected, None)
     if missing is not None:
-        raise damaged_error(spool, readable(missing.path))
+        raise _wrong_rows_error(spool, missing.path)
+
+
+def _wrong_rows_error(spool: Store, path: str) -> PackError:
+    return PackError(
+        f"the spool {spool.place} lacks a row, or has one too many: {readable(path)}. Remove the "
+        "spool, then run the same command again: it is made anew"
+    )
 
 
 def _sources_of(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[Source]:

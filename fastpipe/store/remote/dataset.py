@@ -181,7 +181,7 @@ class RemoteIndex(PackedIndex):
         data = bytes(answer.data)
         return data, _checked(str(self.url / name), data)
 
-    def _bring(self, name: str, expected: object, data: bytes | None = None) -> None:
+    def _bring(self, name: str, expected: str | None, data: bytes | None = None) -> None:
         """Fetches a file that the cache keeps whatever its limit is.
 
         Other processes see all of the file or nothing.
