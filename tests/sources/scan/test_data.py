@@ -142,7 +142,8 @@ def test_max_pixels_decides_which_large_pictures_are_left_out(
     for _ in range(2):
         usual = fastpipe.open(tmp_path / "photos").index
         assert len(usual) == 1
-        assert "1.jpg: 14000 x 14000 is over the limit of 178,956,970 pixels" in usual.rejected()  # type: ignore[attr-defined]
+        rejected = usual.describe_rejected()  # type: ignore[attr-defined]
+        assert "1.jpg: 14000 x 14000 is over the limit of 178,956,970 pixels" in rejected
         with fastpipe.loader(
             fastpipe.open(tmp_path / "photos", max_pixels=200_000_000), 1, size=8
         ) as loader:
