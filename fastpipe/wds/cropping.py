@@ -267,7 +267,8 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
                 data, EncodeOptions(max_pixels=max_pixels, tile=0, background=background)
             )
             return Picture(packed.width, packed.height, data=packed.data)
-        from fastpipe.sources.picture.pillow import open_image, rgb_of
+        from fastpipe.sources.picture.open_image import open_image
+        from fastpipe.sources.picture.pillow import rgb_of
 
         image = open_image(data, image_format(data), max_pixels=max_pixels)
         samples = image.samples()

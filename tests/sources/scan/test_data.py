@@ -134,8 +134,8 @@ def test_max_pixels_decides_which_large_pictures_are_left_out(
         (tmp_path / "photos" / name).write_bytes(data)
     limits: list[int] = []
 
-    def limited(data: bytes, how: convert.EncodeOptions) -> None:
-        limits.append(how.max_pixels)
+    def limited(data: bytes, options: convert.EncodeOptions) -> None:
+        limits.append(options.max_pixels)
         raise ImageError("enough")
 
     monkeypatch.setattr(convert, "convert", limited)
