@@ -54,6 +54,7 @@ _PLUGIN_NAMES = {"WebP": "WebP", "JPEG 2000": "Jpeg2K"}
 _LOSSLESS_FORMATS = frozenset(["PNG", "BMP", "GIF", "PPM", "TGA", "ICO"])
 _LOSSY_FORMATS_OF_PILLOW = frozenset(["JPEG", "MPO", "WEBP", "AVIF", "HEIF", "JPEG2000"])
 _MAX_U16 = 65535
+_RGB_OF_8_BITS = PixelForm(channels=3, bits=8)
 
 
 class TooManyPixelsError(ImageError):
@@ -89,7 +90,7 @@ class OpenedImage:
     orientation: int = 1
     multi_frame: bool = False  # there are more frames (animation, pages), which are not read
     lossless: bool = True  # it has no loss, as far as that is known
-    form: PixelForm = PixelForm()  # of the packed picture, unless options change it
+    form: PixelForm = _RGB_OF_8_BITS  # of the packed picture, unless options change it
 
 
 def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
