@@ -85,7 +85,7 @@ def write_photos(
         paths = _list_paths(folder, truth, index)
         if not paths[0].exists():
             missing_jpeg_count += 1
-        if not all(path.exists() for path in paths):
+        if not all(map(Path.exists, paths)):
             missing.append(index)
     _write_missing(folder, truth, missing, seed, workers, scale)
     _write_atomically(folder / MANIFEST, [_encode_manifest(count, seed)])
@@ -144,10 +144,10 @@ def _write_photo(folder: Path, truth: Path | None, seed: int, index: int, scale:
 
 
 def _write_coco(truth: Path, count: int, seed: int) -> None:
-    """Write COCO's file from the masks and captions that are there."""
+    """Write COCO's file from the masks and captions in the folder."""
     annotations = (_read_annotation(truth, index) for index in range(count))
     lines = encode_coco(_describe_folder(count, seed), annotations)
-    _write_atomically(truth / MANIFEST, (line.encode() for line in lines))
+    _write_atomically(truth / MANIFEST, map(str.encode, lines))
 
 
 def _read_annotation(truth: Path, index: int) -> tuple[str, dict[str, Any]]:

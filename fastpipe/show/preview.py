@@ -103,7 +103,8 @@ def preview(
     columns: list[Seen] = []
     for epoch in range(1 if has_views else VARIANTS):
         columns += preview_samples(loader, ids, epoch)
-    names = [f"{'view' if has_views else 'epoch'} {number}" for number in range(len(columns))]
+    column_kind = "view" if has_views else "epoch"
+    names = [f"{column_kind} {number}" for number in range(len(columns))]
     pixels = []
     for column, augment in zip(columns, cycle(loader.augments), strict=False):
         pixels.append(_pixels(column.images, augment))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -57,9 +56,9 @@ def contact_sheet(
     for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
         row, column = divmod(number, columns)
         top = _GAP + row * cell_height
-        left = _GAP + column * cell_width
-        sheet[top : top + height, left : left + width] = image
-        _write(sheet, caption, left, top + height, width)
+        start = _GAP + column * cell_width
+        sheet[top : top + height, start : start + width] = image
+        _write(sheet, caption, start, top + height, width)
     for row, texts in enumerate(notes):
         top = _GAP + row * cell_height + height + _CAPTION_HEIGHT
         for text in texts:
@@ -73,8 +72,8 @@ def fitted(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
     cell = np.full((side, side, 3), _BACKGROUND, dtype=np.uint8)
     height, width, _ = image.shape
     top = (side - height) // 2
-    left = (side - width) // 2
-    cell[top : top + height, left : left + width] = image
+    start = (side - width) // 2
+    cell[top : top + height, start : start + width] = image
     return cell
 
 
@@ -116,14 +115,14 @@ def write_png(path: Path, image: NDArray[np.uint8]) -> None:
         partial.write_bytes(data.tobytes())
         os.replace(partial, path)
     except OSError as problem:
-        with contextlib.suppress(OSError):  # the folder may be gone; the first error counts
-            partial.unlink(missing_ok=True)
+        if partial.exists():
+            partial.unlink()
         raise FastpipeError(f"cannot write {path}: {problem.strerror}") from problem
 
 
-def _write(sheet: NDArray[np.uint8], text: str, left: int, top: int, width: int) -> None:
-    """A line of text, cut to a width in pixels."""
-    baseline = (left, top + _CAPTION_HEIGHT - 5)
+def _write(sheet: NDArray[np.uint8], text: str, start: int, top: int, width: int) -> None:
+    """Writes a line of text into a sheet, cut to a width in pixels."""
+    baseline = (start, top + _CAPTION_HEIGHT - 5)
     shown = _cut_to_width(text, width)
     cv2.putText(sheet, shown, baseline, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
 

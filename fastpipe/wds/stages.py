@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -220,10 +220,7 @@ class BatchCrop(PipelineCropping):
             return None
         from webdataset.filters import default_collation_fn
 
-        others = []
-        for number in kept:
-            sample = samples[number]
-            others.append({name: value for name, value in sample.items() if name not in images})
+        others = [_without(samples[number], images) for number in kept]
         return {**default_collation_fn(others), **images}
 
     def _crop_batched(self, batch: dict[str, Any]) -> dict[str, Any] | None:
@@ -236,9 +233,10 @@ class BatchCrop(PipelineCropping):
         images, kept = self._crop_images(samples)
         if not kept:
             return None
-        others = {name: column for name, column in batch.items() if name not in images}
+        others = _without(batch, images)
         if len(kept) < count:
-            others = {name: _take_rows(column, kept) for name, column in others.items()}
+            for name, column in others.items():
+                others[name] = _take_rows(column, kept)
             # webdataset's map copies __key__ from the batch that it passed to this function.
             batch["__key__"] = others["__key__"]
         return {**others, **images}
@@ -268,6 +266,11 @@ def _is_list_of_samples(batch: Any) -> bool:
     if not isinstance(batch, list) or not batch:
         return False
     return all(isinstance(sample, dict) for sample in batch)
+
+
+def _without(entries: dict[str, Any], images: Mapping[str, object]) -> dict[str, Any]:
+    """The entries of a sample or a batch that are not among its images."""
+    return {name: value for name, value in entries.items() if name not in images}
 
 
 def _take_rows(column: Any, rows: list[int]) -> Any:
