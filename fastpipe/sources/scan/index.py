@@ -86,7 +86,7 @@ class UnpackedIndex(Index):
         # Pictures over packing's limit are left out, unless the user allows larger ones.
         self._convert_max_pixels = max(max_pixels or 0, MAX_PIXELS)
         files = scan.files
-        is_usable = files["kind"] <= CONVERTED
+        is_usable = files["kind"] <= CONVERTED  # else REJECTED or UNKNOWN
         pixels = files["width"].astype(np.int64) * files["height"]
         is_large = is_usable & (pixels > self._convert_max_pixels)
         self._reasons = dict(scan.reasons)
@@ -105,6 +105,7 @@ class UnpackedIndex(Index):
                 f"{self.describe_rejected()}"
             )
 
+        # The engine would keep alpha. So such pictures are converted first, to RGB.
         gets_background = (samples["channels"] == WITH_ALPHA) & (background is not None)
         self.odd = (samples["kind"] == CONVERTED) | gets_background
         self.counts = {
@@ -121,7 +122,9 @@ class UnpackedIndex(Index):
             records[name] = samples[name]
         records["channels"][gets_background] = RGB
         if scan.archives is None:
+            # The shards are the files of samples. The scan has numbered those left out, too.
             records["shard"] = np.arange(len(samples))
+        # All loaders of this index share the records.
         records.flags.writeable = False
         self._records = records
         self.form_counts = count_forms(records)
@@ -135,6 +138,7 @@ class UnpackedIndex(Index):
         if archives is None:
             paths = self._scan.paths
             names = Texts.of(map(paths.bytes_at, self._file_numbers.tolist()))
+            # Copies, since a column by itself would keep all of `samples` in memory.
             self.shard_sizes = samples["size"].copy()
             self.mtimes_ns = samples["mtime_ns"].copy()
         else:
@@ -144,6 +148,7 @@ class UnpackedIndex(Index):
             self.shard_sizes = np.array(sizes, dtype=np.uint64)
             self.mtimes_ns = np.array(mtimes_ns, dtype=np.int64)
         sample_counts = np.bincount(self._records["shard"], minlength=len(names))
+        # (shards + 1,) the first sample of each shard, and the number of all samples.
         bounds = np.concatenate([[0], np.cumsum(sample_counts)])
         self.shards = Shards([(self.folder, names)], bounds, self.shard_sizes)
         self.shard_starts = self.shards.starts
@@ -237,6 +242,8 @@ class UnpackedIndex(Index):
             return True
         if len(self) < 2 or len(self.classes) < 2:
             return False
+        # Two samples drawn at random are of one class with the probability `by_chance`. In tars
+        # that are sorted by class, nearly all neighbors are.
         labels = self._records["label"][self._order_in_tars()]
         class_shares = np.bincount(labels - NO_LABEL) / len(labels)
         by_chance = float((class_shares**2).sum())
@@ -255,6 +262,7 @@ class UnpackedIndex(Index):
         """
         if name == "key":
             return np.array([key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64)
+        # A view: reading fills it in.
         identities = self._scan.files["identity"]
         unknown = self._file_numbers[identities[self._file_numbers] == 0]
         if len(unknown):
@@ -279,7 +287,7 @@ class UnpackedIndex(Index):
     ) -> SampleError:
         shard, key, offset = self.where(sample)
         message = str(reason)
-        code = getattr(reason, "code", None)
+        code = getattr(reason, "code", None)  # an error of the engine has one
         if code in _MESSAGES:
             message = _MESSAGES[code] + message.removeprefix(_engine.reason(code, ""))
         message += more

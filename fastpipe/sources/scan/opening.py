@@ -52,6 +52,7 @@ def open_data(
         try:
             index = PackedIndex(path, version=version, max_pixels=max_pixels)
         except DatasetError:
+            # Other programs name files so, too. They may lie beside photos.
             if not is_foreign(path):
                 raise
         else:

@@ -65,6 +65,7 @@ def _describe_progress(progress: WorkProgress) -> str:
 def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
     """Finds out width, height, channels, bits and kind of files."""
     files = scan.files
+    # The engine reads all of these in one call, without the GIL.
     paths = [scan.path_on_disk(number) for number in numbers.tolist()]
     headers = _engine.read_headers(paths, files["offset"][numbers], files["size"][numbers])
     is_plain = headers["plain"] == 1
@@ -72,6 +73,7 @@ def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
         files[name][numbers] = headers[name]
     files["kind"][numbers] = np.where(is_plain, PLAIN, CONVERTED)
 
+    # `index` is a position in `numbers`.
     for index in np.flatnonzero(~is_plain).tolist():
         number = int(numbers[index])
         record = files[number]
@@ -83,7 +85,7 @@ def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
             if problem.errno not in FILE_ERRNOS:
                 raise _read_error(paths[index], problem) from problem
             scan.reject(number, f"cannot be read: {problem.strerror}")
-            files["kind"][number] = UNKNOWN
+            files["kind"][number] = UNKNOWN  # the permissions of a file may change
         else:
             files[HEADER_FIELDS][number] = header
 

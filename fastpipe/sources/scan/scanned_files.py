@@ -109,6 +109,7 @@ class Scan:
         previous_numbers = previous_numbers[is_unchanged & is_known]
         self.files[_FACT_FIELDS][numbers] = previous.files[_FACT_FIELDS][previous_numbers]
 
+        # Files that are rejected again keep their reasons.
         for index in np.flatnonzero(self.files["kind"][numbers] == REJECTED).tolist():
             self.reasons[int(numbers[index])] = previous.reasons[int(previous_numbers[index])]
         return is_same_listing and self.classes == previous.classes and not len(self.unknown)
@@ -136,6 +137,7 @@ def scan_of_listing(name: str, listing: Listing, archives: list[Archive] | None)
     """
     root = Path(os.path.abspath(str(listing.root)))
     folder = root if root.is_dir() else root.parent
+    # A source may have millions of files, so the tuples are made one by one.
     records = np.fromiter(_records(root, listing, archives), FILE_DTYPE, count=len(listing.sources))
     paths = Texts.of(source.path for source in listing.sources)
     scan = Scan(name, folder, list(listing.classes), archives, paths, records)

@@ -24,6 +24,7 @@ def open_unpacked(
 ) -> UnpackedIndex:
     """Opens an unpacked source, by its last scan where nothing has changed: see `open_data`."""
     previous = load_scan(source.name)
+    # This program has opened the source before, so it need not look for changes again.
     if previous is not None and len(previous.unknown) == 0 and fingerprint is not None:
         index = UnpackedIndex(path, previous, max_pixels=max_pixels, background=background)
         if index.fingerprint == fingerprint:
@@ -31,6 +32,7 @@ def open_unpacked(
 
     scan = _scan(source, previous)
     index = UnpackedIndex(path, scan, max_pixels=max_pixels, background=background)
+    # A program may open its data several times. It is warned once.
     if index.fingerprint in _warned_fingerprints:
         return index
     _warned_fingerprints.add(index.fingerprint)

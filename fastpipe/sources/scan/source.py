@@ -56,6 +56,7 @@ class UnpackedSource:
             PackError, DatasetError: there are none, or it is not certain what they are.
         """
         if self.path is None:
+            # The tars of a pattern are one source, whatever their names say of splits.
             listing = list_archives(self.root, self.tars or [])
             listing.sources.sort(key=packing_order(0, shuffle=False))
             return listing
@@ -118,6 +119,7 @@ def _find_in_folder(path: Path, split: str | None) -> UnpackedSource:
             f"{path} is not a packed dataset, and it is empty; expected a folder that `fastpipe "
             "pack` wrote, or one folder of images for each class, images without classes, or tars"
         )
+    # Only a source that may have splits needs the rules of packing already here.
     root = path
     tars = _tars_in(names)
     if split is not None or split_folders(path, names) or split_tars(tars):
@@ -128,6 +130,7 @@ def _find_in_folder(path: Path, split: str | None) -> UnpackedSource:
             tars = list(recognised.tars[recognised.split])
         else:
             tars = _tars_in(names)
+    # Where folders lie beside tars, `listing` finds out by the rules of packing which of them count.
     has_only_tars = bool(tars) and not names.folders
     return UnpackedSource(
         _name_with_split(str(path), split), root, tars if has_only_tars else None, path, split
@@ -149,6 +152,7 @@ def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
     matches = set()
     for expanded in _expand_braces(pattern):
         files = glob.glob(os.path.join(glob.escape(folder), expanded))
+        # A name without wildcards has to exist: a wrong number in braces must not lose samples.
         if not files and not glob.has_magic(expanded):
             missing = readable(os.path.join(folder, expanded))
             raise DatasetError(f"{missing} does not exist, and {readable(name)} names it")
