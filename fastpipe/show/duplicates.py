@@ -129,7 +129,11 @@ def _classes_of_groups(groups: Sequence[Sequence[int]], data: Dataset) -> list[s
     """The names of the classes in each group; "" is that of samples without a label."""
     names = []
     for labels in _values_of_groups(groups, data, "label"):
-        names.append({data.index.class_name(label) for label in labels})
+        # A set, since only whether there are several classes counts.
+        classes = set()
+        for label in labels:
+            classes.add(data.classes[label] if label >= 0 else "")
+        names.append(classes)
     return names
 
 

@@ -23,26 +23,30 @@ _OUTLINE = (20, 20, 20)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.4
 # The font of OpenCV 4 has ASCII alone.
-_ENCODING = "utf-8" if int(cv2.__version__.partition(".")[0]) >= 5 else "ascii"
+_CV2_MAJOR = int(cv2.__version__.partition(".")[0])
+_ENCODING = "utf-8" if _CV2_MAJOR >= 5 else "ascii"
+
+Pixels = NDArray[np.uint8]
+"""(height, width, 3) RGB."""
 
 
 def contact_sheet(
-    images: NDArray[np.uint8],
+    images: Pixels,
     captions: Sequence[str],
     *,
     columns: int = 8,
     notes: Sequence[Sequence[str]] = (),
-) -> NDArray[np.uint8]:
+) -> Pixels:
     """Lays pictures out in rows, each with its caption below.
 
     Args:
-        images: (n, h, w, 3) uint8 RGB.
+        images: (n, height, width, 3).
         captions: (n,) cut to the width of a picture.
         columns: pictures in a row.
         notes: for each row the lines below it, as many for each row, cut to the row's width.
 
     Returns:
-        (height, width, 3) uint8 RGB.
+        The sheet.
     """
     count, height, width, _ = images.shape
     columns = min(columns, count)
@@ -67,8 +71,8 @@ def contact_sheet(
     return sheet
 
 
-def fitted(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """A picture (h, w, 3) no larger than side x side, in the middle of a cell of that size."""
+def fitted(image: Pixels, side: int) -> Pixels:
+    """A picture no larger than side x side, in the middle of a cell of that size."""
     cell = np.full((side, side, 3), _BACKGROUND, dtype=np.uint8)
     height, width, _ = image.shape
     top = (side - height) // 2
@@ -77,8 +81,8 @@ def fitted(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
     return cell
 
 
-def with_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """A copy of a picture (h, w, 3) with boxes drawn into it.
+def with_boxes(image: Pixels, boxes: NDArray[np.float64]) -> Pixels:
+    """A copy of a picture with boxes drawn into it.
 
     Args:
         image: the picture.
@@ -106,8 +110,8 @@ def _clipped(point: NDArray[np.int64], last_pixel: NDArray[np.int64]) -> tuple[i
     return x, y
 
 
-def write_png(path: Path, image: NDArray[np.uint8]) -> None:
-    """Writes (height, width, 3) uint8 RGB as a PNG, whole or not at all."""
+def write_png(path: Path, image: Pixels) -> None:
+    """Writes a picture as a PNG, whole or not at all."""
     _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     # A program that is killed must not leave half a picture under the name that it shows.
     partial = path.with_name(path.name + ".partial")
@@ -120,7 +124,7 @@ def write_png(path: Path, image: NDArray[np.uint8]) -> None:
         raise FastpipeError(f"cannot write {path}: {problem.strerror}") from problem
 
 
-def _write(sheet: NDArray[np.uint8], text: str, start: int, top: int, width: int) -> None:
+def _write(sheet: Pixels, text: str, start: int, top: int, width: int) -> None:
     """Writes a line of text into a sheet, cut to a width in pixels."""
     baseline = (start, top + _CAPTION_HEIGHT - 5)
     shown = _cut_to_width(text, width)
@@ -129,6 +133,7 @@ def _write(sheet: NDArray[np.uint8], text: str, start: int, top: int, width: int
 
 def _cut_to_width(caption: str, width: int) -> str:
     """As much of a text as a width in pixels has room for."""
+    # Line breaks and control characters have no glyph.
     printable = "".join(letter if letter.isprintable() else "?" for letter in caption)
     text = printable.encode(_ENCODING, "replace").decode(_ENCODING)
 
