@@ -203,15 +203,16 @@ class PipelineCropping(Cropping):
             return {}
         rows = np.array(list(pictures), dtype=np.int64)
         # (rows, 2) width and height
-        sizes = np.array([picture[:2] for picture in pictures.values()], dtype=np.int64)
+        sizes = np.empty((len(rows), 2), dtype=np.int64)
+        is_for_engine = np.zeros(len(rows), dtype=np.bool_)
+        data: list[bytes] = []
+        for position, picture in enumerate(pictures.values()):
+            sizes[position] = (picture.width, picture.height)
+            if picture.data is not None:
+                is_for_engine[position] = True
+                data.append(picture.data)
         widths = sizes[:, 0]
         heights = sizes[:, 1]
-        data: list[bytes] = []
-        is_for_engine = np.zeros(len(rows), dtype=np.bool_)
-        for position, picture in enumerate(pictures.values()):
-            if picture.data is not None:
-                data.append(picture.data)
-                is_for_engine[position] = True
 
         # The engine's tasks: a record for each row, with its crop and the size of its bytes.
         crops, flips = self.crops_of(widths, heights, Draws(draws.epoch, draws.numbers[rows]))

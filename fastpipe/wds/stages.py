@@ -16,8 +16,6 @@ from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.crops import Crop
 from fastpipe.wds.cropping import Handler, PipelineCropping, is_picture, pictures_of
 
-_WAYS = "webdataset.WebDataset(...).map(CROP), .decode(CROP) or .map_dict(jpg=CROP)"
-
 
 def crop(
     size: int | tuple[int, int] = 224,
@@ -89,20 +87,19 @@ class SampleCrop(PipelineCropping):
         Raises:
             SampleError: a picture cannot be decoded.
         """
-        # webdataset calls a function in three ways: see _WAYS.
-        if len(given) == 1 and isinstance(given[0], dict):
-            return self._crop_sample(given[0])
-        if len(given) == 1 and isinstance(given[0], bytes):
-            return self._crop_member("", given[0])
-        if len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], bytes):
-            extension = given[0].removeprefix(".")
-            if not is_picture(extension, given[1]):
-                return None
-            return self._crop_member(extension, given[1])
+        # webdataset calls a function in three ways.
+        match given:
+            case (dict() as sample,):  # .map
+                return self._crop_sample(sample)
+            case (bytes() as data,):  # .map_dict
+                return self._crop_member("", data)
+            case (str() as extension, bytes() as data):  # .decode
+                extension = extension.removeprefix(".")
+                return self._crop_member(extension, data) if is_picture(extension, data) else None
         kinds = ", ".join(type(value).__name__ for value in given)
         raise ConfigError(
             f"fastpipe.wds.crop: expected a sample, or a member's bytes, got {kinds}; use it as "
-            f"{_WAYS}"
+            "webdataset.WebDataset(...).map(CROP), .decode(CROP) or .map_dict(jpg=CROP)"
         )
 
     def _crop_sample(self, sample: dict[str, Any]) -> dict[str, Any]:
