@@ -191,14 +191,14 @@ def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
         ImageError: the JPEG ends early, which Pillow refuses.
     """
     opened = open_image(data, "JPEG", max_pixels=options.max_pixels)
-    is_png = options.as_png(lossless=False)
-    packed = _begin(opened.size, turn(opened.size, opened.orientation), options, png=is_png)
+    packed = _begin(opened.size, turn(opened.size, opened.orientation), options, png=False)
     packed = replace(packed, change="damaged JPEG")
     segments: list[Segment] = []
     try:
         segments = _segments_to_keep(read_header(data), packed, options)
     except ImageError:
         pass  # a header that Pillow can read, but we cannot: its metadata is lost
+    is_png = options.as_png(lossless=False)
     return _encode(opened.samples(), packed, options, None, segments, png=is_png)
 
 
@@ -313,7 +313,15 @@ def _segments_to_keep(header: JpegHeader, packed: Packed, options: EncodeOptions
 def _transcode(
     data: bytes, segments: list[Segment], options: EncodeOptions, *, check_only: bool = False
 ) -> tuple[bytes | None, dict[str, int]]:
-    """Stores the coefficients of a JPEG again, and describes it. None: `check_only`."""
+    """Stores the coefficients of a JPEG again as one baseline scan.
+
+    Returns:
+        The JPEG or KEY.fpc, None with `check_only`; and facts about the source.
+
+    Raises:
+        ImageError: the JPEG is damaged, over a limit, or, unless `check_only`, of a kind that a
+            baseline scan cannot hold.
+    """
     jpeg, info = native(
         _engine.transcode,
         data,
