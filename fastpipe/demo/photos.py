@@ -79,7 +79,8 @@ def write_photos(
     _claim(folder, count, seed)
     if truth is not None:
         _claim(truth, count, seed)
-    missing: list[int] = []  # photos of which a file is missing
+    # A photo is made again if only its mask or its caption is missing.
+    missing: list[int] = []
     missing_jpeg_count = 0
     for index in range(count):
         paths = _list_paths(folder, truth, index)
@@ -89,6 +90,7 @@ def write_photos(
             missing.append(index)
     _write_missing(folder, truth, missing, seed, workers, scale)
     _write_atomically(folder / MANIFEST, [_encode_manifest(count, seed)])
+    # Only now: a folder that has it holds photos, but perhaps not all.
     (folder / _UNFINISHED).unlink(missing_ok=True)
     if truth is not None and (truth / _UNFINISHED).exists():
         _write_coco(truth, count, seed)

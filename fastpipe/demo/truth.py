@@ -67,7 +67,10 @@ def describe_object(
     article = "an" if thing[0] in "aeiou" else "a"
     height, width = mask.shape
     rows, columns = np.nonzero(mask)
-    place = _PLACES[int(3 * rows.mean() / height)][int(3 * columns.mean() / width)]
+    # The thirds of the photo that the middle of the object is in.
+    row_third = int(3 * rows.mean() / height)
+    column_third = int(3 * columns.mean() / width)
+    place = _PLACES[row_third][column_third]
     return f"{article} {thing} {place}"
 
 
@@ -101,13 +104,15 @@ def make_annotation(
     """
     rows = np.flatnonzero(mask.any(axis=1)).tolist()
     columns = np.flatnonzero(mask.any(axis=0)).tolist()
-    first_column = columns[0]
-    first_row = rows[0]
+    x = columns[0]
+    y = rows[0]
+    box_width = columns[-1] - x + 1
+    box_height = rows[-1] - y + 1
     return {
         "id": photo + 1,  # COCO's evaluation takes 0 for no annotation
         "image_id": photo,
         "category_id": label + FIRST_CATEGORY,
-        "bbox": [first_column, first_row, columns[-1] - first_column + 1, rows[-1] - first_row + 1],
+        "bbox": [x, y, box_width, box_height],
         "area": int(np.count_nonzero(mask)),
         "iscrowd": 0,
         "segmentation": {"size": list(mask.shape), "counts": measure_run_lengths(mask)},
@@ -121,6 +126,7 @@ def measure_run_lengths(mask: NDArray[np.bool_]) -> list[int]:
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     edges = np.concatenate([[0], changes, [flat.size]])
     lengths: list[int] = np.diff(edges).tolist()
+    # The first run has to be one of False, so an empty one comes before True.
     if flat[0]:
         return [0, *lengths]
     return lengths
