@@ -33,7 +33,9 @@ from fastpipe.sources.scan import reading
 from fastpipe.sources.scan.cache import save_scan
 from fastpipe.sources.scan.scanned_files import CONVERTED, Scan
 
-RGB, WITH_ALPHA = 3, 4  # channels of a record
+# Channels of a record.
+RGB = 3
+WITH_ALPHA = 4
 
 _PERMUTATION_SEED = 0x0F0E0D0C0B0A0908  # any value will do: epochs permute again
 # Tars count as sorted by class if this share of neighbours is of one class, beyond those that are
