@@ -179,7 +179,7 @@ class PipelineCropping(Cropping):
         return out, failed
 
     def _read_header(self, data: bytes) -> Picture | None:
-        """As the function `_read_header`; None also if the picture has to be put on a background."""
+        """As the function `_read_header`; None also if the picture gets a background."""
         if is_png_with_alpha(data):
             if self._background is not None:
                 return None

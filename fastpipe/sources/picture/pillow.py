@@ -144,8 +144,8 @@ def picture_of(pixels: NDArray[Any]) -> Any:
     is_gray_u16 = pixels.dtype == np.uint16 and channels == 1
     if pixels.dtype != np.uint8 and not is_gray_u16:
         raise ConfigError(
-            f'images="pil": Pillow has no images of {channels} channels of {pixels.dtype}; expected '
-            "uint8, which data.with_pixels(dtype=torch.uint8) gives"
+            f'images="pil": Pillow has no images of {channels} channels of {pixels.dtype}; '
+            "expected uint8, which data.with_pixels(dtype=torch.uint8) gives"
         )
     if channels == 1:
         pixels = pixels[:, :, 0]

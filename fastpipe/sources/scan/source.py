@@ -130,7 +130,7 @@ def _find_in_folder(path: Path, split: str | None) -> UnpackedSource:
             tars = list(recognised.tars[recognised.split])
         else:
             tars = _tars_in(names)
-    # Where folders lie beside tars, `listing` finds out by the rules of packing which of them count.
+    # Where folders lie beside tars, the rules of packing say which of them count: see `listing`.
     has_only_tars = bool(tars) and not names.folders
     return UnpackedSource(
         _name_with_split(str(path), split), root, tars if has_only_tars else None, path, split
