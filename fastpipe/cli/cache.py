@@ -12,7 +12,7 @@ import typer
 from fastpipe.cli.console import AsJson, exit_codes, out, print_json
 from fastpipe.cli.tables import count
 from fastpipe.errors import readable
-from fastpipe.sources.scan.columns import kept_scans
+from fastpipe.sources.scan.cache import kept_scans
 from fastpipe.store.remote import contents
 from fastpipe.store.remote.options import RemoteOptions
 

@@ -47,7 +47,7 @@ def draw_size(rng: np.random.Generator, kind: JpegKind, scale: float) -> tuple[i
 
 def _draw_edges(rng: np.random.Generator, long_500: float) -> tuple[float, float]:
     """Draw the longer and the shorter edge, pixels."""
-    group = rng.random()
+    group = rng.random()  # chooses among cameras and habits, each with its own sizes
     if rng.random() < long_500:
         return 500.0, _draw_short_of_500(rng, group)
     if group < 0.57:
@@ -65,6 +65,7 @@ def _draw_edges(rng: np.random.Generator, long_500: float) -> tuple[float, float
 
 def _draw_short_of_500(rng: np.random.Generator, group: float) -> float:
     """Draw the shorter edge beside one of 500 pixels; `group` is uniform, 0 to 1."""
+    # Drawn in any case: the numbers that are drawn decide all that follow.
     cropped_by_hand = float(np.clip(rng.normal(370.0, 50.0), 240.0, 500.0))
     if group < 0.43:  # a compact camera's 4:3
         return 375.0

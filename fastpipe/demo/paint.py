@@ -160,8 +160,10 @@ def _lay_object(
     side = shape.side / step
     grid = (_divide_up(width, step), _divide_up(height, step))
     small = np.asarray(cv2.resize(shape.cover, grid, interpolation=cv2.INTER_AREA), np.float32)
-    # The shadow lies away from the light.
-    shift = np.array([[1.0, 0.0, -0.09 * light.x * side], [0.0, 1.0, -0.09 * light.y * side]])
+    # The shadow lies away from the light. A matrix (2, 3), as cv2.warpAffine takes it.
+    shift_x = -0.09 * light.x * side
+    shift_y = -0.09 * light.y * side
+    shift = np.array([[1.0, 0.0, shift_x], [0.0, 1.0, shift_y]])
     shifted = np.asarray(cv2.warpAffine(small, shift, grid), np.float32)
     shadow = _blur(shifted, 0.04 * side)
     planes *= 1.0 - rng.uniform(0.25, 0.6) * _resize(shadow, height, width)
@@ -188,7 +190,8 @@ def _draw_texture(rng: np.random.Generator, planes: Planes, rough: Field, light:
     persistence = rng.uniform(0.9, 1.4)
     relief = _draw_noise(rng, height, width, persistence, range(5))
     slope_y, slope_x = np.gradient(relief)
-    luma = 11.0 * rough * (2.0 * (light.x * slope_x + light.y * slope_y) + 0.6 * relief)
+    lit = light.x * slope_x + light.y * slope_y
+    luma = 11.0 * rough * (2.0 * lit + 0.6 * relief)
     # A sensor's grain is everywhere, in focus or not.
     luma += rng.uniform(1.5, 5.5) * rng.standard_normal(rough.shape, dtype=np.float32)
     texture = luma * (planes * (0.6 / 128.0) + 0.4)

@@ -79,16 +79,18 @@ def write_photos(
     _claim(folder, count, seed)
     if truth is not None:
         _claim(truth, count, seed)
-    missing: list[int] = []  # photos of which a file is missing
+    # A photo is made again if only its mask or its caption is missing.
+    missing: list[int] = []
     missing_jpeg_count = 0
     for index in range(count):
         paths = _list_paths(folder, truth, index)
         if not paths[0].exists():
             missing_jpeg_count += 1
-        if not all(path.exists() for path in paths):
+        if not all(map(Path.exists, paths)):
             missing.append(index)
     _write_missing(folder, truth, missing, seed, workers, scale)
     _write_atomically(folder / MANIFEST, [_encode_manifest(count, seed)])
+    # Only now: a folder that has it holds photos, but perhaps not all.
     (folder / _UNFINISHED).unlink(missing_ok=True)
     if truth is not None and (truth / _UNFINISHED).exists():
         _write_coco(truth, count, seed)
@@ -144,10 +146,10 @@ def _write_photo(folder: Path, truth: Path | None, seed: int, index: int, scale:
 
 
 def _write_coco(truth: Path, count: int, seed: int) -> None:
-    """Write COCO's file from the masks and captions that are there."""
+    """Write COCO's file from the masks and captions in the folder."""
     annotations = (_read_annotation(truth, index) for index in range(count))
     lines = encode_coco(_describe_folder(count, seed), annotations)
-    _write_atomically(truth / MANIFEST, (line.encode() for line in lines))
+    _write_atomically(truth / MANIFEST, map(str.encode, lines))
 
 
 def _read_annotation(truth: Path, index: int) -> tuple[str, dict[str, Any]]:

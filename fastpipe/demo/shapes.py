@@ -116,6 +116,7 @@ def draw_shape(rng: np.random.Generator, name: str, height: int, width: int) -> 
     middle = np.array([middle_x, middle_y])
     linear = _draw_turn_and_shear(rng)
 
+    # The outlines have any area. Scaled by this matrix they have that of a square of `side`.
     outlines = [_to_points(outline) for outline in _list_outlines(rng, name)]
     linear *= side / np.sqrt(_measure_area(outlines))
     polygons = []
@@ -168,11 +169,14 @@ def _draw_pattern(
     width: int,
 ) -> Field:
     """Draw waves across a pebble: in one direction for stripes, in two for checks."""
+    # Pixels, from the middle of the pebble: (height, 1) and (1, width).
     y, x = np.ogrid[:height, :width]
+    x = x - middle[0]
+    y = y - middle[1]
     along, across = np.linalg.inv(linear) * _WAVE_NUMBER  # radians a pixel, each for x and y
-    wave = np.sin(along[0] * (x - middle[0]) + along[1] * (y - middle[1]))
+    wave = np.sin(along[0] * x + along[1] * y)
     if name == "checks":
-        wave = wave * np.sin(across[0] * (x - middle[0]) + across[1] * (y - middle[1]))
+        wave = wave * np.sin(across[0] * x + across[1] * y)
     # This gain leaves an edge about two pixels soft.
     gain = 0.5 / np.hypot(*along)
     return np.asarray(np.clip(wave * gain + 0.5, 0.0, 1.0), np.float32)

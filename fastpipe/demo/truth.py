@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import colorsys
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,18 +32,12 @@ _PLACES = (
     ("on the left", "in the middle", "on the right"),
     ("at the bottom left", "at the bottom", "at the bottom right"),
 )
-# Hues up to these degrees. Beyond purple there is red again.
-_HUES = (
-    (18, "red"),
-    (48, "orange"),
-    (70, "yellow"),
-    (165, "green"),
-    (260, "blue"),
-    (335, "purple"),
-    (360, "red"),
-)
-# Grays of a luma below these, of 255.
-_GRAYS = ((40, "black"), (100, "dark gray"), (165, "gray"), (225, "light gray"), (256, "white"))
+# The first hue goes up to the first limit in degrees, and so on.
+_HUES = ("red", "orange", "yellow", "green", "blue", "purple", "red")
+_HUE_LIMITS = (18, 48, 70, 165, 260, 335)
+# The first gray is below the first limit of luma, of 255, and so on.
+_GRAYS = ("black", "dark gray", "gray", "light gray", "white")
+_GRAY_LIMITS = (40, 100, 165, 225)
 # A colour looks gray if its largest and its smallest channel differ by less: of 255, and of the
 # largest.
 _LEAST_CHROMA = 20.0
@@ -72,7 +67,10 @@ def describe_object(
     article = "an" if thing[0] in "aeiou" else "a"
     height, width = mask.shape
     rows, columns = np.nonzero(mask)
-    place = _PLACES[int(3 * rows.mean() / height)][int(3 * columns.mean() / width)]
+    # The thirds of the photo that the middle of the object is in.
+    row_third = int(3 * rows.mean() / height)
+    column_third = int(3 * columns.mean() / width)
+    place = _PLACES[row_third][column_third]
     return f"{article} {thing} {place}"
 
 
@@ -82,8 +80,8 @@ def _name_colour(colour: NDArray[np.floating], *, gray: bool) -> str:
     hue, saturation, largest = colorsys.rgb_to_hsv(red, green, blue)
     chroma = saturation * largest
     if gray or chroma < _LEAST_CHROMA or saturation < _LEAST_SATURATION:
-        return next(word for limit, word in _GRAYS if luma < limit)
-    word = next(word for limit, word in _HUES if 360.0 * hue <= limit)
+        return _GRAYS[bisect_right(_GRAY_LIMITS, luma)]
+    word = _HUES[bisect_left(_HUE_LIMITS, 360.0 * hue)]
     if word == "orange" and luma < _BROWN_LUMA:
         word = "brown"
     elif word == "orange" and saturation < _BEIGE_SATURATION:
@@ -106,13 +104,15 @@ def make_annotation(
     """
     rows = np.flatnonzero(mask.any(axis=1)).tolist()
     columns = np.flatnonzero(mask.any(axis=0)).tolist()
-    first_column = columns[0]
-    first_row = rows[0]
+    x = columns[0]
+    y = rows[0]
+    box_width = columns[-1] - x + 1
+    box_height = rows[-1] - y + 1
     return {
         "id": photo + 1,  # COCO's evaluation takes 0 for no annotation
         "image_id": photo,
         "category_id": label + FIRST_CATEGORY,
-        "bbox": [first_column, first_row, columns[-1] - first_column + 1, rows[-1] - first_row + 1],
+        "bbox": [x, y, box_width, box_height],
         "area": int(np.count_nonzero(mask)),
         "iscrowd": 0,
         "segmentation": {"size": list(mask.shape), "counts": measure_run_lengths(mask)},
@@ -126,6 +126,7 @@ def measure_run_lengths(mask: NDArray[np.bool_]) -> list[int]:
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     edges = np.concatenate([[0], changes, [flat.size]])
     lengths: list[int] = np.diff(edges).tolist()
+    # The first run has to be one of False, so an empty one comes before True.
     if flat[0]:
         return [0, *lengths]
     return lengths
@@ -140,9 +141,9 @@ def encode_coco(
         info: the first line.
         photos: the file name and the annotation of each photo.
     """
-    categories = [
-        {"id": label + FIRST_CATEGORY, "name": name} for label, name in enumerate(CLASSES)
-    ]
+    categories = []
+    for category, name in enumerate(CLASSES, FIRST_CATEGORY):
+        categories.append({"id": category, "name": name})
     yield f'{{"info": {json.dumps(info)},\n'
     yield f'"categories": {json.dumps(categories)},\n'
     yield '"annotations": ['

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class Duplicates:
     @property
     def samples(self) -> int:
         """How many samples of the dataset are in the groups."""
-        return sum(len(group) for group in self.groups)
+        return sum(map(len, self.groups))
 
     def group_keys(self) -> list[list[str]]:
         """The same as `groups`, by key: source paths, as `fastpipe.remove` takes them."""
@@ -49,9 +50,9 @@ class Duplicates:
     def contradictions(self) -> int:
         """Groups whose samples do not all have the same class."""
         classes = _classes_of_groups(self.groups, self.data)
-        describe_other_classes = _classes_of_groups(self.others, self.other or self.data)
+        other_classes = _classes_of_groups(self.others, self.other or self.data)
         count = 0
-        for names, other_names in zip(classes, describe_other_classes, strict=True):
+        for names, other_names in zip(classes, other_classes, strict=True):
             if len(names | other_names) > 1:
                 count += 1
         return count
@@ -92,10 +93,11 @@ def duplicates(
     shared = np.intersect1d(hashes, other_hashes)
     groups = _samples_by_hash(hashes, shared)
     other_groups = _samples_by_hash(other_hashes, shared)
-    pairs = sorted(zip(groups, other_groups, strict=True))
-    return Duplicates(
-        [group for group, _ in pairs], [other_group for _, other_group in pairs], first, second
-    )
+    # Hashes are in no order that means anything to people.
+    order = sorted(range(len(groups)), key=groups.__getitem__)
+    groups = [groups[position] for position in order]
+    other_groups = [other_groups[position] for position in order]
+    return Duplicates(groups, other_groups, first, second)
 
 
 def _hashes(data: Dataset, name: str) -> NDArray[np.uint64]:
@@ -127,7 +129,11 @@ def _classes_of_groups(groups: Sequence[Sequence[int]], data: Dataset) -> list[s
     """The names of the classes in each group; "" is that of samples without a label."""
     names = []
     for labels in _values_of_groups(groups, data, "label"):
-        names.append({data.classes[label] if label >= 0 else "" for label in labels})
+        # A set, since only whether there are several classes counts.
+        classes = set()
+        for label in labels:
+            classes.add(data.classes[label] if label >= 0 else "")
+        names.append(classes)
     return names
 
 
@@ -135,6 +141,9 @@ def _values_of_groups(
     groups: Sequence[Sequence[int]], data: Dataset, column: str
 ) -> list[list[Any]]:
     """The values of a column of the samples of each group."""
-    samples = [sample for group in groups for sample in group]
+    # The column is read once for all groups, and cut afterwards.
+    samples: list[int] = []
+    for group in groups:
+        samples.extend(group)
     values = iter(data[column][np.array(samples, np.int64)])
-    return [[next(values) for _ in group] for group in groups]
+    return [list(islice(values, len(group))) for group in groups]

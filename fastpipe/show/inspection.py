@@ -100,7 +100,7 @@ def inspect(index: Index) -> Inspection:
         fingerprint=index.fingerprint,
         samples=len(index),
         shards=len(index.shards),
-        size_bytes=sum(shard.size_bytes for shard in index.shards),
+        size_bytes=int(index.shard_sizes.sum()),
         class_counts=dict(zip(index.classes, index.class_counts, strict=True)),
         unlabelled=len(index) - sum(index.class_counts),
         fields={name: field.kind for name, field in index.fields.items()},

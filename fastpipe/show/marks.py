@@ -48,6 +48,10 @@ _FONT_SCALE = 0.4
 _TAG_HEIGHT = 13
 _RADIUS = 3
 
+Pixels = NDArray[np.uint8]
+"""(height, width, 3) RGB."""
+Colour = tuple[int, int, int]
+
 
 @dataclass(frozen=True)
 class Marks:
@@ -65,11 +69,11 @@ class Marks:
     points: list[NDArray[np.float32]] = field(default_factory=list)
 
 
-def with_marks(image: NDArray[np.uint8], marks: Marks) -> NDArray[np.uint8]:
-    """A copy of a picture (h, w, 3) RGB with marks drawn into it, scaled to its size."""
+def with_marks(image: Pixels, marks: Marks) -> Pixels:
+    """A copy of a picture with marks drawn into it, scaled to its size."""
     drawn = image.copy()
     height, width, _ = image.shape
-    scale = np.array([width / marks.size[0], height / marks.size[1]])
+    scale = np.array([width, height]) / marks.size
     for ids in marks.masks:
         _draw_mask(drawn, ids)
     for boxes, labels in marks.boxes:
@@ -82,55 +86,56 @@ def with_marks(image: NDArray[np.uint8], marks: Marks) -> NDArray[np.uint8]:
     return drawn
 
 
-def colour_of(number: int) -> tuple[int, int, int]:
+def colour_of(number: int) -> Colour:
     """The RGB colour of a label, an id or a point's number."""
     return _COLOURS[number % len(_COLOURS)]
 
 
-def _draw_mask(image: NDArray[np.uint8], ids: NDArray[Any]) -> None:
+def _draw_mask(image: Pixels, ids: NDArray[Any]) -> None:
     height, width, _ = image.shape
     # Nearest: ids between two ids would be other objects.
     small = cv2.resize(ids.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST)
     is_drawn = small != 0
+    # (pixels, 3)
     colours = np.array(_COLOURS, dtype=np.float32)[small[is_drawn] % len(_COLOURS)]
     mixed = image[is_drawn] * (1 - _MASK_SHARE) + colours * _MASK_SHARE
     image[is_drawn] = np.rint(mixed)
 
 
-def _draw_box(
-    image: NDArray[np.uint8], corners: NDArray[np.float64], number: int, label: int | None
-) -> None:
+def _draw_box(image: Pixels, corners: NDArray[np.float64], number: int, label: int | None) -> None:
     """Draws a box: (2, 2) x, y of its corners. `number` gives it a colour if it has no label."""
     height, width, _ = image.shape
-    last_pixel = np.array([width - 1, height - 1])
-    first = np.clip(np.rint(corners[0]).astype(int), 0, last_pixel)
-    last = np.clip(np.rint(corners[1]).astype(int) - 1, first, last_pixel)
-    left, top = map(int, first)
-    right, bottom = map(int, last)
+    last_pixel = (width - 1, height - 1)
+    # The corners as pixels, both within the box. Of an empty box they are the same pixel.
+    first_corner, end_corner = np.rint(corners).astype(int)
+    x0, y0 = np.clip(first_corner, 0, last_pixel).tolist()
+    x1, y1 = np.clip(end_corner - 1, (x0, y0), last_pixel).tolist()
     colour = colour_of(number if label is None else label)
-    is_large = min(right - left, bottom - top) > 4
-    cv2.rectangle(image, (left, top), (right, bottom), colour, 2 if is_large else 1)
+    is_large = min(x1 - x0, y1 - y0) > 4
+    cv2.rectangle(image, (x0, y0), (x1, y1), colour, 2 if is_large else 1)
     if label is not None:
-        _draw_tag(image, str(label), left, top, colour)
+        _draw_tag(image, str(label), x0, y0, colour)
 
 
-def _draw_tag(
-    image: NDArray[np.uint8], text: str, left: int, top: int, colour: tuple[int, int, int]
-) -> None:
+def _draw_tag(image: Pixels, text: str, box_x: int, box_y: int, colour: Colour) -> None:
     """Writes a label above a box, or into it if there is no room above."""
-    width = cv2.getTextSize(text, _FONT, _FONT_SCALE, 1)[0][0] + 3
-    tag_top = top - _TAG_HEIGHT if top >= _TAG_HEIGHT else top
-    tag_left = max(0, min(left, image.shape[1] - width))
-    tag_corner = (tag_left + width - 1, tag_top + _TAG_HEIGHT - 1)
-    cv2.rectangle(image, (tag_left, tag_top), tag_corner, colour, cv2.FILLED)
-    luma = 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]
+    (text_width, _), _ = cv2.getTextSize(text, _FONT, _FONT_SCALE, 1)
+    width = text_width + 3
+    x = max(0, min(box_x, image.shape[1] - width))
+    y = box_y
+    if box_y >= _TAG_HEIGHT:
+        y = box_y - _TAG_HEIGHT
+    opposite = (x + width - 1, y + _TAG_HEIGHT - 1)
+    cv2.rectangle(image, (x, y), opposite, colour, cv2.FILLED)
+    red, green, blue = colour
+    luma = 0.299 * red + 0.587 * green + 0.114 * blue
     ink = _DARK if luma > _BRIGHT_LUMA else _LIGHT
-    baseline = (tag_left + 1, tag_top + _TAG_HEIGHT - 3)
+    baseline = (x + 1, y + _TAG_HEIGHT - 3)
     cv2.putText(image, text, baseline, _FONT, _FONT_SCALE, ink, 1, cv2.LINE_AA)
 
 
 def _draw_points(
-    image: NDArray[np.uint8], points: NDArray[np.float64], visibility: NDArray[np.float32]
+    image: Pixels, points: NDArray[np.float64], visibility: NDArray[np.float32]
 ) -> None:
     """Draws the points (K, 2) x, y of one object."""
     height, width, _ = image.shape
@@ -216,13 +221,16 @@ def _marks(
 
 def _values_of_row(batch: Mapping[str, Any], key: str, name: str, row: int) -> NDArray[Any]:
     """A row's values of a field, or of its labels, in any form of Boxes."""
-    offsets = batch.get(f"{name}_offsets")
-    if offsets is not None:
-        return _plain_array(batch[key][int(offsets[row]) : int(offsets[row + 1])])
-    counts = batch.get(f"{name}_counts")
-    if counts is not None:
-        return _plain_array(batch[key][row, : int(counts[row])])
-    return _plain_array(batch[key][row])
+    values = batch[key]
+    if f"{name}_offsets" in batch:
+        # The values of all rows, one behind the other.
+        start, end = batch[f"{name}_offsets"][row : row + 2].tolist()
+        return _plain_array(values[start:end])
+    if f"{name}_counts" in batch:
+        # Rows of one length, filled up behind their values.
+        count = int(batch[f"{name}_counts"][row])
+        return _plain_array(values[row, :count])
+    return _plain_array(values[row])
 
 
 def _plain_array(value: torch.Tensor) -> NDArray[Any]:

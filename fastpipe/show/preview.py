@@ -29,6 +29,9 @@ _SQUARES = 20  # of the checkerboard behind alpha, on the longer side
 _MOST_DRAWS = 10_000  # of an epoch with weights, to find out which samples it has
 _LEAST_SHARE = 0.005  # of a class in a caption
 
+Pixels = NDArray[np.uint8]
+"""(height, width, 3) RGB, where nothing else is said."""
+
 
 class Preview(NamedTuple):
     """A sheet that was drawn. A notebook shows it where it ends a cell."""
@@ -103,14 +106,15 @@ def preview(
     columns: list[Seen] = []
     for epoch in range(1 if has_views else VARIANTS):
         columns += preview_samples(loader, ids, epoch)
-    names = [f"{'view' if has_views else 'epoch'} {number}" for number in range(len(columns))]
+    column_kind = "view" if has_views else "epoch"
+    names = [f"{column_kind} {number}" for number in range(len(columns))]
     pixels = []
     for column, augment in zip(columns, cycle(loader.augments), strict=False):
         pixels.append(_pixels(column.images, augment))
 
     plan = columns[0].plan
     fields = visible(data, loader.maker.fields.names if loader.maker.fields else ())
-    cells: list[NDArray[np.uint8]] = []
+    cells: list[Pixels] = []
     captions: list[str] = []
     notes: list[list[str]] = []
     # A row of the sheet: the photo with its fields, the photo with the crops, and each column.
@@ -119,10 +123,11 @@ def preview(
         photo = _photo(loader, plan, row)
         # Crops are in pixels of the stored picture, the photo has those of its cell.
         scale = photo.shape[1] / record["width"]
-        crop_boxes = np.stack([column.plan.crops.boxes[row] for column in columns]) * scale
+        crop_boxes = [column.plan.crops.boxes[row] * scale for column in columns]
         cells.append(fitted(with_marks(photo, marks), SIZE))
-        cells.append(fitted(with_boxes(photo, crop_boxes), SIZE))
-        captions.append(loader.classes[record["label"]] if record["label"] >= 0 else "")
+        cells.append(fitted(with_boxes(photo, np.stack(crop_boxes)), SIZE))
+        label = int(record["label"])
+        captions.append(loader.classes[label] if label >= 0 else "")
         captions.append(f"{record['width']} x {record['height']}")
         for name, column, images in zip(names, columns, pixels, strict=True):
             moved_marks = marks_of_row(column.fields, row, fields, column.plan.crops.size)
@@ -144,7 +149,8 @@ def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
     # With weights, an epoch does not have all samples: choose among those of epoch 0.
     orders = EpochPlan(recipe, 0).orders
     draws = min(recipe.rows(0), _MOST_DRAWS)
-    ids = np.unique(np.concatenate([order.take(0, draws).ids for order in orders.values()]))
+    drawn = [order.take(0, draws).ids for order in orders.values()]
+    ids = np.unique(np.concatenate(drawn))
     return np.sort(rng.choice(ids, min(rows, len(ids)), replace=False))
 
 
@@ -184,8 +190,10 @@ def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[
         if host_batch.fields is not None:
             for key, name in host_batch.fields.names.items():
                 # Of several views, a batch has a list where each view has its own values.
-                by_view = bool(host_batch.plan.more) and host_batch.fields.by_view(name)
-                values[name] = _on_cpu(batch[key][view] if by_view else batch[key])
+                value = batch[key]
+                if host_batch.plan.more and host_batch.fields.by_view(name):
+                    value = value[view]
+                values[name] = _on_cpu(value)
         plan = replace(host_batch.plan.views[view], more=())
         views.append(Seen(plan, images.cpu(), staged.labels.cpu(), values))
     return views
@@ -197,8 +205,8 @@ def _on_cpu(value: Any) -> Any:
     return value.cpu() if isinstance(value, torch.Tensor) else value
 
 
-def _photo(loader: Loader, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
-    """A whole photo in the loader's channels, resized to fit a cell, as it is drawn: (h, w, 3)."""
+def _photo(loader: Loader, plan: BatchPlan, row: int) -> Pixels:
+    """A whole photo in the loader's channels, resized to fit a cell, as it is drawn."""
     record = plan.records[row]
     width = int(record["width"])
     height = int(record["height"])
@@ -214,7 +222,7 @@ def _photo(loader: Loader, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
     return _drawable(image[0])
 
 
-def _pixels(images: torch.Tensor, augment: Augment | None) -> NDArray[np.uint8]:
+def _pixels(images: torch.Tensor, augment: Augment | None) -> Pixels:
     """Images of a training loop -> (n, height, width, 3) uint8, with the normalising undone."""
     if images.ndim != 4 or images.shape[1] not in (1, 3, 4):
         raise ConfigError(
@@ -234,17 +242,19 @@ def _pixels(images: torch.Tensor, augment: Augment | None) -> NDArray[np.uint8]:
     return _drawable(images.permute(0, 2, 3, 1).numpy())
 
 
-def _drawable(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _drawable(images: Pixels) -> Pixels:
     """(..., height, width, channels) -> (..., height, width, 3); alpha shows a checkerboard."""
     *_, height, width, channels = images.shape
     if channels < 4:
         return np.broadcast_to(images, (*images.shape[:-1], 3)).copy()
-    # A checkerboard of two grays.
+    # A checkerboard of two grays: (height, width, 1).
     square = -(-max(height, width) // _SQUARES)
     down, across = np.indices((height, width)) // square
-    board = np.where((down + across) % 2, 255.0, 200.0)[..., None]
+    is_light = (down + across) % 2 == 1
+    board = np.where(is_light, 255.0, 200.0)[..., None]
     alpha = images[..., 3:] / 255
-    return np.rint(images[..., :3] * alpha + board * (1 - alpha)).astype(np.uint8)
+    blended = images[..., :3] * alpha + board * (1 - alpha)
+    return np.rint(blended).astype(np.uint8)
 
 
 def _size_in_cell(height: int, width: int) -> tuple[int, int]:
@@ -252,15 +262,16 @@ def _size_in_cell(height: int, width: int) -> tuple[int, int]:
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
-def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _shrunk(image: Pixels) -> Pixels:
     """No larger than a cell: the mean of each pixel's area."""
     height, width, _ = image.shape
     if max(height, width) <= SIZE:
         return image
-    pixels = torch.from_numpy(image).permute(2, 0, 1)[None].float()
+    planes = torch.from_numpy(image).permute(2, 0, 1).float()
     size = _size_in_cell(height, width)
-    shrunk = torch.nn.functional.interpolate(pixels, size, mode="area")[0]
-    return np.asarray(shrunk.round().to(torch.uint8).permute(1, 2, 0).numpy())
+    shrunk = torch.nn.functional.interpolate(planes[None], size, mode="area")[0]
+    rounded = shrunk.round().to(torch.uint8)
+    return np.asarray(rounded.permute(1, 2, 0).numpy())
 
 
 def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
@@ -273,7 +284,9 @@ def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
     texts = []
     for class_label, share in zip(labels, shares, strict=True):
         if share > _LEAST_SHARE:
+            # An augmentation may return more classes than the dataset has.
             is_named = class_label < len(classes)
             class_name = classes[class_label] if is_named else str(class_label)
             texts.append(f"{class_name} {share:.2f}")
-    return f"{name.split()[-1]}: {', '.join(texts)}"
+    number = name.split()[-1]
+    return f"{number}: {', '.join(texts)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -24,26 +23,30 @@ _OUTLINE = (20, 20, 20)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.4
 # The font of OpenCV 4 has ASCII alone.
-_ENCODING = "utf-8" if int(cv2.__version__.partition(".")[0]) >= 5 else "ascii"
+_CV2_MAJOR = int(cv2.__version__.partition(".")[0])
+_ENCODING = "utf-8" if _CV2_MAJOR >= 5 else "ascii"
+
+Pixels = NDArray[np.uint8]
+"""(height, width, 3) RGB."""
 
 
 def contact_sheet(
-    images: NDArray[np.uint8],
+    images: Pixels,
     captions: Sequence[str],
     *,
     columns: int = 8,
     notes: Sequence[Sequence[str]] = (),
-) -> NDArray[np.uint8]:
+) -> Pixels:
     """Lays pictures out in rows, each with its caption below.
 
     Args:
-        images: (n, h, w, 3) uint8 RGB.
+        images: (n, height, width, 3).
         captions: (n,) cut to the width of a picture.
         columns: pictures in a row.
         notes: for each row the lines below it, as many for each row, cut to the row's width.
 
     Returns:
-        (height, width, 3) uint8 RGB.
+        The sheet.
     """
     count, height, width, _ = images.shape
     columns = min(columns, count)
@@ -57,9 +60,9 @@ def contact_sheet(
     for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
         row, column = divmod(number, columns)
         top = _GAP + row * cell_height
-        left = _GAP + column * cell_width
-        sheet[top : top + height, left : left + width] = image
-        _write(sheet, caption, left, top + height, width)
+        start = _GAP + column * cell_width
+        sheet[top : top + height, start : start + width] = image
+        _write(sheet, caption, start, top + height, width)
     for row, texts in enumerate(notes):
         top = _GAP + row * cell_height + height + _CAPTION_HEIGHT
         for text in texts:
@@ -68,18 +71,18 @@ def contact_sheet(
     return sheet
 
 
-def fitted(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """A picture (h, w, 3) no larger than side x side, in the middle of a cell of that size."""
+def fitted(image: Pixels, side: int) -> Pixels:
+    """A picture no larger than side x side, in the middle of a cell of that size."""
     cell = np.full((side, side, 3), _BACKGROUND, dtype=np.uint8)
     height, width, _ = image.shape
     top = (side - height) // 2
-    left = (side - width) // 2
-    cell[top : top + height, left : left + width] = image
+    start = (side - width) // 2
+    cell[top : top + height, start : start + width] = image
     return cell
 
 
-def with_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """A copy of a picture (h, w, 3) with boxes drawn into it.
+def with_boxes(image: Pixels, boxes: NDArray[np.float64]) -> Pixels:
+    """A copy of a picture with boxes drawn into it.
 
     Args:
         image: the picture.
@@ -107,8 +110,8 @@ def _clipped(point: NDArray[np.int64], last_pixel: NDArray[np.int64]) -> tuple[i
     return x, y
 
 
-def write_png(path: Path, image: NDArray[np.uint8]) -> None:
-    """Writes (height, width, 3) uint8 RGB as a PNG, whole or not at all."""
+def write_png(path: Path, image: Pixels) -> None:
+    """Writes a picture as a PNG, whole or not at all."""
     _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     # A program that is killed must not leave half a picture under the name that it shows.
     partial = path.with_name(path.name + ".partial")
@@ -116,20 +119,21 @@ def write_png(path: Path, image: NDArray[np.uint8]) -> None:
         partial.write_bytes(data.tobytes())
         os.replace(partial, path)
     except OSError as problem:
-        with contextlib.suppress(OSError):  # the folder may be gone; the first error counts
-            partial.unlink(missing_ok=True)
+        if partial.exists():
+            partial.unlink()
         raise FastpipeError(f"cannot write {path}: {problem.strerror}") from problem
 
 
-def _write(sheet: NDArray[np.uint8], text: str, left: int, top: int, width: int) -> None:
-    """A line of text, cut to a width in pixels."""
-    baseline = (left, top + _CAPTION_HEIGHT - 5)
+def _write(sheet: Pixels, text: str, start: int, top: int, width: int) -> None:
+    """Writes a line of text into a sheet, cut to a width in pixels."""
+    baseline = (start, top + _CAPTION_HEIGHT - 5)
     shown = _cut_to_width(text, width)
     cv2.putText(sheet, shown, baseline, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
 
 
 def _cut_to_width(caption: str, width: int) -> str:
     """As much of a text as a width in pixels has room for."""
+    # Line breaks and control characters have no glyph.
     printable = "".join(letter if letter.isprintable() else "?" for letter in caption)
     text = printable.encode(_ENCODING, "replace").decode(_ENCODING)
 

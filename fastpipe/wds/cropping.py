@@ -23,7 +23,7 @@ from fastpipe.samples.cropping import Cropping, Draws
 from fastpipe.sources.options import PICTURES
 from fastpipe.sources.picture.background import background_color, is_transparent, on_background
 from fastpipe.sources.picture.probe import image_format
-from fastpipe.wds.transparency import has_alpha, tell_dropped
+from fastpipe.wds.transparency import is_png_with_alpha, warn_of_dropped_alpha
 
 Handler = Callable[[Exception], bool]
 _Value = TypeVar("_Value")
@@ -121,17 +121,20 @@ class PipelineCropping(Cropping):
         for number in sorted(errors):
             if handler is None or not handler(errors[number]):
                 raise errors[number]
-        kept_rows = [row for row, number in enumerate(good) if number not in errors]
-        if len(kept_rows) < len(good):
+        kept = [number for number in good if number not in errors]
+        if len(kept) < len(good):
+            is_kept = np.isin(good, kept)
             for name in names:
-                rows_by_name[name] = rows_by_name[name][kept_rows]
-        return rows_by_name, [good[row] for row in kept_rows]
+                rows_by_name[name] = rows_by_name[name][is_kept]
+        return rows_by_name, kept
 
     def named_draws(self, names: Sequence[bytes]) -> Draws:
         """The draws of samples, each named by its key; or by its bytes, if it has no key here."""
+        hashes = np.zeros(len(names), dtype=np.uint64)
         # Before set_epoch torch's generator draws, so the names are of no use.
-        hashes = [_engine.xxh3_64(name) if self.knows_epoch else 0 for name in names]
-        return self.draws(np.array(hashes, dtype=np.uint64).view(np.int64))
+        if self.knows_epoch:
+            hashes[:] = list(map(_engine.xxh3_64, names))
+        return self.draws(hashes.view(np.int64))
 
     def rows(
         self, pictures: Sequence[bytes], draws: Draws, *, threads: int = 1, planar: bool = False
@@ -176,11 +179,11 @@ class PipelineCropping(Cropping):
         return out, failed
 
     def _read_header(self, data: bytes) -> Picture | None:
-        """As the function `_read_header`; None also if the picture has to be put on a background."""
-        if has_alpha(data):
+        """As the function `_read_header`; None also if the picture gets a background."""
+        if is_png_with_alpha(data):
             if self._background is not None:
                 return None
-            tell_dropped()
+            warn_of_dropped_alpha()
         return _read_header(data, max_pixels=self._max_pixels)
 
     def _fill_rows(
@@ -199,10 +202,17 @@ class PipelineCropping(Cropping):
         if not pictures:
             return {}
         rows = np.array(list(pictures), dtype=np.int64)
-        widths = np.array([picture.width for picture in pictures.values()], dtype=np.int64)
-        heights = np.array([picture.height for picture in pictures.values()], dtype=np.int64)
-        data = [picture.data for picture in pictures.values() if picture.data is not None]
-        is_for_engine = np.array([picture.data is not None for picture in pictures.values()])
+        # (rows, 2) width and height
+        sizes = np.empty((len(rows), 2), dtype=np.int64)
+        is_for_engine = np.zeros(len(rows), dtype=np.bool_)
+        data: list[bytes] = []
+        for position, picture in enumerate(pictures.values()):
+            sizes[position] = (picture.width, picture.height)
+            if picture.data is not None:
+                is_for_engine[position] = True
+                data.append(picture.data)
+        widths = sizes[:, 0]
+        heights = sizes[:, 1]
 
         # The engine's tasks: a record for each row, with its crop and the size of its bytes.
         crops, flips = self.crops_of(widths, heights, Draws(draws.epoch, draws.numbers[rows]))
@@ -214,7 +224,7 @@ class PipelineCropping(Cropping):
         tasks["out_row"] = rows
         tasks["width"] = widths
         tasks["height"] = heights
-        tasks["size"][is_for_engine] = [len(picture_data) for picture_data in data]
+        tasks["size"][is_for_engine] = list(map(len, data))
 
         # Pixels that Pillow has decoded need no decoder, only the engine's resize.
         def resize(position: int) -> None:
@@ -267,13 +277,14 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
                 data, EncodeOptions(max_pixels=max_pixels, tile=0, background=background)
             )
             return Picture(packed.width, packed.height, data=packed.data)
-        from fastpipe.sources.picture.pillow import open_image, rgb_of
+        from fastpipe.sources.picture.open_image import open_image
+        from fastpipe.sources.picture.pillow import rgb_of
 
         image = open_image(data, image_format(data), max_pixels=max_pixels)
         samples = image.samples()
         if is_transparent(samples):
             if background is None:
-                tell_dropped()
+                warn_of_dropped_alpha()
             else:
                 samples = on_background(samples, background)
         rgb = rgb_of(samples)
@@ -287,7 +298,7 @@ def _map_in_threads(
 ) -> list[_Result]:
     """The results for each value, by threads that end before this returns."""
     if threads == 1 or len(values) < 2:
-        return [function(value) for value in values]
+        return list(map(function, values))
     # Threads that stayed would be lost in a forked worker.
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, values))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,6 @@ from fastpipe.loading.ranks import launched_here
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.crops import Crop
 from fastpipe.wds.cropping import Handler, PipelineCropping, is_picture, pictures_of
-
-_WAYS = "webdataset.WebDataset(...).map(CROP), .decode(CROP) or .map_dict(jpg=CROP)"
 
 
 def crop(
@@ -89,20 +87,19 @@ class SampleCrop(PipelineCropping):
         Raises:
             SampleError: a picture cannot be decoded.
         """
-        # webdataset calls a function in three ways: see _WAYS.
-        if len(given) == 1 and isinstance(given[0], dict):
-            return self._crop_sample(given[0])
-        if len(given) == 1 and isinstance(given[0], bytes):
-            return self._crop_member("", given[0])
-        if len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], bytes):
-            extension = given[0].removeprefix(".")
-            if not is_picture(extension, given[1]):
-                return None
-            return self._crop_member(extension, given[1])
+        # webdataset calls a function in three ways.
+        match given:
+            case (dict() as sample,):  # .map
+                return self._crop_sample(sample)
+            case (bytes() as data,):  # .map_dict
+                return self._crop_member("", data)
+            case (str() as extension, bytes() as data):  # .decode
+                extension = extension.removeprefix(".")
+                return self._crop_member(extension, data) if is_picture(extension, data) else None
         kinds = ", ".join(type(value).__name__ for value in given)
         raise ConfigError(
             f"fastpipe.wds.crop: expected a sample, or a member's bytes, got {kinds}; use it as "
-            f"{_WAYS}"
+            "webdataset.WebDataset(...).map(CROP), .decode(CROP) or .map_dict(jpg=CROP)"
         )
 
     def _crop_sample(self, sample: dict[str, Any]) -> dict[str, Any]:
@@ -220,10 +217,7 @@ class BatchCrop(PipelineCropping):
             return None
         from webdataset.filters import default_collation_fn
 
-        others = []
-        for number in kept:
-            sample = samples[number]
-            others.append({name: value for name, value in sample.items() if name not in images})
+        others = [_without(samples[number], images) for number in kept]
         return {**default_collation_fn(others), **images}
 
     def _crop_batched(self, batch: dict[str, Any]) -> dict[str, Any] | None:
@@ -236,9 +230,10 @@ class BatchCrop(PipelineCropping):
         images, kept = self._crop_images(samples)
         if not kept:
             return None
-        others = {name: column for name, column in batch.items() if name not in images}
+        others = _without(batch, images)
         if len(kept) < count:
-            others = {name: _take_rows(column, kept) for name, column in others.items()}
+            for name, column in others.items():
+                others[name] = _take_rows(column, kept)
             # webdataset's map copies __key__ from the batch that it passed to this function.
             batch["__key__"] = others["__key__"]
         return {**others, **images}
@@ -268,6 +263,11 @@ def _is_list_of_samples(batch: Any) -> bool:
     if not isinstance(batch, list) or not batch:
         return False
     return all(isinstance(sample, dict) for sample in batch)
+
+
+def _without(entries: dict[str, Any], images: Mapping[str, object]) -> dict[str, Any]:
+    """The entries of a sample or a batch that are not among its images."""
+    return {name: value for name, value in entries.items() if name not in images}
 
 
 def _take_rows(column: Any, rows: list[int]) -> Any:

@@ -80,7 +80,7 @@ ENTRANCES: dict[str, Callable[[bytes], object]] = {
     "size": _engine.picture_size,
     "decode": _engine.decode,
     "transcode": _engine.transcode,
-    "convert": functools.partial(convert, how=EncodeOptions()),
+    "convert": functools.partial(convert, options=EncodeOptions()),
 }
 
 

@@ -14,7 +14,7 @@ from support.remote.range_server import RangeServer
 
 import fastpipe
 from fastpipe.errors import DatasetError
-from fastpipe.sources.scan import index as scan_index
+from fastpipe.sources.scan import reading
 
 PHOTOS = 60
 FORMS: dict[str, dict[str, Any]] = {
@@ -87,10 +87,10 @@ def test_an_unpacked_source_is_read_once_for_its_folds(
     source = Path(shutil.copytree(photos, photos.parent / "changing"))
     first = read(fold(fastpipe.open(source)))
 
-    def refuse(_columns: object, numbers: np.ndarray, _find: object) -> None:
+    def refuse(_scan: object, numbers: np.ndarray, _read_chunk: object) -> None:
         raise DatasetError(f"reads {len(numbers)}")
 
-    monkeypatch.setattr(scan_index, "read_files", refuse)
+    monkeypatch.setattr(reading, "read_files", refuse)
     assert read(fold(fastpipe.open(source))) == first
     shutil.copy(source / "c01" / "a.jpg", source / "c02" / "a.jpg")
     with pytest.raises(DatasetError, match=r"reads 1$"):

@@ -57,7 +57,7 @@ def test_on_a_background(kind: str, mode: str, background: Any, expected: list[i
 def test_dropped_alpha_is_told_once(
     kind: str, mode: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transparency, "_told", set())
+    monkeypatch.setattr(transparency, "_warned", set())
     function = fastpipe.wds.crop(SIDE, train=False)
     with caplog.at_level(logging.WARNING, "fastpipe"):
         for _ in range(2):
@@ -69,7 +69,7 @@ def test_dropped_alpha_is_told_once(
 def test_opaque_pictures_say_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transparency, "_told", set())
+    monkeypatch.setattr(transparency, "_warned", set())
     file = io.BytesIO()
     Image.new("RGB", (20, 20), (1, 2, 3)).save(file, "PNG")
     for background in (None, "white"):

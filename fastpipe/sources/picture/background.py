@@ -1,4 +1,4 @@
-"""A transparent picture and a colour -> the picture on it: its hidden colours are gone, as programs show it."""
+"""A transparent picture and a colour -> the picture on it, without its hidden colours."""
 
 from __future__ import annotations
 
@@ -10,46 +10,80 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
 
-_ROWS = 256  # that are worked on at once
+_CHUNK_ROWS = 256  # a chunk is 8 times as large as its 8-bit samples while it is worked on
 
 
 def background_color(value: object) -> str | None:
-    """A colour as users give it, as "#rrggbb": a name or code as CSS has them, or three numbers of 0 to 255."""
+    """Parses a colour of a user: "#rrggbb", or None for None.
+
+    Args:
+        value: a CSS name or code, three numbers of 0 to 255, or a text such as "255, 0, 0".
+
+    Raises:
+        ConfigError: it is no colour.
+    """
     if value is None:
         return None
-    numbers: Any = value
-    if isinstance(value, str) and re.fullmatch(r"\s*\d+\s*,\s*\d+\s*,\s*\d+\s*", value):
-        numbers = [int(each) for each in value.split(",")]
-    if isinstance(numbers, str):
-        from PIL import ImageColor  # most programs name no colour
-
-        try:
-            numbers = ImageColor.getrgb(numbers)[:3]
-        except ValueError:
-            numbers = None
+    channels: Any = value
+    if isinstance(value, str):
+        channels = _channels_of_text(value)
     try:
-        found = [int(each) for each in numbers if int(each) == each and 0 <= each <= 255]
+        if len(channels) == 3:
+            rgb = [int(channel) for channel in channels]
+            if rgb == list(channels) and min(rgb) >= 0 and max(rgb) <= 255:
+                return f"#{bytes(rgb).hex()}"
     except (TypeError, ValueError):
-        found = []
-    if len(found) != 3 or len(numbers) != 3:
-        expected = 'a colour such as "white" or "#ffffff", or three numbers of 0 to 255'
-        raise ConfigError(f"--background: expected {expected}, got {value!r}")
-    return "#{:02x}{:02x}{:02x}".format(*found)
+        pass  # not three numbers
+    raise ConfigError(
+        '--background: expected a colour such as "white" or "#ffffff", or three numbers of 0 to '
+        f"255, got {value!r}"
+    )
+
+
+def _channels_of_text(text: str) -> tuple[int, ...]:
+    """Red, green and blue; () if the text is no colour."""
+    if re.fullmatch(r"\s*\d+\s*,\s*\d+\s*,\s*\d+\s*", text):
+        return tuple(map(int, text.split(",")))
+    from PIL import ImageColor  # most programs name no colour
+
+    try:
+        return ImageColor.getrgb(text)[:3]
+    except ValueError:
+        return ()
 
 
 def is_transparent(samples: NDArray[Any]) -> bool:
-    """Whether a picture has alpha, and a pixel of it is not opaque; (height, width, channels)."""
-    return samples.shape[2] % 2 == 0 and bool(samples[:, :, -1].min() < np.iinfo(samples.dtype).max)
+    """Whether a picture has a pixel that is not opaque.
+
+    Args:
+        samples: (height, width, 1..4) uint8 or uint16.
+    """
+    opaque = np.iinfo(samples.dtype).max
+    return has_alpha(samples) and bool(samples[:, :, -1].min() < opaque)
+
+
+def has_alpha(samples: NDArray[Any]) -> bool:
+    """Whether a picture is gray and alpha, or RGB and alpha: (height, width, 2 or 4)."""
+    return samples.shape[2] in (2, 4)
 
 
 def on_background(samples: NDArray[Any], color: str) -> NDArray[Any]:
-    """(height, width, 2 or 4) of 8 or 16 bits -> RGB of the same bits, rounded as Pillow's `paste` with a mask does."""
-    most = int(np.iinfo(samples.dtype).max)
-    behind = np.array([int(color[at : at + 2], 16) * (most // 255) for at in (1, 3, 5)], np.uint64)
-    out = np.empty((*samples.shape[:2], 3), samples.dtype)
-    for first in range(0, len(samples), _ROWS):
-        rows = samples[first : first + _ROWS].astype(np.uint64)
+    """Blends a picture with a colour, rounded as Pillow's `paste` with a mask rounds.
+
+    Args:
+        samples: (height, width, 2 or 4) uint8 or uint16.
+        color: "#rrggbb".
+
+    Returns:
+        (height, width, 3) of the same dtype.
+    """
+    max_value = int(np.iinfo(samples.dtype).max)
+    color_u8 = np.frombuffer(bytes.fromhex(color[1:]), np.uint8)
+    background = color_u8.astype(np.uint64) * (max_value // 255)
+    blended = np.empty((*samples.shape[:2], 3), samples.dtype)
+    for start in range(0, len(samples), _CHUNK_ROWS):
+        rows = samples[start : start + _CHUNK_ROWS].astype(np.uint64)
         alpha = rows[:, :, -1:]
-        mixed = rows[:, :, :-1] * alpha + behind * (most - alpha)
-        out[first : first + _ROWS] = (mixed + most // 2) // most
-    return out
+        mixed = rows[:, :, :-1] * alpha + background * (max_value - alpha)
+        blended[start : start + _CHUNK_ROWS] = (mixed + max_value // 2) // max_value
+    return blended

@@ -1,8 +1,11 @@
-"""A source file's bytes -> what a shard holds: a JPEG of the same coefficients, or a PNG of the same pixels."""
+"""The bytes of a source file -> the bytes that a shard holds.
+
+A JPEG becomes a JPEG with the same coefficients. All else becomes a PNG with the same pixels, or a
+JPEG where the source has loss.
+"""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,30 +17,34 @@ from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, MAX_SAMPL
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
-from fastpipe.sources.picture.background import is_transparent, on_background
+from fastpipe.sources.picture.background import has_alpha, is_transparent, on_background
 from fastpipe.sources.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink
-from fastpipe.sources.picture.jpeg_segments import JpegHeader, Segment, kept_segments, read_header
+from fastpipe.sources.picture.jpeg_segments import (
+    JpegHeader,
+    Segment,
+    read_header,
+    select_segments,
+)
+from fastpipe.sources.picture.open_image import open_image
 from fastpipe.sources.picture.pillow import (
     OpenedImage,
     TooManyPixelsError,
-    open_image,
     refuse_more_pixels,
     rgb_of,
 )
-from fastpipe.sources.picture.png import encode_png, is_ours
-from fastpipe.sources.picture.probe import COEFFICIENTS, code_of, form_of, image_format, native
+from fastpipe.sources.picture.png import encode_png, has_strips
+from fastpipe.sources.picture.probe import COEFFICIENTS, engine_code, form_of, image_format, native
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
 MAX_SCANS = 256
-_MAX_PNG_SIDE = 65535  # the index's limit
-_QUALITY, _SHRUNK_QUALITY = 95, 90
 TILE = 32
 DAMAGED = ("reject", "decode")
+_MAX_PNG_SIDE = 65535  # the index's limit
 
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How a source becomes a packed picture: options of `fastpipe.pack`, which says what they mean."""
+    """How a source becomes a packed picture: options of `fastpipe.pack`, which describes them."""
 
     max_size: int | None = None
     quality: int | None = None
@@ -49,12 +56,11 @@ class EncodeOptions:
     tile: int = TILE
     damaged: str = "reject"
     storage: str = JPEG_STORAGE
-    background: str | None = (
-        None  # "#rrggbb", on which transparent pictures are put; None: they keep their alpha
-    )
+    # "#rrggbb", on which transparent pictures are put; None: they keep their alpha.
+    background: str | None = None
 
     def as_png(self, *, lossless: bool) -> bool:
-        """Whether a picture that cannot be stored as it came becomes a PNG; `lossless`: it came without loss."""
+        """Whether a picture that has to be encoded becomes a PNG; `lossless`: its source is."""
         return self.lossless or (lossless and self.quality is None)
 
 
@@ -62,212 +68,286 @@ class EncodeOptions:
 class Packed:
     """One picture, ready for a shard."""
 
-    data: bytes  # what a shard holds: a baseline JPEG of one scan, its coefficients as a KEY.fpc, or a PNG
+    data: bytes  # a baseline JPEG of one scan, its coefficients as a KEY.fpc, or a PNG
     width: int
     height: int
-    change: (
-        str | None
-    )  # why the pixels are no longer the source's; None: they, or its coefficients, are
-    png_of: str | None = None  # of a PNG, what it was made of; None: it is a JPEG
-    stray_bytes: bool = False  # the source has bytes that belong to no segment; they were left out
-    multi_frame: bool = False  # the source has more frames (animation, pages); the first was packed
+    # Why the pixels differ from the source's; None: they, or the coefficients, are the same.
+    change: str | None
+    png_of: str | None = None  # of a PNG, the format of its source; None: it is a JPEG
+    stray_bytes: bool = False  # bytes of the source that belong to no segment were left out
+    multi_frame: bool = False  # the source has more frames (animation, pages) than the first
     source_size: tuple[int, int] = (0, 0)  # width and height of the source, as it is stored
-    orientation: int = (
-        1  # the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies)
-    )
-    transparent: bool = False  # it has pixels that are not opaque, and no background: a loader of RGB drops the alpha
+    # Of the source's EXIF, 1..8. TIFF has one of its own, which Pillow applies.
+    orientation: int = 1
+    # It has pixels that are not opaque, and no background: a loader of RGB drops the alpha.
+    transparent: bool = False
     values: tuple[Stored, ...] = ()
-    assumed_shown: bool = (
-        False  # values were moved as of the picture as shown, which nothing but the format says
-    )
-    jpeg_bytes: int = 0  # how large it is as a JPEG, or as a PNG
+    # Values were moved as if they were of the picture as shown, by the rule of the format.
+    assumed_shown: bool = False
+    jpeg_bytes: int = 0  # its size as a JPEG, or as a PNG
     identity: int = 0  # of the source's picture: sample_layout.identity_of
-    class_name: str | None = (
-        None  # the name of its class; None: it has none, or is called after its label
-    )
+    class_name: str | None = None  # None: it has no class, or one that is called after its label
 
 
-# The width and height of a picture and its EXIF orientation -> the orientation by which it is turned.
+# The width and height of a picture and its EXIF orientation -> the orientation to turn it by.
 Turn = Callable[[tuple[int, int], int], int]
 
 
-def _own(_: tuple[int, int], orientation: int) -> int:
+def _turn_by_exif(_: tuple[int, int], orientation: int) -> int:
     return orientation
 
 
-def convert(data: bytes | OpenedImage, how: EncodeOptions, turn: Turn = _own) -> Packed:
-    """Packs a file, or pixels. ImageError: it is refused, also by `turn`."""
+def convert(
+    data: bytes | OpenedImage, options: EncodeOptions, turn: Turn = _turn_by_exif
+) -> Packed:
+    """Packs a file, or pixels.
+
+    Raises:
+        ImageError: the picture, or `turn`, refuses it.
+    """
     if isinstance(data, OpenedImage):
-        return _pack_opened(data, "pixels", how, turn)
+        return _pack_opened(data, "pixels", options, turn)
     name = image_format(data)
     if name == COEFFICIENTS:
         data = native(_engine.restore_jpeg, data)
     elif name != "JPEG":
-        opened = open_image(data, name, max_pixels=how.max_pixels)
-        return _pack_opened(
-            opened, name, how, turn, data if name == "PNG" and is_ours(data) else None
-        )
+        opened = open_image(data, name, max_pixels=options.max_pixels)
+        ready_png = data if name == "PNG" and has_strips(data) else None
+        return _pack_opened(opened, name, options, turn, ready_png)
     try:
-        return _pack_jpeg(data, how, turn)
+        return _pack_jpeg(data, options, turn)
     except ImageError as problem:
-        # A limit on work is no damage; that on pixels holds there, too.
-        if how.damaged == "decode" and code_of(problem) != _engine.Code.too_many_scans:
-            with contextlib.suppress(ImageError):
-                return _pack_damaged(data, how, turn)
+        # Many scans are no damage, but a limit on work. The limit on pixels holds below, too.
+        is_damaged = engine_code(problem) != _engine.Code.too_many_scans
+        if options.damaged == "decode" and is_damaged:
+            try:
+                return _pack_damaged(data, options, turn)
+            except ImageError:
+                pass  # the first error says more
         raise
 
 
 def stored_header(data: bytes) -> tuple[int, int, int, int]:
-    """Width, height, channels and bits that `convert` would store, from the header alone. ImageError: as `convert`."""
-    name, lossless, form = image_format(data), False, PixelForm()
+    """Width, height, channels and bits that `convert` would store, from the header alone.
+
+    Raises:
+        ImageError: as `convert`.
+    """
+    name = image_format(data)
     if name == COEFFICIENTS:
-        return *native(_engine.picture_size, data, MAX_PIXELS), *form_of(data)
+        width, height = native(_engine.picture_size, data, MAX_PIXELS)
+        return width, height, *form_of(data)
+
+    is_png = False
+    form = PixelForm()
     try:
         if name == "JPEG":
             header = read_header(data)
-            size, form = header.size, PixelForm(1 if header.components == 1 else 3)
+            size = header.size
+            form = PixelForm(1 if header.components == 1 else 3)
         else:
             opened = open_image(data, name, max_pixels=MAX_PIXELS)
-            size, lossless, form = opened.size, opened.lossless, opened.form
-    except TooManyPixelsError as large:
-        size = large.size
-    _refuse_long_sides(size, png=lossless)
+            size = opened.size
+            is_png = opened.lossless
+            form = opened.form
+    except TooManyPixelsError as problem:
+        size = problem.size  # a loader may allow more
+    _refuse_long_sides(size, png=is_png)
     return *size, *form
 
 
-def _pack_jpeg(data: bytes, how: EncodeOptions, turn: Turn) -> Packed:
+def _pack_jpeg(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
     header = read_header(data)
-    known = _known(header.size, turn(header.size, header.orientation), how)
-    segments = _kept(header, known, how)
+    packed = _begin(header.size, turn(header.size, header.orientation), options, png=False)
+    segments = _segments_to_keep(header, packed, options)
     try:
-        jpeg, info = _transcode(data, segments, how)
+        jpeg, info = _transcode(data, segments, options)
     except ImageError:
-        # Sound, but of a kind that one baseline scan cannot hold? Then its pixels are encoded again.
-        jpeg, info = _transcode(data, segments, how, check_only=True)
-    known = replace(known, stray_bytes=bool(info["stray_bytes"]))
+        # A sound JPEG may be of a kind that one baseline scan cannot hold. A damaged one raises
+        # here again.
+        jpeg, info = _transcode(data, segments, options, check_only=True)
+    packed = replace(packed, stray_bytes=bool(info["stray_bytes"]))
+
     kind = "12-bit" if info["precision"] == 12 else None
     if jpeg is None:
         kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
-        rgb = rgb_of(open_image(data, "JPEG", max_pixels=how.max_pixels).samples())
-    elif known.change is None:
-        return replace(known, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
-    else:  # the source's pixels, without stray bytes and 12-bit samples
-        rgb = native(_engine.decode, jpeg, max_pixels=how.max_pixels)
-    samples = rgb[:, :, :1] if info["components"] == 1 else rgb
-    return _encoded(samples, known, how, kind, segments, png=how.as_png(lossless=False))
+        opened = open_image(data, "JPEG", max_pixels=options.max_pixels)
+        samples = rgb_of(opened.samples())
+    elif packed.change is None:
+        return replace(packed, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
+    else:
+        # The transcoded JPEG has the source's pixels, but no stray bytes and no 12-bit samples.
+        samples = native(_engine.decode, jpeg, max_pixels=options.max_pixels)
+    if info["components"] == 1:
+        samples = samples[:, :, :1]
+    is_png = options.as_png(lossless=False)
+    return _encode(samples, packed, options, kind, segments, png=is_png)
 
 
-def _pack_damaged(data: bytes, how: EncodeOptions, turn: Turn) -> Packed:
-    """Packs a damaged JPEG as Pillow shows it: with gray or shifted blocks. Pillow takes none that ends early."""
-    opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
-    known = _known(opened.size, turn(opened.size, opened.orientation), how)
+def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
+    """Packs a damaged JPEG as Pillow shows it, with gray or shifted blocks.
+
+    Raises:
+        ImageError: the JPEG ends early, which Pillow refuses.
+    """
+    opened = open_image(data, "JPEG", max_pixels=options.max_pixels)
+    packed = _begin(opened.size, turn(opened.size, opened.orientation), options, png=False)
+    packed = replace(packed, change="damaged JPEG")
     segments: list[Segment] = []
-    with contextlib.suppress(ImageError):
-        segments = _kept(read_header(data), known, how)
-    known = replace(known, change="damaged JPEG")
-    return _encoded(opened.samples(), known, how, None, segments, png=how.as_png(lossless=False))
+    try:
+        segments = _segments_to_keep(read_header(data), packed, options)
+    except ImageError:
+        pass  # a header that Pillow can read, but we cannot: its metadata is lost
+    is_png = options.as_png(lossless=False)
+    return _encode(opened.samples(), packed, options, None, segments, png=is_png)
 
 
 def _pack_opened(
-    opened: OpenedImage, name: str, how: EncodeOptions, turn: Turn, ours: bytes | None = None
+    opened: OpenedImage,
+    name: str,
+    options: EncodeOptions,
+    turn: Turn,
+    ready_png: bytes | None = None,
 ) -> Packed:
-    """Packs what is no JPEG. `ours` has its bytes, if they are a PNG of ours."""
-    png = how.as_png(lossless=opened.lossless)
-    known = _known(opened.size, turn(opened.size, opened.orientation), how, png=png)
-    known = replace(known, multi_frame=opened.multi_frame)
+    """Packs a picture that is no JPEG.
+
+    Args:
+        opened: the picture.
+        name: of its format.
+        options: how to pack it.
+        turn: how to turn it.
+        ready_png: its file, if that is a PNG with strips, which is stored as it is.
+    """
+    is_png = options.as_png(lossless=opened.lossless)
+    packed = _begin(opened.size, turn(opened.size, opened.orientation), options, png=is_png)
+    packed = replace(packed, multi_frame=opened.multi_frame)
     samples = opened.samples()
     transparent = is_transparent(samples)
-    if how.background is None:
-        known = replace(known, transparent=transparent)
-    elif samples.shape[2] % 2 == 0:
-        samples, ours = on_background(samples, how.background), None
-        known = replace(
-            known, change=known.change or ("put on the background" if transparent else None)
-        )
-    if ours is not None and png and known.change is None:
-        return replace(known, data=ours, png_of=name, jpeg_bytes=len(ours))
-    return _encoded(samples, known, how, name, [], png=png)
+    if options.background is None:
+        packed = replace(packed, transparent=transparent)
+    elif has_alpha(samples):
+        samples = on_background(samples, options.background)
+        ready_png = None
+        if transparent and packed.change is None:
+            packed = replace(packed, change="put on the background")
+    if ready_png is not None and is_png and packed.change is None:
+        return replace(packed, data=ready_png, png_of=name, jpeg_bytes=len(ready_png))
+    return _encode(samples, packed, options, name, [], png=is_png)
 
 
-def _known(
-    size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: bool = False
-) -> Packed:
-    """What is known of a picture before it is decoded. `png`: it becomes one. ImageError: it is over a limit."""
+def _begin(size: tuple[int, int], orientation: int, options: EncodeOptions, *, png: bool) -> Packed:
+    """The packed picture before it is decoded: without data, and of the source's size.
+
+    Args:
+        size: width and height of the source.
+        orientation: to turn it by.
+        options: how to pack it.
+        png: it becomes a PNG.
+
+    Raises:
+        ImageError: it is over a limit.
+    """
     change = None
-    refuse_more_pixels(size, how.max_pixels)
-    if how.max_size is not None and max(size) > how.max_size:
+    refuse_more_pixels(size, options.max_pixels)
+    if options.max_size is not None and max(size) > options.max_size:
         change = "shrunk"
     else:
         _refuse_long_sides(size, png=png)
-        if how.apply_exif and orientation != 1:
+        if options.apply_exif and orientation != 1:
             change = "turned upright"
     return Packed(b"", *size, change, source_size=size, orientation=orientation)
 
 
-def _encoded(
+def _encode(
     samples: NDArray[Any],
-    known: Packed,
-    how: EncodeOptions,
+    packed: Packed,
+    options: EncodeOptions,
     kind: str | None,
     segments: list[Segment],
     *,
     png: bool,
 ) -> Packed:
-    """A picture of the source's samples. `kind` says what it is, if it is no usual JPEG; `segments` are for a JPEG."""
-    if how.apply_exif:
-        samples = apply_orientation(samples, known.orientation)
-    quality, sampling = _QUALITY, "444"
-    if how.max_size is not None and max(samples.shape[:2]) > how.max_size:
-        samples, quality, sampling = shrink(samples, how.max_size), _SHRUNK_QUALITY, "420"
-    known = replace(known, width=samples.shape[1], height=samples.shape[0])
+    """Turns, shrinks and encodes the samples of a source.
+
+    Args:
+        samples: (height, width, 1..4) uint8 or uint16.
+        packed: from `_begin`.
+        options: how to pack it.
+        kind: what the source is, if it is no usual JPEG.
+        segments: for a JPEG.
+        png: make a PNG.
+    """
+    if options.apply_exif:
+        samples = apply_orientation(samples, packed.orientation)
+    quality = 95
+    sampling = "444"
+    if options.max_size is not None and max(samples.shape[:2]) > options.max_size:
+        samples = shrink(samples, options.max_size)
+        quality = 90
+        sampling = "420"
+    height, width, channels = samples.shape
+    packed = replace(packed, width=width, height=height)
     if png:
-        data = _within_limit(encode_png(samples))
-        return replace(known, data=data, png_of=kind or "JPEG", jpeg_bytes=len(data))
-    sampling = "gray" if samples.shape[2] < 3 else sampling
-    encoded = encode_jpeg(rgb_of(samples), quality=how.quality or quality, sampling=sampling)
-    jpeg, info = _transcode(encoded, segments, how)
-    assert jpeg is not None  # it was asked for, and the encoder makes one or three components
-    return replace(known, data=jpeg, change=known.change or kind, jpeg_bytes=info["jpeg_bytes"])
+        data = encode_png(samples)
+        _refuse_more_bytes(data)
+        return replace(packed, data=data, png_of=kind or "JPEG", jpeg_bytes=len(data))
+
+    if channels < 3:
+        sampling = "gray"
+    encoded = encode_jpeg(rgb_of(samples), quality=options.quality or quality, sampling=sampling)
+    jpeg, info = _transcode(encoded, segments, options)
+    assert jpeg is not None  # our encoder makes no JPEG that a baseline scan cannot hold
+    return replace(packed, data=jpeg, change=packed.change or kind, jpeg_bytes=info["jpeg_bytes"])
 
 
-def _refuse_long_sides(size: tuple[int, int], *, png: bool) -> None:
-    most, of = (_MAX_PNG_SIDE, "the index's") if png else (MAX_SIDE, "JPEG's")
-    if max(size) > most:
-        raise ImageError(
-            f"{size[0]} x {size[1]} has a side over {of} {most:,} pixels; --max-size shrinks it"
-        )
-
-
-def _kept(header: JpegHeader, known: Packed, how: EncodeOptions) -> list[Segment]:
-    """The segments to write. A profile of CMYK speaks of other pixels than those that are stored."""
-    upright = how.apply_exif and known.orientation != 1
-    return kept_segments(
+def _segments_to_keep(header: JpegHeader, packed: Packed, options: EncodeOptions) -> list[Segment]:
+    return select_segments(
         header.segments,
-        keep_metadata=how.keep_metadata,
-        upright=upright,
-        icc=header.components != 4,
+        keep_metadata=options.keep_metadata,
+        upright=options.apply_exif and packed.orientation != 1,
+        # The profile of a CMYK picture is not for the RGB that is stored.
+        keep_icc=header.components != 4,
     )
 
 
 def _transcode(
-    data: bytes, segments: list[Segment], how: EncodeOptions, *, check_only: bool = False
+    data: bytes, segments: list[Segment], options: EncodeOptions, *, check_only: bool = False
 ) -> tuple[bytes | None, dict[str, int]]:
+    """Stores the coefficients of a JPEG again as one baseline scan.
+
+    Returns:
+        The JPEG or KEY.fpc, None with `check_only`; and facts about the source.
+
+    Raises:
+        ImageError: the JPEG is damaged, over a limit, or, unless `check_only`, of a kind that a
+            baseline scan cannot hold.
+    """
     jpeg, info = native(
         _engine.transcode,
         data,
         segments,
-        max_pixels=how.max_pixels,
-        max_scans=how.max_scans,
+        max_pixels=options.max_pixels,
+        max_scans=options.max_scans,
         check_only=check_only,
-        tile=how.tile,
-        coefficients=how.storage == COEFFICIENTS_STORAGE,
+        tile=options.tile,
+        coefficients=options.storage == COEFFICIENTS_STORAGE,
     )
-    return jpeg if jpeg is None else _within_limit(jpeg), info
+    if jpeg is not None:
+        _refuse_more_bytes(jpeg)
+    return jpeg, info
 
 
-def _within_limit(data: bytes) -> bytes:
+def _refuse_long_sides(size: tuple[int, int], *, png: bool) -> None:
+    limit = _MAX_PNG_SIDE if png else MAX_SIDE
+    if max(size) > limit:
+        owner = "the index's" if png else "JPEG's"
+        raise ImageError(
+            f"{size[0]} x {size[1]} has a side over {owner} {limit:,} pixels; --max-size shrinks it"
+        )
+
+
+def _refuse_more_bytes(data: bytes) -> None:
     if len(data) > MAX_SAMPLE_BYTES:
         raise ImageError(
             f"{len(data):,} bytes to store; the index holds up to {MAX_SAMPLE_BYTES:,}"
         )
-    return data

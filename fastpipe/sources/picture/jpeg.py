@@ -1,8 +1,7 @@
-"""Pixels -> turned, scaled down by OpenCV, a JPEG by libjpeg-turbo; and the versions of libraries that decide bytes."""
+"""Pixels -> pixels turned, or scaled down by OpenCV, or a JPEG by libjpeg-turbo."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import zlib
 from importlib import metadata
@@ -18,41 +17,63 @@ from turbojpeg import TurboJPEG
 from fastpipe.errors import ImageError, PackError
 from fastpipe.native import _engine
 
-# `scripts/build_wheel.py` puts it there; a build from source has none. Its soname is its own, so that it neither takes
-# the place of a libturbojpeg that something else in the process has loaded, nor is taken for that.
+# `scripts/build_wheel.py` puts the library there; a build from source has none. It has a soname of
+# its own, so that the process may have loaded another libturbojpeg.
 BUNDLED = Path(__file__).resolve().parents[2] / "_lib" / "libturbojpeg-fastpipe.so.0"
-MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
-# EXIF orientations (CIPA DC-008): sides change places first, then rows run backwards, then columns do.
-SWAPPED, DOWN, ACROSS = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
+MAX_SIDE = 65500  # libjpeg's limit; the format's is 65,535
+# The steps that turn an image upright, by EXIF orientation (CIPA DC-008): first the sides change
+# places, then rows run backwards, then columns do.
+SWAPPED = (5, 6, 7, 8)
+DOWN = (3, 4, 7, 8)
+ACROSS = (2, 3, 6, 7)
 _SAMPLINGS = {
-    name: getattr(turbojpeg, f"TJSAMP_{name.upper()}") for name in ("444", "422", "420", "gray")
+    "444": turbojpeg.TJSAMP_444,
+    "422": turbojpeg.TJSAMP_422,
+    "420": turbojpeg.TJSAMP_420,
+    "gray": turbojpeg.TJSAMP_GRAY,
 }
-_PACKAGES = (
-    "install it with apt install libturbojpeg0 (Debian), apt install libturbojpeg (Ubuntu) or brew install jpeg-turbo "
-    "(Homebrew)"
-)
 
 
 def open_turbojpeg() -> TurboJPEG:
-    """A codec with the libturbojpeg at BUNDLED where that exists, else with the system's. PackError: none loads."""
-    bundled = BUNDLED.exists()
-    try:
-        return TurboJPEG(str(BUNDLED) if bundled else None)
-    except (RuntimeError, OSError, AttributeError, KeyError) as error:
-        where = (
-            f"libturbojpeg, which came with fastpipe at {BUNDLED}," if bundled else "libturbojpeg"
+    """Loads libturbojpeg: the one at BUNDLED where that exists, else the system's.
+
+    Raises:
+        PackError: it cannot be loaded.
+    """
+    if BUNDLED.exists():
+        path = str(BUNDLED)
+        name = f"libturbojpeg, which came with fastpipe at {BUNDLED},"
+        remedy = "install fastpipe again, with pip's --force-reinstall"
+    else:
+        path = None
+        name = "libturbojpeg"
+        remedy = (
+            "install it with apt install libturbojpeg0 (Debian), apt install libturbojpeg (Ubuntu) "
+            "or brew install jpeg-turbo (Homebrew)"
         )
-        remedy = "install fastpipe again, with pip's --force-reinstall" if bundled else _PACKAGES
-        raise PackError(f"{where} is missing or cannot be loaded; {remedy}: {error}") from error
+    try:
+        return TurboJPEG(path)
+    except (RuntimeError, OSError, AttributeError, KeyError) as error:
+        raise PackError(f"{name} is missing or cannot be loaded; {remedy}: {error}") from error
 
 
-_turbo = functools.cache(open_turbojpeg)  # of all threads: it makes a handle for each call
+# All threads share it: each call makes a handle of its own.
+_shared_turbojpeg = functools.cache(open_turbojpeg)
 
 
 def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes:
-    """(height, width, 3) uint8 -> a JPEG; the same pixels, the same bytes. Sampling is a key of _SAMPLINGS."""
+    """Encodes a JPEG; the same pixels give the same bytes.
+
+    Args:
+        rgb: (height, width, 3) uint8.
+        quality: 1..100.
+        sampling: of the colours: "444", "422", "420", or "gray" for none.
+
+    Raises:
+        ImageError: libjpeg-turbo refuses the pixels.
+    """
     try:
-        encoded: bytes = _turbo().encode(
+        encoded: bytes = _shared_turbojpeg().encode(
             rgb,
             quality=quality,
             pixel_format=turbojpeg.TJPF_RGB,
@@ -68,58 +89,88 @@ def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes
 
 
 def apply_orientation(image: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """Turns (height, width, ...) upright by its EXIF orientation, 1..8; the same object for 1, else C-contiguous."""
+    """Turns an image upright.
+
+    Args:
+        image: (height, width, ...).
+        orientation: of EXIF, 1..8.
+
+    Returns:
+        The same object for 1, else a C-contiguous array.
+    """
     if orientation == 1:
         return image
-    turned = image.swapaxes(0, 1) if orientation in SWAPPED else image
-    turned = turned[:: -1 if orientation in DOWN else 1, :: -1 if orientation in ACROSS else 1]
-    return np.ascontiguousarray(turned)
+    if orientation in SWAPPED:
+        image = image.swapaxes(0, 1)
+    if orientation in DOWN:
+        image = image[::-1]
+    if orientation in ACROSS:
+        image = image[:, ::-1]
+    return np.ascontiguousarray(image)
 
 
 def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
-    """(height, width, 1..4) uint8 or uint16 -> its longest side `max_size` pixels, by area averaging."""
+    """Scales (height, width, 1..4) uint8 or uint16 down by area averaging.
+
+    The longest side becomes `max_size` pixels.
+    """
     height, width, channels = samples.shape
-    longest = max(height, width)
-    # Round half up in whole numbers: the same on every machine.
-    size = [max(1, (2 * side * max_size + longest) // (2 * longest)) for side in (width, height)]
-    small: NDArray[Any] = opencv().resize(samples, size, interpolation=opencv().INTER_AREA)
-    return small.reshape(*size[::-1], channels)
+    longest: int = max(height, width)
+
+    def scale(side: int) -> int:
+        # Rounds half up in whole numbers: the same on every machine.
+        return max(1, (2 * side * max_size + longest) // (2 * longest))
+
+    cv2 = opencv()
+    size = (scale(width), scale(height))
+    small: NDArray[Any] = cv2.resize(samples, size, interpolation=cv2.INTER_AREA)
+    # OpenCV drops the axis of a single channel.
+    return small.reshape(size[1], size[0], channels)
 
 
 @functools.cache
 def opencv() -> Any:
-    """OpenCV, which uses only the calling thread (0), for packing runs one a core, and writes nothing to stderr."""
+    """Imports OpenCV.
+
+    Raises:
+        PackError: it cannot be imported.
+    """
     try:
         import cv2
     except ImportError as missing:
         raise PackError(
-            f"OpenCV makes this picture smaller or converts it, and cannot be imported ({missing}); install it: pip "
-            "install opencv-python-headless. For the free-threaded Python, which it has no wheel for, see "
-            "docs/install.md"
+            "OpenCV makes this picture smaller or converts it, and cannot be imported "
+            f"({missing}); install it: pip install opencv-python-headless. For the free-threaded "
+            "Python, which it has no wheel for, see docs/install.md"
         ) from missing
+    # Packing runs a thread on each core already. 0: OpenCV uses only the calling thread.
     cv2.setNumThreads(0)
-    cv2.utils.logging.setLogLevel(0)
+    cv2.utils.logging.setLogLevel(0)  # nothing goes to stderr
     return cv2
 
 
 @functools.cache
 def made_with() -> dict[str, str]:
     """The versions of the libraries that decide bytes, by name."""
-    found = {
+    versions = {
         "engine": _engine.LIBJPEG_TURBO_VERSION,
-        "libturbojpeg": "missing",
+        "libturbojpeg": _hash_of_encoder(),
         "zlib": zlib.ZLIB_RUNTIME_VERSION,
     }
-    with contextlib.suppress(
-        PackError
-    ):  # JPEGs can be packed without it. It tells no version: so what it makes does
-        picture = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
-        encoded = (
-            encode_jpeg(picture, quality=at, sampling=how) for at, how in ((95, "444"), (90, "420"))
-        )
-        found["libturbojpeg"] = xxhash.xxh3_64_hexdigest(b"".join(encoded))
     for name in ("pillow", "pillow-heif", "opencv-python-headless"):
-        found[name] = "missing"
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "missing"
+    return versions
+
+
+def _hash_of_encoder() -> str:
+    """A hash of JPEGs that libturbojpeg makes, since the library does not tell its version."""
+    pixels = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
+    try:
+        encoded = encode_jpeg(pixels, quality=95, sampling="444")
+        encoded += encode_jpeg(pixels, quality=90, sampling="420")
+    except PackError:
+        return "missing"  # a source of JPEGs can be packed without the library
+    return xxhash.xxh3_64_hexdigest(encoded)

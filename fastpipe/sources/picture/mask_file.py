@@ -1,4 +1,7 @@
-"""The bytes of a mask's file -> a PNG with the same numbers: Carvana has GIFs, other datasets BMPs and TIFFs."""
+"""The bytes of a mask's file -> a PNG with the same numbers.
+
+Carvana has masks in GIFs, other datasets in BMPs and TIFFs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,15 @@ from fastpipe.sources.picture.probe import image_format
 
 
 def as_png(data: bytes) -> bytes:
-    """A PNG of one channel; what is a PNG already, or holds no numbers, stays. ImageError: it is damaged."""
+    """A PNG of one channel. The bytes stay if they are a PNG already, or hold no numbers.
+
+    Raises:
+        ImageError: the file is damaged.
+    """
     name = image_format(data)
-    numbers = None if name == "PNG" else numbers_of(data, name, max_pixels=MAX_PIXELS)
-    return data if numbers is None else encode_png(numbers, filters=False)
+    if name == "PNG":
+        return data
+    numbers = numbers_of(data, name, max_pixels=MAX_PIXELS)
+    if numbers is None:
+        return data
+    return encode_png(numbers, filters=False)

@@ -1,1 +1,1 @@
-"""Folders of photos and tars as they lie -> an index, and PNGs or JPEGs of other formats: loading without packing."""
+"""Folders of photos, and tars, as they lie -> an index: loading without packing."""

@@ -1,4 +1,4 @@
-"""DATA, as a user passes it to a loader -> its index: of a packed dataset, or of photos and tars by a scan."""
+"""DATA, as a user passes it to a loader -> its index, of a packed dataset or of a scan."""
 
 from __future__ import annotations
 
@@ -21,45 +21,59 @@ def open_data(
     background: str | None = None,
     split: str | None = None,
 ) -> Index:
-    """The index of a dataset, packed or not; raises as `fastpipe.open`. `fingerprint` is of an unpacked source that
-    this program has scanned: if the scan is still in the cache, the source is not listed again. `background`, on which
-    transparent images are put, and `split` are of an unpacked source.
+    """Opens a dataset, packed or not. Raises as `fastpipe.open`.
+
+    Args:
+        data: a path, a pattern of tars, or a URL.
+        max_pixels: a picture with more pixels is an error; None: no limit.
+        fingerprint: of an unpacked source that this program has scanned. If the scan is still in
+            the cache, the source is not listed again.
+        remote: options for data behind a URL.
+        version: of a packed dataset; None: the newest.
+        background: "#rrggbb", on which transparent images of an unpacked source are put.
+        split: of an unpacked source.
     """
     place = place_of(data)
     if background is not None and isinstance(place, Url):
-        raise _packed_already(data)
+        raise _background_error(data)
     if version is not None:
         whole("version", version, least=1, most=2**31)
     if split is not None and not isinstance(split, str):
         raise ConfigError(f"split: expected the name of a split, such as 'train', got {split!r}")
+
     if isinstance(place, Url):
-        _refuse_split(split, place)
+        _check_no_split(split, place)
         from fastpipe.store.remote.dataset import RemoteIndex  # most programs read folders
 
         return RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels, version=version)
+
     path = dataset_folder(place)
-    if (path / DATASET_FILE).exists():  # the usual case needs nothing of the scan's modules
+    if (path / DATASET_FILE).exists():  # the usual case imports no module of the scan
         try:
             index = PackedIndex(path, version=version, max_pixels=max_pixels)
         except DatasetError:
+            # Other programs name files so, too. They may lie beside photos.
             if not is_foreign(path):
                 raise
         else:
             if background is not None:
-                raise _packed_already(data)
-            _refuse_split(split, path)
+                raise _background_error(data)
+            _check_no_split(split, path)
             return index
-    from fastpipe.sources.scan.index import scanned, unpacked_source
+
+    from fastpipe.sources.scan.scanning import open_unpacked
+    from fastpipe.sources.scan.source import find_source
 
     try:
-        source = unpacked_source(path, split)
+        source = find_source(path, split)
         if source is None:
+            # Part of a packed dataset: raises an error that says what is missing.
             return PackedIndex(path, max_pixels=max_pixels)
         if version is not None:
             raise ConfigError(
                 f"version={version}: {path} is not packed, so it has no versions; leave it out"
             )
-        return scanned(path, source, max_pixels, fingerprint, background)
+        return open_unpacked(path, source, max_pixels, fingerprint, background)
     except PackError as problem:  # of the listing, which packing makes, too
         raise DatasetError(str(problem)) from problem
     except OSError as problem:
@@ -68,16 +82,16 @@ def open_data(
         ) from problem
 
 
-def _packed_already(data: object) -> ConfigError:
+def _background_error(data: object) -> ConfigError:
     return ConfigError(
-        f"background: {data} is packed, and its images are as they were packed; leave it out, or pack the source with "
-        "--background"
+        f"background: {data} is packed, and its images are as they were packed; leave it out, or "
+        "pack the source with --background"
     )
 
 
-def _refuse_split(split: str | None, place: object) -> None:
+def _check_no_split(split: str | None, place: object) -> None:
     if split is not None:
         raise ConfigError(
-            f"split={split!r}: {place} is a packed dataset, which is one split already; leave it out, or open the "
-            "dataset of that split"
+            f"split={split!r}: {place} is a packed dataset, which is one split already; leave it "
+            "out, or open the dataset of that split"
         )

@@ -24,7 +24,8 @@ from support.pictures.pngs import chunk, png, with_surplus
 from support.pictures.raw_files import BOMBS, H, W, bmp, tiff
 
 from fastpipe.errors import ImageError
-from fastpipe.sources.picture.pillow import OpenedImage, open_image, rgb_of
+from fastpipe.sources.picture.open_image import open_image
+from fastpipe.sources.picture.pillow import OpenedImage, rgb_of
 from fastpipe.sources.picture.probe import image_format
 
 RNG = np.random.default_rng(7)

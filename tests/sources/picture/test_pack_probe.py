@@ -15,8 +15,9 @@ from support.pictures.pngs import chunk
 from support.sources.pack_sources import exif, saved
 
 from fastpipe.errors import ImageError
-from fastpipe.sources.picture.jpeg_segments import exif_orientation, kept_segments, read_header
-from fastpipe.sources.picture.pillow import open_image, rgb_of
+from fastpipe.sources.picture.jpeg_segments import exif_orientation, read_header, select_segments
+from fastpipe.sources.picture.open_image import open_image
+from fastpipe.sources.picture.pillow import rgb_of
 from fastpipe.sources.picture.probe import EXPECTED, image_format
 
 SIZE = (13, 7)
@@ -147,7 +148,7 @@ def test_no_marker_that_stands_alone_hides_a_segment() -> None:
         assert header.segments[0] == (0xE2, b"ICC_PROFILE\0\1\1a"), between
         assert header.orientation == 6
         assert (
-            kept_segments(header.segments, keep_metadata=False, upright=False)
+            select_segments(header.segments, keep_metadata=False, upright=False)
             == header.segments[:1]
         )
 

@@ -134,15 +134,16 @@ def test_max_pixels_decides_which_large_pictures_are_left_out(
         (tmp_path / "photos" / name).write_bytes(data)
     limits: list[int] = []
 
-    def limited(data: bytes, how: convert.EncodeOptions) -> None:
-        limits.append(how.max_pixels)
+    def limited(data: bytes, options: convert.EncodeOptions) -> None:
+        limits.append(options.max_pixels)
         raise ImageError("enough")
 
     monkeypatch.setattr(convert, "convert", limited)
     for _ in range(2):
         usual = fastpipe.open(tmp_path / "photos").index
         assert len(usual) == 1
-        assert "1.jpg: 14000 x 14000 is over the limit of 178,956,970 pixels" in usual.rejected()  # type: ignore[attr-defined]
+        rejected = usual.describe_rejected()  # type: ignore[attr-defined]
+        assert "1.jpg: 14000 x 14000 is over the limit of 178,956,970 pixels" in rejected
         with fastpipe.loader(
             fastpipe.open(tmp_path / "photos", max_pixels=200_000_000), 1, size=8
         ) as loader:

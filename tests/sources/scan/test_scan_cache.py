@@ -29,9 +29,9 @@ from support.sources.unpacked_sources import (
 import fastpipe
 from fastpipe.errors import DatasetError
 from fastpipe.sources.files import LocalFile
-from fastpipe.sources.scan import columns, index
-from fastpipe.sources.scan.columns import Archive, Columns
-from fastpipe.sources.scan.index import UnpackedSource
+from fastpipe.sources.scan import cache, reading
+from fastpipe.sources.scan.scanned_files import Archive, Scan
+from fastpipe.sources.scan.source import UnpackedSource
 
 Reads = list[list[str]]
 _SAMPLE = {"jpg": jpeg_bytes(), "cls": b"1"}
@@ -41,13 +41,13 @@ _SAMPLE = {"jpg": jpeg_bytes(), "cls": b"1"}
 def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reads:
     """The paths whose headers were read, a list a scan; with a cache folder of the test's own."""
     seen: Reads = []
-    real = index.read_files
+    real = reading.read_files
 
-    def noted(columns: Columns, numbers: NDArray[np.int64], find: Callable[..., object]) -> None:
-        seen.append([columns.paths[number] for number in numbers.tolist()])
-        real(columns, numbers, find)
+    def noted(scan: Scan, numbers: NDArray[np.int64], read_chunk: Callable[..., object]) -> None:
+        seen.append([scan.paths[number] for number in numbers.tolist()])
+        real(scan, numbers, read_chunk)
 
-    monkeypatch.setattr(index, "read_files", noted)
+    monkeypatch.setattr(reading, "read_files", noted)
     monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "cache"))
     return seen
 
@@ -128,9 +128,9 @@ def test_a_file_that_was_not_read_is_tried_again(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     with monkeypatch.context() as patch:
-        patch.setattr(columns, "_look", refused)
+        patch.setattr(reading, "_read_other_header", refused)
         before = fastpipe.open(root).index
-        assert "ant/a.gif: cannot be read: Permission denied" in before.rejected()  # type: ignore[attr-defined]
+        assert "ant/a.gif: cannot be read: Permission denied" in before.describe_rejected()  # type: ignore[attr-defined]
     after = fastpipe.open(root).index
     assert (len(before), len(after)) == (24, 25)
     assert reads[1:] == [["ant/a.gif", "ant/b.txt"]]
@@ -227,7 +227,7 @@ def test_a_scan_of_another_user_can_be_used(
 
 def test_scans_that_nobody_uses_are_removed(tmp_path: Path, reads: Reads) -> None:
     used, unused = write_folder(tmp_path / "used"), write_folder(tmp_path / "unused")
-    files = [columns.cache_file(str(root)) for root in (used, unused)]
+    files = [cache.cache_file(str(root)) for root in (used, unused)]
     left = files[0].with_name("scan-0123abcd")  # by a process that was killed
     other = files[0].with_name("other.bin")
     for root in (used, unused):
@@ -246,7 +246,7 @@ def test_scans_that_nobody_uses_are_removed(tmp_path: Path, reads: Reads) -> Non
 def test_a_damaged_cache_is_made_again(tmp_path: Path, reads: Reads) -> None:
     root = write_folder(tmp_path / "photos")
     before = fastpipe.open(root).index
-    file = columns.cache_file(str(root))
+    file = cache.cache_file(str(root))
     data = file.read_bytes()
     at = data.index(b"ant/00.jpg")
     no_scan = io.BytesIO()
@@ -297,17 +297,17 @@ def test_a_cache_that_cannot_be_written_is_told_once(
 
 def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "own"))
-    assert columns.cache_folder() == tmp_path / "own"
+    assert cache.cache_folder() == tmp_path / "own"
     monkeypatch.delenv("FASTPIPE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert columns.cache_folder() == tmp_path / "xdg" / "fastpipe"
+    assert cache.cache_folder() == tmp_path / "xdg" / "fastpipe"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert columns.cache_folder() == tmp_path / ".cache" / "fastpipe"
+    assert cache.cache_folder() == tmp_path / ".cache" / "fastpipe"
     root = write_folder(tmp_path / "photos")
     fastpipe.open(root)
     assert [path.name for path in (tmp_path / ".cache" / "fastpipe").iterdir()] == [
-        columns.cache_file(str(root)).name
+        cache.cache_file(str(root)).name
     ]
 
 
@@ -316,7 +316,7 @@ def test_a_scan_shows_how_far_it_is(
 ) -> None:
     out = io.StringIO()
     monkeypatch.setattr(
-        columns, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200)
+        reading, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200)
     )
     root = write_folder(tmp_path / "photos", images=60)
     fastpipe.open(root)

@@ -20,7 +20,7 @@ import fastpipe
 from fastpipe.doctor import dataset_checks
 from fastpipe.doctor.check import Verdict
 from fastpipe.format.folder import Url
-from fastpipe.sources.scan.index import UnpackedSource
+from fastpipe.sources.scan.source import UnpackedSource
 
 Loaders = Callable[..., Any]
 

@@ -1,0 +1,160 @@
+"""A scan -> a file in the cache folder, and back, so that the next start reads only new files."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from fastpipe.errors import readable
+from fastpipe.format.shard_list import Texts
+from fastpipe.machine.cache_folder import cache_folder
+from fastpipe.sources.scan.scanned_files import PLAIN, UNKNOWN, Archive, Scan
+
+_LOG = logging.getLogger("fastpipe")
+_VERSION = 7  # of the file, and of the facts that a scan reads
+_KEPT_S = 60 * 24 * 3600.0  # a scan that nobody has used for so long is removed
+_warned_folders: set[str] = set()
+
+
+@dataclass(frozen=True)
+class KeptScan:
+    """A scan in the cache folder."""
+
+    source: str  # "" if the scan is damaged
+    file: str
+    files: int  # in the source
+    disk_bytes: int
+
+
+def kept_scans() -> list[KeptScan]:
+    """All scans of the cache folder, by their sources."""
+    scans = []
+    for file in cache_folder().glob("scan-*.bin"):
+        source = ""
+        file_count = 0
+        try:
+            about = _read_about(file)
+            source = readable(about["source"])
+            file_count = about["files"]
+        except Exception:
+            pass  # a damaged file: numpy and json raise errors of many kinds
+        scans.append(KeptScan(source, str(file), file_count, file.stat().st_blocks * 512))
+    return sorted(scans, key=lambda scan: scan.source)
+
+
+def cache_file(source: str) -> Path:
+    """The file for the scan of a source: an .npz file, whose parts have a CRC-32 each."""
+    return cache_folder() / f"scan-{xxhash.xxh3_64_hexdigest(os.fsencode(source))}.bin"
+
+
+def _read_about(file: Path) -> dict[str, Any]:
+    """Reads the description of a scan, without its arrays."""
+    with open(file, "rb") as body, np.load(body, allow_pickle=False) as arrays:
+        return dict(json.loads(arrays["about"].tobytes()))
+
+
+def load_scan(source: str) -> Scan | None:
+    """Reads the last scan of a source; None if there is none, or none that can be used."""
+    from fastpipe.sources.picture.jpeg import made_with
+
+    file = cache_file(source)
+    try:
+        with open(file, "rb") as body, np.load(body, allow_pickle=False) as arrays:
+            about = json.loads(arrays["about"].tobytes())
+            if about["version"] != _VERSION or about["source"] != source:
+                return None
+            paths = Texts(arrays["paths"].tobytes(), arrays["bounds"])
+            records = arrays["files"]
+        archives = about["archives"]
+        if archives is not None:
+            archives = [Archive(*entry) for entry in archives]
+        reasons = {int(number): reason for number, reason in about["reasons"].items()}
+        folder = Path(about["folder"])
+        scan = Scan(source, folder, about["classes"], archives, paths, records, reasons)
+    except Exception:
+        # A damaged file: numpy and json raise errors of many kinds. A new scan replaces it.
+        return None
+
+    try:
+        os.utime(file)  # keeps it from being removed as unused
+    except OSError:
+        pass  # it belongs to another user
+    if about["versions"] != made_with():
+        # Another Pillow may read files that this one refused.
+        records["kind"][records["kind"] != PLAIN] = UNKNOWN
+        scan.reasons = {}
+    return scan
+
+
+def save_scan(scan: Scan) -> None:
+    """Writes a scan to the cache folder, as a whole or not at all.
+
+    A program that cannot write there goes on without the file. The log says so once.
+    """
+    from fastpipe.sources.picture.jpeg import made_with
+
+    about = {
+        "version": _VERSION,
+        # A name that is not UTF-8 has surrogates in Python, which JSON keeps.
+        "source": scan.source,
+        "files": len(scan.files),
+        "folder": str(scan.folder),
+        "classes": scan.classes,
+        "archives": scan.archives,
+        "reasons": scan.reasons,
+        "versions": made_with(),
+    }
+    body = io.BytesIO()
+    np.savez(
+        body,
+        about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
+        paths=np.frombuffer(scan.paths.data, dtype=np.uint8),
+        bounds=scan.paths.bounds,
+        files=scan.files,
+        allow_pickle=False,
+    )
+    file = cache_file(scan.source)
+    try:
+        _write(file, body.getbuffer())
+        _remove_unused(file.parent)
+    except OSError as problem:
+        if str(file.parent) not in _warned_folders:
+            _warned_folders.add(str(file.parent))
+            _LOG.warning(
+                f"the scan of {readable(scan.source)} cannot be kept in {file.parent} "
+                f"({problem.strerror}), so each start scans again; set FASTPIPE_CACHE to a folder "
+                "that can be written"
+            )
+
+
+def _write(file: Path, data: memoryview) -> None:
+    """Writes a file under another name first: several processes may scan one source."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(prefix=file.stem, dir=file.parent)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(data)
+        os.replace(partial, file)
+    except OSError:
+        os.unlink(partial)
+        raise
+
+
+def _remove_unused(folder: Path) -> None:
+    """Removes old scans, and files of processes that were killed while they wrote one."""
+    for file in folder.glob("scan-*"):
+        try:
+            if file.stat().st_mtime < time.time() - _KEPT_S:
+                file.unlink()
+        except OSError:
+            pass  # another process has removed it, or it belongs to another user
