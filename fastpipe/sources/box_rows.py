@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError
@@ -21,14 +22,18 @@ from fastpipe.sources.split_column import SplitColumn
 
 # Cells, in small letters, of a row whose image has no box.
 NO_BOX = frozenset(("", "[]", "no_box", "nan", "none", "null"))
+# Larger numbers of classes are codes, for which a list of names would be nearly empty.
+_MAX_CLASS_NUMBER = 10_000
 
 
-class BoxColumns(NamedTuple):
+@dataclass
+class BoxColumns:
     """The columns that hold the boxes of a table."""
 
     columns: tuple[str, ...]  # four, in the order of `form`, or one that holds all four numbers
     form: str  # one of BOX_FORMATS
-    assumed: tuple[Assumption, ...] = ()
+    # `BoxTable.gather` adds the assumptions that only all rows together tell.
+    assumed: list[Assumption] = field(default_factory=list)
 
 
 class _BoxRow(NamedTuple):
@@ -52,6 +57,7 @@ class BoxTable:
     image_column: str
     boxes: BoxColumns
     class_column: str | None  # the class of each box
+    number_column: str | None  # the number of this class, where `class_column` has its name
     has_number_classes: bool  # the texts of `class_column` are numbers
     labels_images: bool  # where each image has one row, its class is the label of the image, too
     box_field: SourceField | None  # None if the boxes are not stored
@@ -66,6 +72,10 @@ class BoxTable:
         self._rejected: list[Row] = []  # rows without a path
         self._other_split_paths: dict[str, None] = {}
         self._names: set[str] = set()
+        # The name of a class -> the number that `number_column` gives it. None if there is no such
+        # column, or if it has something else.
+        self._class_numbers: dict[str, int] | None = {} if self.number_column else None
+        self._classes_without_box: Counter[str] = Counter()  # of rows without a box
         self._has_number = False  # a class is a number
         self._has_class_list = False  # a cell lists classes, which are no label of their image
         self._has_fraction = False  # of the numbers of all boxes
@@ -73,13 +83,21 @@ class BoxTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the classes, sorted; empty if classes are numbers."""
-        return tuple(sorted(self._names))
+        """Names of the classes by number; empty if classes are numbers.
+
+        The table's own numbers count, with "" for numbers without a class. Else names are sorted.
+        """
+        if not self._class_numbers:
+            return tuple(sorted(self._names))
+        names = [""] * (max(self._class_numbers.values()) + 1)
+        for name, number in self._class_numbers.items():
+            names[number] = name
+        return tuple(names)
 
     @property
     def empty(self) -> dict[str, Any]:
         """The values of an image that has no row, and so no boxes."""
-        values: dict[str, Any] = {field.name: [] for field in self.others}
+        values: dict[str, Any] = {other.name: [] for other in self.others}
         if self.box_field is not None:
             detection: dict[str, Any] = {"boxes": []}
             if self.class_column is not None:
@@ -96,6 +114,7 @@ class BoxTable:
     def gather(self, rows: Iterable[Row], split: SplitColumn | None = None) -> None:
         """Reads all rows. Rows of other splits only add the names of their classes."""
         for row in rows:
+            self._read_class_number(row)
             if row.problem is None and split is not None and not split.has(row.values):
                 self._add_other_split(row)
                 continue
@@ -111,6 +130,46 @@ class BoxTable:
             places = self._places.setdefault(clean_path(path), array("q"))
             places.extend((offset_bytes, len(note)))
         self._notes.flush()
+        self._check_class_numbers()
+        self._add_assumptions()
+
+    def _read_class_number(self, row: Row) -> None:
+        """Reads the number that the row gives the name of its class."""
+        if self._class_numbers is None or self.class_column is None or self.number_column is None:
+            return
+        name: Any = row.values.get(self.class_column)
+        number: Any = row.values.get(self.number_column)
+        if not isinstance(name, str) or not name.strip():
+            return  # a row without a class
+        name = name.strip()
+        value = -1.0 if _is_missing(number) else float(number)
+        is_number = value.is_integer() and 0 <= value <= _MAX_CLASS_NUMBER
+        if not is_number or self._class_numbers.setdefault(name, int(value)) != value:
+            self._class_numbers = None
+
+    def _check_class_numbers(self) -> None:
+        """Drops the numbers of the table where two classes share one, or a class has none."""
+        numbers = self._class_numbers or {}
+        if len(set(numbers.values())) < len(numbers) or not self._names <= numbers.keys():
+            self._class_numbers = None
+
+    def _add_assumptions(self) -> None:
+        if self._class_numbers:
+            name, number = max(self._class_numbers.items(), key=lambda item: item[1])
+            text = (
+                f"classes of boxes: numbered as in column {self.number_column!r}: {name!r} is "
+                f"{number}"
+            )
+            by_name = f"--label-column {self.class_column}"
+            self.boxes.assumed.append(Assumption(text, by_name))
+        if self._classes_without_box:
+            count = self._classes_without_box.total()
+            name = self._classes_without_box.most_common(1)[0][0]
+            rows = "1 row has" if count == 1 else f"{count:,} rows have"
+            text = (
+                f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is background"
+            )
+            self.boxes.assumed.append(Assumption(text))
 
     def _add_other_split(self, row: Row) -> None:
         image: Any = row.values.get(self.image_column)
@@ -122,8 +181,12 @@ class BoxTable:
         """Reads the cells of a row; `problem` says why that fails."""
         try:
             boxes = self._read_boxes(row)
+            if not boxes and self.class_column is not None:
+                class_text = str(row.values.get(self.class_column)).strip()
+                if not _is_missing(class_text):
+                    self._classes_without_box[class_text] += 1
             labels = self._read_labels(row, len(boxes))
-            fields = {field.name: self._read_field(row, field, len(boxes)) for field in self.others}
+            fields = {other.name: self._read_field(row, other, len(boxes)) for other in self.others}
             return _BoxRow(row.where, boxes, labels, fields, self._read_size(row), None)
         except ValueError as error:
             return _BoxRow(row.where, [], [], {}, None, str(error))
@@ -137,10 +200,10 @@ class BoxTable:
         if self._names and self._has_number:
             raise PackError(
                 f"column {self.class_column}: classes of boxes are numbers and names "
-                f"({self.names[0]!r}); expected only one of both"
+                f"({min(self._names)!r}); expected only one of both"
             )
         label_numbers: dict[int | str, int] = {
-            name: number for number, name in enumerate(self.names)
+            name: number for number, name in enumerate(self.names) if name
         }
         # Boxes are shares of the image's size where no number of the whole table is above 1.
         box_key = "shares" if self._has_fraction and self._largest <= 1 else "boxes"
@@ -154,7 +217,7 @@ class BoxTable:
             box_rows = self._read_notes(places)
             boxes: list[list[float]] = []
             labels: list[int | str] = []
-            values: dict[str, Any] = {field.name: [] for field in self.others}
+            values: dict[str, Any] = {other.name: [] for other in self.others}
             for box_row in box_rows:
                 boxes += box_row.boxes
                 labels += box_row.labels
@@ -263,12 +326,12 @@ class BoxTable:
         self._names.add(value)
         return value
 
-    def _read_field(self, row: Row, field: SourceField, box_count: int) -> list[Any]:
+    def _read_field(self, row: Row, other: SourceField, box_count: int) -> list[Any]:
         """The value of a field for each box: the row's, unless its cell lists one for each box."""
         if box_count == 0:
             return []
-        value: Any = row.values.get(field.column)
-        if field.column in self.number_columns:
+        value: Any = row.values.get(other.column)
+        if other.column in self.number_columns:
             value = parse_text(value)
         if self._can_list(row):
             if isinstance(value, str) and value.strip().startswith("["):

@@ -15,7 +15,7 @@ from fastpipe.sources.options import ColumnChoice, SourceOptions, named
 _LABELS = (
     "label labels class classes classid classname category categories target targets diagnosis "
     "diagnoses dx species breed variety genus disease finding findings grade severity level gt "
-    "groundtruth tag tags emotion"
+    "groundtruth tag tags emotion choice"
 )
 _LABEL_WORDS = frozenset(_LABELS.split())
 # Words in the name of a column that holds several classes for each image.
@@ -27,6 +27,10 @@ _SEPARATORS = ("|", ";", ",", " ")
 _RARE_SEPARATORS = ("/", "+", "&")  # which stand in names, too
 _MAX_NAME_WORDS = 3  # in the name of a class, where commas separate classes
 _MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
+_VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
+# Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
+_RUN_LENGTH_COLUMN = re.compile(r"encoded_?pixels|rle|.*[_ ]rle|rle[_ ].*", re.IGNORECASE)
+_RUN_LENGTHS = re.compile(r"\d+ \d+( \d+ \d+)*|-1|")
 
 
 class Known(NamedTuple):
@@ -155,19 +159,20 @@ def assumed_of_columns(
     seen: _Columns, columns: ColumnChoice, options: SourceOptions
 ) -> tuple[Assumption, ...]:
     """The assumptions on labels: a column looks like them and is none, or has several in a text."""
+    of_shapes = _assumed_of_shapes(seen, columns)
     if columns.label is not None:
         label = columns.label
         joined = _find_joined(label, seen[label]) if label in seen else None
         if joined is None:
-            return ()
+            return of_shapes
         text = f"labels: {joined.text!r} in column {label!r} is one class, not several"
-        return (Assumption(text, _field_of_classes(label, joined)),)
+        return (Assumption(text, _field_of_classes(label, joined)), *of_shapes)
 
     used = {columns.image}
     for field in options.fields or ():
         used.update(field.columns_of(seen))
     free = [column for column in seen if column not in used]
-    of_flags = _assumed_of_flags(seen, free)
+    of_flags = () if _VIA_SHAPES in seen else _assumed_of_flags(seen, free)
 
     likely = []
     for column in free:
@@ -181,7 +186,7 @@ def assumed_of_columns(
         if not values.are_fractions and (values.repeats or _find_joined(column, values)):
             likely.append(column)
     if not likely:
-        return of_flags
+        return (*of_flags, *of_shapes)
 
     option = f"--label-column {_quoted(likely[0])}"
     for column in likely:
@@ -193,7 +198,33 @@ def assumed_of_columns(
         text = f"labels: none, though column {likely[0]!r} looks like one"
     else:
         text = f"labels: none, though columns {named(likely)} look like them"
-    return (Assumption(text, option), *of_flags)
+    return (Assumption(text, option), *of_flags, *of_shapes)
+
+
+def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumption, ...]:
+    """The assumptions on columns with boxes or masks in forms that are stored as they are."""
+    assumptions = []
+    for field in columns.fields:
+        values = seen.get(field.column)
+        if field.column == _VIA_SHAPES:
+            text = (
+                f"boxes: none, for the shapes in column {_VIA_SHAPES!r} of VIA's CSV are not read. "
+                "Export the project from VIA as COCO, and pack that file"
+            )
+            assumptions.append(Assumption(text))
+        elif values is not None and _has_run_lengths(field.column, values):
+            text = (
+                f"masks: none, for the run lengths in column {field.column!r} are not decoded. A "
+                "program can decode them, and write the masks with fastpipe.Writer"
+            )
+            assumptions.append(Assumption(text))
+    return tuple(assumptions)
+
+
+def _has_run_lengths(column: str, values: Seen | Known) -> bool:
+    if not _RUN_LENGTH_COLUMN.fullmatch(column):
+        return False
+    return all(map(_RUN_LENGTHS.fullmatch, values.texts or values.first))
 
 
 def _field_of_classes(column: str, joined: _Joined | None) -> str:
@@ -206,11 +237,18 @@ def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, 
     """The assumption on columns of 0 and 1, or -1 and 1, that may be a class each; or none."""
     columns = []
     numbers: set[int] = set()
+    differ = False
     for column in free:
-        if seen[column].flags:
+        flags = seen[column].flags
+        letters = re.sub(r"[^a-z0-9]", "", column.lower())
+        # A column that is called "Label" has the numbers of two classes.
+        if flags and letters not in _LABEL_WORDS:
             columns.append(column)
-            numbers.update(seen[column].flags)
-    if len(columns) < _MIN_FLAG_COLUMNS or numbers not in ({0, 1}, {-1, 1}):
+            numbers.update(flags)
+            differ = differ or len(flags) > 1
+    # Columns without any difference, such as throttle and brake, say nothing of images.
+    is_each_class = differ and numbers in ({0, 1}, {-1, 1})
+    if len(columns) < _MIN_FLAG_COLUMNS or not is_each_class:
         return ()
     pattern = ",".join(columns) if len(columns) <= 4 else "*"
     text = (

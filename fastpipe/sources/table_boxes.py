@@ -55,6 +55,8 @@ _ONE_COLUMN = frozenset(
     ("bbox", "box", "boundingbox", "bndbox", "boxes", "bboxes", "boundingboxes", "boxesstring")
 )
 _PREFIXES = re.compile(r"^(bbox|box|boundingbox|bndbox|bb|roi|rect|region)(?=.)")
+# Columns with the number of a class. Others, such as a severity, say something else of it.
+_CLASS_NUMBER = re.compile(r"class|label|categor|target|.*id$")
 _IMAGE_SIZES = (
     ("width", "height"),
     ("imagewidth", "imageheight"),
@@ -123,7 +125,7 @@ def _with_format(
     if is_certain:
         return BoxColumns(columns, form)
     text = f"boxes ({shown}): left, top, width, height, as COCO has them"
-    return BoxColumns(columns, form, (Assumption(text, "--box-format xyxy or cxcywh"),))
+    return BoxColumns(columns, form, [Assumption(text, "--box-format xyxy or cxcywh")])
 
 
 def _letters(column: str) -> str:
@@ -153,7 +155,7 @@ def gathering(
     Raises:
         PackError: several columns may hold the classes, or --field gives a kind of its own.
     """
-    class_column = _find_class_column(seen, columns, boxes, options)
+    class_column, number_column = _find_class_columns(seen, columns, boxes, options)
     has_number_classes = class_column is not None and seen[class_column].are_numbers(
         f"{table}, column {class_column}"
     )
@@ -185,6 +187,7 @@ def gathering(
         image_column=columns.image,
         boxes=boxes,
         class_column=class_column,
+        number_column=number_column,
         has_number_classes=has_number_classes,
         labels_images=columns.label is not None,
         box_field=box_field,
@@ -194,12 +197,12 @@ def gathering(
     )
 
 
-def _find_class_column(
+def _find_class_columns(
     seen: Mapping[str, Seen], columns: ColumnChoice, boxes: BoxColumns, options: SourceOptions
-) -> str | None:
-    """The column with the class of each box; None if there is none."""
+) -> tuple[str | None, str | None]:
+    """The column with the class of each box, and the one with its number; None if there is none."""
     if columns.label is not None:
-        return columns.label
+        return columns.label, None
     used = {columns.image, *boxes.columns}
     used.update(field.column for field in options.fields or ())
     likely = []
@@ -207,16 +210,18 @@ def _find_class_column(
         if column not in used and named_as_label(column) and not seen[column].are_fractions:
             likely.append(column)
 
-    # A table may have both the name and the number of a class. The name says more.
+    # A table may have both the name and the number of a class.
     names = [column for column in likely if not seen[column].is_numeric]
     if len(names) == 1:
-        return names[0]
+        numbers = [column for column in likely if _CLASS_NUMBER.match(_letters(column))]
+        numbers = [column for column in numbers if column not in names]
+        return names[0], numbers[0] if len(numbers) == 1 else None
     if len(likely) > 1:
         raise PackError(
             f"several columns may hold the classes of boxes: {named(likely)}. --label-column picks "
             "one; --field NAME=COLUMN stores another one"
         )
-    return likely[0] if likely else None
+    return (likely[0] if likely else None), None
 
 
 def _find_size_columns(seen: Mapping[str, Seen], boxes: BoxColumns) -> tuple[str, ...]:
