@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.format.layout import MOST_CLASSES
+from fastpipe.sources.class_lists import CLASS_LIST, read_class_list
 from fastpipe.sources.column_kinds import parse_text
 from fastpipe.sources.detections import box_corners
 from fastpipe.sources.field_values import parse_list
+from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Notes, SourceField
 from fastpipe.sources.row_paths import clean_path, describe_wrong_path
 from fastpipe.sources.rows import Row
@@ -24,6 +26,7 @@ from fastpipe.sources.split_column import SplitColumn
 NO_BOX = frozenset(("", "[]", "no_box", "nan", "none", "null"))
 # Larger numbers of classes are codes, for which a list of names would be nearly empty.
 _MAX_CLASS_NUMBER = 10_000
+_CLASSES_FROM = "--classes-from"
 
 
 @dataclass
@@ -133,6 +136,14 @@ class BoxTable:
         self._check_class_numbers()
         self._add_assumptions()
 
+    def use_class_list(self, folder: SourcePath) -> None:
+        """Takes the numbers of the classes from the list in a folder, if there is one.
+
+        This comes before `gather`. The table's own numbers go before those of the list.
+        """
+        if self.class_column is not None and self.number_column is None:
+            self._class_numbers = read_class_list(folder)
+
     def _read_class_number(self, row: Row) -> None:
         """Reads the number that the row gives the name of its class."""
         if self._class_numbers is None or self.class_column is None or self.number_column is None:
@@ -148,20 +159,27 @@ class BoxTable:
             self._class_numbers = None
 
     def _check_class_numbers(self) -> None:
-        """Drops the numbers of the table where two classes share one, or a class has none."""
-        numbers = self._class_numbers or {}
-        if len(set(numbers.values())) < len(numbers) or not self._names <= numbers.keys():
+        """Drops the numbers where two classes share one, or a class has none."""
+        if self._class_numbers is None:
+            return
+        numbers = self._class_numbers
+        unknown = sorted(self._names - numbers.keys())
+        if unknown and self.number_column is None:
+            text = f"classes of boxes: numbered by name, for {CLASS_LIST} has no {unknown[0]!r}"
+            self.boxes.assumed.append(Assumption(text, _CLASSES_FROM))
+        if unknown or not self._names or len(set(numbers.values())) < len(numbers):
             self._class_numbers = None
 
     def _add_assumptions(self) -> None:
         if self._class_numbers:
             name, number = max(self._class_numbers.items(), key=lambda item: item[1])
-            text = (
-                f"classes of boxes: numbered as in column {self.number_column!r}: {name!r} is "
-                f"{number}"
-            )
-            by_name = f"--label-column {self.class_column}"
-            self.boxes.assumed.append(Assumption(text, by_name))
+            place = CLASS_LIST
+            option = _CLASSES_FROM
+            if self.number_column is not None:
+                place = f"column {self.number_column!r}"
+                option = f"--label-column {self.class_column}"
+            text = f"classes of boxes: numbered as in {place}: {name!r} is {number}"
+            self.boxes.assumed.append(Assumption(text, option))
         if self._classes_without_box:
             count = self._classes_without_box.total()
             name = self._classes_without_box.most_common(1)[0][0]

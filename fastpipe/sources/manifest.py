@@ -138,6 +138,7 @@ def list_manifest(
         raise PackError(f"{name} has {len(fields)} columns besides image and label; {most}{flags}")
     root = how.root_of_images() or path.parent
     if boxes is not None:
+        gathered.use_class_list(path.parent)
         gathered.gather(rows(), split)
         fields = gathered.fields()
         listed, assumed, empty = Rows(gathered.rows), [*assumed, *boxes.assumed], gathered.empty

@@ -290,3 +290,34 @@ def test_numbers_that_are_none_of_classes(two: Path, numbers: str) -> None:
         unlisted="drop",
     )
     assert box_names(two) == ("cat", "dog")
+
+
+@becomes(
+    "keras-retinanet's annotations.csv beside classes.csv, with a line NAME,NUMBER a class",
+    "the labels of boxes are these numbers",
+    "--classes-from",
+)
+def test_a_list_of_classes_beside_the_table(two: Path) -> None:
+    text = "a.jpg,1,2,10,12,zebra\na.jpg,2,3,5,6,ant\nb.jpg,,,,,\n"
+    (two / "classes.csv").write_text("zebra,0\nant,1\n")
+    summary = pack_text(two, "a.csv", text, unlisted="drop")
+    assert values(two, "boxes")["a.jpg"] == [[[1, 2, 10, 12], [2, 3, 5, 6]], [0, 1]]
+    assert box_names(two) == ("zebra", "ant")
+    assert assumed(summary)[1:] == [
+        "classes of boxes: numbered as in classes.csv: 'ant' is 1 (--classes-from)"
+    ]
+    (two / "classes.csv").write_text("zebra,0\n")
+    summary = pack_text(two, "a.csv", text, unlisted="drop", overwrite=True)
+    assert box_names(two) == ("ant", "zebra")
+    assert assumed(summary)[1:] == [
+        "classes of boxes: numbered by name, for classes.csv has no 'ant' (--classes-from)"
+    ]
+
+
+@pytest.mark.parametrize("text", ["name,id\nzebra,0\n", "zebra,0\nant,0\n", "zebra\n", "", '"'])
+def test_other_files_called_classes_csv(two: Path, text: str) -> None:
+    (two / "classes.csv").write_text(text)
+    rows = "a.jpg,1,2,10,12,zebra\na.jpg,2,3,5,6,ant\n"
+    summary = pack_text(two, "a.csv", rows, unlisted="drop")
+    assert box_names(two) == ("ant", "zebra")
+    assert len(assumed(summary)) == 1
