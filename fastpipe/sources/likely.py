@@ -60,6 +60,17 @@ def named_as_label(column: str) -> bool:
     return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
 
 
+def columns_of_ids(seen: _Columns) -> list[str]:
+    """The columns that may have the names of images, such as id, id_code and patientId."""
+    columns = []
+    for column in seen:
+        words = {word.lower() for word in _WORD.findall(column)}
+        is_id = not words.isdisjoint(("id", "uuid", "key", "name"))
+        if is_id and not named_as_label(column) and not seen[column].are_fractions:
+            columns.append(column)
+    return columns
+
+
 def separator_of(texts: Collection[str]) -> str:
     """The separator between the classes in a column's texts, such as "|"; "" if there is none."""
     for separator in _SEPARATORS:
