@@ -1,39 +1,50 @@
-"""Fields of classes that columns of texts hold -> with what separates the classes in a text, and their names."""
+"""Fields of classes in columns of texts -> the same with their separator and class names."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 from fastpipe.errors import PackError
-from fastpipe.sources.column_kinds import class_names
+from fastpipe.sources.field_values import class_names
 from fastpipe.sources.likely import separator_of
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.options import SourceOptions
 
 
 def settled_classes(
-    fields: Sequence[SourceField], texts: Mapping[str, Collection[str]], how: SourceOptions
+    fields: Sequence[SourceField], texts: Mapping[str, Collection[str]], options: SourceOptions
 ) -> tuple[tuple[SourceField, ...], list[Assumption]]:
-    """Fields of classes with the names that are in the texts of their columns, and what separates these there."""
-    assumed: list[Assumption] = []
+    """The fields, those of classes with names and separator; and the separators that are assumed.
+
+    Args:
+        fields: all fields of the source.
+        texts: column -> all of its different texts.
+        options: whose separator counts, if the user gives one.
+
+    Raises:
+        PackError: the user gives a separator, but no field of classes has texts.
+    """
+    assumptions = []
     settled = []
-    for each in fields:
-        found = [
-            text
-            for text in texts.get(each.column, ())
-            if not each.columns and each.kind == "classes"
-        ]
-        if found:
-            separator = how.separator or separator_of(
-                [text for text in found if not text.startswith("[")]
-            )
-            each = each._replace(names=class_names(found, separator), separator=separator)
-            if separator and how.separator is None:
-                words = f"field {each.name}: classes in column {each.column!r} are separated by {separator!r}"
-                assumed.append(Assumption(words, f"--separator '{separator}'"))
-        settled.append(each)
-    if how.separator is not None and not any(each.separator for each in settled):
+    for field in fields:
+        is_of_texts = field.kind == "classes" and not field.columns
+        column_texts = texts.get(field.column, ()) if is_of_texts else ()
+        if column_texts:
+            separator = options.separator
+            if separator is None:
+                separator = separator_of([text for text in column_texts if text[:1] != "["])
+                if separator:
+                    text = (
+                        f"field {field.name}: classes in column {field.column!r} are separated by "
+                        f"{separator!r}"
+                    )
+                    assumptions.append(Assumption(text, f"--separator '{separator}'"))
+            names = class_names(column_texts, separator)
+            field = field._replace(names=names, separator=separator)
+        settled.append(field)
+
+    if options.separator is not None and not any(field.separator for field in settled):
         raise PackError(
             "--separator: no field of classes has texts; --field NAME=COLUMN:classes makes one"
         )
-    return tuple(settled), assumed
+    return tuple(settled), assumptions

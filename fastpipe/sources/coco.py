@@ -25,7 +25,8 @@ from fastpipe.sources.encodings import HINT, as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged, state_or_problem
 from fastpipe.sources.listing import Assumption, Listing, Notes, SourceField
 from fastpipe.sources.options import FieldColumn, SourceOptions, named
-from fastpipe.sources.rows import Row, is_name, list_rows, row_name
+from fastpipe.sources.row_paths import is_name
+from fastpipe.sources.rows import Row, list_rows, row_name
 
 Entry: TypeAlias = dict[str, Any]
 Id: TypeAlias = int | str

@@ -1,42 +1,27 @@
-"""The values of a column -> the kind of field that holds them without loss; and each as a field takes it.
+"""The values of a column -> the kind of field that holds them without loss.
 
 Note [kinds of columns]
-A kind is taken only where all values say the same: docs/sources.md has the table. A missing value has no number, so it
-makes a column of numbers "json". In a CSV file, a text counts as what it spells, if all texts of the column do.
+A kind is chosen only if it fits all values: docs/sources.md has the table. A missing value has no
+number, so it makes a column of numbers "json". In a CSV file, texts count as the numbers, lists or
+objects that they spell if all texts of the column do.
 """
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError
-from fastpipe.sources.detections import CATEGORIES, Detections, detection, in_lists
-from fastpipe.sources.listing import SourceField
+from fastpipe.sources.detections import CATEGORIES, Detections
 
-_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
-_PADDED = re.compile(r"0[0-9]+")
-_WHOLE = re.compile(
-    r"(-?(0|[1-9][0-9]{0,18}))\.0+"
-)  # as pandas writes whole numbers if one of the column is missing
-NO_LABELS = ("", "-1", "-1.0")  # in a CSV file, without the spaces around them
-_FOURS = "lists of four numbers"  # how a value looks
-_MEANING = {
-    "padded": "text",
-    "whole": "float",
-    "-1": "int",
-    "-1.0": "float",
-    _FOURS: "json",
-}  # of looks that matter to labels only
-_MOST_FIRST = 1000  # values that are kept in any case
-_MOST_DISTINCT = 2000  # values of a column that are kept apart
-_FLAGS = {
+# Texts of a CSV file that mean "no label", without the spaces around them.
+NO_LABELS = ("", "-1", "-1.0")
+# Texts of a column that says of each row whether it has one class, in small letters.
+FLAGS = {
     "0": 0,
     "1": 1,
     "-1": -1,
@@ -45,52 +30,89 @@ _FLAGS = {
     "-1.0": -1,
     "true": 1,
     "false": 0,
-}  # as texts, in small letters
+}
+_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
+_PADDED = re.compile(r"0[0-9]+")
+# Pandas writes whole numbers so if one of the column is missing.
+_WHOLE_FLOAT = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")
+_MAX_FIRST = 1000  # values that are kept in any case
+_MAX_DISTINCT = 2000  # different values that are kept, unless all are
+
+
+class _Vector(NamedTuple):
+    """The type of a list of numbers."""
+
+    length: int
+    has_fraction: bool
+
+
+# The type of one value is a _Vector or one of these texts:
+#   none, text, int, float, boxes (an object of object detection), json (any other value);
+#   of texts in a CSV file also padded (007), whole (7.0), -1 and -1.0;
+#   of lists also _EMPTY and _BOX_LIST.
+_EMPTY = "empty list"
+_BOX_LIST = "list of lists of four numbers"
+# Types that matter only to labels -> the types that fields know.
+_FIELD_TYPES: dict[Any, str] = {
+    "padded": "text",
+    "whole": "float",
+    "-1": "int",
+    "-1.0": "float",
+    _BOX_LIST: "json",
+}
+_NUMBER_TYPES = frozenset(("int", "whole", "float", "padded", *NO_LABELS))
 
 
 class Seen:
-    """The values of a column, one after the other."""
+    """A summary of the values of a column, to which `add` adds one value after the other.
+
+    Args:
+        typed: whether values are of JSON or Parquet; else they are the texts of a CSV file.
+        keeps_all: keep all different texts, however many there are.
+    """
 
     def __init__(self, *, typed: bool, keeps_all: bool = False) -> None:
         self._typed = typed
-        self._most = sys.maxsize if keeps_all else _MOST_DISTINCT
+        self._max_distinct = sys.maxsize if keeps_all else _MAX_DISTINCT
         self.count = 0
         self.detections = Detections()
-        # Look -> the first such row. Of a list of numbers: how many there are, and whether there are fractions.
-        self._looks: dict[Any, str] = {}
-        self.first: list[str] = []  # the first values that differ, as texts
-        self._texts: set[str] | None = (
-            set()
-        )  # the values, as texts; None: there are too many, or others among them
+        self.first: list[str] = []  # the first different values, as texts
+        self._types: dict[Any, str] = {}  # type -> the first row with such a value
+        # The different values as texts; None if there are too many, or values of other types.
+        self._texts: set[str] | None = set()
 
     def add(self, value: object, where: str) -> None:
-        """One more value, of the row of this name; None: it is missing."""
+        """Adds the value of the row called `where`; None if it is missing."""
         self.count += 1
         if self._typed or value is None:
             self.detections.add(value)
-            self._see(value, _look(value), where)
+            self._add(value, _type_of(value), where)
             return
         text = str(value).strip()
-        if self._texts is None or text not in self._texts:  # else it says nothing new
-            self._see(text, _look_of_text(text), where)
+        # Most texts of large tables come again. They need no second look.
+        if self._texts is None or text not in self._texts:
+            self._add(text, _type_of_text(text), where)
 
-    def _see(self, value: object, look: Any, where: str) -> None:
-        if isinstance(look, tuple) and any(
-            isinstance(one, tuple) and one[0] != look[0] for one in self._looks
-        ):
-            look = "json"  # lists of several lengths
-        self._looks.setdefault(look, where)
-        if len(self.first) < _MOST_FIRST and isinstance(value, (str, int, float)):
+    def _add(self, value: object, value_type: Any, where: str) -> None:
+        if isinstance(value_type, _Vector):
+            for other in self._types:
+                if isinstance(other, _Vector) and other.length != value_type.length:
+                    value_type = "json"  # lists of several lengths are no vectors
+                    break
+        self._types.setdefault(value_type, where)
+
+        is_scalar = isinstance(value, (str, int, float))
+        if is_scalar and len(self.first) < _MAX_FIRST:
             self.first.append(str(value).strip())
         if self._texts is not None and value is not None:
-            if isinstance(value, (str, int, float)) and len(self._texts) < self._most:
+            if is_scalar and len(self._texts) < self._max_distinct:
                 self._texts.add(str(value).strip())
             else:
                 self._texts = None
 
     @property
     def texts(self) -> set[str]:
-        """All values that differ, as texts; none where they are too many, or lists or objects."""
+        """All different values as texts; empty if there are too many, or lists or objects."""
         return (self._texts or set()) - {""}
 
     @property
@@ -100,175 +122,103 @@ class Seen:
 
     @property
     def flags(self) -> set[int]:
-        """The numbers, if all values are 0 and 1, or -1 and 1, as one column of several for classes has them."""
-        found = {_FLAGS.get(text.lower()) for text in self._texts or {""}}
-        return {each for each in found if each is not None} if None not in found else set()
+        """The numbers of a column with 0 and 1, or -1 and 1, only; empty for other columns."""
+        numbers = set()
+        for text in self._texts or ():
+            number = FLAGS.get(text.lower())
+            if number is None:
+                return set()
+            numbers.add(number)
+        return numbers
 
     @property
-    def are_figures(self) -> bool:
-        """Whether there are numbers, and besides them only missing values."""
-        figures = {"int", "whole", "float", "padded", *NO_LABELS}
-        return bool(self._looks.keys() & figures) and self._looks.keys() <= {*figures, "none"}
+    def is_numeric(self) -> bool:
+        """Whether all values are numbers or missing, and not all are missing."""
+        types = self._types.keys()
+        return not types.isdisjoint(_NUMBER_TYPES) and types <= {*_NUMBER_TYPES, "none"}
 
     @property
     def are_fractions(self) -> bool:
-        """Whether there are numbers, and a fraction among them."""
-        return "float" in self._looks and self.are_figures
+        """Whether all values are numbers or missing, and some have a fraction."""
+        return "float" in self._types and self.is_numeric
 
     @property
     def are_lists(self) -> bool:
-        """Whether there are lists among the values, also as Python writes them."""
-        lists = {look for look in self._looks if isinstance(look, tuple)} | self._looks.keys() & {
-            "no list",
-            "json",
-            _FOURS,
-        }
-        return bool(lists) or any(text.startswith("[") for text in self.texts)
+        """Whether there are lists or objects among the values, or lists as Python writes them."""
+        for value_type in self._types:
+            if isinstance(value_type, _Vector) or value_type in (_EMPTY, _BOX_LIST, "json"):
+                return True
+        return any(text.startswith("[") for text in self.texts)
 
     @property
-    def are_fours(self) -> bool:
-        """Whether all values are lists of four numbers, lists of these, empty lists or missing, as a column of boxes
-        has them.
-        """
-        fours = {
-            look
-            for look in self._looks
-            if look == _FOURS or (isinstance(look, tuple) and look[0] == 4)
-        }
-        return bool(fours) and self._looks.keys() <= {*fours, "none", "no list"}
+    def are_boxes(self) -> bool:
+        """Whether all values are four numbers, lists of these, empty or missing; not all empty."""
+        has_boxes = False
+        for value_type in self._types:
+            if value_type == _BOX_LIST or (
+                isinstance(value_type, _Vector) and value_type.length == 4
+            ):
+                has_boxes = True
+            elif value_type not in ("none", _EMPTY):
+                return False
+        return has_boxes
 
     @property
     def kind(self) -> str:
-        """See Note [kinds of columns]."""
-        looks = {_MEANING.get(look, look) for look in self._looks}
-        there = looks - {"none"}
-        scalars = looks & {"int", "float"}
-        if not self._typed and ("text" in looks or not there or (scalars and looks != scalars)):
+        """The kind of field. See Note [kinds of columns]."""
+        types = {_FIELD_TYPES.get(value_type, value_type) for value_type in self._types}
+        present = types - {"none"}
+        numbers = types & {"int", "float"}
+        has_others = types != numbers
+        if not self._typed and ("text" in types or not present or (numbers and has_others)):
             return "text"
-        if looks and looks == scalars:
-            return "int" if looks == {"int"} else "floats"
-        if there in ({"text"}, {"boxes"}):
-            return str(*there)
-        lists = [look for look in looks if isinstance(look, tuple)]
-        return (
-            "floats"
-            if len(lists) == len(looks) and any(fractions for _, fractions in lists)
-            else "json"
-        )
+        if numbers and not has_others:
+            return "int" if numbers == {"int"} else "floats"
+        if present == {"text"}:
+            return "text"
+        if present == {"boxes"}:
+            return "boxes"
+
+        vectors = [value_type for value_type in types if isinstance(value_type, _Vector)]
+        # Lists of whole numbers only may be anything, such as the ids of objects.
+        if len(vectors) == len(types) and any(vector.has_fraction for vector in vectors):
+            return "floats"
+        return "json"
 
     def are_numbers(self, column: str) -> bool:
-        """Whether the labels of a CSV file are numbers, not names. PackError: it is not certain, or they are scores."""
-        if self.are_fractions and not self._typed and not self._looks.keys() & {"int", "padded"}:
-            raise PackError(
-                f"{column}: {self._looks['float']} has a fraction; expected classes, as whole numbers or names. Scores "
-                f"and angles are a field: --field score={column.rpartition('column ')[2]}"
-            )
-        if self._typed:  # in JSONL each value says it
+        """Whether the labels of a CSV file are numbers, and not names.
+
+        Typed labels need no such rule, as 7 is a number there and "7" a name: False.
+
+        Args:
+            column: the column, as "TABLE, column NAME".
+
+        Raises:
+            PackError: labels are numbers and names, or fractions such as scores.
+        """
+        if self._typed:
             return False
-        there = {
-            look: where for look, where in self._looks.items() if look not in ("none", *NO_LABELS)
-        }
-        others = [where for look, where in there.items() if look not in ("int", "whole")]
-        if others and "int" in there and not there.keys() <= {"int", "padded"}:
+        if self.are_fractions and self._types.keys().isdisjoint(("int", "padded")):
+            name = column.rpartition("column ")[2]
             raise PackError(
-                f"{column}: labels are numbers ({there['int']}) and names ({others[0]}); expected only one of both. In "
-                'JSONL, 7 is a number and "7" is a name'
+                f"{column}: {self._types['float']} has a fraction; expected classes, as whole "
+                f"numbers or names. Scores and angles are a field: --field score={name}"
             )
-        return not others
+
+        rows = dict(self._types)
+        for no_label in ("none", *NO_LABELS):
+            rows.pop(no_label, None)
+        names = [where for value_type, where in rows.items() if value_type not in ("int", "whole")]
+        # 007 beside 10 is a name, and then 10 is one, too.
+        if names and "int" in rows and not rows.keys() <= {"int", "padded"}:
+            raise PackError(
+                f"{column}: labels are numbers ({rows['int']}) and names ({names[0]}); expected "
+                'only one of both. In JSONL, 7 is a number and "7" is a name'
+            )
+        return not names
 
 
-def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
-    """A value of a column as a field takes it, or an ImageError that says why it cannot; not `typed`: as CSV has it."""
-    kind = field.kind
-    if kind == "classes" and (field.columns or isinstance(value, str)):
-        return _flagged(value, field) if field.columns else _classes_in(value, field)
-    if not typed and kind != "text" and value is not None:
-        value = _parsed(value) if kind not in ("mask", "image") else value or None
-    if kind == "int" and isinstance(value, bool):
-        return int(value)
-    if kind == "floats" and isinstance(value, (int, float)):
-        return [value]
-    if kind == "classes" and field.names and isinstance(value, list):
-        for each in value:
-            if not isinstance(each, int) or not 0 <= each < len(field.names):
-                raise ImageError(
-                    f"expected class numbers of 0 to {len(field.names) - 1:,}, got {each}"
-                )
-        return [field.names[each] for each in value]
-    if kind == "boxes" and (lists := in_lists(value)) is not None:
-        return detection(lists, field)
-    return value
-
-
-def _flagged(values: Sequence[Any], field: SourceField) -> list[str]:
-    """The classes whose columns have a 1 in a row."""
-    found = []
-    for value, name in zip(values, field.columns, strict=True):
-        flag = (
-            0
-            if value is None or str(value).strip() == ""
-            else _FLAGS.get(str(value).strip().lower())
-        )
-        if flag is None:
-            raise ImageError(f"column {name}: expected 0 or 1, or -1 or 1, got {value!r:.40}")
-        if flag == 1:
-            found.append(name)
-    return found
-
-
-def _classes_in(text: str, field: SourceField) -> list[Any]:
-    """The classes in a text: "cat|dog"; or a list of Python or JSON, as pandas writes lists."""
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        found = listed(text)
-    else:
-        found = [
-            part.strip() for part in (text.split(field.separator) if field.separator else [text])
-        ]
-    found = [each for each in dict.fromkeys(found) if each != ""]
-    return found if field.names else [_whole(each) for each in found]
-
-
-def _whole(value: object) -> object:
-    return int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value) else value
-
-
-_ADJACENT = re.compile(
-    r"(['\"])\s+\1"
-)  # between the texts of an array as numpy prints it: ['cat' 'dog']
-
-
-def listed(text: str) -> list[Any]:
-    """A list as Python or JSON writes it. ImageError: it is none."""
-    try:
-        found = json_value(text)
-    except (ValueError, RecursionError):
-        try:
-            found = ast.literal_eval(_ADJACENT.sub(r"\1, \1", text))
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            found = None
-    if not isinstance(found, (list, tuple)):
-        raise ImageError(f"expected a list, such as ['cat', 'dog'], got {text[:60]!r}")
-    return list(found)
-
-
-def class_names(texts: Iterable[str], separator: str) -> tuple[str, ...]:
-    """All names in the texts of a column, sorted; none where they are numbers. Lists that are damaged have none."""
-    field, names = SourceField("", "classes", names=("",), separator=separator), set[str]()
-    for text in texts:
-        with contextlib.suppress(ImageError):
-            names.update(map(str, _classes_in(text, field)))
-    return () if all(re.fullmatch(r"[0-9]{1,9}", name) for name in names) else tuple(sorted(names))
-
-
-def xyxy(boxes: Any) -> list[list[float]]:
-    """Boxes as COCO has them -> left, top, right and bottom of each, or an ImageError that says why there are none."""
-    if not _are_boxes(boxes):
-        raise ImageError(f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}")
-    return [[x, y, x + width, y + height] for x, y, width, height in boxes]
-
-
-def _look(value: object) -> Any:
+def _type_of(value: object) -> Any:
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -278,66 +228,100 @@ def _look(value: object) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return "float"
     if isinstance(value, list) and value and all(map(_is_number, value)):
-        return len(value), any(isinstance(each, float) for each in value)
+        return _Vector(len(value), any(isinstance(number, float) for number in value))
     if value == []:
-        return "no list"
+        return _EMPTY
     if _are_boxes(value):
-        return _FOURS
-    return "boxes" if isinstance(value, Mapping) and _is_detection(value) else "json"
+        return _BOX_LIST
+    if isinstance(value, Mapping) and _is_detection(value):
+        return "boxes"
+    return "json"
 
 
-def _look_of_text(text: str) -> Any:
+def _type_of_text(text: str) -> Any:
     if text in NO_LABELS:
         return text or "none"
     if text[0] not in "[{+-.0123456789":
         return "text"
     if _PADDED.fullmatch(text):
         return "padded"
-    if (whole := _WHOLE.fullmatch(text)) and _look(int(whole[1])) == "int":
+    whole = _WHOLE_FLOAT.fullmatch(text)
+    if whole is not None and _type_of(int(whole[1])) == "int":
         return "whole"
     try:
-        look = _look(_parsed(text))
+        value_type = _type_of(parse_text(text))
     except ImageError:
         return "text"
-    return look if text[0] in "[{" or look in ("int", "float") else "text"
+    # Infinity is a value of JSON here, but no number of a column.
+    if text[0] in "[{" or value_type in ("int", "float"):
+        return value_type
+    return "text"
 
 
-def json_value(text: str) -> Any:
-    """What a text in JSON says. NaN is not JSON, but often written, and stands for a missing value. ValueError."""
-    return json.loads(text, parse_constant=lambda name: None if name == "NaN" else float(name))
-
-
-def _parsed(text: str) -> Any:
+def parse_text(text: str) -> Any:
+    """The value that a text of a CSV file spells in JSON; None if it is empty, else ImageError."""
     text = text.strip()
     if not text:
         return None
     try:
         return json_value(text)
     except (ValueError, RecursionError):
-        if _FLOAT.fullmatch(text):  # such as .5, which is none in JSON
+        if _FLOAT.fullmatch(text):  # such as .5, which JSON does not have
             return float(text)
         raise ImageError(f"expected a value in JSON, got {text[:40]!r}") from None
 
 
-def _is_number(value: object) -> bool:
-    return _look(value) in ("int", "float")
+def json_value(text: str) -> Any:
+    """The value of a text in JSON. NaN stands for a missing value, as many programs write it.
+
+    Raises:
+        ValueError: the text is not JSON.
+    """
+    return json.loads(text, parse_constant=_parse_constant)
+
+
+def _parse_constant(name: str) -> float | None:
+    return None if name == "NaN" else float(name)
+
+
+def xyxy(boxes: Any) -> list[list[float]]:
+    """Boxes of COCO (left, top, width, height) -> left, top, right and bottom of each.
+
+    Raises:
+        ImageError: a box does not have four numbers.
+    """
+    if not _are_boxes(boxes):
+        raise ImageError(f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}")
+    return [[x, y, x + width, y + height] for x, y, width, height in boxes]
 
 
 def _are_boxes(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) for box in value
-    )
+    """Whether it is a list of lists of four numbers, or an empty list."""
+    if not isinstance(value, list):
+        return False
+    for box in value:
+        if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
+            return False
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return _type_of(value) in ("int", "float")
 
 
 def _is_detection(value: Mapping[Any, Any]) -> bool:
-    """Whether it is the value of Hugging Face's object detection: boxes, and a number for each, and nothing else."""
+    """Whether an object has boxes and perhaps a class for each, and nothing else.
+
+    This is the value of object detection in Hugging Face's datasets.
+    """
     boxes: Any = value.get("bbox")
-    labels = [value[name] for name in CATEGORIES if name in value]
-    if len(value) != 1 + len(labels) or len(labels) > 1 or not _are_boxes(boxes):
+    categories = [value[name] for name in CATEGORIES if name in value]
+    if len(categories) > 1 or len(value) != 1 + len(categories) or not _are_boxes(boxes):
         return False
-    return all(isinstance(each, list) and _are_classes(each, len(boxes)) for each in labels)
-
-
-def _are_classes(labels: list[Any], count: int) -> bool:
-    """Whether there are so many classes: all are numbers, or all are names."""
-    return len(labels) == count and {type(label) for label in labels} in (set(), {int}, {str})
+    if not categories:
+        return True
+    (labels,) = categories
+    if not isinstance(labels, list) or len(labels) != len(boxes):
+        return False
+    # All are numbers, or all are names.
+    return {type(label) for label in labels} in (set(), {int}, {str})

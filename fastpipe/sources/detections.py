@@ -1,7 +1,8 @@
-"""Values with the boxes of an image, as Hugging Face's object detection has them -> boxes and the numbers of classes.
+"""Objects with the boxes of an image, as in Hugging Face's object detection -> boxes and classes.
 
-A value is {"bbox": [[x, y, width, height], ...], "categories": [...]}, also with further lists such as "area", or a
-list with such an object for each box. Hugging Face's documents say that boxes are COCO's; others are in use, too.
+An object is {"bbox": [[x, y, width, height], ...], "categories": [...]}, and may have more lists
+such as "area"; or there is a list with such an object for each box. Hugging Face's documents say
+that boxes are COCO's. Other box formats are in use, too.
 """
 
 from __future__ import annotations
@@ -13,66 +14,85 @@ from typing import Any
 from fastpipe.errors import ImageError
 from fastpipe.sources.listing import Assumption, SourceField
 
-# What the classes are called, besides "bbox"; the first that a value has counts.
+# Names of the classes beside "bbox". The first one that an object has counts.
 CATEGORIES = (
-    *("categories", "category", "labels", "label", "category_id"),
-    *("class", "classes", "class_id", "name", "names"),
+    "categories",
+    "category",
+    "labels",
+    "label",
+    "category_id",
+    "class",
+    "classes",
+    "class_id",
+    "name",
+    "names",
 )
 
 
 def in_lists(value: object) -> Mapping[str, Any] | None:
-    """A value as an object of lists; None: it has no boxes."""
+    """An object of lists, also from a list of objects; None if the value has no boxes."""
     if isinstance(value, Mapping):
         return value if "bbox" in value else None
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(each, Mapping) and "bbox" in each for each in value)
-    ):
-        return {name: [each.get(name) for each in value] for name in value[0]}
+    if not isinstance(value, list) or not value:
+        return None
+    for box in value:
+        if not isinstance(box, Mapping) or "bbox" not in box:
+            return None
+    return {name: [box.get(name) for box in value] for name in value[0]}
+
+
+def _categories_in(lists: Mapping[str, Any]) -> Any:
+    """The classes of the boxes; None if there are none."""
+    for name in CATEGORIES:
+        if lists.get(name) is not None:
+            return lists[name]
     return None
 
 
-def categories_in(value: Mapping[str, Any]) -> Any:
-    """The classes of its boxes; None: it has none."""
-    return next((value[name] for name in CATEGORIES if value.get(name) is not None), None)
+def detection(lists: Mapping[str, Any], source_field: SourceField) -> dict[str, Any]:
+    """The value of a field of boxes: corners, and the classes by number where names are known.
 
-
-def detection(value: Mapping[str, Any], field: SourceField) -> dict[str, Any]:
-    """The boxes as corners, and the numbers of their classes. ImageError: there are none."""
+    Raises:
+        ImageError: a box does not have four numbers.
+    """
+    box_format = source_field.box_format or "xywh"
     try:
-        corners = [corners_of(*box, form=field.box_format or "xywh") for box in value["bbox"] or []]
+        corners = [box_corners(box, box_format) for box in lists["bbox"] or []]
     except (TypeError, ValueError):
-        got = repr(value["bbox"])[:60]
+        got = repr(lists["bbox"])[:60]
         raise ImageError(
             f"expected boxes of four numbers: x, y, width, height; got {got}"
         ) from None
-    labels = categories_in(value)
+
+    labels = _categories_in(lists)
     if labels is None:
         return {"boxes": corners}
-    numbers = {name: number for number, name in enumerate(field.names)}
+    numbers = {name: number for number, name in enumerate(source_field.names)}
     return {"boxes": corners, "labels": [numbers.get(label, label) for label in labels]}
 
 
-def corners_of(one: float, two: float, three: float, four: float, *, form: str) -> list[float]:
-    """Left, top, right and bottom of a box, whose four numbers are of a form, one of BOX_FORMATS."""
-    if form == "xywh":
-        return [one, two, one + three, two + four]
-    if form == "cxcywh":
-        return [one - three / 2, two - four / 2, one + three / 2, two + four / 2]
-    return [one, two, three, four]
+def box_corners(box: Sequence[float], box_format: str) -> list[float]:
+    """Left, top, right and bottom of a box of four numbers in one of BOX_FORMATS."""
+    first, second, third, fourth = box
+    if box_format == "xywh":
+        return [first, second, first + third, second + fourth]
+    if box_format == "cxcywh":
+        half_width = third / 2
+        half_height = fourth / 2
+        return [first - half_width, second - half_height, first + half_width, second + half_height]
+    return [first, second, third, fourth]
 
 
 @dataclass
 class Detections:
-    """What is known of a column with such values."""
+    """A summary of a column that may hold such objects."""
 
-    is_certain: bool = True  # whether all values are such
+    is_certain: bool = True  # all values that are not missing are such objects
     count: int = 0
-    names: set[str] = field(default_factory=set)  # of classes that are texts
+    names: set[str] = field(default_factory=set)  # the classes that are texts
 
     def add(self, value: object) -> None:
-        """One more value."""
+        """Adds one more value."""
         if value is None or value == [] or not self.is_certain:
             return
         lists = in_lists(value)
@@ -80,7 +100,7 @@ class Detections:
             self.is_certain = False
             return
         self.count += 1
-        labels = categories_in(lists)
+        labels = _categories_in(lists)
         if isinstance(labels, Sequence) and not isinstance(labels, str):
             self.names.update(label for label in labels if isinstance(label, str))
 
@@ -88,30 +108,36 @@ class Detections:
 def assumed_of_detections(
     columns: Iterable[str], fields: Sequence[SourceField], box_format: str | None
 ) -> list[Assumption]:
-    """What is assumed of columns with such values: no boxes are made of them, or the boxes are COCO's."""
-    assumed = []
-    kinds = {each.column: each.kind for each in fields}
+    """The assumptions on columns with such objects: stored as json, or boxes in COCO's format."""
+    assumptions = []
+    kinds = {source_field.column: source_field.kind for source_field in fields}
     for column in columns:
-        if kinds.get(column) == "boxes" and box_format is None:
+        kind = kinds.get(column)
+        if kind == "boxes" and box_format is None:
             text = f"boxes ({column}): left, top, width, height, as COCO has them"
-            assumed.append(Assumption(text, "--box-format xyxy or cxcywh"))
-        elif kinds.get(column) == "json":
+            assumptions.append(Assumption(text, "--box-format xyxy or cxcywh"))
+        elif kind == "json":
             text = (
                 f"boxes: none, though column {column!r} has bbox and classes, and is stored as json"
             )
-            assumed.append(Assumption(text, f"--field boxes={column}:boxes"))
-    return assumed
+            assumptions.append(Assumption(text, f"--field boxes={column}:boxes"))
+    return assumptions
 
 
 def with_names(
     fields: Sequence[SourceField], names: Mapping[str, Sequence[str]], box_format: str | None
 ) -> tuple[SourceField, ...]:
-    """Fields of boxes with the names of their classes, by column, and what four numbers of a box are."""
+    """The fields, those of boxes with the box format and the names of their classes.
+
+    Args:
+        fields: all fields of the source.
+        names: column of boxes -> names of its classes.
+        box_format: one of BOX_FORMATS; None if the user gives none.
+    """
     settled = []
-    for each in fields:
-        if each.kind == "boxes" and each.column in names:
-            each = each._replace(
-                names=tuple(names[each.column]) or each.names, box_format=box_format or ""
-            )
-        settled.append(each)
+    for source_field in fields:
+        if source_field.kind == "boxes" and source_field.column in names:
+            class_names = tuple(names[source_field.column]) or source_field.names
+            source_field = source_field._replace(names=class_names, box_format=box_format or "")
+        settled.append(source_field)
     return tuple(settled)

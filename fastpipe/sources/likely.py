@@ -1,40 +1,40 @@
-"""What the columns of a table look like -> what is assumed of them, each with the option that settles it."""
+"""Columns that look like labels or classes -> assumptions, with the options that settle them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import ColumnChoice, SourceOptions, named
 
-# Words in the name of a column that holds classes, in small letters.
-_WORDS = (
+# Words in the name of a column that holds classes.
+_LABELS = (
     "label labels class classes classid classname category categories target targets diagnosis "
-    "diagnoses dx species"
+    "diagnoses dx species breed variety genus disease finding findings grade severity level gt "
+    "groundtruth tag tags emotion choice"
 )
-_MORE_WORDS = "breed variety genus disease finding findings grade severity level gt groundtruth tag tags emotion"
-_LABEL_WORDS = frozenset([*_WORDS.split(), *_MORE_WORDS.split()])
-_WORDS_OF_SEVERAL = (
-    "labels classes categories targets diagnoses findings tags attributes keywords genres"
-)
-_SEVERAL = frozenset(_WORDS_OF_SEVERAL.split())
+_LABEL_WORDS = frozenset(_LABELS.split())
+# Words in the name of a column that holds several classes for each image.
+_SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
+_SEVERAL_WORDS = frozenset(_SEVERAL.split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-SEPARATORS = (
-    "|",
-    ";",
-    ",",
-    " ",
-)  # between the classes of a picture; the first that a column has counts
-_MOST_WORDS = 3  # in the name of a class that commas separate from others
-_RARE_SEPARATORS = ("/", "+", "&")  # they are in names, too
-_LEAST_FLAGS = 2  # columns of 0 and 1 that look like classes
+# Between the classes of an image in one text. The first one that a column has counts.
+_SEPARATORS = ("|", ";", ",", " ")
+_RARE_SEPARATORS = ("/", "+", "&")  # which stand in names, too
+_MAX_NAME_WORDS = 3  # in the name of a class, where commas separate classes
+_MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
+_VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
+# Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
+_RUN_LENGTH_COLUMN = re.compile(r"encoded_?pixels|rle|.*[_ ]rle|rle[_ ].*", re.IGNORECASE)
+_RUN_LENGTHS = re.compile(r"\d+ \d+( \d+ \d+)*|-1|")
 
 
 class Known(NamedTuple):
-    """What the type of a column tells of its values, where they are not read; see Values."""
+    """As `Seen`, of a column whose values were not all read: its type and a few values say this."""
 
     texts: Collection[str] = ()
     first: Collection[str] = ()
@@ -44,205 +44,245 @@ class Known(NamedTuple):
     are_lists: bool = False
 
 
-class Values(Protocol):
-    """What is known of the values of a column."""
-
-    @property
-    def texts(self) -> Collection[str]:
-        """All values that differ, as texts; none where they are too many."""
-
-    @property
-    def first(self) -> Collection[str]:
-        """The first values that differ, as texts."""
-
-    @property
-    def flags(self) -> Collection[int]: ...
-
-    @property
-    def repeats(self) -> bool: ...
-
-    @property
-    def are_fractions(self) -> bool: ...
-
-    @property
-    def are_lists(self) -> bool: ...
+_Columns = Mapping[str, Seen | Known]
 
 
-def named_as_label(column: str) -> bool:
-    """Whether a column is called as if it held classes: class, fine_label, Finding Labels, ClassId, target."""
-    words = [word.lower() for word in _WORD.findall(column)]
-    return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
-
-
-def separator_of(texts: Collection[str]) -> str:
-    """What stands between the classes of a picture in a column's texts, as "cat|dog" has it; "": nothing."""
-    for separator in SEPARATORS[:-1]:
-        if any(separator in text.strip() for text in texts):
-            return separator
-    # Spaces are in names, too. Where they separate classes, most of the words come in several texts.
-    words = Counter(word for text in texts for word in set(text.split()))
-    several = sum(1 for count in words.values() if count > 1)
-    surely = 2 * several > len(words) or all(map(str.isdigit, words))
-    return " " if surely and any(" " in text.strip() for text in texts) else ""
-
-
-class Joined(NamedTuple):
+class _Joined(NamedTuple):
     """A text that looks like several classes."""
 
     text: str
     separator: str
 
 
-def joined_classes(
-    texts: Collection[str], *, are_labels: bool, are_several: bool = False
-) -> Joined | None:
-    """A text that looks like several classes, such as "cat|dog", and what separates them; None: none does.
-    `are_labels`: the column is called as if it held classes; else it may hold sentences. `are_several`: as if it held
-    several, as "tags" says.
-    """
-    for separator in (*SEPARATORS, *_RARE_SEPARATORS):
-        parts = {
-            text: [part.strip() for part in text.split(separator)]
-            for text in texts
-            if separator in text.strip()
-        }
-        parts = {text: found for text, found in parts.items() if all(found)}
-        others = {text.strip() for text in texts}
-        counted = Counter(part for found in parts.values() for part in set(found))
-        for text in sorted(parts):
-            # Each part is a class by itself, or with others: "scab rust" beside "rust", and "scab".
-            alone = separator == " "
-            are_classes = all(
-                part in others or (not alone and counted[part] > 1) for part in parts[text]
-            )
-            if (
-                are_classes
-                or separator == "|"
-                or (are_labels and _are_names(parts[text], separator))
-            ):
-                return Joined(text, separator)
-    words = [text.split() for text in sorted(texts)]
-    several = _with_moving_words(words) if are_labels else ()
-    if not several and are_several:
-        counted = Counter(word for found in words for word in set(found))
-        several = next(
-            (
-                found
-                for found in words
-                if len(found) > 1 and any(counted[word] > 1 for word in found)
-            ),
-            (),
-        )
-    if several:
-        return Joined(" ".join(several), " ")
+def named_as_label(column: str) -> bool:
+    """Whether a column's name says that it holds classes: class, fine_label, ClassId, target."""
+    words = [word.lower() for word in _WORD.findall(column)]
+    return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
+
+
+def columns_of_ids(seen: _Columns) -> list[str]:
+    """The columns that may have the names of images, such as id, id_code and patientId."""
+    columns = []
+    for column in seen:
+        words = {word.lower() for word in _WORD.findall(column)}
+        is_id = not words.isdisjoint(("id", "uuid", "key", "name"))
+        if is_id and not named_as_label(column) and not seen[column].are_fractions:
+            columns.append(column)
+    return columns
+
+
+def separator_of(texts: Collection[str]) -> str:
+    """The separator between the classes in a column's texts, such as "|"; "" if there is none."""
+    for separator in _SEPARATORS:
+        if separator != " " and any(separator in text.strip() for text in texts):
+            return separator
+
+    # Names have spaces, too. Where spaces separate classes, most words come in several texts.
+    text_counts: Counter[str] = Counter()
+    for text in texts:
+        text_counts.update(set(text.split()))
+    repeated_count = sum(1 for count in text_counts.values() if count > 1)
+    are_classes = 2 * repeated_count > len(text_counts) or all(map(str.isdigit, text_counts))
+    if are_classes and any(" " in text.strip() for text in texts):
+        return " "
+    return ""
+
+
+def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
+    """The first text of a column that looks like several classes, such as "cat|dog"."""
+    texts = values.texts or values.first
+    is_label = named_as_label(column)  # other columns may hold sentences
+    for separator in (*_SEPARATORS, *_RARE_SEPARATORS):
+        text = _find_separated(texts, separator, is_label)
+        if text is not None:
+            return _Joined(text, separator)
+
+    word_lists = [text.split() for text in sorted(texts)]
+    words = _find_moving_words(word_lists) if is_label else None
+    column_words = {word.lower() for word in _WORD.findall(column)}
+    if words is None and not _SEVERAL_WORDS.isdisjoint(column_words):
+        words = _find_repeated_words(word_lists)
+    return None if words is None else _Joined(" ".join(words), " ")
+
+
+def _find_separated(texts: Collection[str], separator: str, is_label: bool) -> str | None:
+    """The first text whose parts between separators look like classes."""
+    parts_of_text = {}
+    for text in texts:
+        parts = [part.strip() for part in text.split(separator)]
+        if separator in text.strip() and all(parts):
+            parts_of_text[text] = parts
+    if not parts_of_text:
+        return None
+
+    # Classes that an image has alone, and parts of several texts; but in names words repeat, too.
+    classes = {text.strip() for text in texts}
+    if separator != " ":
+        text_counts: Counter[str] = Counter()
+        for parts in parts_of_text.values():
+            text_counts.update(set(parts))
+        classes.update(part for part, count in text_counts.items() if count > 1)
+
+    for text, parts in sorted(parts_of_text.items()):
+        if separator == "|" or classes.issuperset(parts):
+            return text
+        # Such separators do not stand in names of classes, which are short.
+        are_short = all(len(part.split()) <= _MAX_NAME_WORDS for part in parts)
+        if is_label and are_short and separator in (";", ","):
+            return text
     return None
 
 
-def _are_names(parts: Sequence[str], separator: str) -> bool:
-    """Whether the parts of a text are short enough for names of classes, and names have no such separator."""
-    return separator in (";", ",") and all(len(part.split()) <= _MOST_WORDS for part in parts)
+def _find_moving_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] | None:
+    """The words of the first text in which a word stands that has different places in the texts.
 
-
-def _with_moving_words(texts: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Of texts, as their words, the first of several words, one of which stands at various places. Its words are
-    classes, as "primary" in "haze primary" and "agriculture clear primary water". In a name a word keeps its place, as
-    "retriever" in "golden retriever" and "labrador retriever".
+    Such words are classes, as "primary" in "haze primary" and "agriculture clear primary water". In
+    a name a word keeps its place from one end, as "retriever" in "golden retriever" and "labrador
+    retriever".
     """
-    places: dict[str, set[int]] = {}  # from the start
-    places_from_end: dict[str, set[int]] = {}
-    for words in texts:
-        for place, word in enumerate(words):
-            places.setdefault(word, set()).add(place)
-            places_from_end.setdefault(word, set()).add(len(words) - place)
-    moving = {word for word in places if len(places[word]) > 1 and len(places_from_end[word]) > 1}
-    return next((words for words in texts if len(words) > 1 and not moving.isdisjoint(words)), ())
+    from_start: dict[str, set[int]] = {}
+    from_end: dict[str, set[int]] = {}
+    for words in word_lists:
+        for position, word in enumerate(words):
+            from_start.setdefault(word, set()).add(position)
+            from_end.setdefault(word, set()).add(len(words) - position)
+
+    for words in word_lists:
+        if len(words) > 1:
+            for word in words:
+                if len(from_start[word]) > 1 and len(from_end[word]) > 1:
+                    return words
+    return None
+
+
+def _find_repeated_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] | None:
+    """The words of the first text of several words, one of which is in another text, too."""
+    text_counts: Counter[str] = Counter()
+    for words in word_lists:
+        text_counts.update(set(words))
+    for words in word_lists:
+        if len(words) > 1 and any(text_counts[word] > 1 for word in words):
+            return words
+    return None
 
 
 def assumed_of_columns(
-    seen: Mapping[str, Values], columns: ColumnChoice, how: SourceOptions
+    seen: _Columns, columns: ColumnChoice, options: SourceOptions
 ) -> tuple[Assumption, ...]:
-    """What the columns of a table leave open about labels: none is taken, though one looks like it; several in one."""
-    claimed = {
-        columns.image,
-        *(each for field in how.fields or () for each in field.columns_of(seen)),
-    }
-    free = [column for column in seen if column not in claimed]
-    if columns.label is not None and columns.label not in seen:
-        return ()
+    """The assumptions on labels: a column looks like them and is none, or has several in a text."""
+    of_shapes = _assumed_of_shapes(seen, columns)
     if columns.label is not None:
-        joined = _joined(seen, columns.label)
+        label = columns.label
+        joined = _find_joined(label, seen[label]) if label in seen else None
         if joined is None:
-            return ()
-        text = f"labels: {joined.text!r} in column {columns.label!r} is one class, not several"
-        return (Assumption(text, _field_of_classes(columns.label, joined)),)
-    found = [*_one_of_flags(seen, free)]
-    flags = {column for column in free if seen[column].flags}
-    likely = [
-        column for column in free if named_as_label(column) and not seen[column].are_fractions
-    ]
-    if not likely and not found and len(free) == 1 and not seen[free[0]].are_fractions:
-        likely = [
-            column for column in free if seen[column].repeats or _joined(seen, column) is not None
-        ]
-    likely = [column for column in likely if not found or column not in flags]
+            return of_shapes
+        text = f"labels: {joined.text!r} in column {label!r} is one class, not several"
+        return (Assumption(text, _field_of_classes(label, joined)), *of_shapes)
+
+    used = {columns.image}
+    for field in options.fields or ():
+        used.update(field.columns_of(seen))
+    free = [column for column in seen if column not in used]
+    of_flags = () if _VIA_SHAPES in seen else _assumed_of_flags(seen, free)
+
+    likely = []
+    for column in free:
+        # Columns of 0 and 1 are already in the assumption on these.
+        is_flag = bool(of_flags and seen[column].flags)
+        if named_as_label(column) and not seen[column].are_fractions and not is_flag:
+            likely.append(column)
+    if not likely and not of_flags and len(free) == 1:
+        column = free[0]
+        values = seen[column]
+        if not values.are_fractions and (values.repeats or _find_joined(column, values)):
+            likely.append(column)
     if not likely:
-        return tuple(found)
+        return (*of_flags, *of_shapes)
+
     option = f"--label-column {_quoted(likely[0])}"
     for column in likely:
-        joined = _joined(seen, column)
+        joined = _find_joined(column, seen[column])
         if joined is not None or seen[column].are_lists:
             option = _field_of_classes(column, joined)
             break
-    like = f"column {likely[0]!r} looks like one"
-    if len(likely) > 1:
-        like = f"columns {named(likely)} look like them"
-    return (Assumption(f"labels: none, though {like}", option), *found)
+    if len(likely) == 1:
+        text = f"labels: none, though column {likely[0]!r} looks like one"
+    else:
+        text = f"labels: none, though columns {named(likely)} look like them"
+    return (Assumption(text, option), *of_flags, *of_shapes)
 
 
-def _joined(seen: Mapping[str, Values], column: str) -> Joined | None:
-    """Several classes in one text of a column."""
-    values = seen[column]
-    words = {word.lower() for word in _WORD.findall(column)}
-    return joined_classes(
-        values.texts or values.first,
-        are_labels=named_as_label(column),
-        are_several=not _SEVERAL.isdisjoint(words),
-    )
+def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumption, ...]:
+    """The assumptions on columns with boxes or masks in forms that are stored as they are."""
+    assumptions = []
+    for field in columns.fields:
+        values = seen.get(field.column)
+        if field.column == _VIA_SHAPES:
+            text = (
+                f"boxes: none, for the shapes in column {_VIA_SHAPES!r} of VIA's CSV are not read. "
+                "Export the project from VIA as COCO, and pack that file"
+            )
+            assumptions.append(Assumption(text))
+        elif values is not None and _has_run_lengths(field.column, values):
+            text = (
+                f"masks: none, for the run lengths in column {field.column!r} are not decoded. A "
+                "program can decode them, and write the masks with fastpipe.Writer"
+            )
+            assumptions.append(Assumption(text))
+    return tuple(assumptions)
 
 
-def _field_of_classes(column: str, joined: Joined | None) -> str:
-    """The option that makes a field of a column with several classes an image."""
+def _has_run_lengths(column: str, values: Seen | Known) -> bool:
+    if not _RUN_LENGTH_COLUMN.fullmatch(column):
+        return False
+    return all(map(_RUN_LENGTHS.fullmatch, values.texts or values.first))
+
+
+def _field_of_classes(column: str, joined: _Joined | None) -> str:
+    """The option that makes a field of a column with several classes for each image."""
     option = f"--field {_quoted(f'tags={column}:classes')}"
     return option if joined is None else f"{option} --separator '{joined.separator}'"
 
 
-def _one_of_flags(seen: Mapping[str, Values], free: Iterable[str]) -> Iterable[Assumption]:
-    """Columns of 0 and 1, or -1 and 1, that may be a class each."""
-    flags = [column for column in free if seen[column].flags]
-    both: set[int] = set().union(*(seen[column].flags for column in flags))
-    if len(flags) < _LEAST_FLAGS or not {0, -1} & both or 1 not in both or both == {-1, 0, 1}:
-        return
-    zero = min(both)
-    few = ",".join(flags) if len(flags) <= 4 else "*"
-    yield Assumption(
-        f"classes: none, though {len(flags)} columns of {zero} and 1 look like a class each: {named(flags[:5])}",
-        f"--field {_quoted(f'tags={few}:classes')}",
+def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, ...]:
+    """The assumption on columns of 0 and 1, or -1 and 1, that may be a class each; or none."""
+    columns = []
+    numbers: set[int] = set()
+    differ = False
+    for column in free:
+        flags = seen[column].flags
+        letters = re.sub(r"[^a-z0-9]", "", column.lower())
+        # A column that is called "Label" has the numbers of two classes.
+        if flags and letters not in _LABEL_WORDS:
+            columns.append(column)
+            numbers.update(flags)
+            differ = differ or len(flags) > 1
+    # Columns without any difference, such as throttle and brake, say nothing of images.
+    is_each_class = differ and numbers in ({0, 1}, {-1, 1})
+    if len(columns) < _MIN_FLAG_COLUMNS or not is_each_class:
+        return ()
+    pattern = ",".join(columns) if len(columns) <= 4 else "*"
+    text = (
+        f"classes: none, though {len(columns)} columns of {min(numbers)} and 1 look like a class "
+        f"each: {named(columns[:5])}"
     )
+    return (Assumption(text, f"--field {_quoted(f'tags={pattern}:classes')}"),)
 
 
 def _quoted(text: str) -> str:
-    """As a shell takes it."""
+    """The text as a shell needs it."""
     return text if re.fullmatch(r"[\w.,:=-]+", text) else f"'{text}'"
 
 
 def numbers_as_texts(classes: Sequence[str]) -> str | None:
-    """Of classes that are numbers and sorted as texts, the first that is out of place; None: there is none."""
+    """The first class out of order if classes are numbers sorted as texts; else None."""
     if len(classes) < 2 or not all(re.fullmatch(r"[0-9]{1,18}", name) for name in classes):
         return None
-    return next(iter(out_of_place(classes)), None)
+    misplaced = out_of_place(classes)
+    return misplaced[0] if misplaced else None
 
 
 def out_of_place(numbers: Sequence[str]) -> list[str]:
-    """Of whole numbers as texts, those that stand elsewhere than in the order of the numbers."""
+    """The texts of whole numbers that are elsewhere than in the order of the numbers."""
     in_order = sorted(numbers, key=lambda name: (int(name), name))
     return [name for name, other in zip(numbers, in_order, strict=True) if name != other]

@@ -20,7 +20,7 @@ from fastpipe.sources.column_kinds import Seen, json_value
 from fastpipe.sources.detections import assumed_of_detections, with_names
 from fastpipe.sources.encodings import HINT, as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
-from fastpipe.sources.likely import assumed_of_columns
+from fastpipe.sources.likely import assumed_of_columns, columns_of_ids
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import (
     FILE_NAME,
@@ -37,7 +37,6 @@ from fastpipe.sources.table_text import SPACES, TextForm, text_form
 from fastpipe.sources.tables import metadata_rows
 from fastpipe.sources.unlisted import Unlisted
 
-_IDS = {"id", "Id", "ID", "uuid", "key", "name"}  # columns that may have the names of the images
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
@@ -101,7 +100,8 @@ def list_manifest(
         split = None  # all rows are of it, so it says nothing that is not to be stored
     if split is not None:
         there = {column: each for column, each in there.items() if column != split.column}
-    hint = f" (--image-column {' or '.join(_IDS & {*seen})})" if _IDS & {*seen} else ""
+    ids = columns_of_ids(seen)
+    hint = f" (--image-column {' or '.join(ids)})" if ids else ""
     hint += "" if typed else ". If the file has no header row, write one, such as path,label"
     columns = choose_columns(
         name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags, hint
@@ -138,6 +138,7 @@ def list_manifest(
         raise PackError(f"{name} has {len(fields)} columns besides image and label; {most}{flags}")
     root = how.root_of_images() or path.parent
     if boxes is not None:
+        gathered.use_class_list(path.parent)
         gathered.gather(rows(), split)
         fields = gathered.fields()
         listed, assumed, empty = Rows(gathered.rows), [*assumed, *boxes.assumed], gathered.empty

@@ -20,7 +20,8 @@ from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.likely import Known, assumed_of_columns, named_as_label
 from fastpipe.sources.listing import Group, Listing, Source
 from fastpipe.sources.options import ColumnChoice, SourceOptions, pick_split
-from fastpipe.sources.rows import Labels, Row, Rows, list_rows, row_name, rows_of
+from fastpipe.sources.row_labels import Labels
+from fastpipe.sources.rows import Row, Rows, list_rows, row_name, rows_of
 from fastpipe.sources.splits import split_in_path
 from fastpipe.sources.table_boxes import no_boxes
 from fastpipe.sources.unlisted import Unlisted

@@ -45,7 +45,7 @@ from fastpipe.sources.options import (
     fields_of,
     is_picture,
 )
-from fastpipe.sources.rows import Labels
+from fastpipe.sources.row_labels import Labels
 from fastpipe.sources.sidecar_files import sidecar_files
 from fastpipe.sources.splits import (
     are_called_like_parts,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fastpipe.errors import ImageError
-from fastpipe.sources.column_kinds import Seen, field_value, xyxy
+from fastpipe.sources.column_kinds import Seen, xyxy
+from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import SourceField
 
 BOX = {"bbox": [[1, 2, 3, 4]]}

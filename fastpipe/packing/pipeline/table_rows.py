@@ -10,7 +10,7 @@ from fastpipe.errors import ImageError, readable
 from fastpipe.format.open_file import changed
 from fastpipe.packing.fields.values import take
 from fastpipe.sources.class_names import renumbered
-from fastpipe.sources.column_kinds import field_value
+from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField
 from fastpipe.sources.picture.probe import image_format
 from fastpipe.sources.tables import TableListing, needed_groups, open_table

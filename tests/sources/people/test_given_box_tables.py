@@ -250,3 +250,74 @@ def test_on_the_command_line(two: Path) -> None:
     )
     assert "assumed" not in succeeded(*command)
     assert values(two, "boxes") == {"a.jpg": [[1, 2, 3, 4]]}
+
+
+@becomes(
+    "VinBigData: image_id, class_name, class_id, rad_id and a box; rows `No finding` without a box",
+    "boxes whose labels are the numbers of class_id; rows with a class and no box are counted",
+    "--label-column class_name",
+)
+def test_names_and_numbers_of_classes(two: Path) -> None:
+    text = (
+        "image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max\n"
+        "a,No finding,4,R11,,,,\n"
+        "a,No finding,4,R7,,,,\n"
+        "b,Mass,2,R10,10,20,30,25\n"
+        "b,Aorta,0,R10,1,2,3,4\n"
+    )
+    summary = pack_text(two, "a.csv", text, unlisted="drop")
+    assert values(two, "boxes") == {
+        "a.jpg": [[], []],
+        "b.jpg": [[[10, 20, 30, 25], [1, 2, 3, 4]], [2, 0]],
+    }
+    assert box_names(two) == ("Aorta", "", "Mass", "", "No finding")
+    assert assumed(summary) == [
+        "classes of boxes: numbered as in column 'class_id': 'No finding' is 4 (--label-column class_name)",
+        "boxes: 2 rows have a class ('No finding') and no box; an image without boxes is background",
+    ]
+    pack_text(two, "a.csv", text, unlisted="drop", label_column="class_name", overwrite=True)
+    assert box_names(two) == ("Aorta", "Mass")
+
+
+@pytest.mark.parametrize("numbers", ["1,1", "1,1.5", "1,-1", "1,", "1,99999"])
+def test_numbers_that_are_none_of_classes(two: Path, numbers: str) -> None:
+    first, second = numbers.split(",")
+    pack_text(
+        two,
+        "a.csv",
+        "path,class_name,class_id,x1,y1,x2,y2\n"
+        f"a.jpg,dog,{first},1,2,10,12\nb.jpg,cat,{second},3,3,8,8\n",
+        unlisted="drop",
+    )
+    assert box_names(two) == ("cat", "dog")
+
+
+@becomes(
+    "keras-retinanet's annotations.csv beside classes.csv, with a line NAME,NUMBER a class",
+    "the labels of boxes are these numbers",
+    "--classes-from",
+)
+def test_a_list_of_classes_beside_the_table(two: Path) -> None:
+    text = "a.jpg,1,2,10,12,zebra\na.jpg,2,3,5,6,ant\nb.jpg,,,,,\n"
+    (two / "classes.csv").write_text("zebra,0\nant,1\n")
+    summary = pack_text(two, "a.csv", text, unlisted="drop")
+    assert values(two, "boxes")["a.jpg"] == [[[1, 2, 10, 12], [2, 3, 5, 6]], [0, 1]]
+    assert box_names(two) == ("zebra", "ant")
+    assert assumed(summary)[1:] == [
+        "classes of boxes: numbered as in classes.csv: 'ant' is 1 (--classes-from)"
+    ]
+    (two / "classes.csv").write_text("zebra,0\n")
+    summary = pack_text(two, "a.csv", text, unlisted="drop", overwrite=True)
+    assert box_names(two) == ("ant", "zebra")
+    assert assumed(summary)[1:] == [
+        "classes of boxes: numbered by name, for classes.csv has no 'ant' (--classes-from)"
+    ]
+
+
+@pytest.mark.parametrize("text", ["name,id\nzebra,0\n", "zebra,0\nant,0\n", "zebra\n", "", '"'])
+def test_other_files_called_classes_csv(two: Path, text: str) -> None:
+    (two / "classes.csv").write_text(text)
+    rows = "a.jpg,1,2,10,12,zebra\na.jpg,2,3,5,6,ant\n"
+    summary = pack_text(two, "a.csv", rows, unlisted="drop")
+    assert box_names(two) == ("ant", "zebra")
+    assert len(assumed(summary)) == 1

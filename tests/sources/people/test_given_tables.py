@@ -268,3 +268,77 @@ def test_numbers_as_names(two: Path) -> None:
     assert assumed(summary) == [
         "classes: these numbers are texts, and sorted as texts: '10' is label 0"
     ]
+
+
+@becomes(
+    "CSV of Label Studio: annotation_id, annotator, choice, image",
+    "the choice is a field; that it looks like a label is said",
+    "--label-column choice",
+)
+def test_choices_of_label_studio(two: Path) -> None:
+    text = "annotation_id,annotator,choice,id,image\n1,1,Cat,1,a.jpg\n2,1,Dog,2,b.jpg\n"
+    summary = pack_text(two, "a.csv", text)
+    assert assumed(summary) == [
+        "labels: none, though column 'choice' looks like one (--label-column choice)"
+    ]
+
+
+@becomes(
+    "CSV of VIA: region_count, region_id, region_shape_attributes",
+    "no boxes; that their shapes are not read is said, and to export COCO",
+)
+def test_shapes_of_via(two: Path) -> None:
+    text = (
+        "filename,file_size,region_count,region_id,region_shape_attributes\n"
+        'a.jpg,123,1,0,"{""name"":""rect"",""x"":1,""y"":2,""width"":3,""height"":4}"\n'
+        'b.jpg,124,0,0,"{}"\n'
+    )
+    summary = pack_text(two, "a.csv", text)
+    (only,) = assumed(summary)
+    assert only.startswith("boxes: none, for the shapes in column 'region_shape_attributes'")
+    assert "Export the project from VIA as COCO" in only
+
+
+@becomes(
+    "Kaggle's ImageId, EncodedPixels",
+    "the run lengths are a text; that they are not decoded is said",
+    "Writer",
+)
+def test_run_lengths(two: Path) -> None:
+    text = "ImageId,EncodedPixels\na.jpg,1 5 31 5\nb.jpg,\n"
+    summary = pack_text(two, "a.csv", text)
+    (only,) = assumed(summary)
+    assert only.startswith("masks: none, for the run lengths in column 'EncodedPixels' are not")
+    assert "fastpipe.Writer" in only
+
+
+@becomes(
+    "EuroSAT of Kaggle: an index, Filename, Label, ClassName",
+    "both are fields; that they look like labels is said",
+    "--label-column Label",
+)
+def test_an_index_beside_a_label(two: Path) -> None:
+    text = ",Filename,Label,ClassName\n0,a.jpg,0,AnnualCrop\n1,b.jpg,1,Forest\n"
+    summary = pack_text(two, "a.csv", text)
+    assert assumed(summary) == [
+        "labels: none, though columns ClassName, Label look like them (--label-column Label)"
+    ]
+
+
+def test_columns_that_are_always_0_or_always_1_are_no_classes(two: Path) -> None:
+    summary = pack_text(two, "a.csv", "path,throttle,brake\na.jpg,1,0\nb.jpg,1,0\n")
+    assert assumed(summary) == []
+
+
+@becomes(
+    "Kaggle's id_code, patientId and the like, which name the images",
+    "refused; the column is named",
+    "--image-column id_code",
+)
+@pytest.mark.parametrize("column", ["id_code", "patientId", "uuid", "key"])
+def test_ids_of_images(two: Path, column: str) -> None:
+    text = f"{column},diagnosis,class_id\na,0,1\nb,1,1\n"
+    with pytest.raises(PackError, match=rf"--image-column names it \(--image-column {column}\)"):
+        pack_text(two, "a.csv", text)
+    pack_text(two, "a.csv", text, image_column=column, label_column="diagnosis")
+    assert labels(two) == {"a.jpg": "0", "b.jpg": "1"}

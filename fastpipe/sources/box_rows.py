@@ -1,0 +1,413 @@
+"""Rows with a box each -> rows with an image each, its boxes and their classes."""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fastpipe.errors import ImageError, PackError
+from fastpipe.format.layout import MOST_CLASSES
+from fastpipe.sources.class_lists import CLASS_LIST, read_class_list
+from fastpipe.sources.column_kinds import parse_text
+from fastpipe.sources.detections import box_corners
+from fastpipe.sources.field_values import parse_list
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.listing import Assumption, Notes, SourceField
+from fastpipe.sources.row_paths import clean_path, describe_wrong_path
+from fastpipe.sources.rows import Row
+from fastpipe.sources.split_column import SplitColumn
+
+# Cells, in small letters, of a row whose image has no box.
+NO_BOX = frozenset(("", "[]", "no_box", "nan", "none", "null"))
+# Larger numbers of classes are codes, for which a list of names would be nearly empty.
+_MAX_CLASS_NUMBER = 10_000
+_CLASSES_FROM = "--classes-from"
+
+
+@dataclass
+class BoxColumns:
+    """The columns that hold the boxes of a table."""
+
+    columns: tuple[str, ...]  # four, in the order of `form`, or one that holds all four numbers
+    form: str  # one of BOX_FORMATS
+    # `BoxTable.gather` adds the assumptions that only all rows together tell.
+    assumed: list[Assumption] = field(default_factory=list)
+
+
+class _BoxRow(NamedTuple):
+    """A row of the table, as it waits in `Notes` for the other rows of its image."""
+
+    where: str
+    boxes: list[list[float]]  # left, top, right, bottom of each box
+    labels: list[int | str]  # the class of each box; empty if no column has classes
+    fields: dict[str, list[Any]]  # field -> a value for each box
+    size: Sequence[int] | None  # width and height of the image, if the row has them
+    problem: str | None
+
+
+@dataclass
+class BoxTable:
+    """A table with a row for each box. See Note [tables of boxes].
+
+    `gather` reads all rows; then `rows`, `fields`, `empty` and `names` describe the images.
+    """
+
+    image_column: str
+    boxes: BoxColumns
+    class_column: str | None  # the class of each box
+    number_column: str | None  # the number of this class, where `class_column` has its name
+    has_number_classes: bool  # the texts of `class_column` are numbers
+    labels_images: bool  # where each image has one row, its class is the label of the image, too
+    box_field: SourceField | None  # None if the boxes are not stored
+    others: tuple[SourceField, ...]  # fields with a value for each box
+    number_columns: frozenset[str]  # columns of `others` whose texts are read as numbers
+    size_columns: tuple[str, ...]  # width and height of the image; empty if the table has none
+
+    def __post_init__(self) -> None:
+        self._notes = Notes()
+        # Path of an image -> offset and size in `_notes` of its first row, of its second row, ...
+        self._places: dict[str, array[int]] = {}
+        self._rejected: list[Row] = []  # rows without a path
+        self._other_split_paths: dict[str, None] = {}
+        self._names: set[str] = set()
+        # The name of a class -> the number that `number_column` gives it. None if there is no such
+        # column, or if it has something else.
+        self._class_numbers: dict[str, int] | None = {} if self.number_column else None
+        self._classes_without_box: Counter[str] = Counter()  # of rows without a box
+        self._has_number = False  # a class is a number
+        self._has_class_list = False  # a cell lists classes, which are no label of their image
+        self._has_fraction = False  # of the numbers of all boxes
+        self._largest = 0.0  # of the absolute values of these numbers
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the classes by number; empty if classes are numbers.
+
+        The table's own numbers count, with "" for numbers without a class. Else names are sorted.
+        """
+        if not self._class_numbers:
+            return tuple(sorted(self._names))
+        names = [""] * (max(self._class_numbers.values()) + 1)
+        for name, number in self._class_numbers.items():
+            names[number] = name
+        return tuple(names)
+
+    @property
+    def empty(self) -> dict[str, Any]:
+        """The values of an image that has no row, and so no boxes."""
+        values: dict[str, Any] = {other.name: [] for other in self.others}
+        if self.box_field is not None:
+            detection: dict[str, Any] = {"boxes": []}
+            if self.class_column is not None:
+                detection["labels"] = []
+            values[self.box_field.name] = detection
+        return values
+
+    def fields(self) -> tuple[SourceField, ...]:
+        """The fields of the images."""
+        if self.box_field is None:
+            return self.others
+        return (self.box_field._replace(names=self.names), *self.others)
+
+    def gather(self, rows: Iterable[Row], split: SplitColumn | None = None) -> None:
+        """Reads all rows. Rows of other splits only add the names of their classes."""
+        for row in rows:
+            self._read_class_number(row)
+            if row.problem is None and split is not None and not split.has(row.values):
+                self._add_other_split(row)
+                continue
+
+            path: Any = row.values.get(self.image_column)
+            problem = row.problem or describe_wrong_path(self.image_column, path)
+            if problem is not None:
+                self._rejected.append(Row(row.where, problem=problem))
+                continue
+
+            note = json.dumps(self._read_row(row)).encode()
+            offset_bytes = self._notes.add(note)
+            places = self._places.setdefault(clean_path(path), array("q"))
+            places.extend((offset_bytes, len(note)))
+        self._notes.flush()
+        self._check_class_numbers()
+        self._add_assumptions()
+
+    def use_class_list(self, folder: SourcePath) -> None:
+        """Takes the numbers of the classes from the list in a folder, if there is one.
+
+        This comes before `gather`. The table's own numbers go before those of the list.
+        """
+        if self.class_column is not None and self.number_column is None:
+            self._class_numbers = read_class_list(folder)
+
+    def _read_class_number(self, row: Row) -> None:
+        """Reads the number that the row gives the name of its class."""
+        if self._class_numbers is None or self.class_column is None or self.number_column is None:
+            return
+        name: Any = row.values.get(self.class_column)
+        number: Any = row.values.get(self.number_column)
+        if not isinstance(name, str) or not name.strip():
+            return  # a row without a class
+        name = name.strip()
+        value = -1.0 if _is_missing(number) else float(number)
+        is_number = value.is_integer() and 0 <= value <= _MAX_CLASS_NUMBER
+        if not is_number or self._class_numbers.setdefault(name, int(value)) != value:
+            self._class_numbers = None
+
+    def _check_class_numbers(self) -> None:
+        """Drops the numbers where two classes share one, or a class has none."""
+        if self._class_numbers is None:
+            return
+        numbers = self._class_numbers
+        unknown = sorted(self._names - numbers.keys())
+        if unknown and self.number_column is None:
+            text = f"classes of boxes: numbered by name, for {CLASS_LIST} has no {unknown[0]!r}"
+            self.boxes.assumed.append(Assumption(text, _CLASSES_FROM))
+        if unknown or not self._names or len(set(numbers.values())) < len(numbers):
+            self._class_numbers = None
+
+    def _add_assumptions(self) -> None:
+        if self._class_numbers:
+            name, number = max(self._class_numbers.items(), key=lambda item: item[1])
+            place = CLASS_LIST
+            option = _CLASSES_FROM
+            if self.number_column is not None:
+                place = f"column {self.number_column!r}"
+                option = f"--label-column {self.class_column}"
+            text = f"classes of boxes: numbered as in {place}: {name!r} is {number}"
+            self.boxes.assumed.append(Assumption(text, option))
+        if self._classes_without_box:
+            count = self._classes_without_box.total()
+            name = self._classes_without_box.most_common(1)[0][0]
+            rows = "1 row has" if count == 1 else f"{count:,} rows have"
+            text = (
+                f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is background"
+            )
+            self.boxes.assumed.append(Assumption(text))
+
+    def _add_other_split(self, row: Row) -> None:
+        image: Any = row.values.get(self.image_column)
+        if isinstance(image, str) and image:
+            self._other_split_paths[clean_path(image)] = None
+        self._read_row(row)  # which adds the names; a problem matters only in the row's own split
+
+    def _read_row(self, row: Row) -> _BoxRow:
+        """Reads the cells of a row; `problem` says why that fails."""
+        try:
+            boxes = self._read_boxes(row)
+            if not boxes and self.class_column is not None:
+                class_text = str(row.values.get(self.class_column)).strip()
+                if not _is_missing(class_text):
+                    self._classes_without_box[class_text] += 1
+            labels = self._read_labels(row, len(boxes))
+            fields = {other.name: self._read_field(row, other, len(boxes)) for other in self.others}
+            return _BoxRow(row.where, boxes, labels, fields, self._read_size(row), None)
+        except ValueError as error:
+            return _BoxRow(row.where, [], [], {}, None, str(error))
+
+    def rows(self) -> Iterator[Row]:
+        """A row for each image, with all of its boxes.
+
+        Raises:
+            PackError: classes are numbers in some rows and names in others.
+        """
+        if self._names and self._has_number:
+            raise PackError(
+                f"column {self.class_column}: classes of boxes are numbers and names "
+                f"({min(self._names)!r}); expected only one of both"
+            )
+        label_numbers: dict[int | str, int] = {
+            name: number for number, name in enumerate(self.names) if name
+        }
+        # Boxes are shares of the image's size where no number of the whole table is above 1.
+        box_key = "shares" if self._has_fraction and self._largest <= 1 else "boxes"
+        has_image_labels = (
+            self.labels_images
+            and not self._has_class_list
+            and all(len(places) == 2 for places in self._places.values())
+        )
+
+        for path, places in self._places.items():
+            box_rows = self._read_notes(places)
+            boxes: list[list[float]] = []
+            labels: list[int | str] = []
+            values: dict[str, Any] = {other.name: [] for other in self.others}
+            for box_row in box_rows:
+                boxes += box_row.boxes
+                labels += box_row.labels
+                for name, field_values in box_row.fields.items():
+                    values[name] += field_values
+
+            if self.box_field is not None:
+                detection: dict[str, Any] = {box_key: boxes}
+                if self.class_column is not None:
+                    detection["labels"] = [label_numbers.get(label, label) for label in labels]
+                elif box_key == "shares":
+                    detection["labels"] = None  # shares always have the key
+                values[self.box_field.name] = detection
+
+            label = labels[0] if has_image_labels and labels else None
+            sizes = [(row.size[0], row.size[1]) for row in box_rows if row.size is not None]
+            size = sizes[0] if sizes else None
+            problem = _describe_problem(box_rows, sizes)
+            yield Row(box_rows[0].where, values, problem, path, label, size)
+
+        yield from self._rejected
+        for path in self._other_split_paths:
+            yield Row("", path=path, is_of_another=True)
+
+    def _read_notes(self, places: array[int]) -> list[_BoxRow]:
+        rows = []
+        for offset_bytes, size_bytes in zip(places[::2], places[1::2], strict=True):
+            rows.append(_BoxRow(*json.loads(self._notes.read(offset_bytes, size_bytes))))
+        return rows
+
+    def _read_boxes(self, row: Row) -> list[list[float]]:
+        """The corners of the boxes of a row: one box, none, or several if a cell lists them."""
+        columns = self.boxes.columns
+        cells = [row.values.get(column) for column in columns]
+        if len(cells) == 1:
+            parsed = parse_boxes(cells[0])
+            if parsed is None:
+                raise ImageError(
+                    f"column {columns[0]}: expected four numbers of a box, got {cells[0]!r:.60}"
+                )
+            boxes = parsed
+        else:
+            filled = [cell for cell in cells if not _is_missing(cell)]
+            if filled and len(filled) < 4:
+                raise ImageError(
+                    f"columns {', '.join(columns)}: expected four numbers, or none where there is "
+                    f"no box; got {cells}"
+                )
+            boxes = [[float(str(cell)) for cell in filled]] if filled else []
+
+        for box in boxes:
+            self._largest = max(self._largest, *map(abs, box))
+            if not all(number.is_integer() for number in box):
+                self._has_fraction = True
+        return [box_corners(box, self.boxes.form) for box in boxes]
+
+    def _read_labels(self, row: Row, box_count: int) -> list[int | str]:
+        """The class of each box: the row's, unless its cell lists a class for each box."""
+        if self.class_column is None or box_count == 0:
+            return []
+        value: Any = row.values.get(self.class_column)
+        if isinstance(value, str) and value.strip().startswith("[") and self._can_list(row):
+            value = parse_list(value.strip())
+        if not isinstance(value, list):
+            return [self._read_label(value)] * box_count
+
+        self._has_class_list = True
+        if len(value) != box_count:
+            raise ImageError(
+                f"column {self.class_column}: expected a class for each of {box_count} boxes, got "
+                f"{len(value)}"
+            )
+        return [self._read_label(label) for label in value]
+
+    def _can_list(self, row: Row) -> bool:
+        """Whether the row may hold several boxes, so that other cells may list a value for each."""
+        if len(self.boxes.columns) > 1:
+            return False
+        cell = row.values.get(self.boxes.columns[0])
+        return isinstance(cell, list) or (
+            isinstance(cell, str) and cell.strip().startswith(("[", "("))
+        )
+
+    def _read_label(self, value: Any) -> int | str:
+        if isinstance(value, str):
+            value = value.strip()
+        if value in ("", None):
+            raise ImageError(f"column {self.class_column}: expected the class of a box, got none")
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if is_number or self.has_number_classes:
+            number = int(float(value))  # pandas writes 2.0 if a class of the column is missing
+            if not 0 <= number < MOST_CLASSES:
+                raise ImageError(
+                    f"column {self.class_column}: expected a class from 0 on, got {value}"
+                )
+            self._has_number = True
+            return number
+        if not isinstance(value, str):
+            raise ImageError(
+                f"column {self.class_column}: expected the name or number of a class, got "
+                f"{value!r:.60}"
+            )
+        self._names.add(value)
+        return value
+
+    def _read_field(self, row: Row, other: SourceField, box_count: int) -> list[Any]:
+        """The value of a field for each box: the row's, unless its cell lists one for each box."""
+        if box_count == 0:
+            return []
+        value: Any = row.values.get(other.column)
+        if other.column in self.number_columns:
+            value = parse_text(value)
+        if self._can_list(row):
+            if isinstance(value, str) and value.strip().startswith("["):
+                try:
+                    value = parse_list(value.strip())
+                except ImageError:
+                    pass  # a text that begins with a bracket
+            if isinstance(value, list) and len(value) == box_count:
+                return value
+        return [value] * box_count
+
+    def _read_size(self, row: Row) -> tuple[int, int] | None:
+        """Width and height of the image; None if the row has none."""
+        cells: list[Any] = [row.values.get(column) for column in self.size_columns]
+        if not cells or any(map(_is_missing, cells)):
+            return None
+        width, height = (int(float(cell)) for cell in cells)
+        return (width, height) if width > 0 and height > 0 else None
+
+
+def _describe_problem(rows: Sequence[_BoxRow], sizes: Sequence[tuple[int, int]]) -> str | None:
+    """Why the image of these rows cannot be packed; None if it can."""
+    for row in rows:
+        if row.problem is not None:
+            # The image's message ends with the name of its first row in any case.
+            return row.problem if row is rows[0] else f"{row.problem} ({row.where})"
+    for size in sizes:
+        if size != sizes[0]:
+            return f"its rows say different sizes: {sizes[0]} and {size}"
+    return None
+
+
+def parse_boxes(cell: object) -> list[list[float]] | None:
+    """The boxes in one cell, four numbers each; None if the cell holds something else.
+
+    A cell may be "[1, 2, 3, 4]", a list of such lists, "1 2 3 4", "1 2 3 4;5 6 7 8", or empty.
+    """
+    if _is_missing(cell) or cell == []:
+        return []
+    boxes: Any = _parse_box_text(cell.strip()) if isinstance(cell, str) else cell
+    if isinstance(boxes, list) and boxes and not isinstance(boxes[0], (list, tuple)):
+        boxes = [boxes]  # the four numbers of a single box
+    try:
+        numbers = [[float(number) for number in box] for box in boxes]
+    except (TypeError, ValueError):
+        return None
+    return numbers if all(len(box) == 4 for box in numbers) else None
+
+
+def _parse_box_text(text: str) -> list[Any]:
+    if not text.startswith(("[", "(")):
+        return [re.split(r"[\s,]+", part.strip()) for part in text.split(";") if part.strip()]
+    try:
+        return parse_list(text.replace("(", "[").replace(")", "]"))
+    except ImageError:
+        # numpy prints an array without commas: [1. 2. 3. 4.]
+        return [re.split(r"[\s,]+", text.strip("[]() "))]
+
+
+def _is_missing(cell: object) -> bool:
+    return cell is None or (isinstance(cell, str) and cell.strip().lower() in NO_BOX)
