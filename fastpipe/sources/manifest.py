@@ -15,11 +15,11 @@ from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.class_columns import settled_classes
+from fastpipe.sources.coco import array_entries
 from fastpipe.sources.column_kinds import Seen, json_value
 from fastpipe.sources.detections import assumed_of_detections, with_names
 from fastpipe.sources.encodings import HINT, as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
-from fastpipe.sources.json_stream import array_entries
 from fastpipe.sources.likely import assumed_of_columns
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import (
