@@ -32,9 +32,8 @@ def list_voc(
     """
     # Name -> annotation, or why it cannot be parsed.
     by_name = _read_annotations(beside.labels)
-    names = _names_of_split(root, split)
-    if names is None:
-        names = list(by_name)
+    split_names = _names_of_split(root, split)
+    names = list(by_name) if split_names is None else split_names
     ours = [entry for entry in by_name.values() if isinstance(entry, Annotation)]
     all_annotations = list(ours)
     for other in others:
@@ -59,7 +58,10 @@ def list_voc(
     )
     fields = [SourceField("boxes", "boxes", names=tuple(classes)), SourceField("difficult", "json")]
     listing = list_rows(folder, rows, fields, place=folder.name)
-    return replace(listing, assumed=tuple(_assumed_of_voc(ours)))
+    assumed = _assumed_of_voc(ours)
+    if split_names is None:
+        assumed += _images_without_annotation(by_name, files_of_stem)
+    return replace(listing, assumed=tuple(assumed))
 
 
 def _names_of_split(root: Path, split: str | None) -> list[str] | None:
@@ -149,7 +151,31 @@ def _assumed_of_voc(annotations: Sequence[Annotation]) -> list[Assumption]:
             "them"
         )
         assumed.append(Assumption(text))
+    skipped = {attribute for annotation in annotations for attribute in annotation.skipped}
+    if skipped:
+        text = f"attributes of objects that are not packed: {', '.join(sorted(skipped))}"
+        assumed.append(Assumption(text))
     return assumed
+
+
+def _images_without_annotation(
+    annotations: Mapping[str, Annotation | str], files_of_stem: Mapping[str, Sequence[str]]
+) -> list[Assumption]:
+    """Says that images are left out because no annotation is about them."""
+    annotated: set[str] = set()
+    for name, annotation in annotations.items():
+        annotated.update(files_of_stem.get(name, ()))
+        if isinstance(annotation, Annotation):
+            annotated.add(_image_path(name, annotation, files_of_stem))
+    images = [file for files in files_of_stem.values() for file in files if is_picture(file)]
+    without = [file for file in images if file not in annotated]
+    if not without:
+        return []
+    text = (
+        f"images without an annotation: {len(without):,} of {len(images):,}, such as "
+        f"{readable(without[0])}; they are left out"
+    )
+    return [Assumption(text)]
 
 
 def list_yolo(
@@ -162,34 +188,39 @@ def list_yolo(
     """
     images = _local(beside.images)
     labels = _local(beside.labels)
-    if beside.only is None:
+    if beside.only is None and not beside.folders:
         splits = names_in(images).folders
         if splits or split is not None:
             chosen = pick_split(split, splits, images)
             images = images / chosen
             labels = labels / chosen
-    is_flat = images == labels  # label files lie beside the images
 
-    paths = sorted(files_below(images, hidden=False))
-    if is_flat:
-        paths = [path for path in paths if is_picture(path)]
+    # Path of each image below `images` -> its label file below `labels`.
+    label_of: dict[str, str] = {}
+    label_files: set[str] = set()
+    for image_folder, label_folder in beside.folders or [(images, labels)]:
+        image_prefix = _prefix(image_folder, images)
+        label_prefix = _prefix(label_folder, labels)
+        is_flat = image_folder == label_folder  # label files lie beside the images
+        for path in files_below(image_folder, hidden=False):
+            if not is_flat or is_picture(path):
+                label_of[image_prefix + path] = label_prefix + str(Path(path).with_suffix(".txt"))
+        if label_folder.is_dir():
+            for path in files_below(label_folder, hidden=False):
+                if path.endswith(".txt") and Path(path).name != "classes.txt":
+                    label_files.add(label_prefix + path)
+    label_of = dict(sorted(label_of.items()))
     absent_count = 0
     if beside.only is not None:
         listed = set(listed_images(_local(beside.only), images))
-        paths = [path for path in paths if path in listed]
-        absent_count = len(listed) - len(paths)
+        label_of = {path: label for path, label in label_of.items() if path in listed}
+        absent_count = len(listed) - len(label_of)
 
-    label_files: set[str] = set()
-    if labels.is_dir():
-        for path in files_below(labels, hidden=False):
-            if path.endswith(".txt") and Path(path).name != "classes.txt":
-                label_files.add(path)
-    label_file_of = {path: str(Path(path).with_suffix(".txt")) for path in paths}
-    wanted_files = set(label_file_of.values())
+    wanted_files = set(label_of.values())
     # The label files of a list's other splits are also in this folder.
     stray = label_files - wanted_files if beside.only is None else set()
     if label_files and len(stray) == len(label_files):
-        example = label_file_of[paths[0]] if paths else "images"
+        example = next(iter(label_of.values()), "images")
         raise PackError(
             f"none of the {len(label_files):,} label files in {readable(str(labels))}, such as "
             f"{readable(min(label_files))}, is called after an image in {readable(str(images))}; "
@@ -199,7 +230,7 @@ def list_yolo(
     data = read_data_yaml(tops)
     if not data.names:
         folders = [*tops, labels, _local(beside.labels)]
-        if is_flat:
+        if images == labels:
             folders.append(labels.parent)
         data = data._replace(names=read_class_names(folders))
     fields = [SourceField("boxes", "boxes", names=data.names)]
@@ -210,7 +241,7 @@ def list_yolo(
     has_points = data.points is not None
     listing = list_rows(
         images,
-        (_yolo_row(path, labels / label_file_of[path], reader, has_points) for path in paths),
+        (_yolo_row(path, labels / file, reader, has_points) for path, file in label_of.items()),
         fields,
         beside=(f"labels/{path}" for path in stray),
         place=images.name if beside.part else "images",
@@ -224,11 +255,9 @@ def list_yolo(
     if not labels.is_dir():
         assumed.append(Assumption(f"boxes: none, for there is no folder {readable(str(labels))}"))
     else:
-        bare_count = sum(file not in label_files for file in label_file_of.values())
+        bare_count = sum(file not in label_files for file in label_of.values())
         if bare_count:
-            text = (
-                f"images without a label file: {bare_count:,} of {len(paths):,}; they have no boxes"
-            )
+            text = f"images without a label file: {bare_count:,} of {len(label_of):,}; they have no boxes"
             assumed.append(Assumption(text))
     if absent_count:
         text = (
@@ -236,7 +265,7 @@ def list_yolo(
             "out"
         )
         assumed.append(Assumption(text))
-    sharing_count = len(paths) - len(wanted_files)
+    sharing_count = len(label_of) - len(wanted_files)
     if sharing_count:
         text = (
             "images whose names differ in the ending alone, such as 1.jpg and 1.png: "
@@ -244,6 +273,11 @@ def list_yolo(
         )
         assumed.append(Assumption(text))
     return replace(listing, assumed=tuple(assumed))
+
+
+def _prefix(folder: Path, top: Path) -> str:
+    """What is before the paths of a folder's files, from another folder on; "" if they are one."""
+    return "" if folder == top else f"{folder.relative_to(top)}/"
 
 
 def _yolo_row(path: str, label_file: Path, reader: LabelReader, has_points: bool) -> Row:

@@ -121,34 +121,82 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
         tops.insert(0, root / content["path"])
     splits: list[Beside] = []
     for split in _SPLITS:
-        written_path = content.get(split)
-        if split == "val" and "val" not in content:
-            written_path = content.get("valid")
-        path = _existing_path(tops, written_path)
-        if path is None:
-            continue
-        image_list = path if path.is_file() else None
-        images = path if image_list is None else root / YOLO_FOLDERS[0]
-        if not images.is_dir():
-            continue
-        if (images / YOLO_FOLDERS[0]).is_dir():
-            images = images / YOLO_FOLDERS[0]
-        splits.append(Beside("yolo", images, _label_folder(images), split, image_list))
+        key = "valid" if split == "val" and "val" not in content else split
+        places = _split_places(file, tops, key, content.get(key))
+        if len(places) == 1 and places[0].is_file():
+            images = root / YOLO_FOLDERS[0]
+            if images.is_dir():
+                images = _inner_images(images)
+                splits.append(Beside("yolo", images, _label_folder(images), split, places[0]))
+        elif len(places) == 1:
+            images = _inner_images(places[0])
+            splits.append(Beside("yolo", images, _label_folder(images), split))
+        elif places:
+            splits.append(_split_of_folders(file, split, places))
 
-    if len({(split.images, split.only) for split in splits}) == 1:
+    if len({(split.images, split.only, split.folders) for split in splits}) == 1:
         return [splits[0]._replace(part="")]  # a tool has written one folder for all splits
     return splits
 
 
-def _existing_path(tops: Sequence[Path], written_path: object) -> Path | None:
-    if not isinstance(written_path, str) or not written_path:
-        return None
+def _split_places(file: Path, tops: Sequence[Path], key: str, value: object) -> list[Path]:
+    """The folders or lists of images of a split; none where they do not exist.
+
+    PackError: an entry is not a path, or only some exist. Else images would be lost unseen.
+    """
+    if not isinstance(value, (str, list)) or not value:
+        return []
+    written_paths = value if isinstance(value, list) else [value]
+    places: list[Path] = []
+    missing: list[str] = []
+    for written_path in written_paths:
+        if not isinstance(written_path, str) or not written_path:
+            raise PackError(
+                f"{readable(str(file))}: {key}: expected the paths of folders, got "
+                f"{written_path!r:.60}"
+            )
+        path = _existing_path(tops, written_path)
+        if path is None:
+            missing.append(written_path)
+        elif path not in places:
+            places.append(path)
+    if places and missing:
+        raise PackError(
+            f"{readable(str(file))}: {key}: {readable(missing[0])} does not exist, and "
+            f"{readable(str(places[0]))} does. Put it there, or remove it from the file"
+        )
+    return places
+
+
+def _split_of_folders(file: Path, split: str, folders: Sequence[Path]) -> Beside:
+    for folder in folders:
+        if not folder.is_dir():
+            raise PackError(
+                f"{readable(str(file))}: {split}: expected several folders or one list of images; "
+                f"{readable(str(folder))} is a file beside others. Join the lists to one"
+            )
+    pairs: list[tuple[Path, Path]] = []
+    for folder in folders:
+        images = _inner_images(folder)
+        pairs.append((images, _label_folder(images)))
+    around_images = Path(os.path.commonpath([images for images, _ in pairs]))
+    around_labels = Path(os.path.commonpath([labels for _, labels in pairs]))
+    return Beside("yolo", around_images, around_labels, split, folders=tuple(pairs))
+
+
+def _existing_path(tops: Sequence[Path], written_path: str) -> Path | None:
     for top in tops:
         for relative_path in (written_path, written_path.removeprefix("../")):
             path = Path(os.path.normpath(top / relative_path))
             if path.exists():
                 return path
     return None
+
+
+def _inner_images(folder: Path) -> Path:
+    """Some tools name the folder of the split, which holds images/ and labels/."""
+    inner = folder / YOLO_FOLDERS[0]
+    return inner if inner.is_dir() else folder
 
 
 def _label_folder(images: Path) -> Path:
