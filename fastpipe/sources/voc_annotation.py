@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
+# Entries of an object that are not packed, and the texts with which they say nothing.
+_ATTRIBUTES = ("pose", "truncated", "occluded", "part", "actions", "attributes")
+_EMPTY_TEXTS = ("", "0", "false", "unspecified")
 
 
 @dataclass
@@ -23,6 +26,7 @@ class Annotation:
     difficult: list[int] = field(default_factory=list)  # 1 or 0
     unclear_difficult_count: int = 0  # objects that say neither 0 nor 1, such as "Unspecified"
     box_around_count: int = 0  # boxes that were put around polygons
+    skipped: set[str] = field(default_factory=set)  # attributes of objects that say something
 
     def count_boxes_at_zero(self) -> int:
         """How many boxes begin at 0. If any does, pixels are not counted from 1."""
@@ -58,6 +62,12 @@ def _add_object(annotation: Annotation, number: int, element: ElementTree.Elemen
     is_difficult = _parse_flag(text)
     if is_difficult is None and text:
         annotation.unclear_difficult_count += 1
+    for attribute in _ATTRIBUTES:
+        entry = element.find(attribute)
+        if entry is None:
+            continue
+        if len(entry) or (entry.text or "").strip().lower() not in _EMPTY_TEXTS:
+            annotation.skipped.add(attribute)
     annotation.boxes.append(box)
     annotation.names.append(name)
     annotation.difficult.append(int(is_difficult or False))

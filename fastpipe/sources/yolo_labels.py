@@ -135,7 +135,9 @@ class LabelReader:
         if self._polygon_count:
             text = (
                 f"polygons or rotated boxes in label files: {self._polygon_count:,}; the boxes are "
-                "those around them"
+                "those around them, and the outlines and angles are lost. To keep outlines, export "
+                "the annotations as COCO and pack them with --field boxes --field "
+                "mask=segmentation:mask"
             )
             assumed.append(Assumption(text))
         if self._sixth_number_count:
