@@ -11,6 +11,7 @@ from typing import Any
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.coco_annotations import Annotations
+from fastpipe.sources.coco_assumptions import changed_boxes, skipped_entries
 from fastpipe.sources.coco_fields import (
     default_fields,
     entries_of,
@@ -60,10 +61,10 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
         folder = use_image_root(annotations, root)
     listing = list_rows(folder.root, _rows(annotations, fields), fields)
 
-    # Boxes are put around segmentations while the rows are read, so this comes last.
-    assumed = [*listing.assumed, *folder.assumed, *annotations.assumed_boxes()]
+    # Boxes are counted while the rows are read, so this comes last.
+    assumed = [*listing.assumed, *folder.assumed, *changed_boxes(annotations)]
     if options.fields is None:
-        assumed += annotations.skipped_masks()
+        assumed += skipped_entries(annotations, fields)
     return replace(listing, assumed=tuple(assumed))
 
 
@@ -74,7 +75,9 @@ def _rows(annotations: Annotations, fields: Sequence[SourceField]) -> Iterator[R
         problem = image.problem
         for field in fields:
             try:
-                values[field.name] = field_value(annotations, field, image_id, image_annotations)
+                values[field.name] = field_value(
+                    annotations, field, image_id, image, image_annotations
+                )
             except ImageError as error:
                 if problem is None:
                     problem = f"field {field.name}: {error}"

@@ -10,6 +10,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from fastpipe.errors import ImageError, PackError, readable
@@ -18,7 +19,7 @@ from fastpipe.sources.coco_shapes import box_around
 from fastpipe.sources.column_kinds import xyxy
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.json_stream import object_entries
-from fastpipe.sources.listing import Assumption, Notes
+from fastpipe.sources.listing import Notes
 from fastpipe.sources.rows import Row, row_name
 
 Entry: TypeAlias = dict[str, Any]  # an image, an annotation or a category, as the file has it
@@ -28,6 +29,7 @@ IMAGE_ID = "image_id"
 _MOST_ENTRY_NAMES = 1000
 _MOST_CHECKED_BOXES = 1000
 _AREA_TOLERANCE = 0.001  # relative: tools round areas
+_ROUNDING_PIXELS = 0.1  # a box of COCO itself may end so far outside, which is not worth a word
 _PANOPTIC = (
     "this is COCO's panoptic format (segments_info): its masks are PNGs of colours, which fastpipe "
     "does not read. Convert it to COCO's detection format, for example with panopticapi's "
@@ -44,6 +46,29 @@ class InvalidId(NamedTuple):
 class Annotation(NamedTuple):
     name: str  # for messages: "annotation 17"
     entry: Entry
+
+
+@dataclass
+class BoxCounts:
+    """How many boxes are not as they were written, or may be no objects."""
+
+    around_segmentation: int = 0
+    over_edge: int = 0  # of their image; packing cuts them off
+    empty: int = 0  # without width or height
+
+    def add(self, boxes: Sequence[Sequence[float]], size: tuple[int, int] | None) -> None:
+        """Counts the boxes of an image of a size: left, top, right and bottom of each."""
+        for left, top, right, bottom in boxes:
+            if right == left or bottom == top:
+                self.empty += 1
+        if size is None:
+            return
+        width, height = size
+        for left, top, right, bottom in boxes:
+            outside_pixels = max(-left, -top, right - width, bottom - height)
+            # Packing rejects an image with a box farther outside.
+            if _ROUNDING_PIXELS < outside_pixels <= 1:
+                self.over_edge += 1
 
 
 def parse_id(value: object) -> Id | None:
@@ -79,8 +104,11 @@ class Annotations:
         self.categories: dict[int, str] = {}  # id -> name
         self.keypoint_names: tuple[str, ...] = ()
         self.entry_names: set[str] = set()  # of all annotations
+        self.attribute_names: set[str] = set()  # in "attributes", as CVAT writes it
+        self.image_entry_names: set[str] = set()  # of the first image
         self.segmentation_count = 0
-        self.boxes_around_count = 0  # boxes that were put around segmentations
+        self.crowd_count = 0  # annotations with a bbox that are several objects
+        self.box_counts = BoxCounts()
 
         self._kept_names = frozenset(columns) | {"id", "caption", "bbox"}
         self._notes = Notes()
@@ -121,30 +149,8 @@ class Annotations:
         """Left, top, right and bottom: of the bbox, else of the segmentation."""
         if entry.get("bbox") or not entry.get("segmentation"):
             return xyxy([entry.get("bbox")])[0]
-        self.boxes_around_count += 1
+        self.box_counts.around_segmentation += 1
         return box_around(entry["segmentation"])
-
-    def assumed_boxes(self) -> list[Assumption]:
-        if not self.boxes_around_count:
-            return []
-        return [
-            Assumption(
-                f"annotations with a segmentation and no bbox: {self.boxes_around_count:,}; the "
-                "boxes are those around it"
-            )
-        ]
-
-    def skipped_masks(self) -> list[Assumption]:
-        """Segmentations are stored only if a user asks for them."""
-        if not self.segmentation_count:
-            return []
-        return [
-            Assumption(
-                f"annotations with polygons or runs (segmentation): {self.segmentation_count:,}; "
-                "they are left out",
-                "--field boxes --field mask=segmentation:mask",
-            )
-        ]
 
     def of_image(self, image_id: Id) -> list[Annotation]:
         """The annotations of an image. Those of several files with one id are one annotation.
@@ -202,6 +208,8 @@ class Annotations:
     def _add_image(self, where: str, entry: Entry, earlier_ids: Collection[Id]) -> None:
         """`earlier_ids`: the images of the files before, which this file may have again."""
         image_id = parse_id(entry.get("id"))
+        if not self.image_entry_names:
+            self.image_entry_names.update(entry)
         if image_id is None:
             raise ValueError(
                 "expected a number or a text as the id of an image, got "
@@ -233,6 +241,12 @@ class Annotations:
         box = entry.get("bbox")
         segmentation = entry.get("segmentation")
         self._box_check.add(box, entry.get("area"))
+
+        if box and entry.get("iscrowd"):
+            self.crowd_count += 1
+        attributes = entry.get("attributes")
+        if isinstance(attributes, dict) and len(self.attribute_names) < _MOST_ENTRY_NAMES:
+            self.attribute_names.update(attributes)
 
         kept = {name: value for name, value in entry.items() if name in self._kept_names}
         if segmentation:

@@ -18,6 +18,7 @@ from fastpipe.sources.coco_annotations import (
 )
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.options import FieldColumn, named
+from fastpipe.sources.rows import Row
 
 Value = TypeVar("Value")
 
@@ -148,6 +149,7 @@ def field_value(
     annotations: Annotations,
     field: SourceField,
     image_id: Id,
+    image: Row,
     image_annotations: Sequence[Annotation],
 ) -> Any:
     """The value of a field of an image, as its kind takes it. ImageError: an annotation is wrong."""
@@ -162,7 +164,9 @@ def field_value(
     objects = [item for item in image_annotations if is_object(item.entry)]
     if field.kind == "boxes":
         labels = _values(objects, annotations.category)
-        return {"boxes": _values(objects, annotations.box), "labels": labels}
+        boxes = _values(objects, annotations.box)
+        annotations.box_counts.add(boxes, image.size)
+        return {"boxes": boxes, "labels": labels}
     if field.kind == "keypoints":
         point_count = len(annotations.keypoint_names)
         return _values(objects, lambda entry: _points(entry, point_count))
