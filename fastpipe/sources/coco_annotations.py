@@ -30,6 +30,8 @@ _MOST_ENTRY_NAMES = 1000
 _MOST_CHECKED_BOXES = 1000
 _AREA_TOLERANCE = 0.001  # relative: tools round areas
 _ROUNDING_PIXELS = 0.1  # a box of COCO itself may end so far outside, which is not worth a word
+# json.dumps would make an encoder for each of millions of annotations.
+_encode_note = json.JSONEncoder(separators=(",", ":")).encode
 _PANOPTIC = (
     "this is COCO's panoptic format (segments_info): its masks are PNGs of colours, which fastpipe "
     "does not read. Convert it to COCO's detection format, for example with panopticapi's "
@@ -253,7 +255,7 @@ class Annotations:
             self.segmentation_count += 1
             if not box:
                 kept["segmentation"] = segmentation  # `box` puts one around it
-        note = json.dumps([number, file_index, kept], separators=(",", ":")).encode()
+        note = _encode_note([number, file_index, kept]).encode()
         ranges = self._note_ranges.setdefault(image_id, array("q"))
         ranges.extend((self._notes.add(note), len(note)))
 
