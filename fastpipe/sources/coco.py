@@ -1,4 +1,4 @@
-"""COCO's annotations, of one file or of several about the same images -> the images' rows and fields.
+"""COCO's files about the same images -> a listing of the images with their annotations as fields.
 
 Format: https://cocodataset.org/#format-data
 """

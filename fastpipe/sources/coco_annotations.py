@@ -10,11 +10,11 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
+from fastpipe.sources.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.coco_shapes import box_around
 from fastpipe.sources.column_kinds import xyxy
 from fastpipe.sources.files import SourcePath
@@ -27,9 +27,6 @@ Id: TypeAlias = int | str
 
 IMAGE_ID = "image_id"
 _MOST_ENTRY_NAMES = 1000
-_MOST_CHECKED_BOXES = 1000
-_AREA_TOLERANCE = 0.001  # relative: tools round areas
-_ROUNDING_PIXELS = 0.1  # a box of COCO itself may end so far outside, which is not worth a word
 # json.dumps would make an encoder for each of millions of annotations.
 _encode_note = json.JSONEncoder(separators=(",", ":")).encode
 _PANOPTIC = (
@@ -48,29 +45,6 @@ class InvalidId(NamedTuple):
 class Annotation(NamedTuple):
     name: str  # for messages: "annotation 17"
     entry: Entry
-
-
-@dataclass
-class BoxCounts:
-    """How many boxes are not as they were written, or may be no objects."""
-
-    around_segmentation: int = 0
-    over_edge: int = 0  # of their image; packing cuts them off
-    empty: int = 0  # without width or height
-
-    def add(self, boxes: Sequence[Sequence[float]], size: tuple[int, int] | None) -> None:
-        """Counts the boxes of an image of a size: left, top, right and bottom of each."""
-        for left, top, right, bottom in boxes:
-            if right == left or bottom == top:
-                self.empty += 1
-        if size is None:
-            return
-        width, height = size
-        for left, top, right, bottom in boxes:
-            outside_pixels = max(-left, -top, right - width, bottom - height)
-            # Packing rejects an image with a box farther outside.
-            if _ROUNDING_PIXELS < outside_pixels <= 1:
-                self.over_edge += 1
 
 
 def parse_id(value: object) -> Id | None:
@@ -117,7 +91,7 @@ class Annotations:
         # Image -> offset, size, offset, size, ... of its annotations in the notes.
         self._note_ranges: dict[Id | InvalidId, array[int]] = {}
         self._caption_counts = Counter[Id | InvalidId]()
-        self._box_check = _BoxCheck()
+        self._box_check = BoxCheck()
 
         for file_index in range(len(paths)):
             self._read(file_index)
@@ -162,10 +136,12 @@ class Annotations:
         annotations: list[Annotation] = []
         first_by_id: dict[Id, tuple[Entry, int]] = {}  # id -> entry and file
         for number, file_index, entry in self._read_notes(image_id):
+            # An annotation without an id is known by its number in the file.
             written_id = entry.get("id", number)
             annotation_id = parse_id(entry.get("id"))
             if annotation_id is not None and is_object(entry):
                 first, first_file = first_by_id.setdefault(annotation_id, (entry, file_index))
+                # Within one file, equal ids are a mistake, and both are kept.
                 if first_file != file_index:
                     first.update(entry)
                     continue
@@ -238,6 +214,7 @@ class Annotations:
 
         if len(self.entry_names) < _MOST_ENTRY_NAMES:
             self.entry_names.update(entry)
+        # One caption an image is a text, several are a list: the kind of the field depends on it.
         if "caption" in entry:
             self._caption_counts[image_id] += 1
         box = entry.get("bbox")
@@ -308,52 +285,3 @@ def _image_row(where: str, entry: Entry) -> Row:
 def _parse_side(value: object) -> object:
     """A width or height; some tools write "640" or 640.0. Other values stay as they are."""
     return parse_id(value) or value
-
-
-class _BoxCheck:
-    """Looks at the first boxes of a source: are they x, y, width and height in pixels?
-
-    Some tools write corners into bbox, which the area gives away, or shares of the image. Their
-    boxes would be stored without an error, and wrong.
-    """
-
-    def __init__(self) -> None:
-        self._box_count = 0
-        self._corner_count = 0
-        self._share_count = 0
-
-    def add(self, box: Any, area: Any) -> None:
-        if self._box_count == _MOST_CHECKED_BOXES or not isinstance(box, list) or len(box) != 4:
-            return
-        if not all(_is_number(side) for side in box):
-            return
-        self._box_count += 1
-        if 0 < max(box) <= 1:
-            self._share_count += 1
-        if _is_number(area) and area > 0:
-            x, y, third, fourth = box
-            area_as_corners = (third - x) * (fourth - y)
-            area_as_sides = third * fourth
-            tolerance = _AREA_TOLERANCE * area
-            if abs(area - area_as_corners) <= tolerance < abs(area - area_as_sides):
-                self._corner_count += 1
-
-    def raise_if_not_coco(self, path: SourcePath) -> None:
-        """PackError: all of the first boxes have another form."""
-        if not self._box_count:
-            return
-        boxes = f"{readable(str(path))}: the bbox of the first {self._box_count:,} annotations"
-        if self._corner_count == self._box_count:
-            raise PackError(
-                f"{boxes} looks like x0, y0, x1, y1, because the area is that of these corners; "
-                "expected x, y, width, height, as COCO has them. Write them so"
-            )
-        if self._share_count == self._box_count:
-            raise PackError(
-                f"{boxes} has no number over 1, as shares of the image have; expected pixels, as "
-                "COCO has them. Write them so"
-            )
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float)

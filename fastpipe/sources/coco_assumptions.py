@@ -1,4 +1,4 @@
-"""The entries of COCO's files that are changed or left out -> assumptions, with the options that keep them."""
+"""Entries of COCO that are changed or left out -> assumptions, with the options that keep them."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def field_value(
     image: Row,
     image_annotations: Sequence[Annotation],
 ) -> Any:
-    """The value of a field of an image, as its kind takes it. ImageError: an annotation is wrong."""
+    """The value of a field for an image. ImageError: an annotation is wrong."""
     if field.column == IMAGE_ID:
         return image_id if field.kind == "int" else str(annotations.written_ids[image_id])
     if field.column == "caption":
@@ -161,6 +161,7 @@ def field_value(
             return captions
         return captions[0] if captions else None
 
+    # Lists of objects have an entry an annotation, so that boxes, points and areas stay together.
     objects = [item for item in image_annotations if is_object(item.entry)]
     if field.kind == "boxes":
         labels = _values(objects, annotations.category)

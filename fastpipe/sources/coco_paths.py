@@ -1,4 +1,4 @@
-"""The file_name of COCO's images, as tools write it -> the folder of the images, and their paths below it.
+"""The file_name of COCO's images, as tools write it -> their folder, and their paths below it.
 
 Note [paths of COCO]
 The specification has the name of a file. Tools write what they know: a path on the machine of the
@@ -58,6 +58,7 @@ def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolde
     if len(roots) == 1:
         return ImageFolder(roots[0])
 
+    # Images with a URL may have been downloaded into one folder, without that of the URL.
     if not roots and annotations.url_images:
         roots = [root for root in candidates if _has_file(root, _name_in(path))]
         if len(roots) == 1:
@@ -132,6 +133,7 @@ def _find_by_end(path: str, roots: Sequence[SourcePath]) -> list[_PathEnd]:
     """The folders that have a file by the longest end of its path that any of them has."""
     for clean in (_with_slashes, _without_escapes):
         parts = clean(path).split("/")
+        # From the whole path down to the name of the file.
         for count in range(len(parts)):
             if ".." in parts[count:]:
                 continue

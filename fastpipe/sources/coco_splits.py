@@ -1,4 +1,4 @@
-"""The categories of a COCO split and of the splits beside it -> an error where one number means two classes.
+"""The categories of all COCO splits -> an error where one number means two classes.
 
 A class of COCO has the number of its category's id, and each file has its own list of categories.
 Exports of the same categories agree; where they do not, a model that was trained on one split would

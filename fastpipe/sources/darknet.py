@@ -1,4 +1,4 @@
-"""Darknet's folders: label files beside the images, obj.data with the lists of the splits -> the folders of each split.
+"""Darknet's folders: labels beside the images, lists of the splits in obj.data -> their folders.
 
 Format: https://github.com/AlexeyAB/darknet#how-to-train-to-detect-your-custom-objects; CVAT and
 Roboflow write it, too.
@@ -32,6 +32,8 @@ def is_flat_yolo(root: SourcePath, names: Names) -> bool:
         return False
     picture_stems = [PurePosixPath(name).stem for name in files if is_picture(name)]
     labelled = [stem for stem in picture_stems if stem in text_stems]
+    # Texts beside pictures may be captions. Names of classes, or a text for most pictures, speak
+    # against it; the first lines decide.
     has_names = any(name in _NAME_LISTS or name.endswith(".names") for name in files)
     is_mostly_labelled = len(labelled) > len(picture_stems) // 2
     if not has_names and not is_mostly_labelled:

@@ -1,4 +1,4 @@
-"""The paths of a table of which no file lies where they say -> where these files are, if that is certain.
+"""Paths of a table that lead to no file -> where the files are, if that is certain.
 
 Note [images elsewhere]
 A table keeps the paths of the machine that it was written on, or only the names of files that lie

@@ -1,4 +1,4 @@
-"""The members of tars -> a listing as if the tars had been unpacked: class folders and images in them.
+"""The members of tars -> a listing as if the tars had been unpacked: images in class folders.
 
 Note [a tar of a folder]
 `tar cf photos.tar photos` puts the folder photos around the class folders. Only the tar's name

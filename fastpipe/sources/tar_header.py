@@ -1,4 +1,4 @@
-"""The 512 bytes of a tar's header, and the records of an extended header -> name, kind and size. No byte is trusted.
+"""The headers of a tar's members -> name, kind and size. No byte is trusted.
 
 Note [two readings]
 Where programs read a header in different ways, one of them sees members that another does not. Such

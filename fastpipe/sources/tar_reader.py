@@ -1,4 +1,4 @@
-"""A tar file -> its members, from header to header: names, positions, sizes, and why one is not a file.
+"""A tar file -> its members, from header to header, and why one is not a file.
 
 Python's tarfile takes a header that it cannot read for the end of the archive, and accepts extended
 headers of any size. See also Note [two readings] in `tar_header`.
@@ -151,14 +151,16 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
             is_continued = self._read_fully(offset, BLOCK, "the header of a sparse file")[504] != 0
             offset += BLOCK
 
+        # Old tars mark folders by the slash at the end of their name alone.
         kind = header.kind
         if kind == b"\0" and (header.name.endswith(b"/") or name.endswith("/")):
-            kind = FOLDER  # as before POSIX
+            kind = FOLDER
         if size_bytes and kind in KINDS_WITHOUT_BYTES:  # Note [two readings]
             raise ValueError(
                 f"expected 0 bytes after the header of {KINDS_WITHOUT_BYTES[kind]}, got "
                 f"{size_bytes:,}"
             )
+        # Found here and not when the member is read, which may be hours later.
         if offset + size_bytes > self.state.size_bytes:
             raise self._cut_off_error(f"member {shown(name)}", offset + size_bytes)
 

@@ -1,4 +1,4 @@
-"""The members of WebDataset tars -> samples: members of one key, with their image, label and fields.
+"""The members of WebDataset tars -> samples: an image, its label and fields, by their key.
 
 Note [members in any order]
 The samples of a WebDataset are members of one key, one behind the other. In a tar that is not
@@ -121,6 +121,8 @@ class TarSamples:
         self._image_extensions = self.columns.image_extensions
         self._label_extension = self.columns.label_extension
 
+        # This walk holds the members of one sample. If a group may lack a member, it was useless,
+        # and a second walk holds all members of the tar.
         checkpoint = _Checkpoint(
             len(self.sources), Counter(self.extension_counts), dict(self.dropped)
         )
@@ -217,6 +219,7 @@ class TarSamples:
         ranges: dict[str, ByteRange] = {}
         for _, extension, _, member in sample.others:
             ranges[extension] = (member.offset_bytes, member.size_bytes)
+        # Members without an image and a label are no sample.
         if not sample.images and not sample.labels:
             for extension in ranges:
                 self.drop(extension)
@@ -224,6 +227,7 @@ class TarSamples:
 
         _, _, path, member = (sample.images or sample.labels)[0]
         try:
+            # Two members with one extension: nobody knows which one is the field.
             if len(ranges) < len(sample.others):
                 raise ValueError(_describe_repeated(sample.others))
             note = ranges.get(NOTE)

@@ -1,4 +1,4 @@
-"""The tar files of a source -> a listing: of a WebDataset, an image folder, a tar a class, or a packed dataset."""
+"""The tars of a source -> a listing: a WebDataset, an image folder, or a packed dataset."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def list_archives(
                 samples = TarSamples(has_labels=True)
                 _add_tars(samples, root, tars)
                 return _list_samples(root, tars, samples, stray, asked)
-            if not files.folders:  # else they are an image folder
+            # With folders they are an image folder, and `samples` is not needed.
+            if not files.folders:
                 samples.add_tar(tar, name, same_members)
 
     listing = list_folders(root, [name or root.name for name in tars], files, stray, split)
@@ -99,7 +100,7 @@ def list_archives(
 
 
 def list_tar_classes(root: SourcePath, tars: list[str], stray: Sequence[str] = ()) -> Listing:
-    """Lists the images in tars, in no order; each tar is a class. cat-0.tar and cat-1.tar are one."""
+    """Lists the images in tars, in no order. Each tar is a class; cat-0 and cat-1 are one."""
     class_of_tar: dict[str, str] = {}
     for tar_name in tars:
         file_name = tar_name.rpartition("/")[2]
@@ -188,6 +189,7 @@ def _use_origins(sources: list[Source], index: PackedIndex, origins: NDArray[np.
     def with_origin(source: Source) -> Source | None:
         nonlocal row
         position = (shard_numbers[source.archive or ""], source.offset_bytes)
+        # Skips samples whose members are gone.
         while row is not None and row[:2] < position:
             row = next(rows, None)
         if source.problem is not None:
@@ -359,10 +361,12 @@ def _join_classes(samples: TarSamples) -> list[str]:
     pairs = {pair for names in samples.class_names.values() for pair in names.items()}
     name_of_label = dict(pairs)
     label_count = max(name_of_label, default=-1) + 1
+    # A number without a name is a class that has no sample.
     classes = [name_of_label.get(label, str(label)) for label in range(label_count)]
     if len(name_of_label) == len(pairs) and len(set(classes)) == len(classes):
         return classes
 
+    # Two tars disagree, so numbers mean nothing beyond their tar: the names decide.
     classes = sorted({name for _, name in pairs})
     new_labels = {name: label for label, name in enumerate(classes)}
 

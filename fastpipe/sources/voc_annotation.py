@@ -79,6 +79,7 @@ def _box_around_polygon(element: ElementTree.Element, where: str) -> list[float]
     ys: list[float] = []
     polygon = element.find("polygon")
     if polygon is not None:
+        # <x1>, <y1>, ... are in the polygon, <x> and <y> in a point of it.
         for coordinate in polygon.iter():
             axis = coordinate.tag[:1]
             index = coordinate.tag[1:]

@@ -67,6 +67,7 @@ class LabelReader:
         if not number.is_integer():
             raise ValueError
         label = int(number) - self._first_label
+        # Noted for `check_first_label`, also of lines that are refused.
         if label == 0:
             self._has_first_class = True
         if label == self._class_count:
@@ -90,6 +91,7 @@ class LabelReader:
                 points.append([x, y, *(visibility or [2.0])])  # 2 is COCO's "labelled and visible"
             return _corners(numbers), points
 
+        # A sixth number is no error: detectors write their confidence, trackers an id.
         if len(rest) <= 1:
             if rest:
                 self._sixth_number_count += 1

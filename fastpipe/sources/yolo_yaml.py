@@ -1,4 +1,4 @@
-"""YOLO's data.yaml -> the names of the classes, the form of keypoints, and the folders of the splits.
+"""YOLO's data.yaml -> names of the classes, form of the keypoints, and folders of the splits.
 
 Formats: https://docs.ultralytics.com/datasets/detect/ and .../pose/
 """
@@ -80,6 +80,7 @@ def _parse_names(value: Any) -> tuple[str, ...]:
 def _parse_points(value: Any) -> PointShape | None:
     if value is None:
         return None
+    # As Ultralytics has it: [17, 3] are 17 points with x, y and visibility.
     num_points, num_dims = map(int, value)
     if num_points < 1 or num_dims not in (2, 3):
         raise ValueError(
@@ -124,6 +125,7 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
         key = "valid" if split == "val" and "val" not in content else split
         places = _split_places(file, tops, key, content.get(key))
         if len(places) == 1 and places[0].is_file():
+            # A list of images, which lie in images/.
             images = root / YOLO_FOLDERS[0]
             if images.is_dir():
                 images = _inner_images(images)
@@ -134,8 +136,9 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
         elif places:
             splits.append(_split_of_folders(file, split, places))
 
+    # Some tools write one folder for all splits, which is no split then.
     if len({(split.images, split.only, split.folders) for split in splits}) == 1:
-        return [splits[0]._replace(part="")]  # a tool has written one folder for all splits
+        return [splits[0]._replace(part="")]
     return splits
 
 
