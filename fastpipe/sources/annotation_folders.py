@@ -47,6 +47,8 @@ class Beside(NamedTuple):
     only: SourcePath | None = (
         None  # the file that lists the images of the split; None: all of the folder
     )
+    # Of a split with several folders: each with that of its labels. `images` and `labels` hold them.
+    folders: tuple[tuple[Path, Path], ...] = ()
 
 
 def beside_images(root: SourcePath, names: Names) -> list[Beside]:

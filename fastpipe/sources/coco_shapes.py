@@ -12,42 +12,55 @@ from fastpipe.errors import ImageError
 
 
 def box_around(segmentation: Any) -> list[float]:
-    """Left, top, right and bottom of polygons, each x, y, ..., or of runs. ImageError: it has none."""
+    """Left, top, right and bottom of polygons or runs. ImageError: there is nothing to enclose."""
     if isinstance(segmentation, dict):
-        return _box_of_runs(segmentation)
-    polygons = segmentation if isinstance(segmentation, list) else []
-    flat: list[Any] = [
-        each for polygon in polygons for each in (polygon if isinstance(polygon, list) else [None])
-    ]
-    finite = all(type(each) in (int, float) and math.isfinite(each) for each in flat)
-    if not flat or len(flat) % 2 or not finite:
+        return _box_around_runs(segmentation)
+    # A polygon is x, y, x, y, ...
+    numbers: list[Any] = []
+    for polygon in segmentation if isinstance(segmentation, list) else ():
+        numbers += polygon if isinstance(polygon, list) else [None]
+    are_finite = all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+    if not numbers or len(numbers) % 2 or not are_finite:
         raise ImageError(
             f"expected a bbox, or polygons to put a box around; got {segmentation!r:.60}"
         )
-    xs, ys = flat[::2], flat[1::2]
+    xs = numbers[::2]
+    ys = numbers[1::2]
     return [min(xs), min(ys), max(xs), max(ys)]
 
 
-def _box_of_runs(shape: dict[str, Any]) -> list[float]:
-    """The box of the pixels inside; they are counted down the columns."""
+def _box_around_runs(segmentation: dict[str, Any]) -> list[float]:
+    """The box around the pixels of the object.
+
+    Runs count pixels down the columns, outside and inside the object by turns.
+    """
     try:
-        height, _ = map(int, shape["size"])
-        counts = shape["counts"]
+        height, _ = map(int, segmentation["size"])
+        counts = segmentation["counts"]
         runs = unpacked_counts(counts) if isinstance(counts, str) else list(map(int, counts))
     except (KeyError, TypeError, ValueError) as problem:
         raise ImageError(
-            f"expected a bbox, or runs to put a box around ({problem}); got {shape!r:.60}"
+            f"expected a bbox, or runs to put a box around ({problem}); got {segmentation!r:.60}"
         ) from None
-    lefts, tops, rights, bottoms = [], [], [], []
+
+    lefts: list[int] = []
+    tops: list[int] = []
+    rights: list[int] = []
+    bottoms: list[int] = []
     start = 0
-    for number, run in enumerate(runs):
+    for index, run in enumerate(runs):
         end = start + run
-        if number % 2 and run and height > 0:
-            one_column = start // height == (end - 1) // height
-            lefts.append(start // height)
-            rights.append((end - 1) // height + 1)
-            tops.append(start % height if one_column else 0)
-            bottoms.append((end - 1) % height + 1 if one_column else height)
+        is_inside = index % 2 == 1
+        if is_inside and run and height > 0:
+            left, top = divmod(start, height)
+            last_column, last_row = divmod(end - 1, height)
+            if left != last_column:  # it goes on at the top of the next column
+                top = 0
+                last_row = height - 1
+            lefts.append(left)
+            tops.append(top)
+            rights.append(last_column + 1)
+            bottoms.append(last_row + 1)
         start = end
     if not lefts:
         raise ImageError("expected a bbox, or runs to put a box around; got runs without a pixel")
@@ -55,21 +68,29 @@ def _box_of_runs(shape: dict[str, Any]) -> list[float]:
 
 
 def unpacked_counts(text: str) -> list[int]:
-    """Packed runs -> lengths: six bits a character, lowest first; from the fourth on the run two before is added."""
+    """The lengths of the runs in COCO's packed text.
+
+    A character has six bits: five of a number, lowest first, and whether the number goes on. From
+    the fourth number on, each is the difference to the one two before. ValueError: it is damaged.
+    """
     counts: list[int] = []
-    value = shift = 0
+    value = 0
+    shift = 0
     for character in text:
-        six = ord(character) - 48
-        if not 0 <= six < 64 or shift > 40:
+        bits = ord(character) - 48
+        if not 0 <= bits < 64 or shift > 40:
             raise ValueError(f"expected packed counts, got {text[:40]!r}")
-        value |= (six & 31) << shift
+        value |= (bits & 31) << shift
         shift += 5
-        if six & 32:
+        if bits & 32:
             continue
-        if six & 16:
+        if bits & 16:  # the sign
             value -= 1 << shift
-        counts.append(value + counts[-2] if len(counts) > 2 else value)
-        value = shift = 0
+        if len(counts) > 2:
+            value += counts[-2]
+        counts.append(value)
+        value = 0
+        shift = 0
     if shift:
         raise ValueError("packed counts end in the middle of a number")
     return counts

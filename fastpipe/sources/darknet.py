@@ -1,13 +1,13 @@
-"""Darknet's folders: label files beside the images, obj.data with the lists of the splits -> the folders of each split.
+"""Darknet's folders: labels beside the images, lists of the splits in obj.data -> their folders.
 
-Format: https://github.com/AlexeyAB/darknet#how-to-train-to-detect-your-custom-objects; CVAT and Roboflow write it, too.
+Format: https://github.com/AlexeyAB/darknet#how-to-train-to-detect-your-custom-objects; CVAT and
+Roboflow write it, too.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from fastpipe.errors import PackError, readable
@@ -16,132 +16,142 @@ from fastpipe.sources.files import Names, SourcePath, open_binary, open_unchange
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import FEW
 
-NAME_LISTS = (
-    "classes.txt",
-    "obj.names",
-    "_darknet.labels",
-)  # a name a line; a fixed few, else *.names
+# Files with a name of a class on each line. Others are called *.names.
+_NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")
 _SPLITS = {"train": "train", "valid": "val", "val": "val", "test": "test"}
-_LEAST_NUMBERS = 5  # of a line: a class and a box
+_FEWEST_NUMBERS = 5  # of a line in a label file: a class and a box
 _START_BYTES = 1 << 16
-_FEW_TEXTS = 16  # of label files; those of images without a box are empty
+_FEW_FILES = 16  # label files without a line are usual: their images have no boxes
 
 
 def is_flat_yolo(root: SourcePath, names: Names) -> bool:
     """Whether a folder has pictures, and label files of YOLO of the same names beside them."""
-    texts = {name[:-4] for name in names.files[:FEW] if name.lower().endswith(".txt")}
-    if names.folders or not texts:
+    files = names.files[:FEW]
+    text_stems = {name[:-4] for name in files if name.lower().endswith(".txt")}
+    if names.folders or not text_stems:
         return False
-    stems = [PurePosixPath(name).stem for name in names.files[:FEW] if is_picture(name)]
-    labelled = [stem for stem in stems if stem in texts]
-    if not labelled or not (has_names(names) or len(labelled) > len(stems) // 2):
+    picture_stems = [PurePosixPath(name).stem for name in files if is_picture(name)]
+    labelled = [stem for stem in picture_stems if stem in text_stems]
+    # Texts beside pictures may be captions. Names of classes, or a text for most pictures, speak
+    # against it; the first lines decide.
+    has_names = any(name in _NAME_LISTS or name.endswith(".names") for name in files)
+    is_mostly_labelled = len(labelled) > len(picture_stems) // 2
+    if not has_names and not is_mostly_labelled:
         return False
-    return any(_is_labels(root / f"{stem}.txt") for stem in labelled[:_FEW_TEXTS])
+    return any(_is_label_file(root / f"{stem}.txt") for stem in labelled[:_FEW_FILES])
 
 
-def has_names(names: Names) -> bool:
-    """Whether a folder has a list of names of classes, as YOLO's tools write it."""
-    return any(name in NAME_LISTS or name.endswith(".names") for name in names.files[:FEW])
-
-
-def _is_labels(path: SourcePath) -> bool:
-    with suppress(OSError), open_binary(path) as file:
-        words = file.readline(_START_BYTES).split()
-        with suppress(ValueError):
-            return len([float(word) for word in words]) >= _LEAST_NUMBERS
-    return False
+def _is_label_file(path: SourcePath) -> bool:
+    """Whether the first line of a file is numbers, and enough for a box."""
+    try:
+        with open_binary(path) as file:
+            words = file.readline(_START_BYTES).split()
+        numbers = [float(word) for word in words]
+    except (OSError, ValueError):
+        return False
+    return len(numbers) >= _FEWEST_NUMBERS
 
 
 def darknet_folders(root: SourcePath, names: Names) -> list[Beside]:
-    """The splits that a *.data file of Darknet says; none if there is no such file, or its images are not there."""
-    files = [name for name in names.files[:FEW] if name.endswith(".data")]
-    if len(files) != 1 or not isinstance(root, Path):
+    """The splits in a *.data file of Darknet; none if there is no such file, or no image of it."""
+    data_files = [name for name in names.files[:FEW] if name.endswith(".data")]
+    if len(data_files) != 1 or not isinstance(root, Path):
         return []
-    entries = _entries(root / files[0])
+    entries = _read_entries(root / data_files[0])
     if "names" not in entries:
         return []
-    splits: list[Beside] = []
-    for key, part in _SPLITS.items():
-        file = _file_below(root, entries.get(key, ""))
-        images = None if file is None else _folder_of_images(file)
-        if file is not None and images is not None and all(part != each.part for each in splits):
-            splits.append(Beside("yolo", images, images, part, file))
-    if len({each.only for each in splits}) == 1:
-        return [splits[0]._replace(part="")]
-    return splits
+
+    splits: dict[str, Beside] = {}
+    for key, split in _SPLITS.items():
+        image_list = _find_by_end(root, entries.get(key, ""))
+        if image_list is None or split in splits:
+            continue
+        images = _folder_of_images(image_list)
+        if images is not None:
+            splits[split] = Beside("yolo", images, images, split, image_list)
+    if len({split.only for split in splits.values()}) == 1:
+        return [next(iter(splits.values()))._replace(part="")]
+    return list(splits.values())
 
 
-def _entries(path: Path) -> dict[str, str]:
-    with open_unchanged(path) as file:
-        lines = file.read(_START_BYTES).decode("utf-8-sig", "replace").splitlines()
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return {key.strip(): value.strip() for key, _, value in pairs}
+def _read_entries(file: Path) -> dict[str, str]:
+    """The lines NAME = VALUE of a *.data file."""
+    entries: dict[str, str] = {}
+    # A file of this name may be anything, and large.
+    for line in _read_lines(file, _START_BYTES):
+        name, equals, value = line.partition("=")
+        if equals:
+            entries[name.strip()] = value.strip()
+    return entries
 
 
-def _file_below(folder: Path, written: str) -> Path | None:
-    """A file that is written from another folder on: the longest end of its path counts that is there, in the folder or
-    around it.
+def _find_by_end(folder: Path, written_path: str) -> Path | None:
+    """The file of a path that was written in another folder.
+
+    It is the longest end of the path that exists in the folder or in the one around it.
     """
-    parts = [part for part in written.replace("\\", "/").split("/") if part not in ("", ".")]
-    for dropped in range(len(parts)):
+    parts = [part for part in written_path.replace("\\", "/").split("/") if part not in ("", ".")]
+    for count in range(len(parts)):
         for top in (folder, folder.parent):
-            path = top.joinpath(*parts[dropped:])
+            path = top.joinpath(*parts[count:])
             if path.is_file():
                 return path
     return None
 
 
-def _folder_of_images(list_file: Path) -> Path | None:
-    """The folder that has the images of a list."""
-    images = [_file_below(list_file.parent, line) for line in _lines(list_file)[:_FEW_TEXTS]]
-    folders = {image.parent for image in images if image is not None}
-    if not folders:
-        return None
-    return Path(os.path.commonpath(folders))
+def _folder_of_images(image_list: Path) -> Path | None:
+    """The folder of the first images of a list; None if they do not exist."""
+    folders: set[Path] = set()
+    for line in _read_lines(image_list)[:_FEW_FILES]:
+        image = _find_by_end(image_list.parent, line)
+        if image is not None:
+            folders.add(image.parent)
+    return Path(os.path.commonpath(folders)) if folders else None
 
 
-def _lines(file: Path) -> list[str]:
+def _read_lines(file: Path, most_bytes: int = -1) -> list[str]:
+    """The lines of a text, or of its start, that are not empty."""
     with open_unchanged(file) as text:
-        lines = text.read().decode("utf-8-sig", "replace").splitlines()
+        lines = text.read(most_bytes).decode("utf-8-sig", "replace").splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 
-def listed_images(file: Path, images: Path) -> list[str]:
+def listed_images(image_list: Path, images: Path) -> list[str]:
     """The images of a list, relative to their folder. PackError: one lies elsewhere."""
     top = os.path.abspath(images)
     paths: list[str] = []
     folders: dict[str, str] = {}  # as lines write them -> where they are
-    for line in _lines(file):
-        written, _, name = line.replace("\\", "/").rpartition("/")
-        if written not in folders:
-            folders[written] = _folder_of_line(file, line)
-        path = f"{folders[written]}/{name}"
-        if not path.startswith(f"{top}/"):
+    for line in _read_lines(image_list):
+        written_folder, _, name = line.replace("\\", "/").rpartition("/")
+        if written_folder not in folders:
+            # Looked up once a folder: a list may have a million lines.
+            path = image_list.parent / line
+            if not path.exists():
+                path = _find_by_end(image_list.parent, line) or path
+            folders[written_folder] = os.path.abspath(path.parent)
+        image = f"{folders[written_folder]}/{name}"
+        if not image.startswith(f"{top}/"):
             raise PackError(
-                f"{readable(str(file))}: expected images below {readable(top)}, got {line[:200]!r}"
+                f"{readable(str(image_list))}: expected images below {readable(top)}, got "
+                f"{line[:200]!r}"
             )
-        paths.append(os.path.relpath(path, top))
+        paths.append(os.path.relpath(image, top))
     return paths
 
 
-def _folder_of_line(file: Path, line: str) -> str:
-    """The folder of an image of a list: from the folder of the list on, or by the end of its path."""
-    path = file.parent / line
-    if not path.exists():
-        path = _file_below(file.parent, line) or path
-    return os.path.abspath(path.parent)
+def read_class_names(folders: Sequence[Path]) -> tuple[str, ...]:
+    """The names of the classes in the first folder with a list of them; () if none has one."""
+    file = _find_name_list(folders)
+    if file is None:
+        return ()
+    lines = file.read_bytes().decode("utf-8-sig", "replace").rstrip().splitlines()
+    return tuple(line.strip() for line in lines)
 
 
-def names_file(folders: Sequence[Path]) -> Path | None:
-    """The list of names of classes in the first folder that has one; of folders without, the only *.names in the first
-    folder.
-    """
+def _find_name_list(folders: Sequence[Path]) -> Path | None:
     for folder in folders:
-        for name in NAME_LISTS:
+        for name in _NAME_LISTS:
             if (folder / name).is_file():
                 return folder / name
-    with suppress(OSError):
-        others = [name for name in os.listdir(folders[0]) if name.endswith(".names")]
-        if len(others) == 1:
-            return folders[0] / others[0]
-    return None
+    others = [name for name in os.listdir(folders[0]) if name.endswith(".names")]
+    return folders[0] / others[0] if len(others) == 1 else None

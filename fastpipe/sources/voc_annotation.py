@@ -1,92 +1,105 @@
 """An annotation of Pascal VOC, in XML -> the boxes, names and size that it says of its image.
 
-Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf; LabelImg, CVAT, Roboflow and Label Studio write
-it, too, some with polygons.
+Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf; LabelImg, CVAT, Roboflow and
+Label Studio write it, too, some with polygons.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
+# Entries of an object that are not packed, and the texts with which they say nothing.
+_ATTRIBUTES = ("pose", "truncated", "occluded", "part", "actions", "attributes")
+_EMPTY_TEXTS = ("", "0", "false", "unspecified")
 
 
-class Annotation(NamedTuple):
-    """What an annotation says of its image."""
+@dataclass
+class Annotation:
+    """The annotation of one image. `boxes`, `names` and `difficult` have an entry an object."""
 
-    filename: str  # "": it says none
+    filename: str  # "": there is none
     size: tuple[int, int] | None  # width and height
-    boxes: list[list[float]]  # xmin, ymin, xmax, ymax, as they stand there
-    names: list[str]
-    difficult: list[int]
-    unsaid: int = 0  # objects that do not say whether they are difficult, but something else
-    around: int = 0  # boxes that are those around polygons
+    boxes: list[list[float]] = field(default_factory=list)  # xmin, ymin, xmax, ymax, as written
+    names: list[str] = field(default_factory=list)
+    difficult: list[int] = field(default_factory=list)  # 1 or 0
+    unclear_difficult_count: int = 0  # objects that say neither 0 nor 1, such as "Unspecified"
+    box_around_count: int = 0  # boxes that were put around polygons
+    skipped: set[str] = field(default_factory=set)  # attributes of objects that say something
 
-    @property
-    def from_zero(self) -> int:
-        """How many boxes begin at 0: then pixels are not counted from 1."""
+    def count_boxes_at_zero(self) -> int:
+        """How many boxes begin at 0. If any does, pixels are not counted from 1."""
         return sum(0 in box[:2] for box in self.boxes)
 
 
 def parse_annotation(text: str) -> Annotation:
-    """ValueError, ElementTree.ParseError: it is none."""
+    """ValueError, ElementTree.ParseError: the text is not an annotation."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise ValueError("expected no DOCTYPE, for entities could grow without end")
+        raise ValueError("expected no DOCTYPE, because entities could grow without end")
     root = ElementTree.fromstring(text)
-    width, height = (int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height"))
+    width = int(float(root.findtext("size/width") or 0))
+    height = int(float(root.findtext("size/height") or 0))
     size = (width, height) if width and height else None
-    boxes: list[list[float]] = []
-    names: list[str] = []
-    difficult: list[int] = []
-    unsaid = around = 0
-    for number, each in enumerate(root.findall("object")):
-        name = (each.findtext("name") or "").strip()
-        if not name:
-            raise ValueError(f"object {number} has no name")
-        box = _box(each)
-        if box is None:
-            box = _box_around(each, f"object {number} ({name[:60]})")
-            around += 1
-        said = (each.findtext("difficult") or "").strip()
-        is_difficult = _flag(said)
-        unsaid += is_difficult is None and bool(said)
-        boxes.append(box)
-        names.append(name)
-        difficult.append(is_difficult or 0)
-    return Annotation(
-        (root.findtext("filename") or "").strip(), size, boxes, names, difficult, unsaid, around
-    )
+    annotation = Annotation((root.findtext("filename") or "").strip(), size)
+    for number, element in enumerate(root.findall("object")):
+        _add_object(annotation, number, element)
+    return annotation
 
 
-def _box(thing: ElementTree.Element) -> list[float] | None:
-    """The box of an object itself, not of its parts."""
-    if thing.find("bndbox") is None:
-        return None
-    return [float(thing.findtext(f"bndbox/{side}") or "none") for side in _SIDES]
+def _add_object(annotation: Annotation, number: int, element: ElementTree.Element) -> None:
+    name = (element.findtext("name") or "").strip()
+    if not name:
+        raise ValueError(f"object {number} has no name")
+    # The box of the object itself. Its parts, such as a head, may have boxes, too.
+    if element.find("bndbox") is not None:
+        box = [float(element.findtext(f"bndbox/{side}") or "none") for side in _SIDES]
+    else:
+        box = _box_around_polygon(element, f"object {number} ({name[:60]})")
+        annotation.box_around_count += 1
+
+    text = (element.findtext("difficult") or "").strip()
+    is_difficult = _parse_flag(text)
+    if is_difficult is None and text:
+        annotation.unclear_difficult_count += 1
+    for attribute in _ATTRIBUTES:
+        entry = element.find(attribute)
+        if entry is None:
+            continue
+        if len(entry) or (entry.text or "").strip().lower() not in _EMPTY_TEXTS:
+            annotation.skipped.add(attribute)
+    annotation.boxes.append(box)
+    annotation.names.append(name)
+    annotation.difficult.append(int(is_difficult or False))
 
 
-def _box_around(thing: ElementTree.Element, where: str) -> list[float]:
-    """Around a polygon, as x1, y1, x2, y2, ... or as points with x and y."""
-    polygon = thing.find("polygon")
-    numbers = {"x": list[float](), "y": list[float]()}
-    for each in [] if polygon is None else polygon.iter():
-        if each.tag[:1] in numbers and (each.tag[1:].isdecimal() or each.tag in numbers):
-            numbers[each.tag[:1]].append(float(each.text or "none"))
-    if not numbers["x"] or len(numbers["x"]) != len(numbers["y"]):
-        other = (
-            "a robndbox, which is a rotated box" if thing.find("robndbox") is not None else "none"
-        )
+def _box_around_polygon(element: ElementTree.Element, where: str) -> list[float]:
+    """The box around a polygon, which has x1, y1, x2, y2, ... or points with x and y."""
+    xs: list[float] = []
+    ys: list[float] = []
+    polygon = element.find("polygon")
+    if polygon is not None:
+        # <x1>, <y1>, ... are in the polygon, <x> and <y> in a point of it.
+        for coordinate in polygon.iter():
+            axis = coordinate.tag[:1]
+            index = coordinate.tag[1:]
+            if axis in ("x", "y") and (not index or index.isdecimal()):
+                values = xs if axis == "x" else ys
+                values.append(float(coordinate.text or "none"))
+    if not xs or len(xs) != len(ys):
+        other = "none"
+        if element.find("robndbox") is not None:
+            other = "a robndbox, which is a rotated box"
         raise ValueError(f"{where}: expected a bndbox or a polygon, got {other}")
-    return [min(numbers["x"]), min(numbers["y"]), max(numbers["x"]), max(numbers["y"])]
+    return [min(xs), min(ys), max(xs), max(ys)]
 
 
-def _flag(text: str) -> int | None:
-    """0 or 1; None: it is neither, such as Unspecified."""
+def _parse_flag(text: str) -> bool | None:
+    """True or False; None for other texts, such as "Unspecified"."""
     word = text.lower()
     if word in ("true", "false"):
-        return int(word == "true")
+        return word == "true"
     try:
-        return int(float(text) != 0)
+        return float(text) != 0
     except ValueError:
         return None

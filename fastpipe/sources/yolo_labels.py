@@ -1,4 +1,4 @@
-"""Label files and data.yaml, as Ultralytics' YOLO has them -> shares of boxes, classes and points of each image.
+"""Label files, as Ultralytics' YOLO has them -> shares of boxes, classes and points of each image.
 
 Formats: https://docs.ultralytics.com/datasets/detect, .../segment, .../pose and .../obb
 """
@@ -6,108 +6,19 @@ Formats: https://docs.ultralytics.com/datasets/detect, .../segment, .../pose and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fastpipe.errors import PackError, readable
-from fastpipe.sources.darknet import names_file
+from fastpipe.errors import PackError
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.yolo_yaml import YAML_FILES, load_yaml
+from fastpipe.sources.yolo_yaml import DataYaml
 
-_MOST_CLASSES = 100_000
-_NO_NAMES = 1 << 31  # classes may have any number up to it
-_BOX, _WITH_ONE_MORE = 5, 6  # columns of a line
-_CORNERS = 8  # numbers of a box of DOTA's, before the name of its class
-FIRST_LABEL = "--first-label 1"
+_MOST_CLASSES = 1 << 31  # where nothing names the classes
+_BOX_COLUMNS = 5  # of a line: class, x, y, width, height
+_DOTA_NAME_COLUMN = 8  # behind the corners of a box, in pixels
 
 
-class DataYaml(NamedTuple):
-    """What a data.yaml says of all images."""
-
-    names: tuple[
-        str, ...
-    ] = ()  # of the classes, by number; "" where one is missing; (): it says none
-    points: tuple[int, int] | None = (
-        None  # points an object, and numbers a point: 2, or 3 with its visibility
-    )
-    flip_index: tuple[int, ...] = ()  # the point of a mirrored image that takes the place of each
-
-    @property
-    def flip_pairs(self) -> tuple[tuple[int, int], ...]:
-        return tuple((one, other) for one, other in enumerate(self.flip_index) if one < other)
-
-
-def read_data_yaml(folders: Sequence[Path]) -> DataYaml:
-    """Of the first folder that has one; without such a file it says nothing."""
-    file = next(
-        (folder / name for folder in folders for name in YAML_FILES if (folder / name).is_file()),
-        None,
-    )
-    if file is None:
-        return DataYaml()
-    said = load_yaml(file)
-    try:
-        points = _points(said.get("kpt_shape"))
-        names = _names(said["names"])
-        if "nc" in said and said["nc"] not in (len(names), len(said["names"])):
-            raise ValueError(f"nc is {said['nc']!r:.20}, and there are {len(said['names'])} names")
-        return DataYaml(names, points, _flip_index(said.get("flip_idx"), points))
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise PackError(
-            f"{readable(str(file))}: expected names of the classes: {problem}"
-        ) from problem
-
-
-def _names(said: Any) -> tuple[str, ...]:
-    names = {
-        int(number): name
-        for number, name in (enumerate(said) if isinstance(said, list) else said.items())
-    }
-    texts = {number: str(name) if type(name) is int else name for number, name in names.items()}
-    if max(texts, default=0) > _MOST_CLASSES or not all(
-        isinstance(name, str) for name in texts.values()
-    ):
-        raise ValueError(f"got numbers over {_MOST_CLASSES:,}, or names that are no texts")
-    return tuple(texts.get(number, "") for number in range(max(texts, default=-1) + 1))
-
-
-def _points(said: Any) -> tuple[int, int] | None:
-    if said is None:
-        return None
-    count, numbers = map(int, said)
-    if count < 1 or numbers not in (2, 3):
-        raise ValueError(
-            f"kpt_shape: expected the number of points, and 2 or 3 numbers a point; got {said!r:.60}"
-        )
-    return count, numbers
-
-
-def _flip_index(said: Any, points: tuple[int, int] | None) -> tuple[int, ...]:
-    if not said or points is None:
-        return ()
-    if sorted(said) != list(range(points[0])):
-        raise ValueError(
-            f"flip_idx: expected the numbers 0 to {points[0] - 1} in another order, got {said!r:.60}"
-        )
-    return tuple(said)
-
-
-def listed_names(folders: Sequence[Path]) -> tuple[str, ...]:
-    """The names of a classes.txt, obj.names or the like in the first folder that has one."""
-    file = names_file(folders)
-    if file is None:
-        return ()
-    lines = file.read_bytes().decode("utf-8-sig", "replace").splitlines()
-    names = [line.strip() for line in lines]
-    while names and not names[-1]:
-        names.pop()
-    return tuple(names)
-
-
-@dataclass
-class Labels:
-    """The labels of one image."""
+class Labels(NamedTuple):
+    """The labels of one image; each list has an entry an object."""
 
     boxes: list[list[float]]  # left, top, right and bottom, as shares of the image
     classes: list[int]
@@ -115,110 +26,140 @@ class Labels:
 
 
 class LabelReader:
-    """Reads the label files of a source, and counts what they have beside boxes."""
+    """Parses the label files of a source, and counts what was not read as it is written."""
 
     def __init__(self, data: DataYaml, first_label: int) -> None:
-        self._data, self._first = data, first_label
-        self._classes = len(data.names) or _NO_NAMES
-        self._polygons = self._sixths = self._twice = self._of_first = self._past_last = 0
+        self._data = data
+        self._first_label = first_label
+        self._class_count = len(data.names) or _MOST_CLASSES
+        self._polygon_count = 0
+        self._sixth_number_count = 0
+        self._repeated_line_count = 0
+        self._has_first_class = False
+        self._has_class_behind_last = False
 
-    def read(self, text: str, name: str) -> Labels:
-        """ValueError: a line cannot be, with its number; `name` is the file's."""
-        found, seen = Labels([], [], []), set[tuple[float, ...]]()
+    def parse(self, text: str, file_name: str) -> Labels:
+        """ValueError: a line is wrong."""
+        labels = Labels([], [], [])
+        lines_before = set[tuple[float, ...]]()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
             if not words:
                 continue
             try:
                 numbers = tuple(map(float, words))
-                label = self._class(numbers[0])
-                box, points = self._shape(numbers)
-            except ValueError as problem:
+                label = self._parse_class(numbers[0])
+                box, points = self._parse_shape(numbers)
+            except ValueError:
                 raise ValueError(
-                    f"{name}, line {number}: {self._expected(words, problem)}, got {line[:60]!r}"
+                    f"{file_name}, line {number}: {self._describe_line(words)}, got {line[:60]!r}"
                 ) from None
-            if numbers in seen:  # Ultralytics leaves it out, too
-                self._twice += 1
+            if numbers in lines_before:  # Ultralytics also leaves it out
+                self._repeated_line_count += 1
                 continue
-            seen.add(numbers)
-            found.boxes.append(box)
-            found.classes.append(label)
-            found.points.append(points)
-        return found
+            lines_before.add(numbers)
+            labels.boxes.append(box)
+            labels.classes.append(label)
+            labels.points.append(points)
+        return labels
 
-    def _class(self, number: float) -> int:
+    def _parse_class(self, number: float) -> int:
         if not number.is_integer():
             raise ValueError
-        label = int(number) - self._first
-        self._of_first += label == 0
-        self._past_last += label == self._classes
-        if not 0 <= label < self._classes:
+        label = int(number) - self._first_label
+        # Noted for `check_first_label`, also of lines that are refused.
+        if label == 0:
+            self._has_first_class = True
+        if label == self._class_count:
+            self._has_class_behind_last = True
+        if not 0 <= label < self._class_count:
             raise ValueError
         return label
 
-    def _shape(self, numbers: tuple[float, ...]) -> tuple[list[float], list[list[float]]]:
+    def _parse_shape(self, numbers: tuple[float, ...]) -> tuple[list[float], list[list[float]]]:
         """The box and the points of a line."""
-        count = len(numbers)
-        if self._data.points is not None:
-            points, each = self._data.points
-            if count != _BOX + points * each:
-                raise ValueError
-            rest = numbers[_BOX:]
-            visible = [[*rest[at : at + each], 2.0][:3] for at in range(0, len(rest), each)]
-            return _box(numbers[1:_BOX]), visible
-        if count in (_BOX, _WITH_ONE_MORE):
-            self._sixths += count == _WITH_ONE_MORE
-            return _box(numbers[1:_BOX]), []
-        if count < _WITH_ONE_MORE or count % 2 == 0:
+        if len(numbers) < _BOX_COLUMNS:
             raise ValueError
-        self._polygons += 1
-        xs, ys = numbers[1::2], numbers[2::2]
+        rest = numbers[_BOX_COLUMNS:]
+        shape = self._data.points
+        if shape is not None:
+            if len(rest) != shape.num_points * shape.num_dims:
+                raise ValueError
+            points: list[list[float]] = []
+            for start in range(0, len(rest), shape.num_dims):
+                x, y, *visibility = rest[start : start + shape.num_dims]
+                points.append([x, y, *(visibility or [2.0])])  # 2 is COCO's "labelled and visible"
+            return _corners(numbers), points
+
+        # A sixth number is no error: detectors write their confidence, trackers an id.
+        if len(rest) <= 1:
+            if rest:
+                self._sixth_number_count += 1
+            return _corners(numbers), []
+        # A polygon: a class and pairs of x and y.
+        if len(numbers) % 2 == 0:
+            raise ValueError
+        self._polygon_count += 1
+        xs = numbers[1::2]
+        ys = numbers[2::2]
         return [min(xs), min(ys), max(xs), max(ys)], []
 
-    def _expected(self, words: Sequence[str], problem: ValueError) -> str:
-        if len(words) > _CORNERS and not _is_number(words[_CORNERS]):
-            return "expected shares of the image, and a class first; this is a line of DOTA's: convert it to YOLO's OBB"
-        most = self._classes - 1 + self._first
+    def _describe_line(self, words: Sequence[str]) -> str:
+        """What a line should have been."""
+        if len(words) > _DOTA_NAME_COLUMN and not _is_number(words[_DOTA_NAME_COLUMN]):
+            return (
+                "expected shares of the image, and a class first; this is a line of DOTA's: "
+                "convert it to YOLO's OBB"
+            )
+        last_label = self._class_count - 1 + self._first_label
         shares = "x, y, width, height"
         if self._data.points is not None:
-            shares += f" and {self._data.points[0]} points of {self._data.points[1]} numbers"
-        return f"expected a class from {self._first} to {most} and {shares} as shares of the image"
+            num_points, num_dims = self._data.points
+            shares += f" and {num_points} points of {num_dims} numbers"
+        return (
+            f"expected a class from {self._first_label} to {last_label} and {shares} as shares of "
+            "the image"
+        )
 
-    def check_first_label(self, folder: object) -> None:
-        """PackError: classes are counted from 1, so that most labels would be those of the next class."""
-        if self._past_last and not self._of_first and not self._first:
-            names = self._data.names
-            raise PackError(
-                f"{folder}: the highest label is {len(names)}, none is 0, and there are {len(names)} names: the labels "
-                f"are counted from 1. With {FIRST_LABEL}, label 1 is the class {names[0]!r:.60}"
-            )
+    def check_first_label(self, folder: str) -> None:
+        """PackError: classes are counted from 1, so most labels would be the next class."""
+        if self._first_label or self._has_first_class or not self._has_class_behind_last:
+            return
+        names = self._data.names
+        raise PackError(
+            f"{folder}: the highest label is {len(names)}, none is 0, and there are {len(names)} "
+            f"names: the labels are counted from 1. With --first-label 1, label 1 is the class "
+            f"{names[0]!r:.60}"
+        )
 
     def assumed(self) -> list[Assumption]:
-        """What was read otherwise than it stands there."""
-        found = []
-        if self._polygons:
-            found.append(
-                Assumption(
-                    f"polygons or rotated boxes in label files: {self._polygons:,}; the boxes are those around them"
-                )
+        assumed: list[Assumption] = []
+        if self._polygon_count:
+            text = (
+                f"polygons or rotated boxes in label files: {self._polygon_count:,}; the boxes are "
+                "those around them, and the outlines and angles are lost. To keep outlines, export "
+                "the annotations as COCO and pack them with --field boxes --field "
+                "mask=segmentation:mask"
             )
-        if self._sixths:
-            found.append(
-                Assumption(
-                    f"lines with a sixth number, such as a confidence or a track: {self._sixths:,}; it is left out"
-                )
+            assumed.append(Assumption(text))
+        if self._sixth_number_count:
+            text = (
+                "lines with a sixth number, such as a confidence or a track: "
+                f"{self._sixth_number_count:,}; it is left out"
             )
-        if self._twice:
-            found.append(
-                Assumption(
-                    f"lines that stand twice in a label file: {self._twice:,}; each is taken once"
-                )
+            assumed.append(Assumption(text))
+        if self._repeated_line_count:
+            text = (
+                f"lines that stand twice in a label file: {self._repeated_line_count:,}; each is "
+                "taken once"
             )
-        return found
+            assumed.append(Assumption(text))
+        return assumed
 
 
-def _box(numbers: Sequence[float]) -> list[float]:
-    x, y, width, height = numbers
+def _corners(numbers: Sequence[float]) -> list[float]:
+    """Left, top, right and bottom of the box at the start of a line."""
+    _, x, y, width, height = numbers[:_BOX_COLUMNS]
     return [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
 
 

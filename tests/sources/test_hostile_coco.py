@@ -16,8 +16,8 @@ from support.sources.listed import by_path, flat_photos, paths_of
 import fastpipe
 from fastpipe.errors import ImageError, PackError
 from fastpipe.packing.fields.mask import draw_shapes
-from fastpipe.sources import coco
-from fastpipe.sources.coco import entries
+from fastpipe.sources import json_stream
+from fastpipe.sources.json_stream import object_entries
 
 Content = dict[str, Any]
 BOX = {"id": 1, "image_id": 3, "category_id": 1, "bbox": [1, 2, 10, 20], "iscrowd": 0, "area": 200}
@@ -218,9 +218,9 @@ def test_entries_are_of_json(
     )
     found: dict[str, Any] = {"c": []}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(coco, "_PIECE_BYTES", piece)
+        patched.setattr(json_stream, "_CHUNK_BYTES", piece)
         try:
-            for name, number, entry in entries(path):
+            for name, number, entry in object_entries(path):
                 if number < 0:
                     found[name] = entry
                 else:

@@ -105,10 +105,10 @@ BOMB = (
 WRONG = [
     (BOMB, "expected no DOCTYPE"),
     ("<annotation>" + "<a/>" * 1_100_000 + "</annotation>", "expected at most 4,194,304 bytes"),
-    ("<annotation>", "002.xml is no annotation of VOC: no element found"),
+    ("<annotation>", "002.xml is not an annotation of VOC: no element found"),
     (
         annotation(3, DOG.replace("<xmin>1</xmin>", "")),
-        "003.xml is no annotation of VOC: could not convert",
+        "003.xml is not an annotation of VOC: could not convert",
     ),
     (
         annotation(4, DOG).replace("<width>44", "<width>45"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ def test_polygons(tmp_path: Path) -> None:
     )
     assert labels.tolist() == [2, 0, 1]
     assert assumed == [
-        "polygons or rotated boxes in label files: 2; the boxes are those around them"
+        "polygons or rotated boxes in label files: 2; the boxes are those around them, and the "
+        "outlines and angles are lost. To keep outlines, export the annotations as COCO and pack "
+        "them with --field boxes --field mask=segmentation:mask"
     ]
 
 
@@ -264,7 +267,8 @@ def test_unspecified(tmp_path: Path) -> None:
     assert boxes.tolist() == [[0, 1, 20, 30], [0, 0, 9, 9], [0, 0, 9, 8], [0, 0, 9, 7]]
     assert (labels.tolist(), difficult) == ([1, 0, 0, 0], [0, 1, 0, 0])
     assert assumed == [
-        "objects that say neither 0 nor 1 as difficult: 1; they are taken as not difficult"
+        "objects that say neither 0 nor 1 as difficult: 1; they are taken as not difficult",
+        "attributes of objects that are not packed: part",
     ]
 
 
@@ -328,3 +332,26 @@ def test_objects_that_lack_something(tmp_path: Path) -> None:
             f"{number:03d}" in path and expected in reason for path, reason in reasons.items()
         ), expected
     assert len(reasons) == 3
+
+
+@becomes("VOC, images without an annotation", "left out; the summary counts them and names one")
+def test_images_without_an_annotation(tmp_path: Path) -> None:
+    source = write_voc(tmp_path / "voc", thing("a", (1, 1, 9, 9)), thing("a", (1, 1, 9, 8)))
+    flat_photos(source / "JPEGImages", 4)
+    found, assumed = packed(tmp_path, source)
+    assert sorted(found) == ["000.jpg", "001.jpg"]
+    text = "images without an annotation: 2 of 4, such as 00[23].jpg; they are left out"
+    assert len(assumed) == 1
+    assert re.fullmatch(text, assumed[0])
+
+
+@becomes("VOC, truncated, occluded, pose and parts of objects", "left out; the summary names them")
+def test_attributes_of_objects(tmp_path: Path) -> None:
+    part = "<part><name>head</name></part>"
+    source = write_voc(
+        tmp_path / "voc",
+        thing("a", (1, 1, 9, 9), "<truncated>1</truncated><pose>Unspecified</pose>"),
+        thing("a", (1, 1, 9, 8), f"<occluded>0</occluded>{part}"),
+    )
+    _, assumed = packed(tmp_path, source)
+    assert assumed == ["attributes of objects that are not packed: part, truncated"]

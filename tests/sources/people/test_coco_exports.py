@@ -246,6 +246,82 @@ def test_polygons_are_left_out(tmp_path: Path) -> None:
     assert mask[25, 5] == 0
 
 
+@becomes(
+    "COCO with polygons beside keypoints, areas or captions",
+    "the option that keeps the polygons names the other fields, too",
+    "--field boxes --field area --field mask=segmentation:mask",
+)
+def test_the_option_for_masks_keeps_all_fields(tmp_path: Path) -> None:
+    what = content()
+    what["annotations"][0] |= {"segmentation": [[1, 2, 11, 2, 11, 22, 1, 22]], "area": 200}
+    source = write(tmp_path / "src", what)
+    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
+    assert assumed.option == "--field boxes --field area --field mask=segmentation:mask"
+    fields = assumed.option.replace("--field", "").split()
+    assert not fastpipe.pack(source, tmp_path / "masks", fields=fields).assumed
+    assert {*fastpipe.open(tmp_path / "packed").fields, "mask"} == {
+        *fastpipe.open(tmp_path / "masks").fields
+    }
+    what["categories"].append({"id": 0, "name": "bee"})
+    source = write(tmp_path / "src", what)
+    (assumed,) = fastpipe.pack(source, tmp_path / "zero").assumed
+    assert assumed.option.endswith("--field mask=instances:mask")
+
+
+@becomes("COCO, boxes of crowds (`iscrowd`)", "boxes like the others; the summary counts them")
+def test_crowds_are_counted(tmp_path: Path) -> None:
+    what = content()
+    for number, note in enumerate(what["annotations"]):
+        note["iscrowd"] = number
+    (assumed,) = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed").assumed
+    assert assumed.text == (
+        "boxes of crowds (iscrowd): 1; they are boxes like the others, and field iscrowd tells "
+        "which they are"
+    )
+
+
+@becomes(
+    "COCO with `attributes` (CVAT), or other entries of annotations",
+    "left out; the summary names them",
+    "--field boxes --field attributes",
+)
+@becomes(
+    "LVIS, `neg_category_ids` and `not_exhaustive_category_ids`", "left out; the summary names them"
+)
+def test_further_entries_are_named(tmp_path: Path) -> None:
+    what = content()
+    what["annotations"][0]["attributes"] = {"rotation": 0.0, "occluded": False}
+    what["annotations"][1]["track_id"] = 7
+    what["images"][0]["neg_category_ids"] = [1]
+    source = write(tmp_path / "src", what)
+    attributes, lvis = fastpipe.pack(source, tmp_path / "packed").assumed
+    assert str(attributes) == (
+        "entries of annotations that are not packed: attributes, track_id; attributes are "
+        "occluded, rotation (--field boxes --field attributes)"
+    )
+    assert lvis.text == "entries of images that are not packed: neg_category_ids"
+    fastpipe.pack(source, tmp_path / "all", fields=["boxes", "attributes"])
+    assert by_path(tmp_path / "all", "attributes")["000.jpg"] == [
+        {"rotation": 0.0, "occluded": False}
+    ]
+
+
+@becomes(
+    "COCO, boxes that end less than a pixel outside, or without width",
+    "cut off at the edge; as they are. The summary counts both",
+)
+def test_boxes_at_the_edge_are_counted(tmp_path: Path) -> None:
+    what = content(3)
+    what["annotations"][0]["bbox"] = [30.5, 2, 10, 20]
+    what["annotations"][1]["bbox"] = [5, 5, 0, 10]
+    what["annotations"][2]["bbox"] = [2, 2, 40.05, 20]  # rounded, as COCO's own
+    summary = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+    assert [assumed.text for assumed in summary.assumed] == [
+        "boxes that end outside the image, by a pixel at most: 1; they are cut off at its edge",
+        "boxes without width or height: 1; they are packed as they are",
+    ]
+
+
 PATHS = {
     "sub\\000.jpg": "sub/000.jpg",
     "./sub/000.jpg": "sub/000.jpg",

@@ -258,6 +258,41 @@ def test_yolo_with_lists(tmp_path: Path) -> None:
     } == {"b.jpg": [0]}
 
 
+@pytest.mark.parametrize(
+    ("north", "south"), [("images/north", "images/south"), ("north/images", "south/images")]
+)
+@pytest.mark.parametrize("form", ["[{}, {}]", "\n- {}\n- {}", "\n  - ./{}\n  - ../{}"])
+@becomes("YOLO with several folders a split in `data.yaml`", "the images of all of them", "--split")
+def test_yolo_with_several_folders(tmp_path: Path, form: str, north: str, south: str) -> None:
+    source = tmp_path / "src"
+    for number, folder in enumerate((north, south, "images/val")):
+        yolo(source, f"{number}", f"{number % 2} 0.5 0.5 0.5 0.5\n", folder)
+    yaml = f"path: .\nnames: [ant, bee]\ntrain: {form.format(north, south)}\nval: images/val\n"
+    (source / "data.yaml").write_text(yaml)
+    with pytest.raises(PackError, match="has the splits train, val"):
+        fastpipe.pack(source, tmp_path / "none")
+    fastpipe.pack(source, tmp_path / "packed", split="train")
+    found = {
+        Path(path).name: labels.tolist()
+        for path, (_, labels) in by_path(tmp_path / "packed", "boxes").items()
+    }
+    assert found == {"0.jpg": [0], "1.jpg": [1]}
+
+
+def test_entries_of_a_yaml_that_lose_images_are_refused(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    yolo(source, "a", "1 0.5 0.5 0.5 0.5\n", "images/a")
+    (source / "list.txt").write_text("images/a/a.jpg\n")
+    for entry, words in {
+        "[images/a, images/b]": "train: images/b does not exist, and .*images/a does",
+        "[images/a, {path: b}]": "train: expected the paths of folders, got {'path': 'b'}",
+        "[images/a, list.txt]": r"several folders or one list of images; .*list.txt is a file",
+    }.items():
+        (source / "data.yaml").write_text(f"names: [ant, bee]\ntrain: {entry}\n")
+        with pytest.raises(PackError, match=words):
+            fastpipe.pack(source, tmp_path / "packed")
+
+
 @becomes("YOLO with `classes.txt` (Label Studio, LabelImg)", "the names of that file")
 def test_yolo_with_a_text_of_names(tmp_path: Path) -> None:
     for number, place in enumerate(("", "labels")):

@@ -1,0 +1,171 @@
+"""The members of tars -> a listing as if the tars had been unpacked: images in class folders.
+
+Note [a tar of a folder]
+`tar cf photos.tar photos` puts the folder photos around the class folders. Only the tar's name
+tells that photos is not a class: photos.tar, photos-000.tar and photos_1.tar are named after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import PurePosixPath
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.sources.class_folders import like_a_split, numbers_as_texts
+from fastpipe.sources.doubtful_classes import parts_as_classes
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.listing import Assumption, Listing, Source, change
+from fastpipe.sources.sidecar_files import sidecar_files
+from fastpipe.sources.splits import (
+    are_called_like_parts,
+    called_like_splits,
+    chosen_split,
+    some,
+    split_word,
+)
+from fastpipe.sources.tar_members import (
+    DUPLICATE_PATH,
+    CheckedMember,
+    is_label,
+    member_source,
+    path_in_source,
+    rejected_source,
+)
+from fastpipe.sources.tar_reader import TarFile
+
+_MOST_FOLDER_NAMES = 3  # of a path: a folder around, a split, and a class
+
+Folder = tuple[str, ...]  # the first names of a folder's path
+
+
+class TarFiles:
+    """Collects all files of the tars of a source, and the folders that they lie in."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.folders: set[Folder] = set()
+
+    def add_tar(self, tar: TarFile, archive: str, members: Iterable[CheckedMember]) -> bool:
+        """Adds the files of a tar. False: it stopped at a KEY.cls, as only a WebDataset has.
+
+        `archive`: the path of the tar in the source, "" where it is the source.
+        """
+        paths = set[str]()
+        last_folder = ""
+        for member, path, problem in members:
+            if problem is not None:
+                self.sources.append(rejected_source(tar, archive, member, problem))
+                continue
+            folder = path if member.is_folder else path[: max(path.rfind("/"), 0)]
+            if folder != last_folder:
+                last_folder = folder
+                if folder:  # not the tar's own folder
+                    names = folder.split("/", _MOST_FOLDER_NAMES)
+                    self.folders.add(tuple(names[:_MOST_FOLDER_NAMES]))
+            if member.is_folder:
+                continue
+            if is_label(path):
+                return False
+            if path in paths:
+                self.sources.append(rejected_source(tar, archive, member, DUPLICATE_PATH))
+                continue
+            paths.add(path)
+            self.sources.append(member_source(tar, archive, member, path))
+        return True
+
+
+def list_folders(
+    root: SourcePath, tars: Sequence[str], files: TarFiles, stray: list[str], split: str | None
+) -> Listing | None:
+    """Lists the images in class folders, or in those of a split. None: there are no folders.
+
+    Adds the files that lie beside the class folders to `stray`.
+    """
+    folders = {folder for folder in files.folders if not folder[0].startswith(".")}
+    depth = _depth_of_classes(folders, tars)
+    names = _names_at(folders, depth)
+    if not names:
+        return None
+
+    splits = called_like_splits(names, split)
+    chosen = None
+    if splits:
+        chosen = chosen_split(root, split, dict.fromkeys(splits))
+        folders_of_splits = {
+            folder for folder in folders if len(folder) > depth and folder[depth] in splits
+        }
+        depth += 1
+        # All splits have the same classes.
+        names = _names_at(folders_of_splits, depth)
+    else:
+        refuse_split(root, split)
+    labels = {name: label for label, name in enumerate(names)}
+
+    def unpack(source: Source) -> Source | None:
+        """The source with its label, and its path without the folders around the classes."""
+        if source.problem is not None:
+            return source
+        archive = source.archive or ""
+        parts = source.path.removeprefix(path_in_source(archive, "")).split("/")
+        if chosen is not None and parts[depth - 1] != chosen:
+            return None
+        parts = parts[depth:]
+        path = path_in_source(archive, "/".join(parts))
+        if len(parts) > 1 and parts[0] in labels:
+            return source._replace(path=path, label=labels[parts[0]])
+        if chosen is not None and len(parts) == 1:
+            return source._replace(path=path, label=NO_LABEL)
+        stray.append(source.path)
+        return None
+
+    change(files.sources, unpack)
+    assumed = _doubts(names, folders, depth)
+    assumed += sidecar_files(root, files.sources, names, certain=True)
+    return Listing(root, names, files.sources, stray, assumed=tuple(assumed))
+
+
+def refuse_split(root: SourcePath, split: str | None) -> None:
+    """Raises PackError where a user picks a split of tars that have none."""
+    if split is not None:
+        raise PackError(
+            f"--split {split}: {readable(str(root))} has no splits: neither tars nor folders in "
+            "them that are called train, val, test or the like; leave it out"
+        )
+
+
+def _depth_of_classes(folders: Collection[Folder], tars: Sequence[str]) -> int:
+    """How many folders lie around the class folders. See Note [a tar of a folder]"""
+    tops = {folder[0] for folder in folders}
+    has_inner = any(len(folder) > 1 for folder in folders)
+    if len(tops) != 1 or not has_inner:
+        return 0
+    pattern = re.compile(re.escape(min(tops)) + r"([-_.]?\d+)?\.tar", re.IGNORECASE)
+    return int(all(pattern.fullmatch(PurePosixPath(tar).name) for tar in tars))
+
+
+def _names_at(folders: Collection[Folder], depth: int) -> list[str]:
+    """The names of the folders in so many others, sorted; without hidden ones."""
+    return sorted(
+        {folder[depth] for folder in folders if len(folder) > depth and folder[depth][0] != "."}
+    )
+
+
+def _doubts(names: Sequence[str], folders: Collection[Folder], depth: int) -> list[Assumption]:
+    """What is assumed of folders that are taken for classes; `depth` folders lie around these."""
+    assumed = list(numbers_as_texts(names))
+    named_as_splits = [name for name in names if split_word(name) is not None]
+    inner = sorted({folder[depth + 1] for folder in folders if len(folder) > depth + 1})
+    if named_as_splits:
+        assumed.insert(0, like_a_split(named_as_splits))
+    elif are_called_like_parts(names):
+        assumed.append(parts_as_classes(names, inner))
+    elif len(names) == 1 and inner:
+        assumed.append(
+            Assumption(
+                f"all images are of the class {readable(names[0])}, the only folder in the tar; if "
+                f"the folders in it ({some(inner)}) are the classes, make the tar in that folder"
+            )
+        )
+    return assumed
