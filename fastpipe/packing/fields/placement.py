@@ -3,10 +3,10 @@
 Note [frames]
 EXIF may say that a picture is shown turned or mirrored (CIPA DC-008, orientations 2 to 8).
 Annotation tools show it so, and their boxes are of the picture as shown. A program that reads
-pixels without EXIF has boxes of the picture as stored. If annotations say the size of the picture, the size
-tells which: orientations 5 to 8 exchange width and height. If both pictures have this size, it is as
-the user says (--coordinates), or by the rule of the source's format. A mask is of the picture that
-has the mask's own size, whatever boxes are of.
+pixels without EXIF has boxes of the picture as stored. If annotations say the size of the picture,
+the size tells which: orientations 5 to 8 exchange width and height. If both pictures have this
+size, it is as the user says (--coordinates), or by the rule of the source's format. A mask is of
+the picture that has the mask's own size, whatever boxes are of.
 
 The packed picture is one of the two: as stored, or as shown with --exif apply. So a value stays as
 it is, or is turned by the orientation, or back by its inverse.

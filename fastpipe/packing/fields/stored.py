@@ -1,4 +1,4 @@
-"""A checked value and its picture -> an entry of KEY.json or a member -> its piece of each column."""
+"""A checked value and its picture -> an entry of KEY.json or a member -> pieces of columns."""
 
 from __future__ import annotations
 
