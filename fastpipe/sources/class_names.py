@@ -14,7 +14,7 @@ from typing import Any
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import NO_LABEL
-from fastpipe.sources.listing import Assumption, Listing, SourceField, change
+from fastpipe.sources.listing import Assumption, Listing, SourceField, relabel_sources
 
 _OPTION = "--classes-from"
 KINDS = ("boxes", "classes", "mask")  # of fields whose values are numbers or names of classes
@@ -63,13 +63,7 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
                     f"labels are numbers: number 0 is {given.labels[0]!r}, and so on", _OPTION
                 )
             )
-        if numbers != list(range(len(numbers))):
-            change(
-                listing.sources,
-                lambda each: (
-                    each if each.label == NO_LABEL else each._replace(label=numbers[each.label])
-                ),
-            )
+        relabel_sources(listing.sources, numbers)
     fields = tuple(_with_names(listing, field, given, assumed) for field in listing.fields)
     if not has_labels and fields == listing.fields:
         raise PackError(f"{_OPTION}: {readable(str(listing.root))} has no classes; leave it out")

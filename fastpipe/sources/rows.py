@@ -21,7 +21,15 @@ from fastpipe.format.open_file import FileState
 from fastpipe.sources.column_kinds import NO_LABELS, field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.likely import numbers_as_texts
-from fastpipe.sources.listing import Assumption, Listing, Note, Notes, Source, SourceField, change
+from fastpipe.sources.listing import (
+    Assumption,
+    Listing,
+    Note,
+    Notes,
+    Source,
+    SourceField,
+    relabel_sources,
+)
 from fastpipe.sources.options import KEEP, ColumnChoice
 from fastpipe.sources.placed import Placed, placed
 from fastpipe.sources.split_column import SplitColumn
@@ -436,10 +444,7 @@ class Labels:
         names = sorted(self._numbers)
         place = {name: number for number, name in enumerate(names)}
         order = [place[name] for name in self._numbers]
-        change(
-            sources,
-            lambda each: each if each.label == NO_LABEL else each._replace(label=order[each.label]),
-        )
+        relabel_sources(sources, order)
         return names
 
     def assumed(self, classes: Sequence[str]) -> tuple[Assumption, ...]:

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import Field
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.sources.listing import Assumption, Listing, SourceField
+from fastpipe.sources.listing import Assumption, Listing, SourceField, with_classes
 
 
 def relabel(listing: Listing, classes: Sequence[str]) -> Listing:
     """The listing with the labels of a dataset. New classes follow those of the dataset."""
     # The labels that models have learned stay the same.
     known = set(classes)
-    names = [*classes, *(name for name in listing.classes if name not in known)]
-    if names == listing.classes:
-        return listing
-    labels_by_name = {name: label for label, name in enumerate(names)}
-    new_labels = [labels_by_name[name] for name in listing.classes]
-    sources = []
-    for source in listing.sources:
-        if source.label != NO_LABEL:
-            source = source._replace(label=new_labels[source.label])
-        sources.append(source)
-    return replace(listing, classes=names, sources=sources)
+    new_classes = [name for name in listing.classes if name not in known]
+    return with_classes(listing, [*classes, *new_classes])
 
 
 def check_given_classes(listing: Listing, index: PackedIndex, options: PackOptions) -> None:
