@@ -106,7 +106,7 @@ def test_a_source_without_boxes_takes_over_what_it_has(tmp_path: Path) -> None:
     grown = fastpipe.add(tmp_path / "more", packed)
     assert (grown.added, grown.assumed) == (8, ())
     table.write_text("path,name\nphotos/3.jpg,dog\n")
-    grown = fastpipe.add(table, packed, fields=[])
+    grown = fastpipe.add(table, packed, fields=[], unlisted="drop")
     assert [str(each) for each in grown.assumed] == [
         "--label-column name: as the dataset was packed (--label-column VALUE)"
     ]

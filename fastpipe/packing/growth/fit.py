@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import Field
@@ -12,7 +12,10 @@ from fastpipe.sources.listing import Assumption, Listing, SourceField, with_clas
 
 
 def relabel(listing: Listing, classes: Sequence[str]) -> Listing:
-    """The listing with the labels of a dataset. New classes follow those of the dataset."""
+    """The listing with the labels of a dataset; its sources change in place.
+
+    New classes follow those of the dataset.
+    """
     # The labels that models have learned stay the same.
     known = set(classes)
     new_classes = [name for name in listing.classes if name not in known]
@@ -30,54 +33,59 @@ def check_given_classes(listing: Listing, index: PackedIndex, options: PackOptio
             )
         return
     # Classes that were given when packing have numbers that the user relies on.
-    were_given = "classes_from" in index.info["packs"][0]["options"]["source"]
-    unknown = [name for name in listing.classes if name not in index.class_to_idx]
-    if were_given and unknown:
-        raise PackError(
-            f"{readable(str(listing.root))} has the class {unknown[0]!r}, and {index.path} was "
-            "packed with the classes of --classes-from, which are others. To add it, pass "
-            "--classes-from with all of them, new ones last"
-        )
-
-
-def assumed_of_new_classes(
-    index: PackedIndex, classes: Sequence[str], used_labels: Collection[int]
-) -> Iterator[Assumption]:
-    """Says which new classes have another label than in a fresh pack, which sorts all classes."""
-    if index.classes != sorted(index.classes):
-        return  # nobody knows in which order a fresh pack would have them
-    fresh = sorted(classes)
-    for label in range(len(index.classes), len(classes)):
-        name = classes[label]
-        # A class that no new source has makes no difference yet.
-        if label in used_labels and fresh.index(name) != label:
-            yield Assumption(
-                f"the class {name!r} is new, and comes last here: it is {label}. A fresh pack "
-                f"would sort it, and number it {fresh.index(name)}; for the same numbers there: "
-                f"--classes-from {index.path}"
+    if "classes_from" not in index.info["packs"][0]["options"]["source"]:
+        return
+    for name in listing.classes:
+        if name not in index.class_to_idx:
+            raise PackError(
+                f"{readable(str(listing.root))} has the class {name!r}, and {index.path} was "
+                "packed with the classes of --classes-from, which are others. To add it, pass "
+                "--classes-from with all of them, new ones last"
             )
+
+
+def assumed_of_new_classes(index: PackedIndex, listing: Listing) -> list[Assumption]:
+    """Says which new classes have another label than in a fresh pack, which sorts all classes."""
+    assumed: list[Assumption] = []
+    if index.classes != sorted(index.classes):
+        return assumed  # the order of a fresh pack is not known
+    # A class that no new source has makes no difference yet.
+    used_labels = {source.label for source in listing.sources}
+    fresh_labels = {name: label for label, name in enumerate(sorted(listing.classes))}
+    new_classes = listing.classes[len(index.classes) :]
+    for label, name in enumerate(new_classes, start=len(index.classes)):
+        if label in used_labels and fresh_labels[name] != label:
+            assumed.append(
+                Assumption(
+                    f"the class {name!r} is new, and comes last here: it is {label}. A fresh pack "
+                    f"would sort it, and number it {fresh_labels[name]}; for the same numbers "
+                    f"there: --classes-from {index.path}"
+                )
+            )
+    return assumed
 
 
 def merge_fields(listing: Listing, index: PackedIndex) -> list[SourceField]:
     """The fields of the next version. PackError: the sources have other fields."""
-    kinds = {name: field.kind for name, field in index.fields.items()}
-    for name in (*kinds, *listing.kinds):
-        if kinds.get(name) != listing.kinds.get(name):
-            raise PackError(
-                f"field {name}: {index.path} has {_describe_kind(kinds.get(name))}, and "
-                f"{listing.root} has {_describe_kind(listing.kinds.get(name))}; all samples of a "
-                "dataset have the same fields. Choose them with --field NAME=COLUMN:KIND, or pack "
-                "the sources into a dataset of their own"
-            )
+    old_fields = index.fields
     new_fields = {field.name: field for field in listing.fields}
-    return [
-        _merge_field(new_fields[name], field, listing, index)
-        for name, field in index.fields.items()
-    ]
+    for name in (*old_fields, *new_fields):
+        old_kind = _describe_kind(old_fields.get(name))
+        new_kind = _describe_kind(new_fields.get(name))
+        if old_kind != new_kind:
+            raise PackError(
+                f"field {name}: {index.path} has {old_kind}, and {listing.root} has {new_kind}; "
+                "all samples of a dataset have the same fields. Choose them with "
+                "--field NAME=COLUMN:KIND, or pack the sources into a dataset of their own"
+            )
+    merged = []
+    for name, field in old_fields.items():
+        merged.append(_merge_field(new_fields[name], field, listing, index))
+    return merged
 
 
-def _describe_kind(kind: str | None) -> str:
-    return "no such field" if kind is None else f"the kind {kind}"
+def _describe_kind(field: Field | SourceField | None) -> str:
+    return "no such field" if field is None else f"the kind {field.kind}"
 
 
 def _merge_field(
