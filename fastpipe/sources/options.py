@@ -169,13 +169,13 @@ def _is_encoding(name: str) -> bool:
     return True
 
 
-def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
+def recorded_options(recorded: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
     """The options that `SourceOptions.recorded` has given."""
-    options = {name: said[name] for name in _RECORDED if name in said}
-    if said.get("fields") is not None:
-        options["fields"] = tuple(FieldColumn(*field) for field in said["fields"])
-    if "classes_from" in said:
-        options["classes"] = ClassNames.of_recorded(said["classes_from"])
+    options = {name: recorded[name] for name in _RECORDED if name in recorded}
+    if recorded.get("fields") is not None:
+        options["fields"] = tuple(FieldColumn(*field) for field in recorded["fields"])
+    if "classes_from" in recorded:
+        options["classes"] = ClassNames.of_recorded(recorded["classes_from"])
     return SourceOptions(**options, image_root=image_root)
 
 
@@ -233,16 +233,16 @@ def _names_and_columns(fields: object) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def pick_split(split: str | None, there: Collection[str], root: SourcePath) -> str:
+def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> str:
     """The split that a user names, or the only one; "" is that of files that say none.
 
     PackError: the source has no such split, or several.
     """
-    if split is None and len(there) == 1:
-        return next(iter(there))
-    if split is not None and split in there:
+    if split is None and len(splits) == 1:
+        return next(iter(splits))
+    if split is not None and split in splits:
         return split
-    names = [readable(name) or "(files that say none)" for name in sorted(there)]
+    names = [readable(name) or "(files that say none)" for name in sorted(splits)]
     option = "" if split is None else f"--split {split}: "
     raise PackError(
         f"{option}{readable(str(root))} has the splits {', '.join(names) or '(none)'}: --split "
@@ -397,7 +397,7 @@ class ColumnChoice(NamedTuple):
 def choose_columns(
     table: str,
     columns: Collection[str],
-    how: SourceOptions,
+    options: SourceOptions,
     images: Collection[str],
     kind_of: Callable[[str], str],
     further: str = "",
@@ -409,7 +409,7 @@ def choose_columns(
     Args:
         table: its name, for messages.
         columns: of the table.
-        how: the user's options.
+        options: the user's options.
         images: columns that may hold the images.
         kind_of: returns the kind of field for a column, if the user has not said it.
         further: ending of columns with further images; their fields have names without it.
@@ -419,9 +419,9 @@ def choose_columns(
     Raises:
         PackError: a column is missing, or the user has to choose.
     """
-    columns_by_field = {field: field.columns_of(columns) for field in how.fields or ()}
-    _check_columns(table, columns, how, columns_by_field)
-    image = how.image_column
+    columns_by_field = {field: field.columns_of(columns) for field in options.fields or ()}
+    _check_columns(table, columns, options, columns_by_field)
+    image = options.image_column
     if image is None:
         if not images:
             example = FILE_NAME if further else "path, file_name or image"
@@ -436,7 +436,7 @@ def choose_columns(
             )
         image = next(iter(images))
 
-    label = how.label_column
+    label = options.label_column
     # A column that alone makes a field is no label, unless the user says so.
     claimed = {image}
     for field_columns in columns_by_field.values():
@@ -445,17 +445,12 @@ def choose_columns(
     if label is None and _LABEL in columns and _LABEL not in claimed:
         label = _LABEL
 
-    asked = how.fields
-    if asked is None:
-        column_of_name: dict[str, str] = {}
-        for column in columns:
-            if column not in (image, label):
-                # A-b and a_b give a_b and a_b_.
-                name = _field_name(column.removesuffix(further).lower(), column_of_name)
-                column_of_name[name] = column
-        asked = tuple(FieldColumn(name, column) for name, column in column_of_name.items())
+    chosen = options.fields
+    if chosen is None:
+        others = [column for column in columns if column not in (image, label)]
+        chosen = _name_fields(others, further)
     fields = []
-    for field in asked:
+    for field in chosen:
         flags = _flag_columns(field, columns_by_field.get(field, ()), (image, label), are_flags)
         kind = "classes" if flags else field.kind or kind_of(field.column)
         fields.append(
@@ -467,21 +462,31 @@ def choose_columns(
 def _check_columns(
     table: str,
     columns: Collection[str],
-    how: SourceOptions,
+    options: SourceOptions,
     columns_by_field: Mapping[FieldColumn, Sequence[str]],
 ) -> None:
     """Raises PackError if a user asks for a column that the table does not have."""
-    asked = [
-        (f"--image-column {how.image_column}", how.image_column),
-        (f"--label-column {how.label_column}", how.label_column),
+    chosen = [
+        (f"--image-column {options.image_column}", options.image_column),
+        (f"--label-column {options.label_column}", options.label_column),
     ]
     for field, field_columns in columns_by_field.items():
-        asked += [(str(field), column) for column in field_columns]
-    for option, column in asked:
+        chosen += [(str(field), column) for column in field_columns]
+    for option, column in chosen:
         if column is not None and column not in columns:
             raise PackError(
                 f"{option}: {table} has no such column; expected one of {named(columns)}"
             )
+
+
+def _name_fields(columns: Iterable[str], further: str) -> tuple[FieldColumn, ...]:
+    """A field for each column, called like it; see `choose_columns`."""
+    fields: dict[str, FieldColumn] = {}
+    for column in columns:
+        # A-b and a_b give a_b and a_b_.
+        name = _field_name(column.removesuffix(further).lower(), fields)
+        fields[name] = FieldColumn(name, column)
+    return tuple(fields.values())
 
 
 def _flag_columns(
@@ -505,9 +510,9 @@ def _flag_columns(
     return flags
 
 
-def named_as_image(columns: Iterable[str], how: SourceOptions) -> list[str]:
+def named_as_image(columns: Iterable[str], options: SourceOptions) -> list[str]:
     """The columns that are called as if they held the paths of images, and are no fields."""
-    of_fields = {field.column for field in how.fields or ()}
+    of_fields = {field.column for field in options.fields or ()}
     paths = []
     ids = []
     for column in columns:
