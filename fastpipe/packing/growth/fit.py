@@ -67,10 +67,9 @@ def assumed_of_new_classes(index: PackedIndex, listing: Listing) -> list[Assumpt
 
 def merge_fields(listing: Listing, index: PackedIndex) -> list[SourceField]:
     """The fields of the next version. PackError: the sources have other fields."""
-    old_fields = index.fields
     new_fields = {field.name: field for field in listing.fields}
-    for name in (*old_fields, *new_fields):
-        old_kind = _describe_kind(old_fields.get(name))
+    for name in (*index.fields, *new_fields):
+        old_kind = _describe_kind(index.fields.get(name))
         new_kind = _describe_kind(new_fields.get(name))
         if old_kind != new_kind:
             raise PackError(
@@ -78,38 +77,26 @@ def merge_fields(listing: Listing, index: PackedIndex) -> list[SourceField]:
                 "all samples of a dataset have the same fields. Choose them with "
                 "--field NAME=COLUMN:KIND, or pack the sources into a dataset of their own"
             )
-    merged = []
-    for name, field in old_fields.items():
-        merged.append(_merge_field(new_fields[name], field, listing, index))
-    return merged
+    return [
+        _merge_field(new_fields[name], old, listing, index) for name, old in index.fields.items()
+    ]
 
 
 def _describe_kind(field: Field | SourceField | None) -> str:
     return "no such field" if field is None else f"the kind {field.kind}"
 
 
-def _merge_field(
-    new: SourceField, field: Field, listing: Listing, index: PackedIndex
-) -> SourceField:
+def _merge_field(new: SourceField, old: Field, listing: Listing, index: PackedIndex) -> SourceField:
     """A field with the names of the dataset, and behind them those that only the sources have."""
-    old = as_source_field(field)
-    longer = old.names
-    shorter = new.names
-    if len(new.names) > len(old.names):
-        longer, shorter = shorter, longer
+    num_common = min(len(old.names), len(new.names))
+    has_other_names = old.names[:num_common] != new.names[:num_common]
     flip_pairs = old.flip_pairs or new.flip_pairs
     has_other_pairs = bool(new.flip_pairs) and new.flip_pairs != flip_pairs
-    has_other_names = longer[: len(shorter)] != shorter
     # The names of "classes" are joined when the shards are published.
-    if old.kind != "classes" and (has_other_pairs or has_other_names):
+    if old.kind != "classes" and (has_other_names or has_other_pairs):
         raise PackError(
             f"field {new.name}: its names in {listing.root} are {', '.join(new.names) or 'none'}; "
             f"expected those of {index.path}, {', '.join(old.names) or 'none'}, in the same order, "
             f"and new ones behind them. --classes-from {index.path} numbers them by name"
         )
-    return new._replace(names=longer, flip_pairs=flip_pairs)
-
-
-def as_source_field(field: Field) -> SourceField:
-    """A field of a dataset as a field of its source."""
-    return SourceField(field.name, field.kind, names=field.names, flip_pairs=field.flip_pairs)
+    return new._replace(names=max(old.names, new.names, key=len), flip_pairs=flip_pairs)

@@ -19,7 +19,6 @@ from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.fit import (
-    as_source_field,
     assumed_of_new_classes,
     check_given_classes,
     merge_fields,
@@ -38,6 +37,7 @@ from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Assumption, Facts, Listing, Source, SourceField
+from fastpipe.sources.options import field_of_dataset
 from fastpipe.sources.tables import TableListing
 
 
@@ -94,9 +94,9 @@ def add(
         command += ["--by", by]
     if changed != "error":
         command += ["--changed", changed]
-    with open_newest(
-        destination, given, command, shared_spool=make is not make_in_threads
-    ) as version:
+    # On a cluster the spool is for the tasks.
+    shared_spool = make is not make_in_threads
+    with open_newest(destination, given, command, shared_spool=shared_spool) as version:
         index = version.index
         source_options, inherited = with_inherited(source, version.options.source, index)
         options = replace(version.options, source=source_options)
@@ -195,9 +195,8 @@ def _publish_added(
 def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grown:
     """Removes samples from the newest version. `given` says how URLs are reached."""
     started = time.monotonic()
-    with open_newest(
-        destination, given, ["remove", str(destination), *choice.command_options()]
-    ) as version:
+    command = ["remove", str(destination), *choice.command_options()]
+    with open_newest(destination, given, command) as version:
         index = version.index
         selected = choice.select(index)
         num_removed = int(selected.sum())
@@ -208,7 +207,7 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
                 "least one. Remove the folder itself, or choose fewer samples"
             )
         if num_removed:
-            fields = tuple(map(as_source_field, index.fields.values()))
+            fields = tuple(field_of_dataset(field) for field in index.fields.values())
             facts = Facts(
                 "", index.classes, taken_ns=version.history[-1]["listed_ns"], fields=fields
             )
