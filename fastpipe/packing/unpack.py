@@ -212,16 +212,15 @@ def _read_run(index: PackedIndex, run: range) -> list[UnpackedSample]:
     data = _read_bytes(index, shard_index, starts[0], stop)
 
     samples = []
-    for row, record, (start, end) in zip(
-        run, records, itertools.pairwise([*starts, stop]), strict=True
-    ):
+    ends = [*starts[1:], stop]
+    for row, record, start, end in zip(run, records, starts, ends, strict=True):
         sample_data = data[start - starts[0] : end - starts[0]]
         samples.append(_unpack_sample(index, row, record, start, sample_data))
     return samples
 
 
 def _read_bytes(index: PackedIndex, shard_index: int, start: int, stop: int) -> bytes:
-    """A range of a shard."""
+    """Reads a range of a shard."""
     shard = index.shards[shard_index]
     try:
         if isinstance(index, RemoteIndex):
@@ -241,15 +240,17 @@ def _unpack_sample(
     shard_index = int(record["shard"])
     key = sample_key(shard_number(index.shards[shard_index].name), offset)
     stored = data[BEFORE_BYTES : BEFORE_BYTES + int(record["size"])]
+    picture = stored
     try:
         if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
             raise ValueError("the bytes have changed since they were packed")
-        picture = jpeg_of(stored) if stored.startswith(FPC_MAGIC) else stored
+        if stored.startswith(FPC_MAGIC):
+            picture = jpeg_of(stored)
     except ValueError as problem:
         remedy = f"repair the dataset first: fastpipe verify {index.path} --repair SRC"
         raise index.sample_error(row, f"{problem}; {remedy}") from None
-    others = data[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
-    others = others[: _members_end(others, key)]
+    rest = data[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
+    others = rest[: _members_end(rest, key)]
     return UnpackedSample(shard_index, key, int(record["label"]), picture, others, len(stored))
 
 

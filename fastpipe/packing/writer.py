@@ -313,12 +313,13 @@ class _ShardSeries:
 
     def _read_finished(self) -> None:
         """Reads the finished shards of an earlier run. Note [resuming a Writer]"""
-        names = sorted(
-            name for name in self.journal.store.sizes(WORK_FOLDER) if _ENTRY.fullmatch(name)
-        )
-        for name, entry in zip(names, self.journal.read_finished(names), strict=True):
+        matches = []
+        for name in sorted(self.journal.store.sizes(WORK_FOLDER)):
             match = _ENTRY.fullmatch(name)
-            assert match is not None  # only such names were chosen
+            if match is not None:
+                matches.append(match)
+        entries = self.journal.read_finished([match[0] for match in matches])
+        for match, entry in zip(matches, entries, strict=True):
             number, up_to, num_samples, digest = match.groups()
             # Shards behind one that is missing, or that has no keys, are made again.
             if int(number) != len(self.entries) or entry is None or digest == _NO_KEYS:
@@ -405,16 +406,16 @@ def _check_kinds(fields: Mapping[str, str]) -> dict[str, str]:
 
 def _label_classes(classes: Sequence[str]) -> dict[str, int]:
     """Class name -> label."""
-    labels: dict[str, int] = {}
     # A set has no order, and a text is a list of letters to Python.
     is_ordered = isinstance(classes, Iterable) and not isinstance(classes, (str, set, frozenset))
-    if is_ordered:
-        for label, name in enumerate(classes):
-            if not isinstance(name, str) or name in labels or _HALF_CHARACTER.search(name):
-                break
-            labels[name] = label
-        else:
-            return labels
-    raise ConfigError(
+    error = ConfigError(
         f"classes: expected a list of names, each once, that can be UTF-8, got {classes!r}"
     )
+    if not is_ordered:
+        raise error
+    labels: dict[str, int] = {}
+    for label, name in enumerate(classes):
+        if not isinstance(name, str) or name in labels or _HALF_CHARACTER.search(name):
+            raise error
+        labels[name] = label
+    return labels

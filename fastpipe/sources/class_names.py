@@ -15,7 +15,7 @@ from typing import Any
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import NO_LABEL
-from fastpipe.sources.listing import Assumption, Listing, Source, SourceField, change
+from fastpipe.sources.listing import Assumption, Listing, SourceField, relabel_sources
 
 _OPTION = "--classes-from"
 KINDS = ("boxes", "classes", "mask")  # of fields whose values are numbers or names of classes
@@ -62,7 +62,7 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
         if is_by_position:
             text = f"labels are numbers: number 0 is {given.labels[0]!r}, and so on"
             assumptions.append(Assumption(text, _OPTION))
-        _renumber_labels(listing.sources, numbers)
+        relabel_sources(listing.sources, numbers)
         classes = list(given.labels)
 
     fields = tuple(
@@ -73,16 +73,6 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     return replace(listing, classes=classes, fields=fields, assumed=tuple(assumptions))
 
 
-def _renumber_labels(sources: list[Source], numbers: Sequence[int]) -> None:
-    if list(numbers) == list(range(len(numbers))):
-        return
-
-    def renumber(source: Source) -> Source:
-        if source.label == NO_LABEL:
-            return source
-        return source._replace(label=numbers[source.label])
-
-    change(sources, renumber)
 
 
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:

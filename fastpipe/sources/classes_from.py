@@ -1,11 +1,10 @@
-"""`classes_from=`, as a user gives it: a dataset, a source, a text file or names -> the names of the classes."""
+"""`classes_from=` of a user: a dataset, a source, a text file or names -> names of classes."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from fastpipe.errors import ConfigError, readable
@@ -20,98 +19,109 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.store.remote.options import RemoteOptions
 
 _EXPECTED = (
-    "expected a packed dataset, a source such as a folder of class folders, a text file with a name on each line, or "
-    "a list of names"
+    "expected a packed dataset, a source such as a folder of class folders, a text file with a "
+    "name on each line, or a list of names"
 )
-_MOST_BYTES = 64 << 20  # of a text file
-_NO_LISTS = (".yaml", ".yml", ".pkl", ".npy")
+_MAX_TEXT_BYTES = 64 << 20
+# Endings of files that are no text files, or none with a name on each line.
+_OTHER_ENDINGS = (".yaml", ".yml", ".pkl", ".npy")
 
 ClassesFrom = str | os.PathLike[str] | Sequence[str]
 
 
 def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
-    """The names that a user gives. ConfigError, PackError, DatasetError: they are none."""
+    """The names that a user gives. ConfigError, PackError, DatasetError: there are none."""
     if isinstance(given, (list, tuple)):
         return ClassNames(checked_names(given, "classes_from"))
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"classes_from: {_EXPECTED}; got {given!r:.100}")
-    path, option = source_path(given, remote), f"--classes-from {readable(str(given))}"
+    path = source_path(given, remote)
+    option = f"--classes-from {readable(str(given))}"
     if not path.exists():
         raise ConfigError(f"{option}: it does not exist; {_EXPECTED}")
     if path.is_dir() and is_dataset(path):
-        found = _of_dataset(path)
+        names = _names_in_dataset(path)
     elif path.is_dir() or format_of(path.name) is not None:
-        found = _of_source(path)
+        names = _names_in_source(path)
     else:
-        found = ClassNames(_of_text(path, option))
-    if not found.labels and not found.fields:
+        names = ClassNames(_names_in_text_file(path, option))
+    if not names.labels and not names.fields:
         raise ConfigError(f"{option}: it has no names of classes; {_EXPECTED}")
-    return found
+    return names
 
 
 def checked_names(names: Iterable[object], option: str) -> tuple[str, ...]:
-    """The names, each once. ConfigError, which begins with `option`: they are no names."""
-    found: dict[str, None] = {}
+    """The names, each once. ConfigError, which begins with `option`: one is no name."""
+    checked: dict[str, None] = {}  # in place of a set, as it keeps the order
     for name in names:
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{option}: expected names of classes, got {name!r:.60}")
-        if name in found:
+        if name in checked:
             raise ConfigError(f"{option}: expected each name once, got {name!r} again")
-        found[name] = None
-    if not 0 < len(found) <= MOST_CLASSES:
-        raise ConfigError(f"{option}: expected 1 to {MOST_CLASSES:,} names, got {len(found):,}")
-    return tuple(found)
+        checked[name] = None
+    if not 0 < len(checked) <= MOST_CLASSES:
+        raise ConfigError(f"{option}: expected 1 to {MOST_CLASSES:,} names, got {len(checked):,}")
+    return tuple(checked)
 
 
-def _of_dataset(path: SourcePath) -> ClassNames:
+def _names_in_dataset(path: SourcePath) -> ClassNames:
     info = parse_info((path / DATASET_FILE).read_bytes(), str(path / DATASET_FILE))
     labels = _saved_classes(path, info["fingerprint"]) or info["classes"]
-    return ClassNames(tuple(labels), _named(read_fields(info).values()))
+    return ClassNames(tuple(labels), _names_of_fields(read_fields(info).values()))
 
 
 def _saved_classes(path: SourcePath, fingerprint: str) -> list[str] | None:
-    """The classes of labels that `save_columns` wrote beside the dataset, as `fastpipe.open` has them."""
-    with suppress(OSError, ValueError, KeyError):
-        said = json.loads((path / f"columns/{fingerprint}.json").read_bytes())
-        return said["classes"] if "label" in said["columns"] else None
-    return None
+    """The classes of labels that `save_columns` wrote beside the dataset.
+
+    `fastpipe.open` has these, too. None: there are none.
+    """
+    try:
+        saved = json.loads((path / f"columns/{fingerprint}.json").read_bytes())
+        return saved["classes"] if "label" in saved["columns"] else None
+    except (OSError, ValueError, KeyError):
+        return None
 
 
-def _of_source(path: SourcePath) -> ClassNames:
+def _names_in_source(path: SourcePath) -> ClassNames:
+    # The names of class folders are known without listing the files in them.
     folders = class_folders(path, SourceOptions()) if path.is_dir() else None
-    if folders is not None:  # their files need not be listed
+    if folders is not None:
         return ClassNames(tuple(folders.classes))
     listing = list_sources(path, 0, shuffle=False, is_pattern=True)
-    return ClassNames(tuple(listing.classes), _named(listing.fields))
+    return ClassNames(tuple(listing.classes), _names_of_fields(listing.fields))
 
 
-def _named(fields: Iterable[Field | SourceField]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _names_of_fields(
+    fields: Iterable[Field | SourceField],
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The fields that have names of classes, with these."""
     return tuple(
         (field.name, field.names) for field in fields if field.names and field.kind in KINDS
     )
 
 
-def _of_text(path: SourcePath, option: str) -> tuple[str, ...]:
-    """The lines of a text file: a number is that of its line, so no line is left out."""
-    if path.name.lower().endswith(_NO_LISTS):
+def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
+    """The lines of a text file. The number of a class is that of its line."""
+    if path.name.lower().endswith(_OTHER_ENDINGS):
         raise ConfigError(f"{option}: it is no text file with a name on each line; {_EXPECTED}")
     with open_binary(path) as file:
-        data = file.read(_MOST_BYTES + 1)
+        data = file.read(_MAX_TEXT_BYTES + 1)
     try:
-        if len(data) > _MOST_BYTES or b"\0" in data:
-            raise ValueError(f"more than {_MOST_BYTES:,} bytes, or zeros in them")
-        lines = [
-            line.strip() for line in data.decode("utf-8-sig").split("\n")
-        ]  # a name may have a U+2028 in it
+        if len(data) > _MAX_TEXT_BYTES or b"\0" in data:
+            raise ValueError(f"more than {_MAX_TEXT_BYTES:,} bytes, or zeros in them")
+        # Not splitlines(): a name may have a U+2028 in it.
+        lines = data.decode("utf-8-sig").split("\n")
     except ValueError as problem:
         raise ConfigError(
             f"{option}: expected a text file in UTF-8 with a name on each line ({problem})"
         ) from None
-    while lines and not lines[-1]:
-        lines.pop()
-    if "" in lines:
+    names = [line.strip() for line in lines]
+    while names and not names[-1]:
+        names.pop()
+    # To skip an empty line would change the numbers of the classes behind it.
+    if "" in names:
         raise ConfigError(
-            f"{option}: line {lines.index('') + 1} is empty; the number of a class is that of its line"
+            f"{option}: line {names.index('') + 1} is empty; the number of a class is that of its "
+            "line"
         )
-    return checked_names(lines, option)
+    return checked_names(names, option)

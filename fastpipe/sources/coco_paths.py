@@ -19,7 +19,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.coco_annotations import Annotations
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.rows import is_name
+from fastpipe.sources.row_paths import is_name
 from fastpipe.sources.written_names import WrittenNames
 
 _DRIVE = re.compile(r"^[A-Za-z]:(?=[\\/])")

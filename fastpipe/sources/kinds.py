@@ -25,7 +25,7 @@ from fastpipe.sources.coco_splits import check_same_categories, files_beside
 from fastpipe.sources.doubtful_classes import similar_classes
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.labelled import USUAL_FOLDERS, chosen_pair, label_kinds, pairs_of
-from fastpipe.sources.listing import Assumption, Listing, packing_order
+from fastpipe.sources.listing import Assumption, Listing, packing_order, with_classes
 from fastpipe.sources.manifest import METADATA, json_layout, list_manifest
 from fastpipe.sources.masks import Folders, list_masks
 from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, is_picture, pick_split
@@ -40,7 +40,6 @@ from fastpipe.sources.splits import (
     split_in_path,
     split_tars,
     split_word,
-    with_classes,
 )
 from fastpipe.sources.table_files import left_out, with_labels_first
 from fastpipe.sources.table_splits import listings_of_others, split_of_tables

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.files import Names, SourcePath, names_in
-from fastpipe.sources.listing import Assumption, Listing, Source, change
+from fastpipe.sources.listing import Assumption
 
 _WORDS = {
     "train": "train",
@@ -191,22 +189,6 @@ def _word_of(name: str) -> str:
     """The split that a folder or a file is called after."""
     found = split_word(name) or split_in_path(name)
     return _WORDS.get(found, found)
-
-
-def with_classes(listing: Listing, classes: list[str]) -> Listing:
-    """The listing with these classes, which have all of its own; its labels are places in them."""
-    if classes == listing.classes:
-        return listing
-    places = {name: place for place, name in enumerate(classes)}
-    labels = [places[name] for name in listing.classes]
-
-    def renumbered(source: Source) -> Source:
-        if source.label == NO_LABEL or source.problem is not None:
-            return source
-        return source._replace(label=labels[source.label])
-
-    change(listing.sources, renumbered)
-    return replace(listing, classes=classes)
 
 
 def some(names: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import Ours, read_ours
 from fastpipe.sources.listing import ByteRange, Source
 from fastpipe.sources.options import NOTE, PICTURES, is_picture
-from fastpipe.sources.rows import Labels
+from fastpipe.sources.row_labels import Labels
 from fastpipe.sources.tar_members import (
     DUPLICATE_PATH,
     LABEL_EXTENSION,

@@ -14,6 +14,7 @@ import pytest
 from support.datasets.growing import at_once, photo, photos
 from support.programs.cli_run import failed, succeeded
 from support.sources.pack_sources import digests, jpeg_bytes
+from support.sources.tars import write_tar
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError
@@ -249,6 +250,15 @@ def columns(data: Path) -> dict[str, Any]:
 
     samples = (found[at] for at in range(len(found)))
     return {one["key"]: {name: value(name, one[name]) for name in FIELDS} for one in samples}
+
+
+def test_a_bad_member_of_a_tar_without_labels(work: Path) -> None:
+    """It has no class, and so no number among those of the dataset."""
+    data = jpeg_bytes()
+    tar = write_tar(work / "more.tar", {"a.jpg": data, "b.jpg": data, "b.jpeg": data})
+    grown = fastpipe.add(tar, work / "dst")
+    assert (grown.added, len(grown.rejected)) == (1, 1)
+    assert epoch(work / "dst")["a.jpg"] == (-1,)
 
 
 def test_fields_of_every_kind_grow_and_shrink(tmp_path: Path) -> None:

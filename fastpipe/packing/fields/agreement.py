@@ -1,163 +1,201 @@
-"""Values of samples -> what all values of a field share, such as the width of "floats"; others are refused."""
+"""Values of samples -> what all values of a field share, such as the width of "floats".
+
+Values that differ are refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.format.fields import Field, check_name
 from fastpipe.format.sample_layout import Stored
-from fastpipe.packing.fields.values import of_field
+from fastpipe.packing.fields.values import naming_field
 
-
-class _Shared(NamedTuple):
-    """What values of a kind must not differ in: how a Field says it, how a value's note has it, and its words."""
-
-    what: str
-    unknown: Any
-    of: Callable[[Any], int]
-    words: str
-    choices: tuple[str, ...] = ()
-
-    def differs(self, before: int, found: int) -> str:
-        said, got = (self.choices[one] if self.choices else one for one in (before, found))
-        return f"expected {self.words.format(said)}, as in the samples before; got {got}"
-
-
-_SHARED = {
-    "floats": _Shared("width", 0, len, "{} numbers"),
-    "keypoints": _Shared("points", 0, lambda note: len(note[0]), "{} points an object"),
-    "boxes": _Shared(
-        "labelled", False, lambda note: "labels" in note, "boxes with {}", ("no labels", "labels")
-    ),
-    "classes": _Shared(
-        "", None, lambda note: isinstance(note[0], str), "classes as {}", ("numbers", "names")
-    ),
-}
+# Kinds whose values share something; see `_shared_by`.
+_SHARING_KINDS = ("floats", "keypoints", "boxes", "classes")
+# The attribute of a Field that has it. A field of classes has names or not instead.
+_ATTRIBUTES = {"floats": "width", "keypoints": "points", "boxes": "labelled"}
 
 
 @dataclass
 class Agreed:
-    """Of one field, what no value differs in, None: no sample has said it yet; classes, by number or as they came."""
+    """What the values of one field share. Entries of shards and plans hold it as JSON.
+
+    Attributes:
+        shared: see `_shared_by`; None: no sample so far decides it.
+        classes: number of classes, if they are numbers.
+        names: of the classes, in the order in which they came.
+    """
 
     shared: Any = None
     classes: int = 0
     names: list[str] = field(default_factory=list)
 
 
+def _shared_by(kind: str, note: Any) -> int | None:
+    """What a value, as KEY.json has it, must share with all others of its field.
+
+    The length of "floats", the number of points of an object, whether boxes have labels, and
+    whether classes are names. None: the kind has nothing of the sort, or the value is empty.
+    """
+    if not note:
+        return None
+    if kind == "floats":
+        return len(note)
+    if kind == "keypoints":
+        return len(note[0])
+    if kind == "boxes":
+        return "labels" in note if note["boxes"] else None
+    if kind == "classes":
+        return isinstance(note[0], str)
+    return None
+
+
+def _describe_difference(kind: str, expected: int, got: int) -> str:
+    as_before = "as in the samples before"
+    if kind == "floats":
+        return f"expected {expected} numbers, {as_before}; got {got}"
+    if kind == "keypoints":
+        return f"expected {expected} points an object, {as_before}; got {got}"
+    if kind == "boxes":
+        choices = ("no labels", "labels")
+        return f"expected boxes with {choices[expected]}, {as_before}; got {choices[got]}"
+    choices = ("numbers", "names")
+    return f"expected classes as {choices[expected]}, {as_before}; got {choices[got]}"
+
+
 def agreement_state_of(fields: Iterable[Field]) -> dict[str, Any]:
     """`Agreement.state` after the last sample of a packed dataset that has these fields."""
-    found = {}
-    for one in fields:
-        shared, names = None, list(one.names) if one.kind == "classes" else []
-        if one.kind == "boxes":
-            shared = one.labelled
-        elif one.kind in _SHARED:
-            shared = bool(names) if one.kind == "classes" else getattr(one, _SHARED[one.kind].what)
-            shared = shared if shared or one.classes else None
-        found[one.name] = asdict(Agreed(shared, one.classes, names))
-    return found
+    return {field.name: asdict(_agreed_of(field)) for field in fields}
+
+
+def _agreed_of(field: Field) -> Agreed:
+    if field.kind == "boxes":
+        return Agreed(field.labelled)
+    if field.kind == "classes":
+        has_classes = bool(field.names or field.classes)
+        shared = bool(field.names) if has_classes else None
+        return Agreed(shared, field.classes, list(field.names))
+    if field.kind in _ATTRIBUTES:
+        # A width of 0: no sample has a value.
+        return Agreed(getattr(field, _ATTRIBUTES[field.kind]) or None)
+    return Agreed()
 
 
 class Agreement:
-    """What values of the fields of a shard or of a dataset share; `agreed` is the state of another, without classes.
+    """What the values of the fields of a shard, or of a dataset, share.
 
-    KEY.json has class names as they came; a shard's columns have its numbers, which publishing makes the dataset's.
+    KEY.json has class names as they came. A shard's columns have the shard's numbers for them, and
+    publishing replaces these by the dataset's numbers.
+
+    Args:
+        kinds: name -> kind of each field.
+        agreed: the state of another agreement. Values have to agree with it; its classes are not
+            taken over.
     """
 
     def __init__(self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
         self.kinds = {check_name(name): kind for name, kind in kinds.items()}
-        known = {name: (agreed or {}).get(name, {}) for name in self.kinds}
-        self._agreed = {
-            name: Agreed(**{**said, "classes": 0, "names": []}) for name, said in known.items()
-        }
-        self._numbers: dict[str, dict[str, int]] = {
-            name: {} for name in self.kinds
-        }  # of class names
+        self._agreed: dict[str, Agreed] = {}
+        # By field, the number of each class name.
+        self._numbers: dict[str, dict[str, int]] = {}
+        agreed = agreed or {}
+        for name in self.kinds:
+            self._agreed[name] = Agreed(agreed[name]["shared"] if name in agreed else None)
+            self._numbers[name] = {}
 
     @property
     def complete(self) -> bool:
-        """Whether all is known that values must not differ in."""
-        return all(
-            self._agreed[name].shared is not None
-            for name, kind in self.kinds.items()
-            if kind in _SHARED
-        )
+        """Whether it is known of all fields what their values share."""
+        for name, kind in self.kinds.items():
+            if kind in _SHARING_KINDS and self._agreed[name].shared is None:
+                return False
+        return True
 
     def state(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {
-            name: {**asdict(one), "names": list(self._numbers[name])}
-            for name, one in self._agreed.items()
-        }
+        """The agreement as JSON can hold it."""
+        state = {}
+        for name, agreed in self._agreed.items():
+            state[name] = {**asdict(agreed), "names": list(self._numbers[name])}
+        return state
 
     def admit(self, values: Sequence[Stored]) -> list[Stored]:
-        """Takes the values of one sample, or none: ImageError says which differs. Class names become numbers."""
-        later: dict[str, Agreed] = {}
+        """Adds the values of one sample, and returns them with numbers in place of class names.
+
+        ImageError: a value differs from those before. Then no value of the sample is added.
+        """
+        agreed = {}
         for (name, kind), value in zip(self.kinds.items(), values, strict=True):
-            with of_field(name):
-                later[name] = _next(kind, value.note, self._agreed[name])
-        self._agreed.update(later)
-        return [
-            Stored(self._numbered(name, value.note or ()))
-            if kind == "classes" and self._agreed[name].shared
-            else value
-            for (name, kind), value in zip(self.kinds.items(), values, strict=True)
-        ]
+            with naming_field(name):
+                agreed[name] = _agree(kind, value.note, self._agreed[name])
+        self._agreed.update(agreed)
+
+        numbered = []
+        for (name, kind), value in zip(self.kinds.items(), values, strict=True):
+            if kind == "classes" and agreed[name].shared:
+                value = Stored(self._number(name, value.note or ()))
+            numbered.append(value)
+        return numbered
 
     def name_classes(self, field_name: str, names: Iterable[str]) -> None:
-        """Gives names of classes that the source knows their numbers, in this order, also those that no sample has."""
+        """Numbers classes in this order, also those that no sample has: the source knows them."""
         self._agreed[field_name].shared = True
-        self._numbered(field_name, names)
+        self._number(field_name, names)
 
-    def _numbered(self, field_name: str, names: Iterable[str]) -> list[int]:
+    def _number(self, field_name: str, names: Iterable[str]) -> list[int]:
+        """The number of each class name; a new name gets the next number."""
         numbers = self._numbers[field_name]
-        return [numbers.setdefault(each, len(numbers)) for each in names]
+        return [numbers.setdefault(name, len(numbers)) for name in names]
 
     def join(self, state: Mapping[str, Any], where: str) -> dict[str, list[int]]:
-        """Takes what another agreement holds: the number here of each class name there; PackError: they differ."""
-        found: dict[str, list[int]] = {}
-        for name, said in state.items():
-            here, there = self._agreed[name], Agreed(**said)
-            if (shared := _SHARED.get(self.kinds[name])) is not None:
-                if None not in (here.shared, there.shared) and here.shared != there.shared:
-                    raise PackError(
-                        f"{where}, field {name}: {shared.differs(here.shared, there.shared)}. Give the field another "
-                        f"kind, such as --field {name}=COLUMN:json, choose another column, or leave it out"
-                    )
-                here.shared = there.shared if here.shared is None else here.shared
-            here.classes = max(here.classes, there.classes)
-            if self.kinds[name] == "classes" and there.shared:
-                found[name] = self._numbered(name, there.names)
-        return found
+        """Adds the state of another agreement.
+
+        Returns, for each field with class names, the number in this agreement of each class of the
+        other. PackError, which begins with `where`: the two differ.
+        """
+        numbers: dict[str, list[int]] = {}
+        for name, entry in state.items():
+            kind = self.kinds[name]
+            ours = self._agreed[name]
+            theirs = Agreed(**entry)
+            if ours.shared is None:
+                ours.shared = theirs.shared
+            elif theirs.shared is not None and theirs.shared != ours.shared:
+                difference = _describe_difference(kind, ours.shared, theirs.shared)
+                raise PackError(
+                    f"{where}, field {name}: {difference}. Give the field another kind, such as "
+                    f"--field {name}=COLUMN:json, choose another column, or leave it out"
+                )
+            ours.classes = max(ours.classes, theirs.classes)
+            if kind == "classes" and theirs.shared:
+                numbers[name] = self._number(name, theirs.names)
+        return numbers
 
     def fields(self) -> list[Field]:
-        """As dataset.json describes them, without hashes of files."""
-        found = []
-        for (name, kind), agreed in zip(self.kinds.items(), self._agreed.values(), strict=True):
-            names, shared = tuple(self._numbers[name]), _SHARED.get(kind)
-            said = (
-                {shared.what: agreed.shared or shared.unknown}
-                if shared is not None and shared.what
-                else {}
-            )
-            found.append(
-                Field(name, kind, classes=len(names) or agreed.classes, names=names, **said)
-            )
-        return found
+        """The fields as dataset.json describes them, without the hashes of files."""
+        fields = []
+        for name, kind in self.kinds.items():
+            agreed = self._agreed[name]
+            names = tuple(self._numbers[name])
+            shared: dict[str, Any] = {}
+            if kind in _ATTRIBUTES and agreed.shared is not None:
+                shared[_ATTRIBUTES[kind]] = agreed.shared
+            classes = len(names) or agreed.classes
+            fields.append(Field(name, kind, classes=classes, names=names, **shared))
+        return fields
 
 
-def _next(kind: str, note: Any, agreed: Agreed) -> Agreed:
-    """What is agreed after one more value; the names of classes are added later."""
-    shared = _SHARED.get(kind)
-    if shared is None or not note or (kind == "boxes" and not note["boxes"]):
+def _agree(kind: str, note: Any, agreed: Agreed) -> Agreed:
+    """What is agreed after one more value. The names of classes are added later."""
+    shared = _shared_by(kind, note)
+    if shared is None:
         return agreed
-    found = shared.of(note)
-    if agreed.shared not in (None, found):
-        raise ImageError(shared.differs(agreed.shared, found))
-    classes = (
-        max(agreed.classes, 1 + max(note)) if kind == "classes" and not found else agreed.classes
-    )
-    return replace(agreed, shared=found, classes=classes)
+    if agreed.shared is not None and agreed.shared != shared:
+        raise ImageError(_describe_difference(kind, agreed.shared, shared))
+    classes = agreed.classes
+    if kind == "classes" and not shared:
+        classes = max(classes, 1 + max(note))
+    return Agreed(shared, classes)

@@ -1,7 +1,7 @@
-"""Masks: a file, an array, or COCO's polygons and runs -> ids of pixels -> a PNG that holds exactly these.
+"""A mask as a file, an array, or COCO's polygons and runs -> ids of pixels.
 
-Formats: W3C PNG 3rd edition, chapters 7, 9, 10 and 11; https://cocodataset.org/#format-data, where pycocotools finds
-the pixels of polygons.
+Formats: W3C PNG 3rd edition, chapters 7, 9, 10 and 11; https://cocodataset.org/#format-data, where
+pycocotools finds the pixels of polygons.
 """
 
 from __future__ import annotations
@@ -20,23 +20,29 @@ from fastpipe.sources.picture.probe import image_format, native
 _EXPECTED = (
     "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
 )
+_MAX_ID = 65_535
 
 
 def mask_size(data: bytes) -> tuple[int, int]:
-    """Width and height of a gray PNG, or one with a palette; nothing is decoded. ImageError: it is none."""
+    """Width and height of a gray PNG, or one with a palette, read from its header.
+
+    ImageError: it is another image.
+    """
     name = image_format(data)
     if name != "PNG":
         raise ImageError(f"{name}, which may change ids; {_EXPECTED}")
-    head = native(_engine.png_header, data, sys.maxsize)
-    if head["color"] not in ("gray", "palette"):
-        raise ImageError(f"a PNG with colours ({head['color']}); {_EXPECTED}")
-    return head["width"], head["height"]
+    header = native(_engine.png_header, data, sys.maxsize)
+    if header["color"] not in ("gray", "palette"):
+        raise ImageError(f"a PNG with colours ({header['color']}); {_EXPECTED}")
+    return header["width"], header["height"]
 
 
 def mask_of_png(data: bytes) -> NDArray[Any]:
     """(H, W) uint8 or uint16: values of a gray PNG, or the palette's numbers."""
     ids: NDArray[Any] = native(_engine.decode_mask, data, sys.maxsize)
-    return ids if ids.dtype == np.uint8 else ids.astype(np.uint16)
+    if ids.dtype == np.uint8:
+        return ids
+    return ids.astype(np.uint16)
 
 
 def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
@@ -45,47 +51,62 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
         raise ImageError(f"{_EXPECTED}; got an array of {mask.shape} {mask.dtype}")
     if mask.dtype.kind == "b" or mask.dtype == np.uint8:
         return mask.astype(np.uint8)
-    if mask.min() < 0 or mask.max() > 65535:
+    if mask.min() < 0 or mask.max() > _MAX_ID:
         raise ImageError(f"{_EXPECTED}; got values from {mask.min()} to {mask.max()}")
     return mask.astype(np.uint16)
 
 
 def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArray[Any]:
-    """(height, width) uint8 or uint16: shapes, each an id and a segmentation, drawn as pycocotools' annToMask does.
+    """Draws shapes as pycocotools' annToMask does; later ones cover earlier ones.
 
-    Later ones cover earlier ones; 0 is where there is none. ImageError: a segmentation cannot be.
+    Args:
+        shapes: an id and a segmentation each.
+        width, height: of the mask in pixels.
+
+    Returns:
+        (height, width) uint8 or uint16; 0 where no shape is.
+
+    Raises:
+        ImageError: a segmentation is impossible.
     """
-    most = max((number for number, _ in shapes), default=0)
-    if most > 65535:
-        raise ImageError(f"expected ids of at most 65,535 for a mask, got {most:,}")
-    drawn = np.zeros((height, width), dtype=np.uint8 if most < 256 else np.uint16)
-    for at, (number, shape) in enumerate(shapes):
+    max_id = max((shape_id for shape_id, _ in shapes), default=0)
+    if max_id > _MAX_ID:
+        raise ImageError(f"expected ids of at most {_MAX_ID:,} for a mask, got {max_id:,}")
+    mask = np.zeros((height, width), dtype=np.uint8 if max_id < 256 else np.uint16)
+    for shape_index, (shape_id, shape) in enumerate(shapes):
         try:
-            runs = _runs(shape, width, height)
+            runs = _runs_of(shape, width, height)
         except (ValueError, TypeError, OverflowError) as problem:
-            raise ImageError(f"segmentation {at}: {problem}") from None
-        inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs)  # down the columns
-        drawn[inside.reshape(width, height).T] = number
-    return drawn
+            raise ImageError(f"segmentation {shape_index}: {problem}") from None
+        # Every second run is inside. Runs go down the columns, so the axes are (x, y).
+        is_inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
+        mask[is_inside.reshape(width, height).T] = shape_id
+    return mask
 
 
-def _runs(shape: object, width: int, height: int) -> list[int]:
-    """A segmentation -> how many pixels are outside, inside, outside, ... down the columns."""
+def _runs_of(shape: object, width: int, height: int) -> list[int]:
+    """How many pixels of a segmentation are outside, inside, outside, ... down the columns.
+
+    ValueError, TypeError, OverflowError: the segmentation is impossible.
+    """
     if shape == []:
         return [width * height]
     if isinstance(shape, list):
-        from pycocotools import mask as coco  # an extra: the source has found that it is there
+        # pycocotools is an extra. Listing the source has checked that it is installed.
+        from pycocotools import mask as coco
 
         for polygon in shape:
             _check_polygon(polygon, width, height)
         shape = coco.merge(coco.frPyObjects(shape, height, width))
-    if not isinstance(shape, dict) or list(shape.get("size") or []) != [height, width]:
-        size = shape.get("size") if isinstance(shape, dict) else None
+
+    size = shape.get("size") if isinstance(shape, dict) else None
+    if not isinstance(shape, dict) or list(size or []) != [height, width]:
         raise ValueError(
             f"expected polygons, or runs of size [{height}, {width}]; got {size or shape!r:.60}"
         )
     counts = shape.get("counts")
-    counts = counts.decode() if isinstance(counts, bytes) else counts
+    if isinstance(counts, bytes):
+        counts = counts.decode()
     runs = unpacked_counts(counts) if isinstance(counts, str) else counts
     if not isinstance(runs, list) or not all(type(run) is int and run >= 0 for run in runs):
         raise ValueError(f"expected counts of 0 or more, got {counts!r:.60}")
@@ -95,14 +116,18 @@ def _runs(shape: object, width: int, height: int) -> list[int]:
 
 
 def _check_polygon(polygon: object, width: int, height: int) -> None:
-    """pycocotools needs memory for each pixel of an outline, however far outside the image."""
+    """Raises ValueError if a polygon has no area, or lies far outside the image.
+
+    pycocotools needs memory for each pixel of an outline, however far outside it is.
+    """
     points = np.array(polygon if isinstance(polygon, list) else [], dtype=np.float64)
     if points.ndim != 1 or len(points) < 6 or len(points) % 2:
         raise ValueError(
             f"expected polygons of three or more points x, y, ...; got {polygon!r:.60}"
         )
-    points = points.reshape(-1, 2) / (width, height)
-    if not ((points >= -1) & (points <= 2)).all():
+    # (points, 2): x and y as shares of the image's width and height.
+    shares = points.reshape(-1, 2) / (width, height)
+    if not ((shares >= -1) & (shares <= 2)).all():
         raise ValueError(
             f"expected points in or near an image of {width} x {height}; got {polygon!r:.60}"
         )

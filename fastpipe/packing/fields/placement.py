@@ -1,14 +1,15 @@
-"""Of which picture values are, as stored or as shown -> boxes, points and masks of the packed picture.
+"""Boxes, points and masks of a picture as stored or as shown -> those of the packed picture.
 
 Note [frames]
-EXIF may say that a picture is shown turned or mirrored (CIPA DC-008, orientations 2 to 8). Annotation tools show it so,
-and their boxes are of the picture as shown; a program that reads pixels without EXIF has boxes of the picture as
-stored. A size that annotations say tells which: for orientations 5 to 8 the sides change places. Where both have this
-size, it is as the user says (--coordinates), or by the rule of the source's format. A mask's own size tells it for the
-mask, whatever boxes are of.
+EXIF may say that a picture is shown turned or mirrored (CIPA DC-008, orientations 2 to 8).
+Annotation tools show it so, and their boxes are of the picture as shown. A program that reads
+pixels without EXIF has boxes of the picture as stored. If annotations say the size of the picture,
+the size tells which: orientations 5 to 8 exchange width and height. If both pictures have this
+size, it is as the user says (--coordinates), or by the rule of the source's format. A mask is of
+the picture that has the mask's own size, whatever boxes are of.
 
-The packed picture is one of the two: as stored, or with --exif apply as shown. So a value stays as it is, is turned
-by the orientation, or back by its inverse.
+The packed picture is one of the two: as stored, or as shown with --exif apply. So a value stays as
+it is, or is turned by the orientation, or back by its inverse.
 """
 
 from __future__ import annotations
@@ -25,69 +26,90 @@ from fastpipe.sources.listing import SHOWN, STORED
 from fastpipe.sources.picture.convert import EncodeOptions, Packed
 from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientation
 
-_INVERSE = {6: 8, 8: 6}  # all others are their own
-MOVING = ("boxes", "keypoints", "mask", "image")  # kinds whose values move with the picture
+# Orientations that turn by a quarter. Every other one is its own inverse.
+_INVERSE = {6: 8, 8: 6}
+# Kinds whose values move with the picture.
+MOVING = ("boxes", "keypoints", "mask", "image")
 
 Size = tuple[int, int]  # width and height
 
 
 class Frame(NamedTuple):
-    """Of which picture values are. Note [frames]"""
+    """Of which picture values are. Note [frames]
 
-    coordinates: str  # SHOWN or STORED
-    certain: bool = True  # the source or the user says it; else it is the rule of the format
+    Attributes:
+        coordinates: SHOWN or STORED.
+        certain: the source or the user says it; else it is the rule of the format.
+    """
+
+    coordinates: str
+    certain: bool = True
 
 
 @dataclass(frozen=True)
 class Placement:
-    """What values have to be moved by: turned by an EXIF orientation, 1: not at all; then scaled to the new size."""
+    """How values move: they are turned, then scaled.
 
-    size: Size  # of the picture that they are of
+    Attributes:
+        size: of the picture that they are of.
+        turn: an EXIF orientation; 1: they are not turned.
+        new_size: of the packed picture.
+    """
+
+    size: Size
     turn: int
     new_size: Size
 
     @classmethod
     def of(cls, frame: Frame, packed: Packed, how: EncodeOptions) -> Placement:
         """From the picture that values are of to the packed one."""
-        shown = frame.coordinates == SHOWN
+        is_shown = frame.coordinates == SHOWN
         turn = 1
-        if how.apply_exif and not shown:
+        if how.apply_exif and not is_shown:
             turn = packed.orientation
-        elif shown and not how.apply_exif:
-            turn = inverse(packed.orientation)
+        elif is_shown and not how.apply_exif:
+            turn = _INVERSE.get(packed.orientation, packed.orientation)
         return cls(size_in(frame, packed), turn, (packed.width, packed.height))
 
     def boxes(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """(M, 4) x0, y0, x1, y1 in pixels of the source -> in pixels of the packed picture."""
         corners = self._move(boxes.reshape(-1, 2, 2), edge=0)
-        return np.sort(corners, axis=1, kind="stable").reshape(
-            -1, 4
-        )  # a mirrored box has them the other way round
+        # The corners of a mirrored box have changed places.
+        return np.sort(corners, axis=1, kind="stable").reshape(-1, 4)
 
     def points(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(M, K, 3) x, y, visibility, as `boxes`; they name pixels: mirrored, 0 becomes W - 1, as in torchvision."""
+        """(M, K, 3) x, y, visibility, as `boxes`.
+
+        Coordinates are numbers of pixels: mirrored, 0 becomes W - 1, as in torchvision.
+        """
         return np.concatenate([self._move(points[..., :2], edge=1), points[..., 2:]], axis=-1)
 
     def mask(self, mask: NDArray[Any]) -> NDArray[Any]:
         """(H, W) values, turned and scaled by nearest neighbour."""
         turned = apply_orientation(mask, self.turn)
-        if turned.shape == self.new_size[::-1]:
+        new_shape = self.new_size[::-1]
+        if turned.shape == new_shape:
             return turned
-        # The old pixel under the middle of each new one; in whole numbers, the same on every machine.
-        for axis, new in enumerate(self.new_size[::-1]):
-            turned = turned.take(
-                (2 * np.arange(new, dtype=np.int64) + 1) * turned.shape[axis] // (2 * new), axis
-            )
+        # The old pixel under the middle of each new one, in whole numbers, so that it is the same
+        # one on every machine.
+        for axis, new_length in enumerate(new_shape):
+            middles = 2 * np.arange(new_length, dtype=np.int64) + 1
+            old_pixels = middles * turned.shape[axis] // (2 * new_length)
+            turned = turned.take(old_pixels, axis)
         return turned
 
     def _move(self, points: NDArray[np.float32], *, edge: int) -> NDArray[np.float32]:
-        """(..., 2) x, y. `edge` is 1 where coordinates are numbers of pixels, 0 where they lie between pixels."""
-        if (self.turn, self.size) == (1, self.new_size):
+        """(..., 2) x, y.
+
+        `edge` is 1 if coordinates are numbers of pixels, 0 if they lie between pixels.
+        """
+        if self.turn == 1 and self.size == self.new_size:
             return points
         moved = points.astype(np.float64)
         width, height = self.size
         if self.turn in SWAPPED:
-            moved, width, height = moved[..., ::-1].copy(), height, width
+            moved = moved[..., ::-1].copy()
+            width, height = height, width
         if self.turn in DOWN:
             moved[..., 1] = height - edge - moved[..., 1]
         if self.turn in ACROSS:
@@ -97,50 +119,56 @@ class Placement:
 
 
 def turned_size(size: Size, orientation: int) -> Size:
-    """A stored picture's size when it is shown."""
+    """The size at which a stored picture is shown."""
     return size[::-1] if orientation in SWAPPED else size
 
 
 def size_in(frame: Frame, packed: Packed) -> Size:
     """The size of the picture that values are of."""
-    shown = turned_size(packed.source_size, packed.orientation)
-    return shown if frame.coordinates == SHOWN else packed.source_size
+    if frame.coordinates == SHOWN:
+        return turned_size(packed.source_size, packed.orientation)
+    return packed.source_size
 
 
 def frame_by_size(size: Size, packed: Packed, otherwise: Frame) -> Frame | None:
-    """The frame in which the picture has this size, `otherwise` where it has it in both; None: in neither."""
-    fitting = [name for name in (SHOWN, STORED) if size_in(Frame(name), packed) == size]
+    """The frame in which the picture has this size.
+
+    `otherwise` if it has the size in both frames, None if in neither.
+    """
+    fitting = [frame for frame in (Frame(SHOWN), Frame(STORED)) if size_in(frame, packed) == size]
     if len(fitting) == 1:
-        return Frame(fitting[0])
+        return fitting[0]
     return otherwise if fitting else None
 
 
 def frame_of_file(size: Size, packed: Packed, otherwise: Frame) -> Frame:
-    """The frame of a mask or a second picture by its size. ImageError: it is no size of the sample's image."""
+    """The frame of a mask or a second picture by its size.
+
+    ImageError: the sample's image has another size.
+    """
     frame = frame_by_size(size, packed, otherwise)
     if frame is None:
         raise ImageError(
-            f"expected {sizes_of(packed)} pixels, the size of the sample's image; got {size[0]} x {size[1]}"
+            f"expected {sizes_of(packed)} pixels, the size of the sample's image; got "
+            f"{size[0]} x {size[1]}"
         )
     return frame
 
 
 def sizes_of(packed: Packed) -> str:
-    """The size of a picture in words, as stored and as shown where these differ."""
+    """The size of a picture for a message, as stored and as shown if these differ."""
     width, height = packed.source_size
     if packed.orientation in SWAPPED and width != height:
         return f"{height} x {width} (as shown) or {width} x {height} (as stored)"
     return f"{width} x {height}"
 
 
-def inverse(orientation: int) -> int:
-    """The EXIF orientation that turns back what this one has turned."""
-    return _INVERSE.get(orientation, orientation)
-
-
 @cache
-def after(first: int, second: int) -> int:
-    """The EXIF orientation that does what two do, one after the other."""
+def combine_orientations(first: int, second: int) -> int:
+    """The EXIF orientation that does the same as two, one after the other."""
     probe = np.arange(6).reshape(2, 3)
     both = apply_orientation(apply_orientation(probe, first), second)
-    return next(one for one in range(1, 9) if np.array_equal(apply_orientation(probe, one), both))
+    for orientation in range(1, 9):
+        if np.array_equal(apply_orientation(probe, orientation), both):
+            return orientation
+    raise AssertionError("the orientations are a group: two of them are one of them")

@@ -1,4 +1,4 @@
-"""A checked value and the place of its picture -> an entry of KEY.json or a member -> its piece of each column."""
+"""A checked value and its picture -> an entry of KEY.json or a member -> pieces of columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fastpipe.packing.fields.placement import (
     Frame,
     Placement,
     Size,
-    after,
+    combine_orientations,
     frame_of_file,
     turned_size,
 )
@@ -35,90 +35,119 @@ from fastpipe.sources.picture.png import encode_png
 
 
 class FieldValues:
-    """Lays out the values of one sample, moved as its picture was moved; `frame` is that of boxes, points and masks.
+    """Lays out the values of one sample, moved as its picture was moved.
+
+    Args:
+        packed: the picture.
+        how: it was packed.
+        frame: of boxes, points and masks.
 
     Attributes:
-        assumed: a value was moved by the rule of the source's format; nothing says that it is so. Note [frames]
+        assumed: a value was moved by the rule of the source's format, and nothing says that the
+            rule is right for it. Note [frames]
     """
 
     def __init__(self, packed: Packed, how: EncodeOptions, frame: Frame) -> None:
         self.assumed = False
-        self._packed, self._how, self._frame = packed, how, frame
+        self._packed = packed
+        self._how = how
+        self._frame = frame
 
     def store(self, kind: str, value: Any) -> Stored:
-        """ImageError says why a value does not fit the picture."""
+        """A value as a shard has it. ImageError: it does not fit the picture."""
         if value is None:
             return Stored()
-        if kind in ("text", "bytes"):
-            return Stored(member=value.encode() if kind == "text" else value)
+        if kind == "text":
+            return Stored(member=value.encode())
+        if kind == "bytes":
+            return Stored(member=value)
+        if kind == "floats":
+            return Stored(shortest_floats(value))
         if kind not in MOVING:
-            return Stored(short(value) if kind == "floats" else value)
+            return Stored(value)
         if kind == "image":
             return Stored(member=self._second_picture(value))
         if kind == "mask":
             return Stored(member=self._mask(value))
-        place = self._placement(self._frame)
+        placement = self._placement(self._frame)
         if kind == "boxes":
-            return Stored(_boxes(value, place))
-        return Stored(short(place.points(value)))
+            return Stored(_place_boxes(value, placement))
+        return Stored(shortest_floats(placement.points(value)))
 
     def _placement(self, frame: Frame) -> Placement:
         self.assumed |= not frame.certain and self._packed.orientation != 1
         return Placement.of(frame, self._packed, self._how)
 
     def _mask(self, value: bytes | NDArray[Any]) -> bytes:
+        """The PNG of a mask, which comes as a PNG, or as (H, W) uint8 or uint16."""
         if isinstance(value, bytes):
-            frame = frame_of_file(mask_size(value), self._packed, self._frame)
-            mask = mask_of_png(value)
+            size = mask_size(value)
         else:
-            mask = value
-            frame = frame_of_file((mask.shape[1], mask.shape[0]), self._packed, self._frame)
-        # No filter: masks repeat themselves, and deflate finds that alone.
-        return encode_png(self._placement(frame).mask(mask), filters=False)
+            size = (value.shape[1], value.shape[0])
+        frame = frame_of_file(size, self._packed, self._frame)
+        # A PNG of a wrong size is refused before it is decoded.
+        ids = mask_of_png(value) if isinstance(value, bytes) else value
+        # No filter: masks repeat themselves, and deflate finds that without one.
+        return encode_png(self._placement(frame).mask(ids), filters=False)
 
     def _second_picture(self, value: bytes | OpenedImage) -> bytes:
-        """Packed as the first one, and turned so that it lies on it."""
+        """The bytes of another picture of the sample, turned so that it lies on the first one."""
         first = self._packed
 
-        def turn(size: Size, own: int) -> int:
+        def turn(size: Size, orientation: int) -> int:
             shown_size = turned_size(first.source_size, first.orientation)
-            if (
-                own != 1 and turned_size(size, own) == shown_size
-            ):  # both are shown by their own EXIF
-                return after(own, Placement.of(Frame(SHOWN), first, self._how).turn)
+            if orientation != 1 and turned_size(size, orientation) == shown_size:
+                # Each of the two pictures is shown by its own EXIF.
+                from_shown = Placement.of(Frame(SHOWN), first, self._how).turn
+                return combine_orientations(orientation, from_shown)
             return self._placement(frame_of_file(size, first, self._frame)).turn
 
-        how = replace(self._how, storage=JPEG_STORAGE, apply_exif=True)
-        return convert(value, how, turn).data
+        options = replace(self._how, storage=JPEG_STORAGE, apply_exif=True)
+        return convert(value, options, turn).data
 
 
-def short(numbers: NDArray[np.float32]) -> Any:
-    """Nested lists of floats that are written with few digits, and are the same float32 when they are read."""
-    flat = list(map(float, numbers.ravel().astype(str)))
+def shortest_floats(numbers: NDArray[np.float32]) -> Any:
+    """Nested lists of floats with few digits that are the same float32 when they are read."""
+    # The text of a float32 has as many digits as tell it from its neighbours.
+    flat = [float(text) for text in numbers.ravel().astype(str)]
     return np.array(flat).reshape(numbers.shape).tolist()
 
 
-def _boxes(value: Boxes, place: Placement) -> dict[str, Any]:
-    width, height = place.size
+def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
+    """Boxes as KEY.json has them. ImageError: a box lies outside its picture."""
+    width, height = placement.size
     x0, y0, x1, y1 = value.boxes.T
-    wrong = (x0 < 0) | (y0 < 0) | (x1 < x0) | (y1 < y0) | (x1 > width) | (y1 > height)
-    if wrong.any():
-        at = int(np.flatnonzero(wrong)[0])
+    is_wrong = (x0 < 0) | (y0 < 0) | (x1 < x0) | (y1 < y0) | (x1 > width) | (y1 > height)
+    if is_wrong.any():
+        box_index = int(np.flatnonzero(is_wrong)[0])
+        numbers = ", ".join(str(number) for number in value.boxes[box_index])
         raise ImageError(
-            f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and y0 <= y1 <= {height}; got "
-            f"{', '.join(map(str, value.boxes[at]))} (box {at})"
+            f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "
+            f"y0 <= y1 <= {height}; got {numbers} (box {box_index})"
         )
-    found = {"boxes": short(place.boxes(value.boxes))}
-    return found if value.labels is None else {**found, "labels": value.labels.tolist()}
+    note = {"boxes": shortest_floats(placement.boxes(value.boxes))}
+    if value.labels is not None:
+        note["labels"] = value.labels.tolist()
+    return note
 
 
-VALUES, LENGTHS, LABELS = "values", "lengths", "labels"
-_INTEGERS = np.dtype("<i8")
-_BITS_AT = 24  # of a sample, in a PNG
+# The parts of which columns are made.
+VALUES = "values"
+LENGTHS = "lengths"  # how many values each sample has; joining the shards makes offsets of them
+LABELS = "labels"
+_PARTS = (VALUES, LENGTHS, LABELS)
+_INTEGER = np.dtype("<i8")
+_PNG_BITS_OFFSET = 24  # of the byte with the bits of a sample, in a PNG
 
 
 class Column(NamedTuple):
-    """A sidecar file: of which pieces it is made, VALUES, LENGTHS or LABELS; its dtype; trailing axes of a value."""
+    """A sidecar file.
+
+    Attributes:
+        part: of which it is made: VALUES, LENGTHS or LABELS.
+        dtype: of its numbers.
+        width: trailing axes of a value.
+    """
 
     part: str
     dtype: np.dtype[Any]
@@ -128,46 +157,63 @@ class Column(NamedTuple):
 def columns(field: Field) -> tuple[Column, ...]:
     """The columns of a field, in the order of `fastpipe.format.fields.sidecars`."""
     row = row_dtype(field)
-    values = Column(VALUES, row.base, row.shape)
-    return (values, Column(LENGTHS, _INTEGERS), Column(LABELS, _INTEGERS))[: len(sidecars(field))]
+    all_columns = (
+        Column(VALUES, row.base, row.shape),
+        Column(LENGTHS, _INTEGER),
+        Column(LABELS, _INTEGER),
+    )
+    return all_columns[: len(sidecars(field))]
 
 
 def parts_of(kind: str) -> tuple[str, ...]:
-    """Of which parts the columns of a kind are made; boxes may have labels."""
-    return (VALUES, LENGTHS, LABELS)[: len(sidecars(Field("", kind, labelled=True)))]
+    """The parts of which the columns of a kind are made; boxes may have labels."""
+    return _PARTS[: len(sidecars(Field("", kind, labelled=True)))]
 
 
 @cache
-def _dtype(kind: str) -> np.dtype[Any]:
+def _value_dtype(kind: str) -> np.dtype[Any]:
     return row_dtype(Field("", kind, width=1)).base
 
 
 def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
-    """What a value, with a member at `offset`, adds to each part; KeyError, TypeError, ValueError: a damaged shard."""
-    note, values, labels = value.note, value.member or b"", b""
-    if kind == "json":
+    """What a value adds to each part; its member, if any, is at `offset` in the shard.
+
+    KeyError, TypeError, ValueError: a damaged shard.
+    """
+    note = value.note
+    labels = b""
+    if kind in ("text", "bytes"):
+        values = value.member or b""
+        length = len(values)
+    elif kind == "json":
         values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
-    elif kind == "boxes" and note:
-        note, labels = note["boxes"], np.array(note.get("labels", []), _INTEGERS).tobytes()
-    length = len(values)
-    if kind in ("mask", "image"):
-        values, length = _record(kind, value.member, offset), 1
-    elif kind not in ("text", "json", "bytes"):
-        numbers = np.array([note] if kind == "int" else note or [], _dtype(kind))
-        values, length = numbers.tobytes(), len(numbers)
+        length = len(values)
+    elif kind in ("mask", "image"):
+        values = _image_record(kind, value.member, offset)
+        length = 1
+    else:
+        if kind == "boxes" and note:
+            boxes = note["boxes"]  # TypeError, not AttributeError, if the note is no object
+            labels = np.array(note.get("labels", []), _INTEGER).tobytes()
+            note = boxes
+        elif kind == "int":
+            note = [note]
+        numbers = np.array(note or [], _value_dtype(kind))
+        values = numbers.tobytes()
+        length = len(numbers)
     return {VALUES: values, LENGTHS: length.to_bytes(8, "little"), LABELS: labels}
 
 
-def _record(kind: str, data: bytes | None, offset: int) -> bytes:
+def _image_record(kind: str, data: bytes | None, offset: int) -> bytes:
+    """A record of FIELD_IMAGE_DTYPE; all 0 if the sample has no mask or image."""
     record = np.zeros((), FIELD_IMAGE_DTYPE)
     if data is not None:
-        bits = data[_BITS_AT] if kind == "mask" else 8
-        record[()] = (
-            offset,
-            len(data),
-            *size_of(data),
-            bits,
-            image_format_of(data),
-            xxhash.xxh3_64_intdigest(data),
-        )
+        width, height = size_of(data)
+        record["offset"] = offset
+        record["size"] = len(data)
+        record["width"] = width
+        record["height"] = height
+        record["bits"] = data[_PNG_BITS_OFFSET] if kind == "mask" else 8
+        record["format"] = image_format_of(data)
+        record["xxh3_64"] = xxhash.xxh3_64_intdigest(data)
     return record.tobytes()

@@ -6,13 +6,14 @@ import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
-from fastpipe.format.fields import FIELDS_FOLDER, sidecars
+from fastpipe.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.format.layout import PICTURE
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import key_hash
@@ -58,9 +59,8 @@ class SampleChoice:
         if isinstance(keys, (str, os.PathLike)):
             raise ConfigError(f"keys: expected a list of keys, got {keys!r}")
         self._keys = None if keys is None else list(keys)
-        self._classes = [classes] if isinstance(classes, str) else list(classes or ())
-        texts = [where] if isinstance(where, str) else list(where or ())
-        self._comparisons = [_parse_comparison(text) for text in texts]
+        self._classes = _as_list(classes)
+        self._comparisons = [_parse_comparison(text) for text in _as_list(where)]
 
     def command_options(self) -> list[str]:
         """The choice as options of a command, for the history of the dataset."""
@@ -86,6 +86,10 @@ class SampleChoice:
         return selected
 
 
+def _as_list(value: str | Sequence[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or ())
+
+
 def _parse_comparison(text: str) -> Comparison:
     match = _COMPARISON.fullmatch(text)
     if match is None:
@@ -101,9 +105,9 @@ def _has_key(index: PackedIndex, keys: Sequence[str]) -> NDArray[np.bool_]:
     # The index has a hash of each key.
     wanted = np.array([key_hash(key) for key in keys], np.uint64)
     known = np.array(index.records["key"])
-    unknown = np.flatnonzero(~np.isin(wanted, known))
-    if len(unknown):
-        names = ", ".join(repr(keys[position]) for position in unknown[:MAX_NAMED].tolist())
+    unknown = list(compress(keys, ~np.isin(wanted, known)))
+    if unknown:
+        names = ", ".join(map(repr, unknown[:MAX_NAMED]))
         more = " ..." if len(unknown) > MAX_NAMED else ""
         raise ConfigError(
             f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}{more}; "
@@ -135,10 +139,10 @@ def _compare(index: PackedIndex, comparison: Comparison) -> NDArray[np.bool_]:
         return np.asarray(compare(index.records["label"], _label_of(index, value)), np.bool_)
 
     values = _read_numbers(index, column)
+    # Large integers have no exact float.
+    parse = int if re.fullmatch(r"[+-]?\d+", value) else float
     try:
-        # Large integers have no exact float.
-        is_integer = re.fullmatch(r"[+-]?\d+", value) is not None
-        number: float = int(value) if is_integer else float(value)
+        number = parse(value)
     except ValueError:
         raise ConfigError(
             f"--where {column} {sign} {value}: expected a number behind {sign}"
@@ -150,18 +154,19 @@ def _read_numbers(index: PackedIndex, column: str) -> NDArray[Any]:
     """(n,) a column with a number for each sample. ConfigError: there is no such column."""
     if column in _INDEX_COLUMNS:
         return np.asarray(index.records[column], np.int64)
-    numbers = {
-        field.name: field
-        for field in index.fields.values()
-        if field.kind == "int" or field.width == 1
-    }
-    if column in numbers:
-        file = index.files / FIELDS_FOLDER / sidecars(numbers[column])[0]
+    field = index.fields.get(column)
+    if field is not None and _has_numbers(field):
+        file = index.files / FIELDS_FOLDER / sidecars(field)[0]
         values: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
         return values.reshape(-1)
-    other_field = index.fields.get(column)
     problem = "no such column"
-    if other_field is not None:
-        problem = f"values of kind {other_field.kind}, no single numbers"
-    expected = ", ".join([*_INDEX_COLUMNS, "class", *numbers])
+    if field is not None:
+        problem = f"values of kind {field.kind}, no single numbers"
+    of_numbers = [field.name for field in index.fields.values() if _has_numbers(field)]
+    expected = ", ".join([*_INDEX_COLUMNS, "class", *of_numbers])
     raise ConfigError(f"--where {column}: {index.path} has {problem}; expected one of {expected}")
+
+
+def _has_numbers(field: Field) -> bool:
+    """Whether each sample has a single number."""
+    return field.kind == "int" or field.width == 1

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import Field
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.sources.listing import Assumption, Listing, SourceField
+from fastpipe.sources.listing import Assumption, Listing, SourceField, with_classes
 
 
 def relabel(listing: Listing, classes: Sequence[str]) -> Listing:
-    """The listing with the labels of a dataset. New classes follow those of the dataset."""
+    """The listing with the labels of a dataset; its sources change in place.
+
+    New classes follow those of the dataset.
+    """
     # The labels that models have learned stay the same.
     known = set(classes)
-    names = [*classes, *(name for name in listing.classes if name not in known)]
-    if names == listing.classes:
-        return listing
-    labels_by_name = {name: label for label, name in enumerate(names)}
-    new_labels = [labels_by_name[name] for name in listing.classes]
-    sources = []
-    for source in listing.sources:
-        if source.label != NO_LABEL:
-            source = source._replace(label=new_labels[source.label])
-        sources.append(source)
-    return replace(listing, classes=names, sources=sources)
+    new_classes = [name for name in listing.classes if name not in known]
+    return with_classes(listing, [*classes, *new_classes])
 
 
 def check_given_classes(listing: Listing, index: PackedIndex, options: PackOptions) -> None:
@@ -41,78 +33,70 @@ def check_given_classes(listing: Listing, index: PackedIndex, options: PackOptio
             )
         return
     # Classes that were given when packing have numbers that the user relies on.
-    were_given = "classes_from" in index.info["packs"][0]["options"]["source"]
-    unknown = [name for name in listing.classes if name not in index.class_to_idx]
-    if were_given and unknown:
-        raise PackError(
-            f"{readable(str(listing.root))} has the class {unknown[0]!r}, and {index.path} was "
-            "packed with the classes of --classes-from, which are others. To add it, pass "
-            "--classes-from with all of them, new ones last"
-        )
-
-
-def assumed_of_new_classes(
-    index: PackedIndex, classes: Sequence[str], used_labels: Collection[int]
-) -> Iterator[Assumption]:
-    """Says which new classes have another label than in a fresh pack, which sorts all classes."""
-    if index.classes != sorted(index.classes):
-        return  # nobody knows in which order a fresh pack would have them
-    fresh = sorted(classes)
-    for label in range(len(index.classes), len(classes)):
-        name = classes[label]
-        # A class that no new source has makes no difference yet.
-        if label in used_labels and fresh.index(name) != label:
-            yield Assumption(
-                f"the class {name!r} is new, and comes last here: it is {label}. A fresh pack "
-                f"would sort it, and number it {fresh.index(name)}; for the same numbers there: "
-                f"--classes-from {index.path}"
+    if "classes_from" not in index.info["packs"][0]["options"]["source"]:
+        return
+    for name in listing.classes:
+        if name not in index.class_to_idx:
+            raise PackError(
+                f"{readable(str(listing.root))} has the class {name!r}, and {index.path} was "
+                "packed with the classes of --classes-from, which are others. To add it, pass "
+                "--classes-from with all of them, new ones last"
             )
+
+
+def assumed_of_new_classes(index: PackedIndex, listing: Listing) -> list[Assumption]:
+    """Says which new classes have another label than in a fresh pack, which sorts all classes."""
+    assumed: list[Assumption] = []
+    if index.classes != sorted(index.classes):
+        return assumed  # the order of a fresh pack is not known
+    # A class that no new source has makes no difference yet.
+    used_labels = {source.label for source in listing.sources}
+    fresh_labels = {name: label for label, name in enumerate(sorted(listing.classes))}
+    new_classes = listing.classes[len(index.classes) :]
+    for label, name in enumerate(new_classes, start=len(index.classes)):
+        if label in used_labels and fresh_labels[name] != label:
+            assumed.append(
+                Assumption(
+                    f"the class {name!r} is new, and comes last here: it is {label}. A fresh pack "
+                    f"would sort it, and number it {fresh_labels[name]}; for the same numbers "
+                    f"there: --classes-from {index.path}"
+                )
+            )
+    return assumed
 
 
 def merge_fields(listing: Listing, index: PackedIndex) -> list[SourceField]:
     """The fields of the next version. PackError: the sources have other fields."""
-    kinds = {name: field.kind for name, field in index.fields.items()}
-    for name in (*kinds, *listing.kinds):
-        if kinds.get(name) != listing.kinds.get(name):
-            raise PackError(
-                f"field {name}: {index.path} has {_describe_kind(kinds.get(name))}, and "
-                f"{listing.root} has {_describe_kind(listing.kinds.get(name))}; all samples of a "
-                "dataset have the same fields. Choose them with --field NAME=COLUMN:KIND, or pack "
-                "the sources into a dataset of their own"
-            )
     new_fields = {field.name: field for field in listing.fields}
+    for name in (*index.fields, *new_fields):
+        old_kind = _describe_kind(index.fields.get(name))
+        new_kind = _describe_kind(new_fields.get(name))
+        if old_kind != new_kind:
+            raise PackError(
+                f"field {name}: {index.path} has {old_kind}, and {listing.root} has {new_kind}; "
+                "all samples of a dataset have the same fields. Choose them with "
+                "--field NAME=COLUMN:KIND, or pack the sources into a dataset of their own"
+            )
     return [
-        _merge_field(new_fields[name], field, listing, index)
-        for name, field in index.fields.items()
+        _merge_field(new_fields[name], old, listing, index) for name, old in index.fields.items()
     ]
 
 
-def _describe_kind(kind: str | None) -> str:
-    return "no such field" if kind is None else f"the kind {kind}"
+def _describe_kind(field: Field | SourceField | None) -> str:
+    return "no such field" if field is None else f"the kind {field.kind}"
 
 
-def _merge_field(
-    new: SourceField, field: Field, listing: Listing, index: PackedIndex
-) -> SourceField:
+def _merge_field(new: SourceField, old: Field, listing: Listing, index: PackedIndex) -> SourceField:
     """A field with the names of the dataset, and behind them those that only the sources have."""
-    old = as_source_field(field)
-    longer = old.names
-    shorter = new.names
-    if len(new.names) > len(old.names):
-        longer, shorter = shorter, longer
+    num_common = min(len(old.names), len(new.names))
+    has_other_names = old.names[:num_common] != new.names[:num_common]
     flip_pairs = old.flip_pairs or new.flip_pairs
     has_other_pairs = bool(new.flip_pairs) and new.flip_pairs != flip_pairs
-    has_other_names = longer[: len(shorter)] != shorter
     # The names of "classes" are joined when the shards are published.
-    if old.kind != "classes" and (has_other_pairs or has_other_names):
+    if old.kind != "classes" and (has_other_names or has_other_pairs):
         raise PackError(
             f"field {new.name}: its names in {listing.root} are {', '.join(new.names) or 'none'}; "
             f"expected those of {index.path}, {', '.join(old.names) or 'none'}, in the same order, "
             f"and new ones behind them. --classes-from {index.path} numbers them by name"
         )
-    return new._replace(names=longer, flip_pairs=flip_pairs)
-
-
-def as_source_field(field: Field) -> SourceField:
-    """A field of a dataset as a field of its source."""
-    return SourceField(field.name, field.kind, names=field.names, flip_pairs=field.flip_pairs)
+    return new._replace(names=max(old.names, new.names, key=len), flip_pairs=flip_pairs)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.fit import (
-    as_source_field,
     assumed_of_new_classes,
     check_given_classes,
     merge_fields,
@@ -36,6 +37,7 @@ from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Assumption, Facts, Listing, Source, SourceField
+from fastpipe.sources.options import field_of_dataset
 from fastpipe.sources.tables import TableListing
 
 
@@ -92,9 +94,9 @@ def add(
         command += ["--by", by]
     if changed != "error":
         command += ["--changed", changed]
-    with open_newest(
-        destination, given, command, shared_spool=make is not make_in_threads
-    ) as version:
+    # On a cluster the spool is for the tasks.
+    shared_spool = make is not make_in_threads
+    with open_newest(destination, given, command, shared_spool=shared_spool) as version:
         index = version.index
         source_options, inherited = with_inherited(source, version.options.source, index)
         options = replace(version.options, source=source_options)
@@ -105,36 +107,31 @@ def add(
         listing = relabel(listing, index.classes)
 
         compared = compare_sources(listing, version, by, changed)
-        used_labels = {new.label for new in compared.new}
+        listing = replace(listing, sources=compared.new)
+        new_classes = assumed_of_new_classes(index, listing)
         grown = Grown(
             index.info,
             known=compared.known,
             copies=compared.copies,
             skipped=compared.skipped,
-            assumed=(
-                *listing.assumed,
-                *inherited,
-                *assumed_of_new_classes(index, listing.classes, used_labels),
-            ),
+            assumed=(*listing.assumed, *inherited, *new_classes),
         )
         if compared.new:
-            listing = replace(listing, sources=compared.new)
             about = {
                 "listing": listing.digest_with_times(),
                 "options": options.shaping(listing.kinds),
             }
+            adjust_plan = _plan_adjuster(version, source)
             # The plan of an interrupted run with the same sources is continued.
             with version.growing(about):
-                shards = make(
-                    listing, options, version.journal, _plan_adjuster(version, source), on_progress
-                )
+                shards = make(listing, options, version.journal, adjust_plan, on_progress)
                 grown = _publish_added(version, listing, fields, compared.stays, shards, grown)
         uploaded_bytes = version.journal.store.uploaded_bytes
         return replace(grown, seconds=time.monotonic() - started, uploaded_bytes=uploaded_bytes)
 
 
 def _plan_adjuster(version: Version, source: SourcePath) -> AdjustPlan:
-    """Gives the plan of new sources the dataset's fields, and the number of its next shard."""
+    """A function that gives a plan the dataset's fields and the number of its next shard."""
     fields = version.index.fields
     kinds = {name: field.kind for name, field in fields.items()}
 
@@ -169,19 +166,17 @@ def _publish_added(
     """
     all_entries = list(shards.entries)
     tally = Entries(all_entries).tally
+    rejected = [(readable(path), reason) for path, reason in tally.rejected]
     counts = {"assumed_shown": tally.assumed_shown, "transparent": tally.transparent}
-    grown = replace(
-        grown,
-        rejected=[(readable(path), reason) for path, reason in tally.rejected],
-        assumed=(*grown.assumed, *assumed_of_images(counts)),
-    )
+    assumed = (*grown.assumed, *assumed_of_images(counts))
+    grown = replace(grown, rejected=rejected, assumed=assumed)
     entries = [entry for entry in all_entries if entry.tars]
     if not entries:
         version.journal.clear()
         return grown
 
     # If a changed source cannot be packed any more, its old sample stays.
-    rejected_keys = np.array([key_hash(path) for path, _ in grown.rejected], np.uint64)
+    rejected_keys = _hash_keys(path for path, _ in rejected)
     stays = stays | np.isin(version.index.records["key"], rejected_keys)
     facts = replace(Facts.of(listing), fields=tuple(fields), state="")
     info = version.publish(
@@ -200,9 +195,8 @@ def _publish_added(
 def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grown:
     """Removes samples from the newest version. `given` says how URLs are reached."""
     started = time.monotonic()
-    with open_newest(
-        destination, given, ["remove", str(destination), *choice.command_options()]
-    ) as version:
+    command = ["remove", str(destination), *choice.command_options()]
+    with open_newest(destination, given, command) as version:
         index = version.index
         selected = choice.select(index)
         num_removed = int(selected.sum())
@@ -213,7 +207,7 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
                 "least one. Remove the folder itself, or choose fewer samples"
             )
         if num_removed:
-            fields = tuple(as_source_field(field) for field in index.fields.values())
+            fields = tuple(field_of_dataset(field) for field in index.fields.values())
             facts = Facts(
                 "", index.classes, taken_ns=version.history[-1]["listed_ns"], fields=fields
             )
@@ -255,30 +249,22 @@ def compare_sources(listing: Listing, version: Version, by: str, changed: str) -
     """
     sources = listing.sources
     index = version.index
-    # For each source the row of the sample that has its key; any other row if there is none.
-    keys = np.array([key_hash(readable(source.path)) for source in sources], np.uint64)
-    known_keys = np.array(index.records["key"])
-    # (n,) rows sorted by key; (sources,) the place of each source's key among them.
-    order = np.argsort(known_keys, kind="stable")
-    places = np.minimum(np.searchsorted(known_keys[order], keys), len(order) - 1)
-    rows = order[places]
-    has_key = known_keys[rows] == keys
-
+    rows, has_key = _find_rows(index, sources)
     is_same = _has_same_content(listing, version, rows, has_key)
     has_changed = has_key & ~is_same
     if has_changed.any() and changed == "error":
-        positions = np.flatnonzero(has_changed).tolist()
-        names = ", ".join(readable(sources[position].path) for position in positions[:MAX_NAMED])
-        more = " ..." if len(positions) > MAX_NAMED else ""
+        paths = [source.path for source in compress(sources, has_changed)]
+        names = ", ".join(readable(path) for path in paths[:MAX_NAMED])
+        more = " ..." if len(paths) > MAX_NAMED else ""
         raise PackError(
-            f"{len(positions):,} files of {listing.root} have changed since they were packed into "
+            f"{len(paths):,} files of {listing.root} have changed since they were packed into "
             f"{index.path}: {names}{more}. Pass --changed replace to take the new ones in their "
             "place, or --changed skip to leave them as they are"
         )
     is_replaced = has_changed & (changed == "replace")
     stays = np.ones(len(index), np.bool_)
     stays[rows[is_replaced]] = False
-    new = [sources[position] for position in np.flatnonzero(~has_key | is_replaced).tolist()]
+    new = list(compress(sources, ~has_key | is_replaced))
 
     copies: set[str] = set()
     if by == "content":
@@ -294,6 +280,27 @@ def compare_sources(listing: Listing, version: Version, by: str, changed: str) -
     )
 
 
+def _hash_keys(paths: Iterable[str]) -> NDArray[np.uint64]:
+    """(paths,) the column "key" of the index for sources with these paths."""
+    return np.array([key_hash(path) for path in paths], np.uint64)
+
+
+def _find_rows(
+    index: PackedIndex, sources: Sequence[Source]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(sources,) for each source a row of the index, and whether the sample there has its key.
+
+    If no sample has it, the row is any other one.
+    """
+    keys = _hash_keys(readable(source.path) for source in sources)
+    known_keys = np.array(index.records["key"])
+    # (n,) rows sorted by key; (sources,) the place of each source's key among them.
+    order = np.argsort(known_keys, kind="stable")
+    places = np.minimum(np.searchsorted(known_keys[order], keys), len(order) - 1)
+    rows = order[places]
+    return rows, known_keys[rows] == keys
+
+
 def _has_same_content(
     listing: Listing, version: Version, rows: NDArray[np.int64], has_key: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
@@ -301,6 +308,7 @@ def _has_same_content(
     sources = listing.sources
     records = version.index.records
     labels = np.array([source.label for source in sources], np.int64)
+    # A sample is the same if label and size are the same, and the file is not newer.
     is_same: NDArray[np.bool_] = has_key & (records["label"][rows] == labels)
     # The size of a row's image is known only when the row has been read.
     if not isinstance(listing, TableListing):
@@ -310,11 +318,13 @@ def _has_same_content(
     # A source with a newer time may have the same content, so its picture is compared.
     changed_ns = np.array([source.ctime_ns for source in sources], np.int64)
     is_newer = is_same & (changed_ns > _listed_ns(version)[rows])
-    newer = np.flatnonzero(is_newer).tolist()
-    digests = _digests(listing, [sources[position] for position in newer], version.options)
-    for position in newer:
-        packed_digest = int(records["xxh3_64"][rows[position]])
-        is_same[position] = digests[sources[position].path] == packed_digest
+    newer = list(compress(sources, is_newer))
+    digests = _digests(listing, newer, version.options)
+    packed_digests = records["xxh3_64"][rows[is_newer]].tolist()
+    is_same[is_newer] = [
+        digests[source.path] == packed_digest
+        for source, packed_digest in zip(newer, packed_digests, strict=True)
+    ]
     return is_same
 
 
@@ -335,7 +345,7 @@ def _listed_ns(version: Version) -> NDArray[np.int64]:
     """(n,) when the source of each sample was listed."""
     shards = version.index.shards
     times = {entry["version"]: entry["listed_ns"] for entry in version.history}
-    packs = find_packs(version.index.info, (shard.name for shard in shards))
+    packs = find_packs(version.index.info, [shard.name for shard in shards])
     listed_ns = np.array([times[pack["version"]] for pack in packs], np.int64)
     return np.repeat(listed_ns, [shard.samples for shard in shards])
 

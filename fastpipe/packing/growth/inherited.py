@@ -1,8 +1,8 @@
-"""The options that a dataset was packed with -> those of `fastpipe add` which the user does not pass."""
+"""Options that a dataset was packed with -> those of `fastpipe add` that the user leaves out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,51 +14,54 @@ from fastpipe.sources.kinds import options_of
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
 
-# They decide labels and boxes. What else a user says of a source, such as its format, does not fit another source.
-_DECIDING = ("label_column", "separator", "box_format", "coordinates", "first_label")
+# They decide labels and boxes. The other options of a source, such as its format, do not fit
+# another source.
+_INHERITED = ("label_column", "separator", "box_format", "coordinates", "first_label")
 
 
 def with_inherited(
     source: SourcePath, given: SourceOptions, index: PackedIndex
 ) -> tuple[SourceOptions, list[Assumption]]:
-    """The options for a source that is added, with those of the dataset's first pack where the user says nothing; and
-    how both were read.
+    """The options for a source that is added, and what is assumed.
+
+    An option that the user does not pass is that of the dataset's first pack.
     """
     recorded: Mapping[str, Any] = index.info["packs"][0]["options"]["source"]
-    deciding = {name: recorded[name] for name in _DECIDING if name in recorded}
-    assumed = list(_boxes_as_stored(index))
-    missing = {name: value for name, value in deciding.items() if getattr(given, name) is None}
-    if missing:
-        allowed = options_of(source, given)
-        missing = {name: value for name, value in missing.items() if name in allowed}
-    for name, value in deciding.items():
-        if name in missing:
-            assumed.append(
-                Assumption(
-                    f"{_option(name)} {value}: as the dataset was packed", f"{_option(name)} VALUE"
-                )
-            )
-        elif getattr(given, name) not in (None, value):
-            assumed.append(
-                Assumption(
-                    f"{_option(name)} {getattr(given, name)}: as given; the dataset was packed with {value}"
-                )
-            )
-    return replace(given, **missing), assumed
+    inherited = {name: recorded[name] for name in _INHERITED if name in recorded}
+    is_any_missing = any(getattr(given, name) is None for name in inherited)
+    # To recognise the source takes time, so it is done only if there is something to inherit.
+    allowed = options_of(source, given) if is_any_missing else ()
+
+    options = {}
+    assumed = _boxes_as_stored(index)
+    for name, value in inherited.items():
+        option = "--" + name.replace("_", "-")
+        given_value = getattr(given, name)
+        if given_value is None and name in allowed:
+            options[name] = value
+            text = f"{option} {value}: as the dataset was packed"
+            assumed.append(Assumption(text, f"{option} VALUE"))
+        elif given_value is not None and given_value != value:
+            text = f"{option} {given_value}: as given; the dataset was packed with {value}"
+            assumed.append(Assumption(text))
+    return replace(given, **options), assumed
 
 
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def _boxes_as_stored(index: PackedIndex) -> list[Assumption]:
+    """An assumption about datasets that old versions packed with fields of images as stored.
 
-
-def _boxes_as_stored(index: PackedIndex) -> Iterator[Assumption]:
-    """Tells of datasets that were packed before fields were of images as shown. See Note [frames]"""
+    Note [frames]
+    """
     packed_with = index.info["packs"][0]["options"]
     is_by_rule = BY_RULE in packed_with or BY_RULE in packed_with["source"]
     num_turned = index.info["counts"]["exif_oriented"]
     moving = [field.name for field in index.fields.values() if field.kind in MOVING]
-    if moving and num_turned and not is_by_rule:
-        yield Assumption(
-            f"{', '.join(moving)}: an older version packed {num_turned:,} images that EXIF turns, and took their "
-            "fields as those of the image as stored; if they are of the image as shown, pack the dataset anew"
+    if is_by_rule or not moving or not num_turned:
+        return []
+    return [
+        Assumption(
+            f"{', '.join(moving)}: an older version packed {num_turned:,} images that EXIF turns, "
+            "and took their fields as those of the image as stored; if they are of the image as "
+            "shown, pack the dataset anew"
         )
+    ]

@@ -15,7 +15,7 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.packing.fields.placement import Frame
 from fastpipe.packing.fields.stored import FieldValues
-from fastpipe.packing.fields.values import of_field
+from fastpipe.packing.fields.values import naming_field
 from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
 from fastpipe.packing.pipeline.given import Given
 from fastpipe.packing.pipeline.read_values import read_values
@@ -190,7 +190,7 @@ def convert_sample(
         field_values = FieldValues(packed, encode, frame)
         stored = []
         for field, kind in kinds.items():
-            with of_field(field):
+            with naming_field(field):
                 stored.append(field_values.store(kind, next(values)))
         has_class = 0 <= sample.label < len(classes)
         return replace(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
 from fastpipe.packing.fields.mask import mask_of_array
-from fastpipe.packing.fields.values import of_field, take
+from fastpipe.packing.fields.values import naming_field, parse_value
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import START_BYTES
 from fastpipe.sources.picture.pillow import OpenedImage, array_of, opened_pil, opened_pixels
@@ -83,9 +83,9 @@ def parse_given(
 
 
 def _parse_value(field: str, kind: str, value: object) -> Any:
-    with of_field(field):
+    with naming_field(field):
         if kind not in _PICTURE_KINDS:
-            return take(kind, value)
+            return parse_value(kind, value)
         return None if value is None else _copy_picture(kind, value)
 
 

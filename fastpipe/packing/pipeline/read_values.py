@@ -12,7 +12,7 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.format.open_file import FileState
 from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.placement import Frame, Size, frame_by_size, size_in, sizes_of
-from fastpipe.packing.fields.values import check_value_size, clamped, take
+from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_value
 from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.column_kinds import json_value
 from fastpipe.sources.files import read_listed_file
@@ -79,14 +79,14 @@ def _read_part(
     notes: dict[ByteRange, Any],
 ) -> Any:
     if part is None:
-        return None if field.kind in ("mask", "image") else take(field.kind, None)
+        return None if field.kind in ("mask", "image") else parse_value(field.kind, None)
     offset, size_bytes = part
     check_value_size(size_bytes, MOST_VALUE_BYTES)  # before it is read
     member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
     if not field.in_note:
         data = read_source(listing.root, member)
         if field.kind in ("text", "json"):
-            return take(field.kind, _parse(data, field.kind))
+            return parse_value(field.kind, _parse(data, field.kind))
         return data
 
     if part not in notes:
@@ -95,7 +95,7 @@ def _read_part(
     value = renumbered(field, note.get(field.name) if isinstance(note, dict) else None)
     if field.names and field.kind == "classes" and isinstance(value, list):
         value = [entry if isinstance(entry, str) else field.names[entry] for entry in value]
-    return take(field.kind, value)
+    return parse_value(field.kind, value)
 
 
 def _parse(data: bytes, kind: str) -> Any:
@@ -138,7 +138,7 @@ def _read_noted(
                 for points in value["shares"]
             ]
 
-    parsed = take(field.kind, value)
+    parsed = parse_value(field.kind, value)
     if field.kind == "boxes" and parsed is not None:
-        return clamped(parsed, width, height)
+        return clamp_boxes(parsed, width, height)
     return parsed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.errors import ImageError, readable
 from fastpipe.format.open_file import changed
-from fastpipe.packing.fields.values import take
+from fastpipe.packing.fields.values import parse_value
 from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField
@@ -92,5 +92,5 @@ def read_values_of_row(row: Row, fields: Sequence[SourceField]) -> Iterator[Any]
         except (ValueError, OverflowError) as problem:
             raise ImageError(str(problem)) from None
         if field.kind not in ("mask", "image"):
-            value = take(field.kind, renumbered(field, field_value(value, field)))
+            value = parse_value(field.kind, renumbered(field, field_value(value, field)))
         yield value

@@ -18,7 +18,7 @@ from support.sources.pack_sources import exif, pixels, saved
 import fastpipe
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import Placement
-from fastpipe.packing.fields.stored import short
+from fastpipe.packing.fields.stored import shortest_floats
 from fastpipe.sources.picture.jpeg import apply_orientation
 
 W, H = 70, 45
@@ -125,7 +125,7 @@ def test_a_box_holds_the_same_pixels_after_the_turn(
 )
 def test_numbers_in_notes_are_short_and_exact(numbers: list[float]) -> None:
     given_numbers = np.float32(numbers)
-    found = short(given_numbers)
+    found = shortest_floats(given_numbers)
     assert np.float32(found).tobytes() == given_numbers.tobytes()
     assert all(len(repr(each)) <= 24 for each in found)
 
