@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fastpipe.errors import PackError
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.sources.likely import numbers_as_texts
-from fastpipe.sources.listing import Assumption, Source, change
+from fastpipe.sources.listing import Assumption, Source, relabel_sources
 from fastpipe.sources.row_paths import is_name
 
 
@@ -85,13 +85,7 @@ class Labels:
         names = sorted(self._numbers)
         sorted_numbers = {name: number for number, name in enumerate(names)}
         new_numbers = [sorted_numbers[name] for name in self._numbers]  # by number so far
-
-        def renumber(source: Source) -> Source:
-            if source.label == NO_LABEL:
-                return source
-            return source._replace(label=new_numbers[source.label])
-
-        change(sources, renumber)
+        relabel_sources(sources, new_numbers)
         return names
 
     def assumed(self, classes: Sequence[str]) -> tuple[Assumption, ...]:
