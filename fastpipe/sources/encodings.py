@@ -86,5 +86,6 @@ class _Utf8File(io.RawIOBase):
             raise PackError(
                 f"{readable(self._name)}: expected text in {self._encoding} ({problem}); {HINT}"
             ) from problem
-        # utf-7, say, can decode to half of a surrogate pair. Whoever reads the text refuses it.
+        # UTF-7 can hold half of a surrogate pair. The reader of this file refuses it, as it does
+        # with other bytes that are not UTF-8.
         return text.encode("utf-8", "surrogatepass")

@@ -53,35 +53,29 @@ _HEAD_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class _Manifest:
-    """A manifest and the values of its columns.
+    """A manifest and the values of its columns."""
 
-    Attributes:
-        table: the name of the file, for errors.
-        is_typed: the values have types, as in JSON. In CSV they are texts.
-        is_metadata: the file is metadata of Hugging Face's ImageFolder.
-        read_rows: begins to read the rows.
-        seen: the values of each column, in the order of the columns.
-        folders: a column that may have the paths of images -> the folders in these paths.
-    """
-
+    # The name of the file, for errors.
     table: str
     options: SourceOptions
+    # Whether values have types, as in JSON. In CSV they are texts.
     is_typed: bool
+    # Whether the file is metadata of Hugging Face's ImageFolder.
     is_metadata: bool
+    # Begins to read the rows. It is called once for the columns, and then for the images.
     read_rows: Callable[[], Iterator[Row]]
+    # The values of each column, in the order of the columns.
     seen: dict[str, Seen] = field(default_factory=dict)
+    # A column that may have the paths of images -> the folders in these paths.
     folders: dict[str, set[str]] = field(default_factory=dict)
 
 
 class _ImageRows(NamedTuple):
-    """A row for each image, with its fields.
-
-    Attributes:
-        values_without_row: the values of the fields of an image that has no row.
-    """
+    """A row for each image, with its fields."""
 
     rows: Rows
     fields: Sequence[SourceField]
+    # The values of the fields of an image that has no row.
     values_without_row: Mapping[str, Any]
     assumed: Sequence[Assumption]
 
@@ -105,21 +99,7 @@ def list_manifest(
         PackError: the file cannot be read, or an option has to say what its columns hold.
     """
     table = readable(str(path))
-    assumed: list[Assumption] = []
-    read_rows: Callable[[], Iterator[Row]]
-    if kind == "csv":
-        try:
-            form = detect_text_form(path, options.encoding)
-        except OSError as problem:
-            raise PackError(f"cannot read {table}: {problem.strerror}") from problem
-        assumed += form.assumed
-        read_rows = partial(csv_rows, path, form, options.encoding)
-    elif kind == "parquet":
-        read_rows = partial(metadata_rows, path, options)
-    elif json_layout(path, options.encoding) == "array":
-        read_rows = partial(json_array_rows, path, options.encoding)
-    else:
-        read_rows = partial(json_rows, path, options.encoding)
+    read_rows, assumed = _choose_reader(path, kind, options)
     manifest = _Manifest(table, options, kind != "csv", metadata, read_rows)
     _scan_columns(manifest)
 
@@ -172,6 +152,23 @@ def list_manifest(
     )
 
 
+def _choose_reader(
+    path: SourcePath, kind: str, options: SourceOptions
+) -> tuple[Callable[[], Iterator[Row]], list[Assumption]]:
+    """Chooses the function that reads the rows, by the kind of the file and its first lines."""
+    if kind == "csv":
+        try:
+            form = detect_text_form(path, options.encoding)
+        except OSError as problem:
+            raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+        return partial(csv_rows, path, form, options.encoding), [*form.assumed]
+    if kind == "parquet":
+        return partial(metadata_rows, path, options), []
+    if json_layout(path, options.encoding) == "array":
+        return partial(json_array_rows, path, options.encoding), []
+    return partial(json_rows, path, options.encoding), []
+
+
 def _scan_columns(manifest: _Manifest) -> None:
     """Reads all rows once, and fills `seen` and `folders`."""
     table = manifest.table
@@ -179,7 +176,11 @@ def _scan_columns(manifest: _Manifest) -> None:
     seen = manifest.seen
     folders = manifest.folders
     # All values of these count, for they are the names of classes.
-    class_columns = {each.column for each in options.fields or () if each.kind == "classes"}
+    class_columns = {
+        source_field.column
+        for source_field in options.fields or ()
+        if source_field.kind == "classes"
+    }
     row_count = 0
     first_problem = None
     for row in manifest.read_rows():
@@ -231,7 +232,7 @@ def _columns_of_pictures(manifest: _Manifest) -> list[str]:
 
 def _without_fields(columns: Iterable[str], options: SourceOptions) -> list[str]:
     """The columns that the user does not want as fields."""
-    field_columns = {each.column for each in options.fields or ()}
+    field_columns = {source_field.column for source_field in options.fields or ()}
     return [column for column in columns if column not in field_columns]
 
 
@@ -284,7 +285,10 @@ def _settle_rows(
     columns: ColumnChoice,
     split: SplitColumn | None,
 ) -> _ImageRows:
-    """The rows of a table with a row for each image. `field_values`: without the column of splits."""
+    """Reads the rows of a table with a row for each image.
+
+    `field_values` has the values of all columns but that of splits.
+    """
     options = manifest.options
     seen = manifest.seen
     texts = {}
@@ -309,7 +313,9 @@ def _settle_rows(
         return rows_of(rows, settled, typed=manifest.is_typed, numbered=is_numbered, split=split)
 
     no_boxes: dict[str, Any] = {
-        each.name: {"boxes": []} for each in settled.fields if each.kind == "boxes"
+        source_field.name: {"boxes": []}
+        for source_field in settled.fields
+        if source_field.kind == "boxes"
     }
     return _ImageRows(Rows(begin), settled.fields, no_boxes, assumed)
 

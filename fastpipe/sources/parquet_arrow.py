@@ -37,15 +37,11 @@ _FEATHER_MAGIC = b"ARROW1"
 
 
 class TableFile(ABC):
-    """An open file with a table.
+    """An open file with a table."""
 
-    Attributes:
-        kind: the name of the format, for errors.
-        group: the format's word for a group of rows, for errors.
-        opened: the file, with the state that it has now.
-    """
-
+    # The name of the format, for errors.
     kind: str
+    # The format's word for a group of rows, for errors.
     group: str
     schema: pa.Schema
 
@@ -103,7 +99,7 @@ class TableFile(ABC):
     def values(
         self, group: Group, columns: list[str], rows: int | None = None
     ) -> Iterator[list[list[Any]]]:
-        """Reads the same as values of Python: a list for each column. Times and decimals are text."""
+        """Reads the values of Python, a list for each column. Times and decimals are text."""
         for batch in self.read(group, columns, rows):
             with self.reading(f"{self.group} {group.number}"):
                 values = [plain_column(batch.column(column)).to_pylist() for column in columns]
@@ -114,6 +110,12 @@ class TableFile(ABC):
         for group in self.groups():
             for (values,) in self.values(group, [column], rows):
                 yield from values
+
+    def rows(self, columns: list[str]) -> Iterator[tuple[Any, ...]]:
+        """Reads all rows, with the values of these columns."""
+        for group in self.groups():
+            for values in self.values(group, columns):
+                yield from zip(*values, strict=True)
 
     def holds_texts(self, column: str) -> bool:
         return type_name(self.schema.field(column).type) == "text"

@@ -63,18 +63,14 @@ _NO = frozenset(("false", "0", "0.0"))
 
 
 class SplitColumn(NamedTuple):
-    """The column that says which split a row belongs to, and the split to pack.
-
-    Attributes:
-        column: the name of the column.
-        names: a value of the column in small letters, or the folder in a path -> its split.
-        chosen: the split to pack.
-        holds_paths: the column has the paths of the images, whose folders are the splits.
-    """
+    """The column that says which split a row belongs to, and the split to pack."""
 
     column: str
+    # A value of the column in small letters, or the folder in a path -> its split.
     names: Mapping[str, str]
+    # The split to pack; "" before it is chosen.
     chosen: str
+    # Whether the column has the paths of the images, whose folders are the splits.
     holds_paths: bool = False
 
     def has(self, values: Mapping[str, Any]) -> bool:

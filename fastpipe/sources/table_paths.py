@@ -35,17 +35,14 @@ _SPLITS = frozenset(
 
 
 class TablePaths(NamedTuple):
-    """The files of a split.
+    """The files of a split."""
 
-    Attributes:
-        kind: "parquet" or "arrow".
-        names: the files, relative to the folder, with "/".
-        stray: files in the folder that are not tables.
-    """
-
+    # "parquet" or "arrow".
     kind: str
     folder: SourcePath
+    # The files, relative to the folder, with "/".
     names: list[str]
+    # Files in the folder that are not tables.
     stray: list[str]
 
 
@@ -135,17 +132,16 @@ def _saved_splits(root: SourcePath) -> list[str] | None:
 def _saved_files(root: SourcePath, prefix: str) -> list[str]:
     """The files that state.json names in a folder, with `prefix` before each."""
     state_file = root / prefix / _STATE_FILE
-    files = _read_json(state_file).get("_data_files")
-    names = []
+    files: Any = _read_json(state_file).get("_data_files")
+    names: list[Any] = []
     if isinstance(files, list):
-        names = [entry.get("filename") for entry in files if isinstance(entry, dict)]
-    are_names = all(map(_is_file_name, names)) and len(set(names)) == len(names)
-    if not names or not are_names or len(names) < len(files):
+        names = [entry.get("filename") if isinstance(entry, dict) else None for entry in files]
+    if not names or not all(map(_is_file_name, names)) or len(set(names)) < len(names):
         raise PackError(
             f"{readable(str(state_file))}: expected a list of files in the same folder, got "
             f"{str(files)[:100]!r}"
         )
-    return [f"{prefix}{name}" for name in names]
+    return [prefix + name for name in names]
 
 
 def _is_file_name(name: object) -> bool:

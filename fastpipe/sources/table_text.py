@@ -28,16 +28,13 @@ _BOX_OF_KERAS_YOLO = re.compile(r"\d+(\.\d+)?(,\d+(\.\d+)?){4}")
 
 
 class TextForm(NamedTuple):
-    """How a table is written as text.
+    """How a table is written as text."""
 
-    Attributes:
-        separator: the text between two values, or SPACES.
-        columns: the names of the columns if the file has no header; else ().
-        skipped: the number of lines before the header or the first row.
-    """
-
+    # The text between two values, or SPACES.
     separator: str
+    # The names of the columns if the file has no header; else ().
     columns: tuple[str, ...] = ()
+    # The number of lines before the header or the first row.
     skipped: int = 0
     assumed: tuple[Assumption, ...] = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice, repeat
@@ -49,15 +50,13 @@ class TableListing(Listing):
 
     A row is called FILE/NUMBER, with as many digits as the last row's, so the order of names is
     that of rows. Its size is unknown, `archive` is its file, `offset_bytes` its number.
-
-    Attributes:
-        kind: "parquet" or "arrow".
-        tables: the files, by name.
-        columns: the columns that are packed.
     """
 
+    # "parquet" or "arrow".
     kind: str = ""
+    # The files, by name.
     tables: Mapping[str, Table] = field(default_factory=dict)
+    # The columns that are packed.
     columns: ColumnChoice = _NO_COLUMNS
 
     def weight(self, source: Source) -> int:
@@ -72,9 +71,9 @@ class TableListing(Listing):
         files = []
         for _, rows_of_file in groupby(rows, key=lambda source: source.archive):
             files.append(list(islice(rows_of_file, most)))
-        files = files[:: _divide_up(len(files), _FILES_SAMPLED)]
+        files = files[:: math.ceil(len(files) / _FILES_SAMPLED)]
 
-        rows_per_file = _divide_up(_ROWS_SAMPLED, len(files))
+        rows_per_file = math.ceil(_ROWS_SAMPLED / len(files))
         first: list[Source] = []
         rest: list[Source] = []
         for file in files:
@@ -93,33 +92,27 @@ class TableListing(Listing):
         return sum(table.state.size_bytes for table in self.tables.values())
 
 
-def _divide_up(count: int, parts: int) -> int:
-    return -(-count // parts)
-
-
 @dataclass
 class _Scan:
-    """The facts of a source besides its images, from one file after the other.
+    """The facts of a source besides its images, from one file after the other."""
 
-    Attributes:
-        columns: the columns to pack, the same in all files.
-        known: the columns that may hold a class for each row, by the first file.
-        detections: a column whose values are objects with boxes -> the names of their classes, by
-            the schema of the first file.
-        categories: the same for columns that become fields of boxes, by their values.
-        texts: a column that becomes a field of classes -> all different texts in it.
-    """
-
+    # The columns to pack, which are the same in all files.
     columns: ColumnChoice
     labels: Labels
+    # The columns that may hold a class for each row, by the first file.
     known: dict[str, Known]
+    # A column whose values are objects with boxes -> the names of their classes, by the schema of
+    # the first file.
     detections: Mapping[str, Sequence[str]]
+    # A column that becomes a field of boxes -> what its values are.
     categories: dict[str, Detections] = field(default_factory=dict)
+    # A column that becomes a field of classes -> all different texts in it.
     texts: dict[str, set[str]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
 
     def all_detections(self) -> dict[str, Sequence[str]]:
+        """The columns with boxes, and the names of their classes, by the schema or the values."""
         detections = dict(self.detections)
         for column, categories in self.categories.items():
             if categories.is_certain and categories.count and not detections.get(column):
@@ -188,10 +181,10 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
                 raise _other_columns(name, columns, paths.names[0], scan.columns)
 
             add_texts(file, columns, scan.texts)
-            for each in columns.fields:
-                if each.kind == "boxes":
-                    categories = scan.categories.setdefault(each.column, Detections())
-                    for value in file.column(each.column, SCAN_ROWS):
+            for source_field in columns.fields:
+                if source_field.kind == "boxes":
+                    categories = scan.categories.setdefault(source_field.column, Detections())
+                    for value in file.column(source_field.column, SCAN_ROWS):
                         categories.add(value)
             if not columns.has_paths:
                 _scan_rows(file, name, scan)
@@ -202,8 +195,8 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
 def _read_first_texts(file: TableFile, known: Mapping[str, Known]) -> dict[str, set[str]]:
     """The first texts of the columns that are named as if they held classes."""
     likely = [name for name in known if named_as_label(name) and file.holds_texts(name)]
-    first_group = next(file.groups(), None)
-    if not likely or first_group is None:
+    first_group = next(file.groups(), None) if likely else None
+    if first_group is None:
         return {}
     texts = {}
     for columns in islice(file.values(first_group, likely, _FIRST_TEXTS), 1):
@@ -215,24 +208,23 @@ def _read_first_texts(file: TableFile, known: Mapping[str, Known]) -> dict[str, 
 def _other_columns(
     name: str, columns: ColumnChoice, first_name: str, first: ColumnChoice
 ) -> PackError:
-    for part in columns._fields:
-        here = getattr(columns, part)
-        in_first = getattr(first, part)
-        if here != in_first:
-            break
+    parts = [part for part in columns._fields if getattr(columns, part) != getattr(first, part)]
+    part = parts[0]
     return PackError(
-        f"{name} has other columns than {first_name}: {part} is {here!r} there, {in_first!r} here. "
-        "Pack them one by one, or choose columns that all have (--image-column, --label-column, "
-        "--field)"
+        f"{name} has other columns than {first_name}: {part} is {getattr(columns, part)!r} in the "
+        f"former, {getattr(first, part)!r} in the latter. Pack them one by one, or choose columns "
+        "that all have (--image-column, --label-column, --field)"
     )
 
 
 def add_texts(file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]) -> None:
     """Adds the texts in the columns that become fields of classes."""
-    for each in columns.fields:
-        if each.kind == "classes" and not each.columns and file.holds_texts(each.column):
-            texts_of_column: set[Any] = texts.setdefault(each.column, set())
-            texts_of_column.update(file.column(each.column, SCAN_ROWS))
+    for source_field in columns.fields:
+        column = source_field.column
+        is_one_column = source_field.kind == "classes" and not source_field.columns
+        if is_one_column and file.holds_texts(column):
+            texts_of_column: set[Any] = texts.setdefault(column, set())
+            texts_of_column.update(file.column(column, SCAN_ROWS))
             texts_of_column.discard(None)
 
 
@@ -310,17 +302,13 @@ def metadata_rows(path: SourcePath, options: SourceOptions) -> Iterator[Row]:
 def _read_rows(paths: TablePaths, columns: list[str]) -> Iterator[Row]:
     """Reads these columns of all rows. Times and decimals are texts; NaN is a missing value."""
     for name in paths.names:
-        row_index = 0
         with open_table(paths.kind, paths.folder / name) as file:
-            for group in file.groups():
-                for batch in file.values(group, columns):
-                    for cells in zip(*batch, strict=True):
-                        values = {}
-                        for column, cell in zip(columns, cells, strict=True):
-                            # Only NaN differs from itself.
-                            values[column] = None if cell != cell else cell
-                        yield Row(row_name(name, row_index), values)
-                        row_index += 1
+            for row_index, cells in enumerate(file.rows(columns)):
+                values = {}
+                for column, cell in zip(columns, cells, strict=True):
+                    # Only NaN differs from itself.
+                    values[column] = None if cell != cell else cell
+                yield Row(row_name(name, row_index), values)
 
 
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:

@@ -83,23 +83,17 @@ class _TextLines:
 
 def _check_header(columns: list[str]) -> None:
     """Raises csv.Error if these cannot be the names of a table's columns."""
-    got = ""
-    for column in columns:
-        damage = _DAMAGE.search(column)
-        if damage is not None:
-            got = f"{_describe_byte(damage)}. {HINT}"
-            break
-    if not got:
-        if not 0 < len(columns) <= MOST_COLUMNS:
-            got = f"{len(columns):,}"
-        elif len(set(columns)) < len(columns):
-            column, count = Counter(columns).most_common(1)[0]
-            got = f"{len(columns)}, {column[:60]!r} {count} times"
-    if got:
-        raise csv.Error(
-            f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; "
-            f"got {got}"
-        )
+    expected = (
+        f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got"
+    )
+    damage = _DAMAGE.search(" ".join(columns))
+    if damage is not None:
+        raise csv.Error(f"{expected} {_describe_byte(damage)}. {HINT}")
+    if not 0 < len(columns) <= MOST_COLUMNS:
+        raise csv.Error(f"{expected} {len(columns):,}")
+    column, count = Counter(columns).most_common(1)[0]
+    if count > 1:
+        raise csv.Error(f"{expected} {len(columns)}, {column[:60]!r} {count} times")
 
 
 def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:

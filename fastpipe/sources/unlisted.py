@@ -25,14 +25,11 @@ _MOST_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request
 
 
 class Unlisted(NamedTuple):
-    """What becomes of images without a row. See Note [images without a row].
+    """The user's choice for images without a row. See Note [images without a row]."""
 
-    Attributes:
-        choice: one of UNLISTED; None if the user does not say it.
-        values: the values of the fields of such an image.
-    """
-
+    # One of UNLISTED; None if the user does not say it.
     choice: str | None
+    # The values of the fields of such an image.
     values: Mapping[str, Any] = {}
 
 
