@@ -144,6 +144,12 @@ def known_columns(schema: pa.Schema) -> dict[str, Known]:
     return columns
 
 
+def class_columns(schema: pa.Schema) -> list[str]:
+    """The columns with a class for each row whose names the features have."""
+    features = _features(schema)
+    return [name for name in schema.names if _class_names(features.get(name)) is not None]
+
+
 def detection_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
     """Columns whose values are objects with "bbox", or lists of these -> the names of their
     classes, by the features.

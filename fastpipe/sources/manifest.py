@@ -7,7 +7,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ from fastpipe.sources.split_column import (
     folder_of,
 )
 from fastpipe.sources.table_boxes import BOXES, BoxColumns, box_columns, gathering
+from fastpipe.sources.table_files import training_tables
 from fastpipe.sources.table_text import detect_text_form
 from fastpipe.sources.tables import metadata_rows
 from fastpipe.sources.text_rows import MOST_COLUMNS, csv_rows, json_array_rows, json_rows
@@ -77,6 +78,8 @@ class _ImageRows(NamedTuple):
     fields: Sequence[SourceField]
     # The values of the fields of an image that has no row.
     values_without_row: Mapping[str, Any]
+    # The column with the classes of images or of boxes.
+    class_column: str | None
     assumed: Sequence[Assumption]
 
 
@@ -141,7 +144,7 @@ def list_manifest(
     if metadata and (isinstance(root, Path) or root.objects.has_lists):
         names = files_below(root)
         beside = (name for name in names if name.rpartition("/")[2] not in METADATA)
-    return list_rows(
+    listing = list_rows(
         root,
         images_of_rows.rows,
         images_of_rows.fields,
@@ -150,6 +153,49 @@ def list_manifest(
         unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
         table=path.name,
     )
+    class_column = images_of_rows.class_column
+    if alone and split is None and class_column is not None and options.classes is None:
+        class_columns = ColumnChoice(columns.image, class_column, ())
+        more = _compare_with_training(path, kind, class_columns, listing, options)
+        listing = replace(listing, assumed=(*listing.assumed, *more))
+    return listing
+
+
+def _compare_with_training(
+    path: SourcePath,
+    kind: str,
+    columns: ColumnChoice,
+    listing: Listing,
+    options: SourceOptions,
+) -> list[Assumption]:
+    """Says that the table of the training beside val.csv, say, numbers the classes otherwise.
+
+    Reads only the labels of that table. Classes that are numbers keep them in any table.
+    """
+    classes = list(listing.classes)
+    for source_field in listing.fields:
+        if source_field.kind == "boxes" and not classes:
+            classes = list(source_field.names)
+    if not classes or classes == [str(number) for number in range(len(classes))]:
+        return []
+    for table in training_tables(path):
+        labels = set()
+        try:
+            read_rows, _ = _choose_reader(table, kind, options)
+            for row in rows_of(read_rows(), columns, typed=kind != "csv"):
+                if isinstance(row.label, str):
+                    labels.add(row.label)
+        except PackError:
+            continue  # it is another kind of table
+        if labels and sorted(labels)[: len(classes)] != classes:
+            text = (
+                f"classes: those of {readable(path.name)} alone, with other numbers than those of "
+                f"{readable(table.name)} beside it"
+            )
+            return [Assumption(text, f"--classes-from {readable(str(table))}")]
+        if labels:
+            return []
+    return []
 
 
 def _choose_reader(
@@ -276,7 +322,9 @@ def _gather_boxes(
     )
     _check_field_count(manifest, gathered.others)
     gathered.gather(manifest.read_rows(), split)
-    return _ImageRows(Rows(gathered.rows), gathered.fields(), gathered.empty, assumed=boxes.assumed)
+    return _ImageRows(
+        Rows(gathered.rows), gathered.fields(), gathered.empty, gathered.label, boxes.assumed
+    )
 
 
 def _settle_rows(
@@ -317,7 +365,7 @@ def _settle_rows(
         for source_field in settled.fields
         if source_field.kind == "boxes"
     }
-    return _ImageRows(Rows(begin), settled.fields, no_boxes, assumed)
+    return _ImageRows(Rows(begin), settled.fields, no_boxes, label, assumed)
 
 
 def _check_field_count(manifest: _Manifest, fields: Sequence[SourceField]) -> None:

@@ -1,4 +1,4 @@
-"""The tables in a folder -> the one that is likely to have the labels.
+"""The tables in a folder -> those that are likely to have the labels.
 
 Kaggle's folders also have sampleSubmission.csv or sample_submission.csv, a form for results. It has
 an answer for each image of the test, which is not a label.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.splits import some, split_in_path
+from fastpipe.sources.splits import FEW, some, split_in_path
 
 _SUBMISSION = re.compile(r"(?:sample|example)[-_ ]?subm|submission|submit", re.IGNORECASE)
 
@@ -22,12 +24,12 @@ def with_labels_first(tables: Iterable[str]) -> list[str]:
     Leaves out forms for results if there are other tables.
     """
     names = list(tables)
-    return sorted([name for name in names if not _is_form(name)] or names, key=_rank)
+    return sorted([name for name in names if not is_result_form(name)] or names, key=_rank)
 
 
 def left_out(tables: Sequence[str]) -> list[Assumption]:
     """Says which tables are not read because they are forms for results."""
-    forms = [name for name in tables if _is_form(name)]
+    forms = [name for name in tables if is_result_form(name)]
     if not forms or len(forms) == len(tables):
         return []
     return [
@@ -35,8 +37,25 @@ def left_out(tables: Sequence[str]) -> list[Assumption]:
     ]
 
 
-def _is_form(name: str) -> bool:
+def is_result_form(name: str) -> bool:
+    """Whether a table is called like a form for results, which has no labels."""
     return _SUBMISSION.search(name) is not None
+
+
+def training_tables(table: SourcePath) -> list[SourcePath]:
+    """The tables of the training beside one of another split; none beside one of no split."""
+    if not isinstance(table, Path):
+        return []
+    split = split_in_path(table.stem)
+    if not split or split.startswith("train"):
+        return []
+    tables: list[SourcePath] = []
+    for name in names_in(table.parent, FEW).files:
+        stem, ending = os.path.splitext(name)
+        is_same_kind = ending.lower() == table.suffix.lower()
+        if is_same_kind and split_in_path(stem).startswith("train") and not is_result_form(name):
+            tables.append(table.parent / name)
+    return tables
 
 
 def _rank(name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -101,6 +101,8 @@ class _Scan:
     labels: Labels
     # The columns that may hold a class for each row, by the first file.
     known: dict[str, Known]
+    # The columns whose classes have names in the schema.
+    class_columns: Collection[str]
     # A column whose values are objects with boxes -> the names of their classes, by the schema of
     # the first file.
     detections: Mapping[str, Sequence[str]]
@@ -134,6 +136,8 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
     columns, assumed = settle_fields(
         scan.columns, scan.texts, scan.all_detections(), options, readable(str(root))
     )
+    if options.fields is None:
+        assumed += _assumed_of_fields(columns, scan.class_columns)
     if columns.has_paths:
         assumed += assumed_of_columns(scan.known, columns, options)
         return _list_image_files(root.name, paths, columns, assumed, options)
@@ -163,6 +167,22 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
     )
 
 
+def _assumed_of_fields(
+    columns: ColumnChoice, class_columns: Collection[str]
+) -> Iterator[Assumption]:
+    """Says which pictures may be masks, and which numbers of classes lose their names."""
+    for source_field in columns.fields:
+        column = source_field.column
+        if source_field.kind == "image":
+            text = f"column {column!r} of images is stored as pictures, not as masks"
+            yield Assumption(text, f"--field mask={column}:mask")
+        # Where there is no label, a column that is called like one is said anyway.
+        is_said = columns.label is None and named_as_label(column)
+        if source_field.kind == "int" and column in class_columns and not is_said:
+            text = f"column {column!r} is stored as numbers, without the names of their classes"
+            yield Assumption(text, f"--label-column {column}")
+
+
 def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
     """Reads the schema, labels and classes of all files; but not the images."""
     scan: _Scan | None = None
@@ -176,7 +196,8 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
                 for column, texts in _read_first_texts(file, known).items():
                     known[column] = Known(first=texts)
                 detections = arrow_columns.detection_names(file.schema)
-                scan = _Scan(columns, Labels(columns.classes), known, detections)
+                class_columns = arrow_columns.class_columns(file.schema)
+                scan = _Scan(columns, Labels(columns.classes), known, class_columns, detections)
             elif columns != scan.columns:
                 raise _other_columns(name, columns, paths.names[0], scan.columns)
 
