@@ -187,14 +187,15 @@ def _compare_with_training(
                     labels.add(row.label)
         except PackError:
             continue  # it is another kind of table
-        if labels and sorted(labels)[: len(classes)] != classes:
-            text = (
-                f"classes: those of {readable(path.name)} alone, with other numbers than those of "
-                f"{readable(table.name)} beside it"
-            )
-            return [Assumption(text, f"--classes-from {readable(str(table))}")]
-        if labels:
+        if not labels:
+            continue  # it has no such column
+        if sorted(labels)[: len(classes)] == classes:
             return []
+        text = (
+            f"classes: those of {readable(path.name)} alone, with other numbers than those of "
+            f"{readable(table.name)} beside it"
+        )
+        return [Assumption(text, f"--classes-from {readable(str(table))}")]
     return []
 
 

@@ -265,28 +265,25 @@ def _scan_rows(file: TableFile, name: str, scan: _Scan) -> None:
     state = file.opened.state
     scan.tables[name] = Table(state, tuple(groups))
     digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
+    # A file may have millions of rows, so this loop looks nothing up twice.
+    take_label = scan.labels.take
+    add_source = scan.sources.append
+    size_bytes = state.size_bytes
+    mtime_ns = state.mtime_ns
+    ctime_ns = state.ctime_ns
     for row_index, label in enumerate(labels):
         path = f"{name}/{row_index:0{digits}d}"
         problem = None
         try:
-            label_number = scan.labels.take(label, path)
+            label_number = take_label(label, path)
         except ValueError as wrong:
             label_number = NO_LABEL
             problem = str(wrong)
-        # By position, which takes less time: path, label, size, times, problem, archive, offset
-        # and size of the archive.
-        source = Source(
-            path,
-            label_number,
-            0,
-            state.mtime_ns,
-            state.ctime_ns,
-            problem,
-            name,
-            row_index,
-            state.size_bytes,
+        # By position, which takes half the time. The arguments after the label are the size, which
+        # is not known, the times, the problem, the file, the offset and the size of the file.
+        add_source(
+            Source(path, label_number, 0, mtime_ns, ctime_ns, problem, name, row_index, size_bytes)
         )
-        scan.sources.append(source)
 
 
 def _list_image_files(
