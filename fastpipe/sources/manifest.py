@@ -1,356 +1,398 @@
-"""A CSV, TSV or JSONL file, or one of metadata, with a row for each image -> the listing of these images."""
+"""A file with a row for each image (CSV, TSV, JSON, JSONL, or metadata) -> the listing of these
+images.
+"""
 
 from __future__ import annotations
 
 import codecs
-import csv
 import json
-import re
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.class_columns import settled_classes
-from fastpipe.sources.coco import array_entries
-from fastpipe.sources.column_kinds import Seen, json_value
-from fastpipe.sources.detections import assumed_of_detections, with_names
-from fastpipe.sources.encodings import HINT, as_utf8
+from fastpipe.sources.column_kinds import Seen
+from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.likely import assumed_of_columns, columns_of_ids
-from fastpipe.sources.listing import Assumption, Listing
+from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import (
     FILE_NAME,
     MOST_FIELDS,
+    ColumnChoice,
     SourceOptions,
     choose_columns,
     is_picture,
     named_as_image,
 )
-from fastpipe.sources.rows import Row, Rows, list_rows, row_name, rows_of
-from fastpipe.sources.split_column import ALL, folder_of, refuse_split, split_column, split_of_paths
-from fastpipe.sources.table_boxes import BOXES, box_columns, gathering, no_boxes
-from fastpipe.sources.table_text import SPACES, TextForm, text_form
+from fastpipe.sources.rows import Row, Rows, list_rows, rows_of
+from fastpipe.sources.settled_fields import settle_fields
+from fastpipe.sources.split_column import (
+    ALL,
+    SplitColumn,
+    find_split_column,
+    find_split_folders,
+    folder_of,
+)
+from fastpipe.sources.table_boxes import BOXES, BoxColumns, box_columns, gathering
+from fastpipe.sources.table_files import training_tables
+from fastpipe.sources.table_text import detect_text_form
 from fastpipe.sources.tables import metadata_rows
+from fastpipe.sources.text_rows import MOST_COLUMNS, csv_rows, json_array_rows, json_rows
 from fastpipe.sources.unlisted import Unlisted
 
+# Files of metadata, as Hugging Face's ImageFolder names them.
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
-MOST_LINE_BYTES = 16 << 20
-MOST_COLUMNS = 640
+# In metadata, columns whose names end so have paths of further images.
+_FURTHER_IMAGES = f"_{FILE_NAME}"
 _HEAD_BYTES = 1 << 16
-_TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
-_DAMAGE = re.compile(
-    "[\0\udc80-\udcff]"
-)  # NUL, and bytes that are no UTF-8, as "surrogateescape" has them
-_FURTHER = f"_{FILE_NAME}"  # of images, in metadata
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """A manifest and the values of its columns."""
+
+    path: SourcePath
+    # The name of the file, for errors.
+    table: str
+    options: SourceOptions
+    # Whether values have types, as in JSON. In CSV they are texts.
+    is_typed: bool
+    # Whether the file is metadata of Hugging Face's ImageFolder.
+    is_metadata: bool
+    # Begins to read the rows. It is called once for the columns, and then for the images.
+    read_rows: Callable[[], Iterator[Row]]
+    # The values of each column, in the order of the columns.
+    seen: dict[str, Seen] = field(default_factory=dict)
+    # A column that may have the paths of images -> the folders in these paths.
+    folders: dict[str, set[str]] = field(default_factory=dict)
+
+
+class _ImageRows(NamedTuple):
+    """A row for each image, with its fields."""
+
+    rows: Rows
+    fields: Sequence[SourceField]
+    # The values of the fields of an image that has no row.
+    values_without_row: Mapping[str, Any]
+    # The column with the classes of images or of boxes.
+    class_column: str | None
+    assumed: Sequence[Assumption]
 
 
 def list_manifest(
-    path: SourcePath, kind: str, how: SourceOptions, *, metadata: bool = False, alone: bool = True
-) -> Listing:
-    """Lists the images that a file names, in no order. It is read twice. `metadata`: of Hugging Face's ImageFolder;
-    `alone`: the file is the source, and none of a folder.
-    """
-    name, typed = readable(str(path)), kind != "csv"
-    assumed: list[Assumption] = []
-    if kind == "csv":
-        form = _form(path, how.encoding)
-        assumed += form.assumed
-        rows = partial(csv_rows, path, form, how.encoding)
-    elif kind == "parquet":
-        rows = partial(metadata_rows, path, how)
-    else:
-        rows = partial(json_rows, path, how.encoding)
-    of_classes = {
-        column for each in how.fields or () if each.kind == "classes" for column in (each.column,)
-    }
-    empty: dict[str, Any] = {}  # the values of an image without a row
-    folders: dict[str, set[str]] = {}  # in the paths of columns that may hold those of the images
-    seen = _seen(rows(), name, typed=typed, of_classes=of_classes, how=how, folders=folders)
-    split = split_column(seen, how, name)
-    boxes = box_columns(seen, how, name)
-    there = {**seen, BOXES: seen.get(BOXES)} if boxes is not None else seen
-    asked = {each.column for each in how.fields or ()}
-    further = [column for column in seen if metadata and column.endswith(_FURTHER)]
-    images = named_as_image(seen, how)
-    if not images and not metadata and how.image_column is None:
-        images = _with_names_of_pictures(seen, asked)
-        assumed += [
-            Assumption(f"images: column {each!r} has names of pictures", f"--image-column {each}")
-            for each in images
-        ]
-    if metadata:
-        images = (
-            [FILE_NAME]
-            if FILE_NAME in seen
-            else [column for column in further if column not in asked]
-        )
-
-    def kind_of(column: str) -> str:
-        return "image" if column in further else seen[column].kind if column in seen else "boxes"
-
-    def are_flags(column: str) -> bool:
-        return bool(seen[column].flags)
-
-    has_splits = split is not None or how.split == ALL
-    if split is not None and len(set(split.names.values())) == 1:
-        split = None  # all rows are of it, so it says nothing that is not to be stored
-    if split is not None:
-        there = {column: each for column, each in there.items() if column != split.column}
-    ids = columns_of_ids(seen)
-    hint = f" (--image-column {' or '.join(ids)})" if ids else ""
-    hint += "" if typed else ". If the file has no header row, write one, such as path,label"
-    columns = choose_columns(
-        name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags, hint
-    )
-    label, fields = columns.label, columns.fields
-    if not has_splits:
-        split = split_of_paths(columns.image, folders.get(columns.image, ()), how, name)
-        if split is None and alone:
-            refuse_split(how, name)
-    if boxes is not None:
-        gathered = gathering(seen, columns, boxes, how, typed=typed, table=name)
-        fields = gathered.others
-    else:
-        others = {column: each for column, each in seen.items() if column in there}
-        assumed += assumed_of_columns(others, columns, how)
-        fields, more = settled_classes(
-            fields, {column: each.texts for column, each in seen.items()}, how
-        )
-        assumed += more
-        detections = {
-            column: sorted(each.detections.names)
-            for column, each in seen.items()
-            if each.detections.is_certain and each.detections.count
-        }
-        if how.box_format is not None and not detections:
-            raise no_boxes(name)
-        fields = with_names(fields, detections, how.box_format)
-        assumed += assumed_of_detections(detections, fields, how.box_format)
-        columns = columns._replace(fields=fields)
-        empty = {each.name: {"boxes": []} for each in fields if each.kind == "boxes"}
-    if how.fields is None and len(fields) > MOST_FIELDS:
-        most = f"expected at most {MOST_FIELDS}. --field NAME=COLUMN picks those to store"
-        flags = "; --field 'tags=*:classes' makes one field of columns of 0 and 1, a class each"
-        raise PackError(f"{name} has {len(fields)} columns besides image and label; {most}{flags}")
-    root = how.root_of_images() or path.parent
-    if boxes is not None:
-        gathered.use_class_list(path.parent)
-        gathered.gather(rows(), split)
-        fields = gathered.fields()
-        listed, assumed, empty = Rows(gathered.rows), [*assumed, *boxes.assumed], gathered.empty
-    else:
-        numbered = label is not None and seen[label].are_numbers(f"{name}, column {label}")
-        listed = Rows(lambda: rows_of(rows(), columns, typed=typed, numbered=numbered, split=split))
-    known = (
-        files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
-    )
-    beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
-    unlisted = Unlisted(how.unlisted, empty)
-    return list_rows(
-        root, listed, fields, beside=beside, assumed=assumed, unlisted=unlisted, table=path.name
-    )
-
-
-def _with_names_of_pictures(seen: Mapping[str, Seen], asked: Container[str]) -> list[str]:
-    """The only column whose values are called like pictures; none where there is no such column, or several."""
-    columns = [
-        column
-        for column, each in seen.items()
-        if column not in asked and each.first and all(map(is_picture, each.first))
-    ]
-    return columns if len(columns) == 1 else []
-
-
-def _form(path: SourcePath, encoding: str | None) -> TextForm:
-    try:
-        return text_form(path, encoding)
-    except OSError as problem:
-        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
-
-
-def _seen(
-    rows: Iterable[Row],
-    name: str,
+    path: SourcePath,
+    kind: str,
+    options: SourceOptions,
     *,
-    typed: bool,
-    of_classes: Container[str],
-    how: SourceOptions,
-    folders: dict[str, set[str]],
-) -> dict[str, Seen]:
-    seen: dict[str, Seen] = {}
-    count, problem = 0, None
-    for row in rows:
+    metadata: bool = False,
+    alone: bool = True,
+) -> Listing:
+    """Lists the images that a file names, in no order. Reads the file twice.
+
+    Args:
+        kind: "csv", "jsonl" (also for .json files), or "parquet" for metadata.
+        metadata: the file is metadata of Hugging Face's ImageFolder.
+        alone: the file is the source by itself, and not one of the files of a folder.
+
+    Raises:
+        PackError: the file cannot be read, or an option has to say what its columns hold.
+    """
+    table = readable(str(path))
+    read_rows, assumed = _choose_reader(path, kind, options)
+    manifest = _Manifest(path, table, options, kind != "csv", metadata, read_rows)
+    _scan_columns(manifest)
+
+    seen = manifest.seen
+    split = find_split_column(seen, options, table)
+    has_splits = split is not None or options.split == ALL
+    if split is not None and len(set(split.names.values())) == 1:
+        split = None  # all rows are of this split, so the column may become a field
+    field_values = seen
+    if split is not None:
+        field_values = {name: seen[name] for name in seen if name != split.column}
+    boxes = box_columns(seen, options, table)
+    column_names = list(field_values)
+    if boxes is not None and BOXES not in seen:
+        column_names.append(BOXES)  # --field can name the boxes as if they were a column
+
+    images = _image_columns(manifest)
+    if not images and not metadata and options.image_column is None:
+        images = _columns_of_pictures(manifest)
+        for column in images:
+            text = f"images: column {column!r} has names of pictures"
+            assumed.append(Assumption(text, f"--image-column {column}"))
+    columns = _choose_columns(manifest, column_names, images)
+    if not has_splits:
+        folders = manifest.folders.get(columns.image, ())
+        split = find_split_folders(columns.image, folders, options, table)
+        if split is None and alone and options.split is not None:
+            raise PackError(
+                f"--split has no meaning for a single file, and {table} is one without a column "
+                "of splits; leave it out"
+            )
+
+    if boxes is not None:
+        images_of_rows = _gather_boxes(manifest, columns, boxes, split)
+    else:
+        images_of_rows = _settle_rows(manifest, field_values, columns, split)
+    root = options.root_of_images() or path.parent
+    beside: Iterable[str] = ()
+    if metadata and (isinstance(root, Path) or root.objects.has_lists):
+        names = files_below(root)
+        beside = (name for name in names if name.rpartition("/")[2] not in METADATA)
+    listing = list_rows(
+        root,
+        images_of_rows.rows,
+        images_of_rows.fields,
+        beside=beside,
+        assumed=[*assumed, *images_of_rows.assumed],
+        unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
+        table=path.name,
+    )
+    class_column = images_of_rows.class_column
+    if alone and split is None and class_column is not None and options.classes is None:
+        class_columns = ColumnChoice(columns.image, class_column, ())
+        more = _compare_with_training(path, kind, class_columns, listing, options)
+        listing = replace(listing, assumed=(*listing.assumed, *more))
+    return listing
+
+
+def _compare_with_training(
+    path: SourcePath,
+    kind: str,
+    columns: ColumnChoice,
+    listing: Listing,
+    options: SourceOptions,
+) -> list[Assumption]:
+    """Says that the table of the training beside val.csv, say, numbers the classes otherwise.
+
+    Reads only the labels of that table. Classes that are numbers keep them in any table.
+    """
+    classes = list(listing.classes)
+    for source_field in listing.fields:
+        if source_field.kind == "boxes" and not classes:
+            classes = list(source_field.names)
+    if not classes or classes == [str(number) for number in range(len(classes))]:
+        return []
+    for table in training_tables(path):
+        labels = set()
+        try:
+            read_rows, _ = _choose_reader(table, kind, options)
+            for row in rows_of(read_rows(), columns, typed=kind != "csv"):
+                if isinstance(row.label, str):
+                    labels.add(row.label)
+        except PackError:
+            continue  # it is another kind of table
+        if not labels:
+            continue  # it has no such column
+        if sorted(labels)[: len(classes)] == classes:
+            return []
+        text = (
+            f"classes: those of {readable(path.name)} alone, with other numbers than those of "
+            f"{readable(table.name)} beside it"
+        )
+        return [Assumption(text, f"--classes-from {readable(str(table))}")]
+    return []
+
+
+def _choose_reader(
+    path: SourcePath, kind: str, options: SourceOptions
+) -> tuple[Callable[[], Iterator[Row]], list[Assumption]]:
+    """Chooses the function that reads the rows, by the kind of the file and its first lines."""
+    if kind == "csv":
+        try:
+            form = detect_text_form(path, options.encoding)
+        except OSError as problem:
+            raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+        return partial(csv_rows, path, form, options.encoding), [*form.assumed]
+    if kind == "parquet":
+        return partial(metadata_rows, path, options), []
+    if json_layout(path, options.encoding) == "array":
+        return partial(json_array_rows, path, options.encoding), []
+    return partial(json_rows, path, options.encoding), []
+
+
+def _scan_columns(manifest: _Manifest) -> None:
+    """Reads all rows once, and fills `seen` and `folders`."""
+    table = manifest.table
+    options = manifest.options
+    seen = manifest.seen
+    folders = manifest.folders
+    # All values of these count, for they are the names of classes.
+    class_columns = {
+        source_field.column
+        for source_field in options.fields or ()
+        if source_field.kind == "classes"
+    }
+    row_count = 0
+    first_problem = None
+    for row in manifest.read_rows():
         if row.problem is not None:
-            problem = problem or f"{row.where}: {row.problem}"
+            first_problem = first_problem or f"{row.where}: {row.problem}"
             continue
-        count += 1
+        row_count += 1
         for column, value in row.values.items():
             if column not in seen:
                 if len(seen) == MOST_COLUMNS:
-                    raise PackError(f"{name}: expected at most {MOST_COLUMNS} columns, got more")
-                seen[column] = Seen(typed=typed, keeps_all=column in of_classes)
-                if column == how.image_column or named_as_image([column], how):
+                    raise PackError(f"{table}: expected at most {MOST_COLUMNS} columns, got more")
+                seen[column] = Seen(typed=manifest.is_typed, keeps_all=column in class_columns)
+                if column == options.image_column or named_as_image([column], options):
                     folders[column] = set()
             seen[column].add(value, row.where)
-        for column, known in folders.items():
-            known.add(folder_of(row.values.get(column)))
-    for each in seen.values():
-        if each.count < count:
-            each.add(None, "")  # a record without the key says the same as one with null
+        for column, folders_of_column in folders.items():
+            folders_of_column.add(folder_of(row.values.get(column)))
+
     if not seen:
-        first = (
-            f" that can be read; the first: {problem}"
-            if problem
-            else "; expected a row for each image"
-        )
-        raise PackError(f"{name} holds no rows{first}")
-    return seen
+        why = "; expected a row for each image"
+        if first_problem is not None:
+            why = f" that can be read; the first: {first_problem}"
+        raise PackError(f"{table} holds no rows{why}")
+    for values in seen.values():
+        if values.count < row_count:
+            # In JSON, a record without a key says the same as one with null.
+            values.add(None, "")
 
 
-def csv_rows(
-    path: SourcePath, form: TextForm | None = None, encoding: str | None = None
-) -> Iterator[Row]:
-    """The records of a CSV or TSV file (RFC 4180, spaces before a value do not count), or of a list; all are texts.
+def _image_columns(manifest: _Manifest) -> list[str]:
+    """The columns whose names say that they have the paths of the images."""
+    if not manifest.is_metadata:
+        return named_as_image(manifest.seen, manifest.options)
+    if FILE_NAME in manifest.seen:
+        return [FILE_NAME]
+    columns = [column for column in manifest.seen if column.endswith(_FURTHER_IMAGES)]
+    return _without_fields(columns, manifest.options)
 
-    `form` None: as its first lines tell.
+
+def _columns_of_pictures(manifest: _Manifest) -> list[str]:
+    """The column whose values all look like names of pictures; empty if not exactly one does."""
+    columns = []
+    for column, values in manifest.seen.items():
+        if values.first and all(map(is_picture, values.first)):
+            columns.append(column)
+    columns = _without_fields(columns, manifest.options)
+    return columns if len(columns) == 1 else []
+
+
+def _without_fields(columns: Iterable[str], options: SourceOptions) -> list[str]:
+    """The columns that the user does not want as fields."""
+    field_columns = {source_field.column for source_field in options.fields or ()}
+    return [column for column in columns if column not in field_columns]
+
+
+def _choose_columns(
+    manifest: _Manifest, column_names: Collection[str], images: Sequence[str]
+) -> ColumnChoice:
+    """Chooses the columns of image, label and fields."""
+    seen = manifest.seen
+
+    def kind_of(column: str) -> str:
+        if manifest.is_metadata and column.endswith(_FURTHER_IMAGES):
+            return "image"
+        return seen[column].kind if column in seen else "boxes"
+
+    def has_flags(column: str) -> bool:
+        return bool(seen[column].flags)
+
+    hint = ""
+    id_columns = columns_of_ids(seen)
+    if id_columns:
+        hint = f" (--image-column {' or '.join(id_columns)})"
+    if not manifest.is_typed:
+        hint += ". If the file has no header row, write one, such as path,label"
+    ending = _FURTHER_IMAGES if manifest.is_metadata else ""
+    return choose_columns(
+        manifest.table, column_names, manifest.options, images, kind_of, ending, has_flags, hint
+    )
+
+
+def _gather_boxes(
+    manifest: _Manifest, columns: ColumnChoice, boxes: BoxColumns, split: SplitColumn | None
+) -> _ImageRows:
+    """Reads the rows of a table with a row for each box, and makes one of each image."""
+    gathered = gathering(
+        manifest.seen,
+        columns,
+        boxes,
+        manifest.options,
+        typed=manifest.is_typed,
+        table=manifest.table,
+    )
+    _check_field_count(manifest, gathered.others)
+    gathered.use_class_list(manifest.path.parent)
+    gathered.gather(manifest.read_rows(), split)
+    return _ImageRows(
+        Rows(gathered.rows), gathered.fields(), gathered.empty, gathered.label, boxes.assumed
+    )
+
+
+def _settle_rows(
+    manifest: _Manifest,
+    field_values: Mapping[str, Seen],
+    columns: ColumnChoice,
+    split: SplitColumn | None,
+) -> _ImageRows:
+    """Reads the rows of a table with a row for each image.
+
+    `field_values` has the values of all columns but that of splits.
     """
-    form = form or _form(path, encoding)
+    options = manifest.options
+    seen = manifest.seen
+    texts = {}
+    # Columns whose values are objects with boxes -> the names of their classes.
+    detections = {}
+    for column, values in seen.items():
+        texts[column] = values.texts
+        if values.detections.is_certain and values.detections.count:
+            detections[column] = sorted(values.detections.names)
+    assumed = [*assumed_of_columns(field_values, columns, options)]
+    settled, assumed_of_fields = settle_fields(columns, texts, detections, options, manifest.table)
+    assumed += assumed_of_fields
+    _check_field_count(manifest, settled.fields)
 
-    def texts(file: BinaryIO) -> Iterator[str]:
-        for line in islice(_lines(file), form.skipped, None):
-            if line is None:  # the next one may be the rest of a value in quotes
-                raise csv.Error(_TOO_LONG)
-            yield line.decode("utf-8", "surrogateescape")
+    label = columns.label
+    is_numbered = False
+    if label is not None:
+        is_numbered = seen[label].are_numbers(f"{manifest.table}, column {label}")
 
-    columns = list(form.columns)
-    with open_unchanged(path) as opened:
-        file = as_utf8(opened, encoding, str(path))
-        if form.separator == SPACES:
-            reader: Any = _SpacedReader(texts(file), form)
-        else:
-            reader = csv.reader(
-                texts(file), delimiter=form.separator, skipinitialspace=True, strict=True
-            )
-        number = form.skipped + 1
-        try:
-            for cells in reader:
-                if not columns:
-                    columns = [cell.strip() or f"column_{at}" for at, cell in enumerate(cells, 1)]
-                    _check_header(columns)
-                elif cells:  # else the line is empty
-                    yield _row(row_name(path.name, number), columns, cells)
-                number = form.skipped + reader.line_num + 1
-            _check_header(columns)
-        except csv.Error as problem:
-            raise PackError(
-                f"{readable(str(path))}, line {number}: {problem}. If a quote is open or stands inside a value, or a "
-                "carriage return (\\r) stands by itself, the lines behind it cannot be told apart; correct this line"
-            ) from None
+    def begin() -> Iterator[Row]:
+        rows = manifest.read_rows()
+        return rows_of(rows, settled, typed=manifest.is_typed, numbered=is_numbered, split=split)
+
+    no_boxes: dict[str, Any] = {
+        source_field.name: {"boxes": []}
+        for source_field in settled.fields
+        if source_field.kind == "boxes"
+    }
+    return _ImageRows(Rows(begin), settled.fields, no_boxes, label, assumed)
 
 
-class _SpacedReader:
-    """As csv.reader, of lines whose values are separated by spaces."""
-
-    def __init__(self, lines: Iterator[str], form: TextForm) -> None:
-        self._lines, self._form, self.line_num = lines, form, 0
-
-    def __iter__(self) -> Iterator[list[str]]:
-        for line in self._lines:
-            self.line_num += 1
-            yield self._form.spaced(line)
-
-
-def _check_header(names: list[str]) -> None:
-    name, count = (Counter(names) or Counter([""])).most_common(1)[0]
-    damage = next(filter(None, map(_DAMAGE.search, names)), None)
-    if not 0 < len(names) <= MOST_COLUMNS or count > 1 or damage is not None:
-        got = f"{len(names):,}, {name[:60]!r} {count} times" if damage is None else _byte(damage)
-        hint = "" if damage is None else f". {HINT}"
-        raise csv.Error(
-            f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got {got}{hint}"
+def _check_field_count(manifest: _Manifest, fields: Sequence[SourceField]) -> None:
+    if manifest.options.fields is None and len(fields) > MOST_FIELDS:
+        raise PackError(
+            f"{manifest.table} has {len(fields)} columns besides image and label; expected at most "
+            f"{MOST_FIELDS}. --field NAME=COLUMN picks those to store; --field 'tags=*:classes' "
+            "makes one field of columns of 0 and 1, a class each"
         )
-
-
-def _byte(damage: re.Match[str]) -> str:
-    return f"a byte {ord(damage[0]) & 0xFF:#04x}"
-
-
-def _row(where: str, columns: list[str], cells: list[str]) -> Row:
-    if len(cells) != len(columns):
-        return Row(where, problem=f"expected {len(columns)} columns, got {len(cells):,}")
-    for name, cell in zip(columns, cells, strict=True):
-        damage = None if cell.isascii() and "\0" not in cell else _DAMAGE.search(cell)
-        if damage is not None:
-            return Row(
-                where, problem=f"column {name}: expected UTF-8 text, got {_byte(damage)}. {HINT}"
-            )
-    return Row(where, dict(zip(columns, cells, strict=True)))
-
-
-def json_rows(path: SourcePath, encoding: str | None = None) -> Iterator[Row]:
-    """The records of a JSONL file: an object a line, UTF-8; of a JSON file: an array of objects. NaN counts as null."""
-    if json_layout(path, encoding) == "array":
-        for number, entry in enumerate(array_entries(path, encoding), 1):
-            where = row_name(path.name, number)
-            problem = (
-                None
-                if isinstance(entry, dict)
-                else f"expected an object in JSON, got {entry!r:.40}"
-            )
-            yield Row(where, entry if problem is None else {}, problem)
-        return
-    with open_unchanged(path) as opened:
-        file = as_utf8(opened, encoding, str(path))
-        for number, line in enumerate(_lines(file), 1):
-            where = row_name(path.name, number)
-            if line is None:
-                yield Row(where, problem=_TOO_LONG)
-            elif line.strip():
-                try:
-                    row = Row(where, {**json_value(line.decode())})
-                except UnicodeDecodeError as problem:
-                    row = Row(
-                        where, problem=f"expected UTF-8 text ({problem}), got {line[:40]!r}. {HINT}"
-                    )
-                except (ValueError, TypeError, RecursionError) as problem:
-                    row = Row(
-                        where, problem=f"expected an object in JSON ({problem}), got {line[:40]!r}"
-                    )
-                yield row
 
 
 def json_layout(path: SourcePath, encoding: str | None = None) -> str:
-    """What a .json file is: an "array" of objects, "lines" with an object each, or an "object". OSError, PackError."""
+    """Detects what a .json file is: an "array" of objects, "lines" with an object each, or one
+    "object". Files with other endings are "lines". Raises OSError or PackError.
+    """
     if path.suffix.lower() != ".json":
         return "lines"
     with open_unchanged(path) as file:
-        head = (
-            as_utf8(file, encoding, str(path))
-            .read(_HEAD_BYTES)
-            .removeprefix(codecs.BOM_UTF8)
-            .lstrip()
-        )
+        head = as_utf8(file, encoding, str(path)).read(_HEAD_BYTES)
+    head = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if head.startswith(b"["):
         return "array"
-    first, _, rest = head.partition(b"\n")
+    first_line, _, rest = head.partition(b"\n")
     try:
-        is_record = isinstance(json.loads(first), dict)
+        first_record: Any = json.loads(first_line)
     except (ValueError, RecursionError):
-        is_record = False
+        return "object"
+    is_record = isinstance(first_record, dict)
     return "lines" if is_record and rest.lstrip().startswith(b"{") else "object"
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """The lines of a file, without a BOM; None for one that is too long, whose bytes are passed over."""
-    first = True
-    while line := file.readline(MOST_LINE_BYTES + 1):
-        if first:
-            line, first = line.removeprefix(codecs.BOM_UTF8), False
-        too_long = len(line) > MOST_LINE_BYTES
-        while too_long and line and not line.endswith(b"\n"):
-            line = file.readline(MOST_LINE_BYTES)
-        yield None if too_long else line

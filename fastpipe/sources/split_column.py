@@ -1,5 +1,6 @@
-"""A table that says in a column, or in the paths, which split each row is of -> the rows of one split; the classes are
-those of all.
+"""A table with the rows of several splits -> the rows of one of them, and the classes of all.
+
+A column may have the splits, or the folders in the paths of the images.
 """
 
 from __future__ import annotations
@@ -13,74 +14,120 @@ from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.options import SourceOptions, named
 from fastpipe.sources.splits import called_like_splits, count_shared, fitting
 
-ALL = "all"  # the option that packs all rows
-_NAMES = "split subset partition set dataset dataset_split data_set phase usage part fold mode"
-_VALUES = "train training trn test testing tst val valid validation dev eval evaluation holdout public private"
-_COLUMNS, _WORDS = frozenset(_NAMES.split()), frozenset(_VALUES.split())
-_FLAGS = {
+ALL = "all"  # --split all packs all rows
+_COLUMNS = frozenset(
+    [
+        "split",
+        "subset",
+        "partition",
+        "set",
+        "dataset",
+        "dataset_split",
+        "data_set",
+        "phase",
+        "usage",
+        "part",
+        "fold",
+        "mode",
+    ]
+)
+_SPLITS = frozenset(
+    [
+        "train",
+        "training",
+        "trn",
+        "test",
+        "testing",
+        "tst",
+        "val",
+        "valid",
+        "validation",
+        "dev",
+        "eval",
+        "evaluation",
+        "holdout",
+        "public",
+        "private",
+    ]
+)
+# Columns of yes and no -> the splits that these two stand for.
+_FLAG_COLUMNS = {
     "is_valid": ("valid", "train"),
     "is_val": ("val", "train"),
     "is_test": ("test", "train"),
-}  # 1 and 0
-_FLAGS |= {"is_train": ("train", "valid"), "is_training": ("train", "valid")}
-_TRUE, _FALSE = ("true", "1", "1.0"), ("false", "0", "0.0")
+    "is_train": ("train", "valid"),
+    "is_training": ("train", "valid"),
+}
+_YES = frozenset(("true", "1", "1.0"))
+_NO = frozenset(("false", "0", "0.0"))
 
 
 class SplitColumn(NamedTuple):
-    """The column that says the split, its values as splits, and the one to pack."""
+    """The column that says which split a row belongs to, and the split to pack."""
 
     column: str
-    names: Mapping[str, str]  # value in small letters, or the folder in a path -> name of the split
+    # A value of the column in small letters, or the folder in a path -> its split.
+    names: Mapping[str, str]
+    # The split to pack; "" before it is chosen.
     chosen: str
-    holds_paths: bool = False  # the column is that of the images, whose folders are the splits
+    # Whether the column has the paths of the images, whose folders are the splits.
+    holds_paths: bool = False
 
     def has(self, values: Mapping[str, Any]) -> bool:
-        """Whether a row is of the chosen split."""
-        if self.holds_paths:
-            return self.names.get(folder_of(values.get(self.column))) == self.chosen
-        return self.names.get(_plain(values.get(self.column))) == self.chosen
+        """Whether a row with these values belongs to the chosen split."""
+        value = values.get(self.column)
+        key = folder_of(value) if self.holds_paths else str(value).strip().lower()
+        return self.names.get(key) == self.chosen
 
 
-def split_column(seen: Mapping[str, Seen], how: SourceOptions, table: str) -> SplitColumn | None:
-    """The column with splits, and the chosen one; None: there is no such column, or a user wants all rows.
-
-    PackError: the user has to choose, or has chosen another one. A column that is asked for as a field, image or label
-    says no split.
-    """
-    taken = {each.column for each in how.fields or ()} | {how.label_column, how.image_column}
-    found = {
-        column: names
-        for column in seen
-        if column not in taken and (names := _splits(column, seen[column]))
-    }
-    if not found:
-        return None
-    column, names = next(iter(found.items()))
-    return _chosen(SplitColumn(column, names, ""), how, table, f"column {readable(column)!r}")
-
-
-def split_of_paths(
-    column: str, folders: Collection[str], how: SourceOptions, table: str
+def find_split_column(
+    seen: Mapping[str, Seen], options: SourceOptions, table: str
 ) -> SplitColumn | None:
-    """The same of the column of the images, where their folders are splits, such as train/ and test/; `folders`: those
-    in all paths.
+    """Finds the column with splits, and the split to pack.
+
+    A column that the user names as a field, image or label is not taken for one with splits.
+
+    Returns:
+        None if there is no such column, or if the user wants all rows.
+
+    Raises:
+        PackError: there are several splits and the user names none of them.
     """
-    parts = {
+    used_columns = {options.label_column, options.image_column}
+    used_columns.update(field.column for field in options.fields or ())
+    for column, values in seen.items():
+        if column not in used_columns:
+            names = _splits_of_values(column, values.texts)
+            if names:
+                place = f"column {readable(column)!r}"
+                return _choose_split(SplitColumn(column, names, ""), options, table, place)
+    return None
+
+
+def find_split_folders(
+    column: str, folders: Collection[str], options: SourceOptions, table: str
+) -> SplitColumn | None:
+    """Does the same for a column of image paths, where their folders are splits, such as train/
+    and test/. `folders` has the folder of each path.
+    """
+    parts_by_folder = {
         folder: [part for part in folder.split("/") if part not in ("", ".")] for folder in folders
     }
-    depth = count_shared(parts.values())
-    heads = {folder: names[depth] for folder, names in parts.items() if len(names) > depth}
-    splits = called_like_splits(sorted({*heads.values()}))
-    if len({*splits.values()}) < 2:
+    depth = count_shared(parts_by_folder.values())
+    # The first folder below those that all paths share.
+    heads = {
+        folder: parts[depth] for folder, parts in parts_by_folder.items() if len(parts) > depth
+    }
+    splits = called_like_splits(sorted(set(heads.values())))
+    if len(set(splits.values())) < 2:
         return None
     names = {folder: head for folder, head in heads.items() if head in splits}
-    return _chosen(
-        SplitColumn(column, names, "", holds_paths=True), how, table, "the folders of its paths"
-    )
+    split = SplitColumn(column, names, "", holds_paths=True)
+    return _choose_split(split, options, table, "the folders of its paths")
 
 
 def folder_of(path: object) -> str:
-    """The folder in a path, as a table writes it; "": there is none."""
+    """The folder of a path, as a table writes it; "" if there is none."""
     if not isinstance(path, str):
         return ""
     if "\\" in path:
@@ -88,39 +135,40 @@ def folder_of(path: object) -> str:
     return path[: path.rfind("/") + 1]
 
 
-def refuse_split(how: SourceOptions, table: str) -> None:
-    """Raises PackError where a user picks a split of a table that has none."""
-    if how.split is not None:
-        raise PackError(
-            f"--split has no meaning for a single file, and {table} is one without a column of splits; leave it out"
-        )
-
-
-def _chosen(split: SplitColumn, how: SourceOptions, table: str, place: str) -> SplitColumn | None:
-    """With the split that a user picks, or the only one there is; None: all rows. PackError: there is neither."""
-    splits = set(split.names.values())
-    chosen = None if how.split is None else fitting(how.split, sorted(splits))
-    if chosen is None and how.split is None and len(splits) == 1:
-        chosen = next(iter(splits))
+def _choose_split(
+    split: SplitColumn, options: SourceOptions, table: str, place: str
+) -> SplitColumn | None:
+    """Chooses the split that the user names, or the only one; None stands for all rows."""
+    splits = sorted(set(split.names.values()))
+    chosen = None
+    if options.split is not None:
+        chosen = fitting(options.split, splits)
+    elif len(splits) == 1:
+        chosen = splits[0]
     if chosen is not None:
         return split._replace(chosen=chosen)
-    if how.split == ALL:
+    if options.split == ALL:
         return None
-    asked = "" if how.split is None else f"--split {how.split}: "
+
+    prefix = "" if options.split is None else f"--split {options.split}: "
     raise PackError(
-        f"{asked}{table} has the splits {named(splits)} in {place}: --split picks one, --split {ALL} packs all rows"
+        f"{prefix}{table} has the splits {named(splits)} in {place}: --split picks one, "
+        f"--split {ALL} packs all rows"
     )
 
 
-def _splits(column: str, seen: Seen) -> dict[str, str]:
-    """The values of a column, and the splits that they are; none where they are something else."""
-    plain = re.sub(r"[ -]+", "_", column.strip().lower())
-    texts = {text.lower(): text for text in sorted(seen.texts)}
-    if plain in _FLAGS and texts and texts.keys() <= {*_TRUE, *_FALSE}:
-        yes, no = _FLAGS[plain]
-        return {text: yes if text in _TRUE else no for text in texts}
-    return dict(texts) if plain in _COLUMNS and texts and texts.keys() <= _WORDS else {}
+def _splits_of_values(column: str, values: Collection[str]) -> dict[str, str]:
+    """The values of a column, in small letters, and the splits that they name.
 
-
-def _plain(value: object) -> str:
-    return str(value).strip().lower()
+    Empty if the column is not one of splits.
+    """
+    name = re.sub(r"[ -]+", "_", column.strip().lower())
+    splits = {value.lower(): value for value in sorted(values)}
+    if not splits:
+        return {}
+    if name in _FLAG_COLUMNS and splits.keys() <= _YES | _NO:
+        yes, no = _FLAG_COLUMNS[name]
+        return {value: yes if value in _YES else no for value in splits}
+    if name in _COLUMNS and splits.keys() <= _SPLITS:
+        return splits
+    return {}

@@ -1,40 +1,65 @@
-"""The tables in a folder -> which of them is likely to have the labels, and which are forms for results."""
+"""The tables in a folder -> those that are likely to have the labels.
+
+Kaggle's folders also have sampleSubmission.csv or sample_submission.csv, a form for results. It has
+an answer for each image of the test, which is not a label.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.splits import some, split_in_path
+from fastpipe.sources.splits import FEW, some, split_in_path
 
-# Kaggle's sampleSubmission.csv and sample_submission.csv have an answer for each image of the test, which is no label.
 _SUBMISSION = re.compile(r"(?:sample|example)[-_ ]?subm|submission|submit", re.IGNORECASE)
 
 
-def is_submission(name: str) -> bool:
-    """Whether a table is called like a form for results, which has no labels."""
-    return _SUBMISSION.search(name) is not None
-
-
 def with_labels_first(tables: Iterable[str]) -> list[str]:
-    """Tables without forms for results, those of the training first; all of them if there are no others."""
-    tables = list(tables)
-    kept = [name for name in tables if not is_submission(name)] or tables
-    return sorted(kept, key=_rank)
+    """Sorts tables: those of the training first, those of the test last.
 
-
-def _rank(name: str) -> int:
-    word = split_in_path(os.path.splitext(name)[0])
-    return 2 if word.startswith("test") else 0 if word.startswith("train") else 1
+    Leaves out forms for results if there are other tables.
+    """
+    names = list(tables)
+    return sorted([name for name in names if not is_result_form(name)] or names, key=_rank)
 
 
 def left_out(tables: Sequence[str]) -> list[Assumption]:
-    """Says which tables are not read since they are forms for results."""
-    forms = [name for name in tables if is_submission(name)]
+    """Says which tables are not read because they are forms for results."""
+    forms = [name for name in tables if is_result_form(name)]
     if not forms or len(forms) == len(tables):
         return []
     return [
         Assumption(f"tables: {some(forms)} is not read, for it is called like a form for results")
     ]
+
+
+def is_result_form(name: str) -> bool:
+    """Whether a table is called like a form for results, which has no labels."""
+    return _SUBMISSION.search(name) is not None
+
+
+def training_tables(table: SourcePath) -> list[SourcePath]:
+    """The tables of the training beside one of another split; none beside one of no split."""
+    if not isinstance(table, Path):
+        return []
+    split = split_in_path(table.stem)
+    if not split or split.startswith("train"):
+        return []
+    tables: list[SourcePath] = []
+    for name in names_in(table.parent, FEW).files:
+        stem, ending = os.path.splitext(name)
+        is_same_kind = ending.lower() == table.suffix.lower()
+        if is_same_kind and split_in_path(stem).startswith("train") and not is_result_form(name):
+            tables.append(table.parent / name)
+    return tables
+
+
+def _rank(name: str) -> int:
+    split = split_in_path(os.path.splitext(name)[0])
+    if split.startswith("train"):
+        return 0
+    return 2 if split.startswith("test") else 1

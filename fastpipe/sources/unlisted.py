@@ -1,16 +1,16 @@
-"""The rows of a table, and the folders in which their images lie -> the images there that have no row.
+"""The rows of a table, and the folders in which their images lie -> the images there without a row.
 
 Note [images without a row]
-A row says what is on an image. An image without a row may be background, one whose boxes nobody has drawn yet, or one
-of another table, as where train.csv and val.csv list the images of one folder. So it is left out, and this is said;
---unlisted keep packs it, without boxes and without a label. Only folders that hold an image of a row are looked into:
-a folder costs one list of its names, whatever it holds.
+A row says what is on an image. An image without a row may be background, one whose boxes nobody has
+drawn yet, or one of another table, as where train.csv and val.csv list the images of one folder. So
+it is left out, and the user is told. --unlisted keep packs it, without boxes and without a label.
+Only the folders that hold an image of a row are listed, each once, however many files they hold.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,59 +21,65 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture
 
 _MOST_FOLDERS = 1000
-_MOST_REMOTE_FOLDERS = 16  # a folder behind a URL costs a request
-_OPTION = "--unlisted drop or keep"
+_MOST_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request
 
 
 class Unlisted(NamedTuple):
-    """What becomes of images without a row. See Note [images without a row]"""
+    """The user's choice for images without a row. See Note [images without a row]."""
 
-    choice: str | None  # one of UNLISTED; None: nobody says
-    values: Mapping[str, Any] = {}  # of the fields of such an image
+    # One of UNLISTED; None if the user does not say it.
+    choice: str | None
+    # The values of the fields of such an image.
+    values: Mapping[str, Any] = {}
 
 
 def images_without_row(
     root: SourcePath, listed: Collection[str], elsewhere: Collection[str]
 ) -> list[str]:
-    """The images beside those of rows that have no row, sorted. `listed`: the files that rows name; `elsewhere`: those
-    that rows of other splits name.
+    """Finds the images beside those of rows that have no row. Returns their paths, sorted.
+
+    Args:
+        listed: the files that rows name.
+        elsewhere: the files that rows of other splits name.
     """
-    if not isinstance(root, Path) and not root.objects.has_lists:
+    if isinstance(root, Path):
+        most_folders = _MOST_FOLDERS
+    elif root.objects.has_lists:
+        most_folders = _MOST_REMOTE_FOLDERS
+    else:
         return []
     folders = {path[: path.rfind("/") + 1] for path in listed}
-    most = _MOST_FOLDERS if isinstance(root, Path) else _MOST_REMOTE_FOLDERS
-    images = []
-    for folder in sorted(folder for folder in folders if not scheme_of(folder))[:most]:
-        for name in _names(root, folder):
-            path = folder + name
-            if path not in listed and is_picture(name) and not _is_hidden(name):
-                images.append(path)
     # Rows of other splits are not looked up, and may leave out the ending.
     written = {path.replace("\\", "/") for path in elsewhere}
-    return sorted(path for path in images if written.isdisjoint((path, os.path.splitext(path)[0])))
+    images = []
+    for folder in sorted(folder for folder in folders if not scheme_of(folder))[:most_folders]:
+        for name in _list_names(root, folder):
+            path = folder + name
+            # Hidden files, and what systems leave among pictures.
+            if path in listed or not is_picture(name) or name[0] == "." or is_left_behind(name):
+                continue
+            if path not in written and os.path.splitext(path)[0] not in written:
+                images.append(path)
+    return sorted(images)
 
 
-def assumption_of(images: list[str], count_of_rows: int) -> Iterator[Assumption]:
-    """Says that images have no row, and are left out."""
+def assumption_of(images: list[str], count_of_rows: int) -> list[Assumption]:
+    """Says that images have no row and are left out."""
     if not images:
-        return
-    first = readable(images[0])
-    has = "image has no row and is" if len(images) == 1 else "images have no row and are"
-    yield Assumption(
-        f"images: {len(images):,} {has} left out, beside {count_of_rows:,} with one: {first}",
-        _OPTION,
+        return []
+    verb = "image has no row and is" if len(images) == 1 else "images have no row and are"
+    text = (
+        f"images: {len(images):,} {verb} left out, beside {count_of_rows:,} with one: "
+        f"{readable(images[0])}"
     )
+    return [Assumption(text, "--unlisted drop or keep")]
 
 
-def _names(root: SourcePath, folder: str) -> list[str]:
-    """The names in a folder, in no order; none where it cannot be listed."""
+def _list_names(root: SourcePath, folder: str) -> list[str]:
+    """The names in a folder, in no order; empty if it cannot be listed."""
     try:
         if isinstance(root, Path):
             return os.listdir(os.path.join(root, folder))
         return names_in(root / folder).files
-    except (OSError, PackError):  # the rows whose images lie in it say why
-        return []
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or is_left_behind(name)
+    except (OSError, PackError):
+        return []  # the errors of the rows whose images lie in it say why

@@ -13,11 +13,12 @@ from support.sources.listed import flat_photos, paths_of
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.sources import manifest
+from fastpipe.sources import text_rows
 from fastpipe.sources.encodings import HINT
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.manifest import csv_rows, json_rows
 from fastpipe.sources.rows import Row
+from fastpipe.sources.table_text import detect_text_form
+from fastpipe.sources.text_rows import csv_rows, json_rows
 
 LONG = 10_000_000
 
@@ -53,7 +54,7 @@ def test_wrong_lines_of_csv_are_listed(photos: Path, tmp_path: Path) -> None:
 
 WRONG_JSONL = [
     (b'{"path": "002.jpg"', "expected an object in JSON (Expecting"),
-    (b"[1]", "expected an object in JSON ('list' object is not a mapping), got b'[1]"),
+    (b"[1]", "expected an object in JSON, got b'[1]"),
     (b'{"path": "\xff"}', "expected UTF-8 text ('utf-8' codec can't decode byte 0xff"),
     (b'{"path": "\0"}', "expected an object in JSON (Invalid control character"),
     (b"\0" * 9, "expected an object in JSON"),
@@ -91,7 +92,7 @@ UNCERTAIN = [
     (b"\xff\npath\n000.jpg\n", COLUMNS + "a byte 0xff"),
     (b"pa\0th\n000.jpg\n", COLUMNS + "a byte 0x00"),
     (b"," * 1_000_000 + b"\n", COLUMNS + "1,000,001"),
-    (b"\n", COLUMNS + "0, '' 1 times"),
+    (b"\n", COLUMNS + "0"),
 ]
 
 
@@ -109,10 +110,14 @@ def test_more_columns_than_anybody_has(photos: Path) -> None:
         list_sources(photos / "a.jsonl", 0)
 
 
+def rows_of_csv(path: Path) -> Iterator[Row]:
+    return csv_rows(path, detect_text_form(path))
+
+
 def test_a_file_that_changes_while_it_is_read(photos: Path) -> None:
     path = photos / "a.csv"
     path.write_text("path\n000.jpg\n")
-    records = csv_rows(path)
+    records = rows_of_csv(path)
     next(records)
     path.write_text("path\n000.jpg\n001.jpg\n")
     with pytest.raises(PackError, match=r"a\.csv has changed while packing"):
@@ -120,7 +125,9 @@ def test_a_file_that_changes_while_it_is_read(photos: Path) -> None:
 
 
 @given(
-    st.binary(max_size=200), st.sampled_from([csv_rows, json_rows]), st.sampled_from([3, 16 << 20])
+    st.binary(max_size=200),
+    st.sampled_from([rows_of_csv, json_rows]),
+    st.sampled_from([3, 16 << 20]),
 )
 def test_any_bytes_are_records_or_named_errors(
     tmp_path_factory: pytest.TempPathFactory,
@@ -131,7 +138,7 @@ def test_any_bytes_are_records_or_named_errors(
     path = tmp_path_factory.mktemp("any") / "a"
     path.write_bytes(data)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(manifest, "MOST_LINE_BYTES", most)
+        patched.setattr(text_rows, "MOST_LINE_BYTES", most)
         records = []
         with contextlib.suppress(PackError):
             records = list(form(path))

@@ -16,7 +16,7 @@ from fastpipe.sources.picture.probe import image_format
 from fastpipe.sources.tables import TableListing, needed_groups, open_table
 
 if TYPE_CHECKING:
-    from fastpipe.sources.parquet_arrow import Cells
+    from fastpipe.sources.arrow_cells import Cells
 
 
 class Row(NamedTuple):
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 def read_table_rows(listing: TableListing, sources: Iterable[Source]) -> Generator[Row, None, None]:
     """These rows, in the order of files and groups."""
-    from fastpipe.sources.parquet_arrow import Cells  # needs pyarrow
+    from fastpipe.sources.arrow_cells import Cells  # needs pyarrow
 
     # Number of the row -> source, by file.
     wanted_by_file: dict[str, dict[int, Source]] = defaultdict(dict)

@@ -1,0 +1,37 @@
+"""Columns of a table -> its fields of classes and boxes, with the names of their classes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from fastpipe.sources.class_columns import settled_classes
+from fastpipe.sources.detections import assumed_of_detections, with_names
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import ColumnChoice, SourceOptions
+from fastpipe.sources.table_boxes import no_boxes
+
+
+def settle_fields(
+    columns: ColumnChoice,
+    texts: Mapping[str, Collection[str]],
+    detections: Mapping[str, Sequence[str]],
+    options: SourceOptions,
+    table: str,
+) -> tuple[ColumnChoice, list[Assumption]]:
+    """Adds the names of their classes to the fields of classes and of boxes.
+
+    Args:
+        texts: a column -> all different texts in it.
+        detections: a column whose values are objects with boxes -> the names of their classes.
+        table: the name of the table, for errors.
+
+    Raises:
+        PackError: the user describes boxes (--box-format) or texts of several classes
+            (--separator), and the table has none.
+    """
+    fields, assumed = settled_classes(columns.fields, texts, options)
+    if options.box_format is not None and not detections:
+        raise no_boxes(table)
+    fields = with_names(fields, detections, options.box_format)
+    assumed += assumed_of_detections(detections, fields, options.box_format)
+    return columns._replace(fields=fields), assumed

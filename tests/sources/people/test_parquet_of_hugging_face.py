@@ -1,0 +1,47 @@
+"""Parquet files of Hugging Face with further columns of images and classes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from support.sources.becomes import becomes
+from support.sources.people import assumed
+from support.sources.tables import IMAGE, jpegs, pa, pq
+
+import fastpipe
+
+NAMES = {"_type": "ClassLabel", "names": ["day", "night"]}
+
+
+def write_scenes(file: Path, *, class_column: str) -> Path:
+    images = pa.array([{"bytes": data, "path": None} for data in jpegs(2)], IMAGE)
+    table = pa.table({"image": images, "annotation": images, class_column: [0, 1], "label": [1, 0]})
+    features = {"image": {"_type": "Image"}, "annotation": {"_type": "Image"}, class_column: NAMES}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    pq.write_table(table.replace_schema_metadata(metadata), file)
+    return file
+
+
+@becomes(
+    "Parquet with a second column of images (scene_parse_150)",
+    "pictures; that they are not stored as masks is said",
+    "--field mask=annotation:mask",
+)
+@becomes(
+    "Parquet with a second column of named classes (CIFAR-100's coarse_label)",
+    "numbers; that the names are not stored is said",
+    "--label-column coarse_label",
+)
+def test_further_columns_of_images_and_classes(tmp_path: Path) -> None:
+    file = write_scenes(tmp_path / "a.parquet", class_column="scene")
+    summary = fastpipe.pack(file, tmp_path / "packed", image_column="image")
+    assert assumed(summary) == [
+        "column 'annotation' of images is stored as pictures, not as masks "
+        "(--field mask=annotation:mask)",
+        "column 'scene' is stored as numbers, without the names of their classes "
+        "(--label-column scene)",
+    ]
+    fields = ["scene=scene", "annotation=annotation:image"]
+    options = {"image_column": "image", "fields": fields, "overwrite": True}
+    assert assumed(fastpipe.pack(file, tmp_path / "packed", **options)) == []
