@@ -22,8 +22,7 @@ from fastpipe.format.folder import Url
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import Ours, read_ours
-from fastpipe.sources.class_folders import like_a_split, numbers_as_texts
-from fastpipe.sources.doubtful_classes import parts_as_classes
+from fastpipe.sources.doubtful_classes import like_a_split, numbers_as_texts, parts_as_classes
 from fastpipe.sources.files import FIRST_OF_LEFT_BEHIND, SourcePath, lies_in_left_behind, state_at
 from fastpipe.sources.likely import named_as_label
 from fastpipe.sources.listing import (

@@ -10,9 +10,9 @@ from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import MOVING
 from fastpipe.packing.shard.options import BY_RULE
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.kinds import options_of
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.recognition import options_of
 
 # They decide labels and boxes. What else a user says of a source, such as its format, does not fit another source.
 _DECIDING = ("label_column", "separator", "box_format", "coordinates", "first_label")

@@ -42,10 +42,12 @@ from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts
 from fastpipe.native import _engine
 from fastpipe.plan.order import permute
+from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import LocalFile, names_in
-from fastpipe.sources.kinds import Recognised, format_of, list_sources, recognise
+from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.recognition import Recognised, recognise
 from fastpipe.sources.scan.columns import (
     ODD,
     Archive,
