@@ -61,7 +61,8 @@ def pair_folders(root: SourcePath, names: Names) -> list[Beside]:
     for name in names.folders:
         split = _match_rest(_IMAGE_FOLDER, name)
         if split is None and split_word(name) is not None:
-            split = name.lower()  # Carvana has the images of train_masks in train
+            # Carvana has the images of train_masks in train.
+            split = name.lower()
         if split is not None:
             image_folders.append((name, split))
 
@@ -125,6 +126,7 @@ def _is_yolo(path: SourcePath) -> bool:
 def _first_files(folder: SourcePath, depth: int) -> Iterator[str]:
     """A few files of a folder, and of the folders in it."""
     if not isinstance(folder, Path):
+        # A listing of an object store has the files of all folders below.
         yield from islice(files_below(folder), FEW)
         return
     names = names_in(folder, FEW)
@@ -143,8 +145,8 @@ def is_flat_voc(names: Names) -> bool:
     if names.folders:
         return False
     annotated = {PurePosixPath(name).stem for name in names.files if name.lower().endswith(".xml")}
-    if not annotated:  # so a million pictures without annotations are not looked at
-        return False
+    if not annotated:
+        return False  # at once, as there may be a million pictures
     stems = [PurePosixPath(name).stem for name in names.files if is_picture(name)]
     num_annotated = sum(stem in annotated for stem in stems)
     return num_annotated > len(stems) // 2

@@ -15,7 +15,7 @@ from fastpipe.sources.file_formats import MANIFESTS, format_of
 from fastpipe.sources.files import SourcePath, files_below, names_in, state_or_problem
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.recognition import Recognised
+from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.sidecar_files import refuse_masks, sidecar_files
 from fastpipe.sources.split_classes import classes_outside_training
 from fastpipe.sources.splits import split_in_path, split_word
@@ -59,6 +59,7 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     names = source.names
     split = source.split
     if source.splits:
+        # The classes are those of all splits, so that a class has the same number in each.
         folders_in = {name: names_in(folder).folders for name, folder in source.splits.items()}
         labelled = {
             name: folders
@@ -82,6 +83,7 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         stray = [*names.files, *names.hidden]
         return ClassFolders(root, classes, folders, [], stray, tuple(assumed))
     if source.top is not None:
+        # Kaggle has train.csv beside train and test.
         assumed += _tables_beside_splits(source.top, root, split)
     folders = [(NO_LABEL, name) for name in names.folders]
     return ClassFolders(root, classes, folders, names.files, names.hidden, tuple(assumed))

@@ -63,8 +63,11 @@ def check_class_folders(root: SourcePath, names: Names, *, certain: bool) -> Ite
             f"--image-root {readable(root.name)}",
         )
     elif lists or documents:
-        yield _unread_lists(root, [*lists, *documents])
+        labels = "the names of the folders" if folders else "none"
+        yield _unread_lists(root, [*lists, *documents], labels)
 
+    # images_001 and images_002 are parts of one dataset, but without class folders in them they may
+    # be classes.
     if are_called_like_parts(folders) and not certain:
         inside = names_in(root / folders[0], FEW).folders
         if not all(is_called_images(name) for name in inside):
@@ -113,6 +116,7 @@ def _lists_among(files: Sequence[str], endings: tuple[str, ...]) -> list[str]:
 
 def _belongs_to_picture(name: str, files: Sequence[str]) -> bool:
     """Whether a picture among the sorted files has its name, as a.jpg has of a.txt or a.jpg.txt."""
+    # Names that begin alike are neighbours.
     stem = name.rpartition(".")[0]
     stems = (stem, stem.rpartition(".")[0])
     start = bisect_left(files, stem)
@@ -155,8 +159,8 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
         )
 
 
-def _unread_lists(root: SourcePath, lists: Sequence[str]) -> Assumption:
-    """The assumption that images have no labels, though there are lists beside them."""
+def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assumption:
+    """The assumption on the labels of images, though there are lists beside them."""
     first = root / lists[0]
     tool = unread_tool(first)
     if tool is not None:
@@ -164,12 +168,13 @@ def _unread_lists(root: SourcePath, lists: Sequence[str]) -> Assumption:
     else:
         remedy = f"if it has them, pass {readable(str(first))}"
     return Assumption(
-        f"labels: none, though {some(lists)} beside the images may have them; {remedy}"
+        f"labels: {labels}, though {some(lists)} beside the images may have them; {remedy}"
     )
 
 
 def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
     """The assumption that the only folder is a class, if its name or contents speak against it."""
+    # Unpacked archives often have a folder in a folder.
     names = names_in(folder, FEW)
     while len(names.folders) == 1 and not any(is_picture(file) for file in names.files):
         folder = folder / names.folders[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fastpipe.errors import PackError
 from fastpipe.sources.annotation_folders import is_usual_folder
 from fastpipe.sources.coco_folders import coco_files_by_split
-from fastpipe.sources.file_formats import MANIFESTS, format_of
+from fastpipe.sources.file_formats import MANIFESTS, format_of, is_tar
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.labelled import LABELLED_FORMATS, find_pairs, labelled_formats
 from fastpipe.sources.manifest import METADATA
@@ -27,7 +27,8 @@ def possible_formats(root: SourcePath, names: Names, options: SourceOptions) -> 
         PackError: see `labelled_formats`.
     """
     if not names.folders and tar_names(names):
-        return ["webdataset"]  # what lies beside tars describes them
+        return ["webdataset"]  # other files beside tars describe them
+    # `save_to_disk` of Hugging Face datasets writes these.
     if "dataset_dict.json" in names.files or "state.json" in names.files:
         return ["arrow"]
 
@@ -45,6 +46,8 @@ def possible_formats(root: SourcePath, names: Names, options: SourceOptions) -> 
     if formats:
         return formats
 
+    # Any CSV may lie beside images. It counts if it has a column that is called like a path. Even
+    # then the folders, or the other files, may be the source.
     manifests = [
         name
         for name in with_labels_first(manifest_names(names))
@@ -67,13 +70,13 @@ def lies_at_top(format_name: str, root: SourcePath, names: Names, options: Sourc
     if format_name == "coco":
         return bool(coco_files_by_split(root, names))
     if format_name in ("metadata", "parquet", "arrow"):
-        return True
+        return True  # their own listing finds the splits
     return any(format_of(name) == format_name for name in names.files)
 
 
 def tar_names(names: Names) -> list[str]:
     """The names of the tars in a folder."""
-    return [name for name in names.files if name.lower().endswith(".tar")]
+    return [name for name in names.files if is_tar(name)]
 
 
 def manifest_names(names: Names) -> list[str]:
@@ -113,7 +116,7 @@ def _lists_images(path: SourcePath, encoding: str | None) -> bool:
         else:
             columns = header_of(path, encoding)
     except (OSError, ValueError, RecursionError, PackError):
-        return False
+        return False  # it is no manifest, or nobody can read it
     return any(name.strip().lower() in IMAGE_COLUMNS for name in columns)
 
 

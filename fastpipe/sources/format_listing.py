@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +11,15 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotation_folders import Beside, pair_folders
 from fastpipe.sources.class_folders import find_class_folders, list_class_folders
 from fastpipe.sources.coco import list_coco
-from fastpipe.sources.file_formats import format_of, is_named_after
+from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folder_formats import manifest_names, tar_names
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.manifest import list_manifest
 from fastpipe.sources.masks import MaskFolders, list_masks
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.recognition import Recognised, recognise_folder
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.recognition import recognise_folder
 from fastpipe.sources.splits import (
     FEW,
     chosen_split,
@@ -58,7 +59,7 @@ def list_recognised(source: Recognised, options: SourceOptions) -> Listing:
             return _list_manifest(source, options)
 
 
-def assume(listing: Listing, assumptions: Sequence[Assumption]) -> Listing:
+def assume(listing: Listing, assumptions: Iterable[Assumption]) -> Listing:
     """The listing with more assumptions."""
     return replace(listing, assumed=(*listing.assumed, *assumptions))
 
@@ -73,18 +74,18 @@ def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
             raise _empty_error(root, "folders and no files")
         tars = tar_names(names)
         if tars:  # with --format imagefolder each is a class
-            beside = [name for name in [*names.files, *names.hidden] if name not in tars]
-            return list_tar_classes(root, tars, beside)
+            stray = [name for name in names.files if not is_tar(name)]
+            return list_tar_classes(root, tars, [*stray, *names.hidden])
     folders = find_class_folders(source, options)
     return list_class_folders(folders, certain=options.format == "imagefolder")
 
 
 def _list_tars(source: Recognised, options: SourceOptions) -> Listing:
-    """Lists a tar, or the tars of a folder; of a split, its own."""
+    """Lists a tar, or the tars in a folder; if it is a split, only those of the split."""
     names = source.names
     stray: list[str] = []
     if source.is_file:
-        tars = [""]
+        tars = [""]  # the root itself
     else:
         _refuse_compressed(source)
         tars = tar_names(names)
@@ -93,8 +94,8 @@ def _list_tars(source: Recognised, options: SourceOptions) -> Listing:
         if source.tars:
             tars = list(source.tars[source.split])
         else:
-            files = [name for name in names.files if name not in tars]
-            stray = [*files, *names.folders, *names.hidden]
+            stray = [name for name in names.files if not is_tar(name)]
+            stray += [*names.folders, *names.hidden]
     columns = TarColumns(options.image_column, options.label_column)
     return list_archives(source.root, tars, stray, options.fields, options.split, columns)
 
@@ -139,16 +140,19 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
 
 def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
     root, pair = _local_pair(source)
+    # Folders that may have the names of the classes.
     tops = [root]
     if isinstance(source.top, Path):
         tops.append(source.top)
-    elif split_word(root.name) is not None:  # the user has passed the folder of a split
+    elif split_word(root.name) is not None:
+        # The user has passed the folder of a split, and the names lie beside it.
         tops.append(root.absolute().parent)
     return list_yolo(pair, options.split, tops, options.first_label or 0)
 
 
 def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
     root, pair = _local_pair(source)
+    # VOC's classes are names without numbers. To number them, the names of all splits are needed.
     pairs_of_others = []
     for split, folder in source.splits.items():
         if split == source.split:
@@ -161,14 +165,12 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
             pairs_of_others.append(other.beside)
     listing = list_voc(root, pair, options.split, pairs_of_others)
 
-    mask_folders = [
-        other.labels.name for other in pair_folders(root, names_in(root)) if other.kind == "masks"
-    ]
-    masks_left_out = [
-        Assumption(f"{name}: left out, for only boxes are packed", "--format masks")
-        for name in mask_folders
-    ]
-    return assume(listing, masks_left_out)
+    # VOC has masks beside the annotations.
+    for other_pair in pair_folders(root, names_in(root)):
+        if other_pair.kind == "masks":
+            text = f"{other_pair.labels.name}: left out, for only boxes are packed"
+            listing = assume(listing, [Assumption(text, "--format masks")])
+    return listing
 
 
 def _local_pair(source: Recognised) -> tuple[Path, Beside]:
@@ -207,4 +209,5 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
 
 
 def _relative_path(root: SourcePath, folder: SourcePath) -> str:
+    # `relative_to` is only of a Path, and `folder` may be behind a URL.
     return str(folder)[len(str(root)) :].strip("/")

@@ -17,13 +17,15 @@ from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.format_listing import assume, list_recognised
 from fastpipe.sources.listing import Assumption, Listing, packing_order
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.recognition import Recognised, recognise, recognise_folder
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.recognition import recognise, recognise_folder
 from fastpipe.sources.split_classes import classes_outside_training, join_classes, with_classes
 from fastpipe.sources.splits import FEW, split_word
 from fastpipe.sources.table_splits import listings_of_others, split_of_tables
 
-# Their listers number classes for all splits, or labels say the numbers.
-_WITH_CLASSES_OF_ALL_SPLITS = ("imagefolder", "coco", "voc", "yolo", "masks")
+# A split of these formats has the numbers of all splits already: the listing of class folders and
+# of VOC joins the classes, the files of COCO and YOLO say the numbers, and masks have no classes.
+_WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
 
 
 def list_sources(
@@ -57,18 +59,19 @@ def list_sources(
         )
     source = recognise(root, options)
     if source.split:
-        # A split is listed as a source of its own.
+        # A split is listed as a source of its own, which has no splits.
         options = replace(options, split=None)
     if source.format == "coco" and options.classes is None and not is_pattern:
+        # A model that is trained on one split would be scored wrong on another.
         check_same_categories(source.files, _coco_files_of_other_splits(source, options))
 
     listing = list_recognised(source, options)
-    if source.format not in _WITH_CLASSES_OF_ALL_SPLITS:
+    if source.format not in _WITH_FINAL_CLASSES:
         listing = _with_classes_of_all_splits(listing, source, options)
     if options.classes is not None:
         listing = with_given_classes(listing, options.classes)
     elif source.format == "imagefolder" and not source.split and not is_pattern:
-        listing = assume(listing, [*_other_numbers_in_training(root, listing.classes)])
+        listing = assume(listing, _other_numbers_in_training(root, listing.classes))
     listing = assume(listing, similar_classes(listing.classes))
     for field in listing.fields:
         listing = assume(listing, similar_classes(field.names, f"classes of {field.name}"))
@@ -76,8 +79,8 @@ def list_sources(
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()
-    # The times of files behind a URL are of the server's clock. Only the time when the files were
-    # listed can be compared with them, and the files have that.
+    # The times of files behind a URL are of the server's clock. They cannot be compared with a time
+    # of this machine.
     is_local = isinstance(root, Path) and isinstance(listing.root, Path)
     return replace(listing, taken_ns=taken_ns if is_local else 0)
 
@@ -114,7 +117,7 @@ def _with_classes_of_all_splits(
     classes = {split: other.classes for split, other in listings.items()}
     listing = with_names_of_all(listing, listings.values())
     listing = with_classes(listing, join_classes(list(classes.values())))
-    return assume(listing, [*classes_outside_training(classes)])
+    return assume(listing, classes_outside_training(classes))
 
 
 def _other_splits(source: Recognised, options: SourceOptions) -> Iterator[tuple[str, Recognised]]:
@@ -124,6 +127,12 @@ def _other_splits(source: Recognised, options: SourceOptions) -> Iterator[tuple[
     for split in source.tars:
         if split != source.split:
             yield split, replace(source, split=split)
+    yield from _splits_in_other_folders(source, options)
+
+
+def _splits_in_other_folders(
+    source: Recognised, options: SourceOptions
+) -> Iterator[tuple[str, Recognised]]:
     for split, folder in source.splits.items():
         if split != source.split:
             other = recognise_folder(folder, options)
@@ -160,8 +169,5 @@ def _coco_files_of_other_splits(source: Recognised, options: SourceOptions) -> I
     else:
         for files in coco_files_by_split(source.root, source.names).values():
             yield from files
-    for split, folder in source.splits.items():
-        if split != source.split:
-            other = recognise_folder(folder, options)
-            if other.format == "coco":
-                yield from other.files
+    for _, other in _splits_in_other_folders(source, options):
+        yield from other.files

@@ -35,7 +35,7 @@ def labelled_formats(root: SourcePath, names: Names, *, is_other_format: bool) -
     formats = {pair.kind for pair in pairs if pair.kind}
     has_voc_folders = set(_VOC_FOLDERS) <= set(names.folders)
     if "voc" in formats and has_voc_folders:
-        formats.discard("masks")  # VOC has masks for another task
+        formats.discard("masks")  # VOC has them for another task, beside the annotations
     if formats:
         return sorted(formats)
 
@@ -79,8 +79,9 @@ def choose_pair(format_name: str, root: SourcePath, names: Names, split: str | N
     if "" in by_split:
         return by_split[""]
 
+    # The splits without labels, as test in many datasets, are named in errors as well.
     splits = list(by_split)
-    for name in names.folders:  # splits without labels
+    for name in names.folders:
         if split_word(name) is not None and fitting(name, by_split) is None:
             splits.append(name)
     chosen = chosen_split(root, split, dict.fromkeys(splits))

@@ -27,7 +27,7 @@ from fastpipe.sources.rows import Row, list_rows
 from fastpipe.sources.splits import FEW, some
 
 _MASK = "mask"
-# The share of images that must have a mask of a kind.
+# The share of images that must have a mask of a kind. A few images are never labelled.
 _MIN_SHARE = 0.95
 # Masks whose pixels are read while listing.
 _NUM_CHECKED = 16
@@ -35,10 +35,12 @@ _MAX_SHOWN = 5
 
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG"
+# A PNG has its colour type in its first chunk. In gray and with a palette, a pixel is a number.
+# Format: https://www.w3.org/TR/png-3/#11IHDR
 _COLOR_TYPE_OFFSET = 25
-_NUMBERED_COLOR_TYPES = (0, 3)  # gray and palette
+_GRAY_AND_PALETTE = (0, 3)
 
-# What stands before and behind the common name of an image and its mask.
+# These stand before or behind the name that an image and its mask have in common.
 _IMAGE_AFFIX = re.compile(
     r"^(?:image|img|photo)[-_ ]?(?=\d)|[-_ ](?:leftImg8bit|image|img|im|sat|rgb)$", re.IGNORECASE
 )
@@ -174,7 +176,7 @@ def _check_masks(
         PackError: their pixels are no numbers of classes.
     """
     values: set[int] = set()
-    step = -(-len(masks) // _NUM_CHECKED)
+    step = -(-len(masks) // _NUM_CHECKED)  # rounded up
     for mask in masks[::step]:
         path = folders.root / mask
         try:
@@ -186,7 +188,7 @@ def _check_masks(
             raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
         if not data.startswith(_PNG_START):
             continue  # the pack takes it if it holds numbers
-        if len(data) > _COLOR_TYPE_OFFSET and data[_COLOR_TYPE_OFFSET] not in _NUMBERED_COLOR_TYPES:
+        if len(data) > _COLOR_TYPE_OFFSET and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE:
             description = "a PNG with colours, not with numbers of classes"
             colours = find_colour_list(folders.root, names_in(folders.root, FEW).files)
             if colours is not None:
@@ -208,6 +210,6 @@ def _check_masks(
 def _no_numbers_error(path: SourcePath, description: str, field: SourceField) -> PackError:
     return PackError(
         f"{readable(str(path))} is {description}; expected masks of one channel, or with a "
-        "palette, as PNG or GIF. Convert them (a number for each colour), or store them as pictures "
-        f"with --field {field.name}={field.column}:image"
+        "palette, as PNG or GIF. Convert them (a number for each colour), or store them as "
+        f"pictures with --field {field.name}={field.column}:image"
     )

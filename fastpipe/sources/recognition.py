@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
-from fastpipe.sources.annotation_folders import Beside
 from fastpipe.sources.coco_folders import coco_files_by_split
 from fastpipe.sources.file_formats import (
     MANIFESTS,
@@ -31,6 +30,7 @@ from fastpipe.sources.inner_sources import refuse_inner_sources
 from fastpipe.sources.labelled import LABELLED_FORMATS, choose_pair
 from fastpipe.sources.manifest import METADATA, json_layout
 from fastpipe.sources.options import SourceOptions, pick_split
+from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.splits import (
     chosen_split,
     fitting,
@@ -41,71 +41,7 @@ from fastpipe.sources.splits import (
 from fastpipe.sources.table_files import with_labels_first
 from fastpipe.sources.table_text import LISTS
 
-_TABLE_OPTIONS = (
-    "image_column",
-    "label_column",
-    "fields",
-    "image_root",
-    "split",
-    "coordinates",
-    "separator",
-    "unlisted",
-    "box_format",
-)
-_MANIFEST_OPTIONS = (*_TABLE_OPTIONS, "encoding")
-_ALL_OPTIONS = (*_MANIFEST_OPTIONS, "first_label")
-# Format -> the options of `SourceOptions` that mean something for it.
-_OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
-    "dataset": (),
-    "imagefolder": (),
-    "webdataset": ("image_column", "label_column", "fields", "split", "coordinates"),
-    "metadata": _MANIFEST_OPTIONS,
-    "csv": _MANIFEST_OPTIONS,
-    "jsonl": _MANIFEST_OPTIONS,
-    "parquet": _TABLE_OPTIONS,
-    "arrow": _TABLE_OPTIONS,
-    "coco": ("fields", "image_root", "split", "coordinates"),
-    "voc": ("split", "coordinates"),
-    "yolo": ("split", "coordinates", "first_label"),
-    "masks": ("fields", "split", "coordinates"),
-}
-# Formats of which one file may have several splits.
-_SPLITS_IN_FILE = ("parquet", "arrow", "webdataset", "metadata", *MANIFESTS)
 _FOLDER_FORMATS = ("imagefolder", *LABELLED_FORMATS)
-_NO_NAMES = Names([], [], [])
-
-
-@dataclass(frozen=True)
-class Recognised:
-    """A source, recognised.
-
-    Attributes:
-        format: as of --format; or "dataset" for one of ours, "metadata" for ImageFolder's.
-        root: the file or folder; of a split with a folder of its own, this folder.
-        names: the names in the folder; none if it is a file.
-        is_file: whether `root` is a file.
-        files: the files that list its images, of COCO and manifests.
-        list_name: of these, the split that they are about, or their name.
-        other_files: as `files`, of the other splits, by split.
-        split: the split that it is; "" if it is all of the source.
-        splits: the folders of all splits of the source, if they have folders.
-        top: the folder that holds `splits`.
-        tars: the tars of all splits, if these lie in one folder.
-        beside: the folders of images and of labels or masks.
-    """
-
-    format: str
-    root: SourcePath
-    names: Names = _NO_NAMES
-    is_file: bool = False
-    files: Sequence[SourcePath] = ()
-    list_name: str = ""
-    other_files: Mapping[str, Sequence[SourcePath]] = field(default_factory=dict)
-    split: str = ""
-    splits: Mapping[str, SourcePath] = field(default_factory=dict)
-    top: SourcePath | None = None
-    tars: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    beside: Beside | None = None
 
 
 def recognise(root: SourcePath, options: SourceOptions) -> Recognised:
@@ -118,13 +54,13 @@ def recognise(root: SourcePath, options: SourceOptions) -> Recognised:
         recognised = recognise_folder(root, options)
     else:
         recognised = _recognise_file(root, options)
-    _check_options(recognised, options)
+    check_options(recognised, options)
     return recognised
 
 
 def options_of(root: SourcePath, options: SourceOptions) -> tuple[str, ...]:
     """The options that mean something for a source."""
-    return _OPTIONS_OF_FORMAT[recognise(root, options).format]
+    return OPTIONS_OF_FORMAT[recognise(root, options).format]
 
 
 def could_be_source(path: Path) -> bool:
@@ -139,25 +75,6 @@ def could_be_source(path: Path) -> bool:
         return False
 
 
-def _check_options(recognised: Recognised, options: SourceOptions) -> None:
-    """Raises PackError if an option has no meaning for a source."""
-    format_name = recognised.format
-    for name in _ALL_OPTIONS:
-        if getattr(options, name) is None or (name == "split" and recognised.split):
-            continue
-        if name not in _OPTIONS_OF_FORMAT[format_name]:
-            kind = f"{format_name} sources"
-        elif name == "split" and recognised.is_file and format_name not in _SPLITS_IN_FILE:
-            kind = "a single file"
-        else:
-            continue
-        option = "--field" if name == "fields" else "--" + name.replace("_", "-")
-        raise PackError(
-            f"{option} has no meaning for {kind}, and {readable(str(recognised.root))} is one; "
-            "leave it out"
-        )
-
-
 def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
     if options.format in _FOLDER_FORMATS:
         raise PackError(
@@ -169,11 +86,12 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
         return Recognised("metadata", path, is_file=True, files=metadata_in(path.parent))
 
     refuse_unread_file(path)
+    # A tar may have any name. Its listing says if it is none.
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:
         format_name = "csv"
     elif format_name == "coco" and json_layout(path, options.encoding) != "object":
-        format_name = "jsonl"
+        format_name = "jsonl"  # an array of objects, or an object a line
     return Recognised(format_name, path, is_file=True, files=[path])
 
 
@@ -183,11 +101,14 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
     if options.format in ("auto", "webdataset") and _is_packed_dataset(root, names):
         return Recognised("dataset", root, names)
 
+    # A folder of splits is a source itself if it has files about all splits, such as COCO's folder
+    # of annotations. Otherwise one of its splits is the source.
     is_auto = options.format == "auto"
     splits = split_folders(root, names, options.split)
     formats = possible_formats(root, names, options) if is_auto else [options.format]
     if splits and len(formats) == 1 and not lies_at_top(formats[0], root, names, options):
         return _recognise_split(root, splits, options)
+    # A --split that names a class folder is refused by `check_options`.
     if is_auto and formats == ["imagefolder"] and options.split not in names.folders:
         refuse_inner_sources(root, names, options)
     if len(formats) > 1:
@@ -246,6 +167,7 @@ def _recognise_split(
     chosen = chosen_split(root, options.split, splits, more)
     recognised = recognise_folder(splits[chosen], options_inside)
 
+    # test/images beside train/images and train/labels would be packed as the class "images".
     folders = recognised.names.folders
     if recognised.format == "imagefolder" and len(folders) == 1:
         formats_of_others = {

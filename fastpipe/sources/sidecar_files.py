@@ -47,6 +47,7 @@ def sidecar_files(
     Raises:
         PackError: a folder has only annotations and would be a class, and is not `certain` to be.
     """
+    # Most folders have none. A sample of their files shows it quickly.
     step = max(1, len(sources) // _NUM_CHECKED)
     if not any(_is_sidecar(source.path) for source in sources[::step]):
         return []
@@ -65,6 +66,8 @@ def sidecar_files(
     unread = [source for source in sidecars if _stem(_file_name(source.path)) in image_names]
     empty_labels = {source.label for source in sidecars} - image_labels - {NO_LABEL}
 
+    # A folder of text files whose names fit no image may be a class that lost its images. A folder
+    # of sidecar files never was a class.
     unread_in_empty = [source for source in unread if source.label in empty_labels]
     if unread_in_empty and not certain:
         raise _no_class_error(root, classes, unread_in_empty)

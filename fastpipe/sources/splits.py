@@ -134,7 +134,7 @@ def count_shared(paths: Iterable[Sequence[str]]) -> int:
     folders = [tuple(names) for names in paths]
     if not folders:
         return 0
-    # All paths share what the first and the last one in sorted order share.
+    # All paths share the folders that the first and the last one, in sorted order, share.
     count = 0
     for first, last in zip(min(folders), max(folders), strict=False):
         if first != last:

@@ -47,7 +47,8 @@ from fastpipe.sources.files import LocalFile, names_in
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.recognition import Recognised, recognise
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.columns import (
     ODD,
     Archive,
