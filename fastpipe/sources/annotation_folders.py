@@ -111,6 +111,13 @@ def kind_of_labels(folder: SourcePath) -> str:
     return ""
 
 
+def first_file(folder: SourcePath) -> SourcePath | None:
+    """The first file in a folder, or in the folders in it."""
+    for path in _first_files(folder, _MAX_DEPTH):
+        return folder / path
+    return None
+
+
 def _is_yolo(path: SourcePath) -> bool:
     """Whether the first line of a text has only numbers, or is empty.
 

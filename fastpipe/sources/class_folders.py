@@ -13,13 +13,15 @@ from fastpipe.sources.doubtful_classes import AS_CLASSES, numbers_as_texts
 from fastpipe.sources.doubtful_folders import check_class_folders
 from fastpipe.sources.file_formats import MANIFESTS, format_of
 from fastpipe.sources.files import SourcePath, files_below, names_in, state_or_problem
+from fastpipe.sources.folder_roles import refuse_roles
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.sidecar_files import refuse_masks, sidecar_files
+from fastpipe.sources.sidecar_files import refuse_masks, refuse_unread_data, sidecar_files
 from fastpipe.sources.split_classes import classes_outside_training
 from fastpipe.sources.splits import split_in_path, split_word
 from fastpipe.sources.table_files import left_out, with_labels_first
+from fastpipe.sources.unread_names import describe_unread
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,9 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     root = source.root
     names = source.names
     split = source.split
+    certain = options.format == "imagefolder"
+    if not certain:
+        refuse_roles(root, names.folders)
     if source.splits:
         # The classes are those of all splits, so that a class has the same number in each.
         folders_in = {name: names_in(folder).folders for name, folder in source.splits.items()}
@@ -73,9 +78,9 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     else:
         has_labels = bool(names.folders)
         classes = names.folders
-        certain = options.format == "imagefolder"
         assumed = list(check_class_folders(root, names, certain=certain))
     assumed += numbers_as_texts(classes)
+    assumed += describe_unread(source, are_tables_named=not has_labels)
 
     if has_labels:
         present = set(names.folders)
@@ -150,6 +155,7 @@ def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listi
         in_class_folders(root, folders.folders), ((name, NO_LABEL) for name in folders.files)
     )
     sources = list(sources_at(root, paths))
+    refuse_unread_data(root, sources)
     if not certain:
         refuse_masks(root, sources)
     left_out = sidecar_files(root, sources, folders.classes, certain=certain)

@@ -15,7 +15,9 @@ from fastpipe.sources.doubtful_classes import (
     parts_as_classes,
     parts_error,
 )
-from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.file_formats import UNREAD_ENDINGS, unread_remedy
+from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
+from fastpipe.sources.folder_roles import find_class_root, refuse_split_parts
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import FEW, are_called_like_parts, some, split_folders, split_word
@@ -29,7 +31,7 @@ def _in_both_cases(*endings: str) -> tuple[str, ...]:
 
 # Files that may have the labels of images.
 _LISTS = _in_both_cases(".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet")
-_DOCUMENTS = _in_both_cases(".json", ".xml")
+_DOCUMENTS = _in_both_cases(".json", ".xml", *UNREAD_ENDINGS)
 # The start of their names, if they have no labels.
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",
@@ -37,6 +39,9 @@ _NO_LIST = re.compile(
 )
 # More files belong to an image each.
 _MAX_LISTS = 16
+# At the start of a list these many bytes show whether it names images.
+_START_BYTES = 1 << 16
+_NO_NAME = re.compile(r"[\s,;|\"'/\\]+")
 # Files whose names begin alike, among which the picture of a file is looked for.
 _MAX_OF_STEM = 8
 
@@ -50,12 +55,16 @@ def check_class_folders(root: SourcePath, names: Names, *, certain: bool) -> Ite
     folders = names.folders
     yield from _check_split_names(root, folders, certain=certain)
 
-    lists = _lists_among(names.files, _LISTS)
-    documents = _lists_among(names.files, _DOCUMENTS)
+    if not certain:
+        refuse_split_parts(root, folders)
+
+    lists = lists_among(names.files, _LISTS)
+    documents = lists_among(names.files, _DOCUMENTS)
     if not certain:
         _refuse_colours(root, folders, [*lists, *documents])
     if len(folders) == 1 and not certain:
         _refuse_lists(root, folders[0], [*lists, *documents])
+        _refuse_inner_lists(root / folders[0])
     elif lists and folders:
         yield Assumption(
             f"labels: the names of the folders; {some(lists)} beside them is not read. If it has "
@@ -106,10 +115,15 @@ def _check_split_names(
     yield like_a_split(called_like_split)
 
 
-def _lists_among(files: Sequence[str], endings: tuple[str, ...]) -> list[str]:
-    """The files with such an ending; none if there are so many that each belongs to an image."""
+def lists_among(
+    files: Sequence[str], endings: tuple[str, ...], max_lists: int = _MAX_LISTS
+) -> list[str]:
+    """The files with such an ending that belong to no picture and are no notes for people.
+
+    None if there are so many that each belongs to an image.
+    """
     lists = [name for name in files if name.endswith(endings) and not _NO_LIST.match(name)]
-    if len(lists) > _MAX_LISTS:
+    if len(lists) > max_lists:
         return []
     return [name for name in lists if not _belongs_to_picture(name, files)]
 
@@ -143,27 +157,66 @@ def _refuse_colours(root: SourcePath, folders: Sequence[str], lists: Sequence[st
 def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
     """Raises PackError if a list lies beside the only folder.
 
-    The list has the labels, then, and the folder has the images.
+    The list has the labels, then, and the folder has the images, or class folders.
     """
     for name in lists:
         refuse_tool(root / name)
-    if lists:
-        lists = with_labels_first(lists)
-        first = root / lists[0]
-        raise PackError(
-            f"{readable(str(root))} has one folder, {readable(folder)}, and beside it "
-            f"{some(lists)}, which may have the labels. Pass it: "
-            f"{readable(str(first))}, with --image-root {readable(str(root / folder))} if its "
-            f"paths are relative to that folder. {AS_CLASSES} takes {readable(folder)} as the "
-            "only class"
+    if not lists:
+        return
+    lists = with_labels_first(lists)
+    path = root / folder
+    inside = names_in(path, FEW)
+    listing_names = [name for name in lists if _has_name_of(root / name, inside.files)]
+    first = (listing_names or lists)[0]
+    unread = unread_remedy(first)
+    class_root = find_class_root(path)
+    if class_root is not None:
+        names = names_in(class_root, FEW).folders
+        remedy = (
+            f"If the folders {some(names)} are the classes or splits, pass "
+            f"{readable(str(class_root))}"
         )
+    elif unread is not None:
+        remedy = f"{readable(first)} is {unread}"
+    else:
+        remedy = (
+            f"Pass it: {readable(str(root / first))}, with --image-root {readable(str(path))} if "
+            "its paths are relative to that folder"
+        )
+    raise PackError(
+        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {some(lists)}, "
+        f"which may have the labels. {remedy}. {AS_CLASSES} takes {readable(folder)} as the only "
+        "class"
+    )
+
+
+def _refuse_inner_lists(folder: SourcePath) -> None:
+    """As `_refuse_lists`, of a folder that is the only one: archives have a folder around all."""
+    names = names_in(folder, FEW)
+    if len(names.folders) == 1 and not any(is_picture(name) for name in names.files):
+        lists = lists_among(names.files, (*_LISTS, *_DOCUMENTS))
+        _refuse_lists(folder, names.folders[0], lists)
+
+
+def _has_name_of(path: SourcePath, files: Sequence[str]) -> bool:
+    """Whether the start of a list has one of these names in it, with or without its ending."""
+    try:
+        with open_binary(path) as file:
+            start = file.read(_START_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return False
+    words = set(_NO_NAME.split(start))
+    return any(name in words or name.rpartition(".")[0] in words for name in files)
 
 
 def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assumption:
     """The assumption on the labels of images, though there are lists beside them."""
     first = root / lists[0]
     tool = unread_tool(first)
-    if tool is not None:
+    unread = unread_remedy(first.name)
+    if unread is not None:
+        remedy = f"{readable(first.name)} is {unread}"
+    elif tool is not None:
         remedy = f"it is {tool.name}: {tool.remedy}"
     else:
         remedy = f"if it has them, pass {readable(str(first))}"

@@ -31,7 +31,7 @@ _OF_FOLDERS = {
     ".names": "a file that describes a folder, as Darknet has it",
     ".data": "a file that describes a folder, as Darknet has it",
 }
-_UNREAD = {
+UNREAD_ENDINGS = {
     ".npy": "a file of NumPy",
     ".npz": "a file of NumPy",
     ".pkl": "a pickle",
@@ -86,9 +86,17 @@ def refuse_unread_file(path: SourcePath) -> None:
             f"{shown} is {_OF_FOLDERS[ending]}; expected the folder: pass "
             f"{readable(str(path.parent))}, or the folder that holds the images and this"
         )
-    if ending in _UNREAD:
-        raise PackError(
-            f"{shown} is {_UNREAD[ending]}, which fastpipe does not read: read it in Python and "
-            "give its samples to fastpipe.Writer, or write the images into folders and the labels "
-            "into a CSV file"
-        )
+    remedy = unread_remedy(path.name)
+    if remedy is not None:
+        raise PackError(f"{shown} is {remedy}")
+
+
+def unread_remedy(name: str) -> str | None:
+    """The kind of a file that fastpipe does not read, and what to do; None for other files."""
+    kind = UNREAD_ENDINGS.get(os.path.splitext(name)[1].lower())
+    if kind is None:
+        return None
+    return (
+        f"{kind}, which fastpipe does not read: read it in Python and give its samples to "
+        "fastpipe.Writer, or write the images into folders and the labels into a CSV file"
+    )

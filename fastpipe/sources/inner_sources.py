@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
-from fastpipe.sources.folder_formats import possible_formats
+from fastpipe.sources.folder_formats import manifest_names, possible_formats
 from fastpipe.sources.options import SourceOptions, is_picture
 from fastpipe.sources.splits import FEW, some, split_folders
+from fastpipe.sources.table_files import with_labels_first
 
 # Folders of a folder in which a source is looked for. Behind a URL, each is a request.
 _MAX_FOLDERS = 3
 _MAX_FOLDERS_OF_URL = 1
 _MAX_DEPTH = 3
+_OF_MASKS = "of the format masks"
 
 
 class _InnerSource(NamedTuple):
@@ -44,9 +46,22 @@ def refuse_inner_sources(root: SourcePath, names: Names, options: SourceOptions)
         else:
             contents = f"folders, and in {readable(name)}"
             classes = "the folders as classes"
+        remedy = f"Pass {readable(str(inner.folder))}"
+        siblings = names_in(inner.folder.parent, FEW).folders
+        if inner.description.endswith(_OF_MASKS) and len(siblings) > 1:
+            # DSB 2018 has a folder for each sample, with its image and a mask for each nucleus.
+            remedy = (
+                f"If each folder in {readable(str(inner.folder.parent))} is a sample, list images "
+                "and masks in a CSV file (--field mask=COLUMN:mask), or write the samples with "
+                f"fastpipe.Writer. Otherwise pass {readable(str(inner.folder))}"
+            )
+        tables = with_labels_first(manifest_names(names))
+        if tables:
+            table = readable(str(root / tables[0]))
+            remedy += f"; or the table beside it, if that has the labels: {table}"
         raise PackError(
-            f"{readable(str(root))} holds {contents} {inner.description}. Pass "
-            f"{readable(str(inner.folder))}. --format imagefolder takes {classes}"
+            f"{readable(str(root))} holds {contents} {inner.description}. {remedy}. --format "
+            f"imagefolder takes {classes}"
         )
 
 

@@ -22,6 +22,7 @@ from fastpipe.sources.recognition import recognise, recognise_folder
 from fastpipe.sources.split_classes import classes_outside_training, join_classes, with_classes
 from fastpipe.sources.splits import FEW, split_word
 from fastpipe.sources.table_splits import listings_of_others, split_of_tables
+from fastpipe.sources.unread_names import describe_unread
 
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, the files of COCO and YOLO say the numbers, and masks have no classes.
@@ -75,6 +76,9 @@ def list_sources(
     listing = assume(listing, similar_classes(listing.classes))
     for field in listing.fields:
         listing = assume(listing, similar_classes(field.names, f"classes of {field.name}"))
+
+    if source.format != "imagefolder":
+        listing = assume(listing, describe_unread(source))
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_folders import Beside, is_flat_voc, pair_folders
+from fastpipe.sources.annotation_folders import (
+    Beside,
+    first_file,
+    is_flat_voc,
+    kind_of_labels,
+    pair_folders,
+)
 from fastpipe.sources.darknet import darknet_folders, is_flat_yolo
 from fastpipe.sources.files import Names, SourcePath
+from fastpipe.sources.folder_roles import is_called_target
 from fastpipe.sources.splits import chosen_split, fitting, some, split_word
 from fastpipe.sources.yolo_yaml import YOLO_FOLDERS, yaml_folders
 
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
 # Format -> the folders that it usually has.
+# The masks of classes, and those of objects.
+_VOC_MASKS = ("SegmentationClass", "SegmentationObject")
 LABELLED_FORMATS = {"voc": _VOC_FOLDERS, "yolo": YOLO_FOLDERS, "masks": ("images", "masks")}
 
 
@@ -39,10 +48,11 @@ def labelled_formats(root: SourcePath, names: Names, *, is_other_format: bool) -
     if formats:
         return sorted(formats)
 
-    # The folders are empty: no image has a box.
-    if set(YOLO_FOLDERS) <= set(names.folders):
+    # Empty folders of labels: no image has a box.
+    is_empty = all(first_file(pair.labels) is None for pair in pairs)
+    if is_empty and set(YOLO_FOLDERS) <= set(names.folders):
         return ["yolo"]
-    if has_voc_folders:
+    if is_empty and has_voc_folders:
         return ["voc"]
     if is_other_format or any(pair.part for pair in pairs):
         return []
@@ -77,6 +87,8 @@ def choose_pair(format_name: str, root: SourcePath, names: Names, split: str | N
             "the rest"
         )
     if "" in by_split:
+        if format_name == "masks":
+            _refuse_second_masks(root, names, by_split[""])
         return by_split[""]
 
     # The splits without labels, as test in many datasets, are named in errors as well.
@@ -91,6 +103,23 @@ def choose_pair(format_name: str, root: SourcePath, names: Names, split: str | N
             f"{readable(str(root / chosen))} to pack its images alone"
         )
     return by_split[chosen]
+
+
+def _refuse_second_masks(root: SourcePath, names: Names, pair: Beside) -> None:
+    """Raises PackError if another folder may have the masks.
+
+    DRIVE has masks of vessels and masks of the field of view.
+    """
+    known = (pair.images.name, pair.labels.name, *_VOC_MASKS)
+    for name in names.folders:
+        is_candidate = name not in known and is_called_target(name)
+        if is_candidate and kind_of_labels(root / name) == "masks":
+            raise PackError(
+                f"{readable(str(root))} has the folders {readable(name)} and "
+                f"{readable(pair.labels.name)} beside its images, which both may have the masks; "
+                "expected one. Move the other one, or list images and masks in a CSV file (--field "
+                "mask=COLUMN:mask)"
+            )
 
 
 def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[Beside]:

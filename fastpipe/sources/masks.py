@@ -145,10 +145,17 @@ def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceF
     expected = "a mask of the same name for nearly each image"
     if complete:
         expected = "one kind of mask by its name"
+    if not pairs:
+        raise PackError(
+            f"{folders}: expected {expected}; there are {num_images:,} images, and no mask is "
+            "called after one of them. List images and masks in a CSV file (--field "
+            "mask=COLUMN:mask), or move the masks to the same folders as the images. --format "
+            "imagefolder takes the two folders as classes"
+        )
     counts = [f"{readable(kind)} ({len(pairs[kind]):,})" for kind in sorted(pairs)[:_MAX_SHOWN]]
     raise PackError(
         f"{folders}: expected {expected}; there are {num_images:,} images, and masks called after "
-        f"them: {', '.join(counts) or 'none'}. --field mask=KIND packs one of these kinds, "
+        f"them: {', '.join(counts)}. --field mask=KIND packs one of these kinds, "
         "--format imagefolder takes the two folders as classes. Other pairs can be listed in a CSV "
         "file: --field mask=COLUMN:mask"
     )

@@ -22,8 +22,10 @@ from fastpipe.sources.annotation_files import (
     recognise_tool,
 )
 from fastpipe.sources.doubtful_classes import AS_CLASSES
+from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Source, read_source
+from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import some
 
 # There may be millions of sources. These many show whether there are sidecar files, or masks.
@@ -32,6 +34,8 @@ _NUM_CHECKED = 4096
 _MASK_SUFFIX = re.compile(
     r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE
 )
+# CIFAR-10 has pickles without an ending: PROTO of version 2 or later.
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _MIN_MASK_SHARE = 0.2  # of all files
 
 
@@ -71,6 +75,8 @@ def sidecar_files(
     unread_in_empty = [source for source in unread if source.label in empty_labels]
     if unread_in_empty and not certain:
         raise _no_class_error(root, classes, unread_in_empty)
+    if empty_labels and len(image_labels) == 1 and not certain:
+        raise _only_folder_error(root, classes, image_labels.pop(), sorted(empty_labels))
     assumed = []
     if empty_labels:
         folders = some(classes[label] for label in sorted(empty_labels))
@@ -96,6 +102,18 @@ def _no_class_error(
         f"the images in other folders, such as {readable(example.path)}: {tool.name}. So it is no "
         f"class. To keep what they say: {tool.remedy}. To pack the images alone, pass their "
         f"folder. {AS_CLASSES} takes the folders as classes"
+    )
+
+
+def _only_folder_error(
+    root: SourcePath, classes: Sequence[str], label: int, empty_labels: Sequence[int]
+) -> PackError:
+    name = readable(classes[label])
+    others = some(classes[empty] for empty in empty_labels)
+    return PackError(
+        f"{readable(str(root))}: only the folder {name} has images, and {others} has none, so the "
+        f"folders are no classes. Pass {readable(str(root / classes[label]))}. {AS_CLASSES} takes "
+        "the folders as classes"
     )
 
 
@@ -130,6 +148,22 @@ def _file_name(path: str) -> str:
 
 def _stem(name: str) -> str:
     return name.rpartition(".")[0]
+
+
+def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
+    """Raises PackError if a folder has no picture, but data that fastpipe does not read."""
+    first_sources = sources[:_NUM_CHECKED]
+    if any(is_picture(source.path) for source in first_sources):
+        return
+    for source in first_sources:
+        name = _file_name(source.path)
+        remedy = unread_remedy(name)
+        if remedy is None and "." not in name and _PICKLE.match(_read_start(root, source)):
+            remedy = unread_remedy("batch.pickle")
+        if remedy is not None:
+            raise PackError(
+                f"{readable(str(root))} holds no image: {readable(source.path)} is {remedy}"
+            )
 
 
 def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:

@@ -74,9 +74,10 @@ class SplitsError(PackError):
         self.splits = dict(splits)
         names = ", ".join(readable(name) for name in sorted(splits))
         option = "" if asked is None else f"--split {asked}: "
-        super().__init__(
-            f"{option}{readable(str(root))} has the splits {names}: --split picks one{more}"
-        )
+        remedy = f"has the splits {names}: --split picks one{more}"
+        if not splits:
+            remedy = "has no folders of splits; leave --split out"
+        super().__init__(f"{option}{readable(str(root))} {remedy}")
 
 
 def split_word(name: str) -> str | None:
