@@ -1,48 +1,71 @@
-"""A file of annotations that no source of fastpipe is -> which tool writes it, and what to do with it."""
+"""A file of annotations that fastpipe does not read -> the tool that wrote it, and a remedy."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, open_binary
 
-# Of files that belong to an image, or list images. They are no pictures.
-ENDINGS = (
-    *(".txt", ".caption", ".xml", ".json", ".yaml", ".yml", ".csv", ".tsv"),
-    *(".npy", ".npz", ".mat", ".bin", ".pcd", ".pts", ".label", ".lab", ".gt", ".ann"),
+# The endings of files that belong to an image, or list images. No picture has one of them.
+SIDECAR_ENDINGS = (
+    ".txt",
+    ".caption",
+    ".xml",
+    ".json",
+    ".yaml",
+    ".yml",
+    ".csv",
+    ".tsv",
+    ".npy",
+    ".npz",
+    ".mat",
+    ".bin",
+    ".pcd",
+    ".pts",
+    ".label",
+    ".lab",
+    ".gt",
+    ".ann",
 )
-START_BYTES = 1 << 16
-# Of CamVid, CVAT and Kaggle: which colour of a mask is which class.
-_COLOURS = re.compile(
+# At the start of a file these many bytes are enough to recognise its tool.
+TOOL_BYTES = 1 << 16
+# Names of the files in which CamVid, CVAT and Kaggle say which colour of a mask is which class.
+_COLOUR_LIST = re.compile(
     r"(?:label|class)[-_ ]?(?:colou?rs?|dict|map).*|colou?r[-_ ]?(?:map|table|palette).*|palette.*",
     re.IGNORECASE,
 )
+# Three numbers of at most three digits: red, green and blue.
 _COLOUR = re.compile(rb"(?<!\d)(?:\d{1,3}[ \t,;]+){2}\d{1,3}(?!\d)")
-_MOST_LINE_BYTES = 4096
-_ROW_A_BOX = (
-    "write them into a CSV file with a row for each box (path,xmin,ymin,xmax,ymax,label), or pass samples with boxes "
-    "to fastpipe.Writer"
-)
-_KITTI_NUMBERS = 14  # of a line, behind the class; results of detectors have a score, too
+_MAX_LINE_BYTES = 4096
+# Numbers in a line of a label file. In KITTI they stand behind the class; detectors add a score.
+_KITTI_NUMBERS = 14
 _YOLO_NUMBERS = 5
 _DOTA_NUMBERS = 8
 
 
 class AnnotationTool(NamedTuple):
-    """A tool, or a dataset, that writes annotations in a form of its own."""
+    """A tool, or a dataset, that writes annotations in a form of its own.
+
+    Attributes:
+        name: of its files, for a message.
+        remedy: what the user can do with them.
+    """
 
     name: str
     remedy: str
 
 
+_ROW_A_BOX = (
+    "write them into a CSV file with a row for each box (path,xmin,ymin,xmax,ymax,label), or pass "
+    "samples with boxes to fastpipe.Writer"
+)
 _LABEL_STUDIO = AnnotationTool(
     "Label Studio's JSON",
-    "in Label Studio, choose Export, COCO or YOLO with images, and pass the folder that it writes; labels of whole "
-    "images are in its export CSV",
+    "in Label Studio, choose Export, COCO or YOLO with images, and pass the folder that it writes; "
+    "labels of whole images are in its export CSV",
 )
 _CVAT = AnnotationTool(
     "CVAT's XML",
@@ -77,8 +100,8 @@ _DATA = AnnotationTool(
     "data", "list images and values in a JSONL file, or pass samples to fastpipe.Writer"
 )
 
-# All of the words of a row stand in the start of such a file.
-_WORDS = (
+# A tool wrote a file if all patterns of its row are in the start of the file.
+_PATTERNS = (
     (_LABELME, (rb'"shapes"\s*:', rb'"(?:imagePath|shape_type)"\s*:')),
     (
         _LABEL_STUDIO,
@@ -97,47 +120,63 @@ _WORDS = (
 )
 
 
-def tool_of(start: bytes, name: str) -> AnnotationTool | None:
-    """Which tool wrote a file, by its first bytes and its name; None: these say none."""
-    for tool, patterns in _WORDS:
+def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
+    """The tool that wrote a file, by the file's first bytes and name; None if they do not tell.
+
+    A .txt file of no tool is `TEXT`.
+    """
+    for tool, patterns in _PATTERNS:
         if all(re.search(pattern, start) for pattern in patterns):
             return tool
     if not name.lower().endswith(".txt"):
         return None
     text = start.decode("utf-8", "replace").lstrip("\ufeff").strip()
-    return _of_line(text.partition("\n")[0])
+    first_line = text.partition("\n")[0]
+    return _recognise_line(first_line)
 
 
-def _of_line(line: str) -> AnnotationTool:
-    """Which tool writes label files with such a line."""
+def _recognise_line(line: str) -> AnnotationTool:
+    """The tool whose label files have such a line."""
     words = line.split()
     are_numbers = [_is_number(word) for word in words]
-    behind_class = are_numbers[1 : 1 + _KITTI_NUMBERS]
-    if are_numbers[:1] == [False] and behind_class == [True] * _KITTI_NUMBERS:
+    if are_numbers[: 1 + _KITTI_NUMBERS] == [False] + [True] * _KITTI_NUMBERS:
         return _KITTI
     if all(are_numbers) and len(words) >= _YOLO_NUMBERS:
         return _YOLO
+    # The class and how difficult the object is stand behind the numbers.
     if len(words) > _DOTA_NUMBERS and all(are_numbers[:_DOTA_NUMBERS]):
         return _DOTA
     return TEXT
 
 
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def describe_file(start: bytes, name: str) -> AnnotationTool:
-    """As `tool_of`; of a file that says none, by the ending of its name."""
-    is_text = name.lower().endswith((".txt", ".caption"))
-    return tool_of(start, name) or (TEXT if is_text else _DATA)
+    """As `recognise_tool`; a file of no tool is text or data, by the ending of its name."""
+    tool = recognise_tool(start, name)
+    if tool is not None:
+        return tool
+    return TEXT if name.lower().endswith(".caption") else _DATA
 
 
 def unread_tool(path: SourcePath) -> AnnotationTool | None:
-    """The tool that wrote a file, if it is one whose form fastpipe does not read; else None."""
-    with suppress(OSError), open_binary(path) as file:
-        tool = tool_of(file.read(START_BYTES), path.name)
-        return None if tool in (TEXT, _YOLO, _VOC) else tool
-    return None
+    """The tool that wrote a file, if fastpipe does not read its form."""
+    try:
+        with open_binary(path) as file:
+            tool = recognise_tool(file.read(TOOL_BYTES), path.name)
+    except OSError:
+        return None
+    return None if tool in (TEXT, _YOLO, _VOC) else tool
 
 
 def refuse_tool(path: SourcePath) -> None:
-    """PackError: a file is of a tool whose form fastpipe does not read."""
+    """Raises PackError if a file is of a tool whose form fastpipe does not read."""
     tool = unread_tool(path)
     if tool is not None:
         raise PackError(
@@ -145,23 +184,20 @@ def refuse_tool(path: SourcePath) -> None:
         )
 
 
-def colour_list(folder: SourcePath, names: Iterable[str]) -> str | None:
-    """The file of a folder that says which colour of masks is which class; None: there is none."""
+def find_colour_list(folder: SourcePath, names: Iterable[str]) -> str | None:
+    """The file among `names` that says which colour of a mask is which class; None if none does."""
     for name in names:
-        if _COLOURS.fullmatch(name) and _has_colours(folder / name):
+        if _COLOUR_LIST.fullmatch(name) and _has_colours(folder / name):
             return name
     return None
 
 
 def _has_colours(path: SourcePath) -> bool:
     """Whether a list has red, green and blue in its first line, or in the line below its header."""
-    with suppress(OSError), open_binary(path) as file:
-        return any(_COLOUR.search(file.readline(_MOST_LINE_BYTES)) for _ in range(2))
-    return False
-
-
-def _is_number(word: str) -> bool:
-    with suppress(ValueError):
-        float(word)
-        return True
-    return False
+    try:
+        with open_binary(path) as file:
+            first_line = file.readline(_MAX_LINE_BYTES)
+            second_line = file.readline(_MAX_LINE_BYTES)
+    except OSError:
+        return False
+    return _COLOUR.search(first_line) is not None or _COLOUR.search(second_line) is not None

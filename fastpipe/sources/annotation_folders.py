@@ -1,159 +1,162 @@
-"""The folders of a source -> those with images, those with labels or masks beside them, and COCO's files."""
+"""The folders of a source -> pairs of one with images and one with their labels or masks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from fastpipe.sources.coco import coco_files
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.options import PICTURES, is_picture
 from fastpipe.sources.splits import FEW, split_word
 
-_IMAGES = re.compile(
+# The groups of both patterns are the rest of the name: "train" in train_images and train_masks.
+_IMAGE_FOLDER = re.compile(
     r"(?:(.*?)[-_ ]?)(?:images?|imgs?|jpegimages|leftimg8bit|photos?|pictures?)", re.IGNORECASE
 )
 _LABELS = (
     "masks?|annotations?|annots?|labels?|segmentations?|segmentationclass|segs?|gtfine|gt|"
     "ground[-_ ]?truths?|trimaps?"
 )
-_BESIDE = re.compile(rf"(.*?)[-_ ]?(?:{_LABELS})|(?:{_LABELS})[-_ ](.*)", re.IGNORECASE)
-# By the ending of the first file that says it.
-# An object whose first entry is one of COCO's lists, or "info".
-_COCO = re.compile(
-    rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:info"\s*:\s*\{|(?:images|annotations|categories|licenses)"\s*:\s*\[)'
-)
-_MOST_JSON_FILES = 16
-_NAME_LIST, _NOTES = (
-    "classes.txt",
-    "notes.json",
-)  # of Label Studio's YOLO; the notes begin as COCO's files do
+_LABEL_FOLDER = re.compile(rf"(.*?)[-_ ]?(?:{_LABELS})|(?:{_LABELS})[-_ ](.*)", re.IGNORECASE)
+# The start of a label file of YOLO.
 _NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[-+0-9.eE\s]*")
-_START_BYTES = 1 << 16
-_KINDS = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
+_MAX_LINE_BYTES = 1 << 16
+# Folders in a folder of labels in which files are looked for.
+_MAX_DEPTH = 3
+# Ending of a label file -> the kind of its folder.
+_KIND_OF_ENDING = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
 
 
 class Beside(NamedTuple):
-    """A folder of images, and one of what belongs to them."""
+    """A folder of images, and one with labels or masks of these images.
 
-    kind: str  # "yolo", "voc" or "masks"; "": it holds no file that says it
+    Attributes:
+        kind: "yolo", "voc" or "masks"; "" if no file in it says so.
+        images, labels: the two folders.
+        part: the split, which both names have: "train" of train_images and train_masks. Or "".
+        only: the file that lists the images of the split; None if it has all in the folder.
+        folders: of a split with several folders: each with that of its labels. `images` and
+            `labels` hold them.
+    """
+
+    kind: str
     images: SourcePath
     labels: SourcePath
-    part: str  # the split: what is in both names beside "images" and "masks", as train in train_images and train_masks
-    only: SourcePath | None = (
-        None  # the file that lists the images of the split; None: all of the folder
-    )
-    # Of a split with several folders: each with that of its labels. `images` and `labels` hold them.
+    part: str
+    only: SourcePath | None = None
     folders: tuple[tuple[Path, Path], ...] = ()
 
 
-def beside_images(root: SourcePath, names: Names) -> list[Beside]:
-    """All such folders of a source."""
-    labels = [(name, part) for name in names.folders if (part := _part(_BESIDE, name)) is not None]
-    if not labels:
+def pair_folders(root: SourcePath, names: Names) -> list[Beside]:
+    """All pairs of a folder of images and one of their labels in a source."""
+    label_folders = []
+    for name in names.folders:
+        split = _match_rest(_LABEL_FOLDER, name)
+        if split == "" or (split is not None and split_word(split) is not None):
+            label_folders.append((name, split))
+    if not label_folders:
         return []
-    images = [(name, part) for name in names.folders if (part := _part(_IMAGES, name)) is not None]
-    # Carvana has the images of train_masks in train.
-    images += [
-        (name, name.lower())
-        for name in names.folders
-        if split_word(name) and _part(_IMAGES, name) is None
-    ]
-    return [
-        Beside(kind_of_labels(root / label), root / image, root / label, part)
-        for label, part in labels
-        for image, same in images
-        if part == same and (not part or split_word(part)) and image != label
-    ]
+
+    image_folders = []
+    for name in names.folders:
+        split = _match_rest(_IMAGE_FOLDER, name)
+        if split is None and split_word(name) is not None:
+            # Carvana has the images of train_masks in train.
+            split = name.lower()
+        if split is not None:
+            image_folders.append((name, split))
+
+    pairs = []
+    for label_folder, split in label_folders:
+        for image_folder, split_of_images in image_folders:
+            if split == split_of_images and label_folder != image_folder:
+                kind = kind_of_labels(root / label_folder)
+                pairs.append(Beside(kind, root / image_folder, root / label_folder, split))
+    return pairs
 
 
-def _part(pattern: re.Pattern[str], name: str) -> str | None:
+def _match_rest(pattern: re.Pattern[str], name: str) -> str | None:
+    """The rest of a name, in small letters, if it matches; "" if there is no rest."""
     match = pattern.fullmatch(name)
-    return None if match is None else next(filter(None, match.groups()), "").lower()
+    if match is None:
+        return None
+    for group in match.groups():
+        if group:
+            return group.lower()
+    return ""
 
 
 def is_called_images(name: str) -> bool:
-    """Whether a folder is called images or the like, which says nothing of what they show."""
-    return _part(_IMAGES, name) == ""
+    """Whether a folder is called images or the like, which is no name of a class."""
+    return _match_rest(_IMAGE_FOLDER, name) == ""
 
 
-def other_folders(names: Names) -> list[str]:
-    """The folders that are called neither like images nor like labels, nor like splits."""
-    usual = (_IMAGES, _BESIDE)
-    return [
-        name
-        for name in names.folders
-        if split_word(name) is None and all(_part(pattern, name) is None for pattern in usual)
-    ]
+def is_usual_folder(name: str) -> bool:
+    """Whether a folder is called like one of images or of labels, or like a split."""
+    return (
+        split_word(name) is not None
+        or _IMAGE_FOLDER.fullmatch(name) is not None
+        or _LABEL_FOLDER.fullmatch(name) is not None
+    )
 
 
 def kind_of_labels(folder: SourcePath) -> str:
-    """What a folder of labels holds, by the first files in it."""
-    for path in _first_files(folder):
-        kind = _KINDS.get(PurePosixPath(path).suffix[1:].lower(), "")
-        if kind and (kind != "yolo" or _is_yolo(folder / path)):
+    """The kind of labels in a folder, by its first files: "yolo", "voc" or "masks"; or ""."""
+    for path in _first_files(folder, _MAX_DEPTH):
+        kind = _KIND_OF_ENDING.get(PurePosixPath(path).suffix[1:].lower(), "")
+        if kind == "yolo" and not _is_yolo(folder / path):
+            continue
+        if kind:
             return kind
     return ""
 
 
+def first_file(folder: SourcePath) -> SourcePath | None:
+    """The first file in a folder, or in the folders in it."""
+    for path in _first_files(folder, _MAX_DEPTH):
+        return folder / path
+    return None
+
+
 def _is_yolo(path: SourcePath) -> bool:
-    """Whether the first line of a text has numbers alone, or is empty; lists of names and captions have others."""
-    with suppress(OSError), open_binary(path) as file:
-        return _NUMBERS.fullmatch(file.readline(_START_BYTES)) is not None
-    return False
+    """Whether the first line of a text has only numbers, or is empty.
+
+    Captions and lists of names have other words.
+    """
+    try:
+        with open_binary(path) as file:
+            return _NUMBERS.fullmatch(file.readline(_MAX_LINE_BYTES)) is not None
+    except OSError:
+        return False
 
 
-def _first_files(folder: SourcePath, depth: int = 3) -> Iterator[str]:
-    """A few files of a folder, and of the first folders in it."""
+def _first_files(folder: SourcePath, depth: int) -> Iterator[str]:
+    """A few files of a folder, and of the folders in it."""
     if not isinstance(folder, Path):
+        # A listing of an object store has the files of all folders below.
         yield from islice(files_below(folder), FEW)
         return
     names = names_in(folder, FEW)
     yield from names.files
-    for name in names.folders if depth else ():
-        for path in _first_files(folder / name, depth - 1):
-            yield f"{name}/{path}"
+    if depth > 0:
+        for name in names.folders:
+            for path in _first_files(folder / name, depth - 1):
+                yield f"{name}/{path}"
 
 
 def is_flat_voc(names: Names) -> bool:
-    """Whether a folder has pictures, and an annotation of the same name beside nearly each, as Roboflow's exports."""
+    """Whether pictures and annotations lie in one folder, as in Roboflow's exports.
+
+    That is so if more than half of the pictures have an annotation of the same name.
+    """
     if names.folders:
         return False
-    stems = {PurePosixPath(name).stem for name in names.files if name.lower().endswith(".xml")}
-    if not stems:  # of a folder of a million pictures
-        return False
-    pictures = [name for name in names.files if is_picture(name)]
-    annotated = sum(PurePosixPath(name).stem in stems for name in pictures)
-    return annotated > len(pictures) // 2
-
-
-def coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
-    """Split -> files about its images; "" where the one file says none."""
-    found = coco_files(root, names.files) or _coco_exports(root, names.files)
-    if not found and "annotations" in names.folders:
-        inside = names_in(root / "annotations").files
-        found = coco_files(root / "annotations", inside) or _coco_exports(
-            root / "annotations", inside
-        )
-    return found
-
-
-def _coco_exports(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
-    """The files of a folder that begin as COCO's do, such as _annotations.coco.json of Roboflow."""
-    files = [name for name in names if name.lower().endswith(".json")]
-    if _NAME_LIST in names:
-        files = [name for name in files if name != _NOTES]
-    if len(files) > _MOST_JSON_FILES:  # one for each image, as many tools write them
-        return {}
-    found = [name for name in files if _begins_as_coco(folder / name)]
-    return {"" if len(found) == 1 else Path(name).stem: [folder / name] for name in found}
-
-
-def _begins_as_coco(path: SourcePath) -> bool:
-    with suppress(OSError), open_binary(path) as file:
-        return _COCO.match(file.read(_START_BYTES)) is not None
-    return False
+    annotated = {PurePosixPath(name).stem for name in names.files if name.lower().endswith(".xml")}
+    if not annotated:
+        return False  # at once, as there may be a million pictures
+    stems = [PurePosixPath(name).stem for name in names.files if is_picture(name)]
+    num_annotated = sum(stem in annotated for stem in stems)
+    return num_annotated > len(stems) // 2

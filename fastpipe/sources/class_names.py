@@ -73,8 +73,6 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     return replace(listing, classes=classes, fields=fields, assumed=tuple(assumptions))
 
 
-
-
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
     """The listing of one split, with the classes of boxes and fields numbered as in all splits."""
     all_names = {field.name: set(field.names) for field in listing.fields if field.names}

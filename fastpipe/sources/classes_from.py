@@ -12,8 +12,9 @@ from fastpipe.format.description import is_dataset, parse_info
 from fastpipe.format.fields import Field, read_fields
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES
 from fastpipe.sources.class_names import KINDS, ClassNames
+from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import SourcePath, open_binary, source_path
-from fastpipe.sources.kinds import class_folders, format_of, list_sources
+from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.store.remote.options import RemoteOptions

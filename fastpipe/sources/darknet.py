@@ -17,7 +17,7 @@ from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import FEW
 
 # Files with a name of a class on each line. Others are called *.names.
-_NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")
+NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")
 _SPLITS = {"train": "train", "valid": "val", "val": "val", "test": "test"}
 _FEWEST_NUMBERS = 5  # of a line in a label file: a class and a box
 _START_BYTES = 1 << 16
@@ -34,7 +34,7 @@ def is_flat_yolo(root: SourcePath, names: Names) -> bool:
     labelled = [stem for stem in picture_stems if stem in text_stems]
     # Texts beside pictures may be captions. Names of classes, or a text for most pictures, speak
     # against it; the first lines decide.
-    has_names = any(name in _NAME_LISTS or name.endswith(".names") for name in files)
+    has_names = any(name in NAME_LISTS or name.endswith(".names") for name in files)
     is_mostly_labelled = len(labelled) > len(picture_stems) // 2
     if not has_names and not is_mostly_labelled:
         return False
@@ -150,7 +150,7 @@ def read_class_names(folders: Sequence[Path]) -> tuple[str, ...]:
 
 def _find_name_list(folders: Sequence[Path]) -> Path | None:
     for folder in folders:
-        for name in _NAME_LISTS:
+        for name in NAME_LISTS:
             if (folder / name).is_file():
                 return folder / name
     others = [name for name in os.listdir(folders[0]) if name.endswith(".names")]

@@ -1,68 +1,112 @@
-"""Names of classes -> doubts about them: folders called like parts of one dataset, two names of one class."""
+"""Names of classes -> assumptions and errors where it is doubtful that they are classes, or which.
+
+For example where folders are called like the parts of one dataset, or where two names may mean one
+class.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.likely import out_of_place
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.splits import some
 
+# The option by which the user says that folders are classes.
 AS_CLASSES = "--format imagefolder"
 _SEPARATORS = re.compile(r"[-_\s]+")
-_MOST_CLASSES = 100_000  # that are compared; longer lists come from programs
+# Longer lists of classes come from programs; comparing them would only take time.
+_MAX_COMPARED = 100_000
 
 
 def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assumption:
-    """Told of folders that are taken for classes, though they may be parts; `inside`: the folders in those of a tar."""
+    """The assumption that folders are classes, though they are called like parts of a dataset.
+
+    `inside` are the folders in them, of a tar.
+    """
     text = f"classes: the folders {some(folders)}, though they are called like parts of one dataset"
     if inside:
-        one = f"--split {readable(folders[0])}"
         return Assumption(
-            f"{text}; if the folders in them ({some(inside)}) are the classes, pack one part", one
+            f"{text}; if the folders in them ({some(inside)}) are the classes, pack one part",
+            f"--split {readable(folders[0])}",
         )
     return Assumption(
         f"{text}; if they are no classes, move their images into one folder", AS_CLASSES
     )
 
 
-def refused_parts(root: object, parts: Sequence[str], classes: Sequence[str]) -> PackError:
-    """The error for parts of a dataset with class folders in them."""
+def parts_error(root: object, parts: Sequence[str], classes: Sequence[str]) -> PackError:
+    """The error for the parts of a dataset with class folders in each of them."""
     first = readable(parts[0])
     return PackError(
-        f"{readable(str(root))} has the folders {some(parts)}, which are called like parts of one dataset, and class "
-        f"folders in them ({some(classes)}). --split {first} packs {first}, with the classes of all parts. To pack all "
-        f"of them, move the class folders together. {AS_CLASSES} takes {some(parts)} as the classes"
+        f"{readable(str(root))} has the folders {some(parts)}, which are called like parts of one "
+        f"dataset, and class folders in them ({some(classes)}). --split {first} packs {first}, "
+        "with the classes of all parts. To pack all of them, move the class folders together. "
+        f"{AS_CLASSES} takes {some(parts)} as the classes"
     )
 
 
-def similar_names(classes: Sequence[str]) -> list[str]:
-    """Names of classes that differ from another one in letter case, in separators, or in how Unicode writes them."""
-    if len(classes) > _MOST_CLASSES:
-        return []
-    groups: dict[str, list[str]] = {}
-    for name in classes:
-        if name:
-            groups.setdefault(_plain(name), []).append(name)
-    return [
-        name for names in groups.values() if len(set(names)) > 1 for name in dict.fromkeys(names)
-    ]
+def like_a_split(folders: Sequence[str]) -> Assumption:
+    """The assumption that folders are classes, though they are called like splits."""
+    return Assumption(
+        f"{some(folders)}: a class, though it is called like a split", f"--split {folders[0]}"
+    )
 
 
-def _plain(name: str) -> str:
-    return _SEPARATORS.sub("_", unicodedata.normalize("NFKC", name).casefold().strip())
+def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
+    """The assumption on classes that are whole numbers, if their labels are other numbers."""
+    if not classes or not all(name.isascii() and name.isdigit() for name in classes):
+        return
+    moved = out_of_place(classes)
+    if moved:
+        name = "10" if "10" in moved else moved[0]
+        reason = "are sorted as texts"
+    else:
+        numbered_otherwise = [name for label, name in enumerate(classes) if int(name) != label]
+        if not numbered_otherwise:
+            return
+        name = numbered_otherwise[0]
+        reason = "are numbered from 0"
+    label = classes.index(name)
+    yield Assumption(
+        f"labels: class folders that are whole numbers {reason}: {name!r} is label {label}",
+        "--classes-from FILE",
+    )
 
 
 def similar_classes(classes: Sequence[str], whose: str = "classes") -> list[Assumption]:
-    """Told where two classes may be one, as Cat and cat."""
-    similar = similar_names(classes)
+    """The assumption that similar names, such as Cat and cat, are different classes."""
+    similar = _similar_names(classes)
     if not similar:
         return []
+    names = some(repr(name) for name in similar)
     return [
         Assumption(
-            f"{whose}: {some(map(repr, similar))} differ in letter case, spaces or separators alone, and are different "
-            "classes; if they mean the same, give them one name"
+            f"{whose}: {names} differ in letter case, spaces or separators alone, and are "
+            "different classes; if they mean the same, give them one name"
         )
     ]
+
+
+def _similar_names(classes: Sequence[str]) -> list[str]:
+    """Names that differ from another one in letter case, separators, or how Unicode writes them."""
+    if len(classes) > _MAX_COMPARED:
+        return []
+    # A dict in place of a set keeps the order of the names.
+    groups: dict[str, dict[str, None]] = {}
+    for name in classes:
+        if name:
+            groups.setdefault(_simplify(name), {})[name] = None
+    similar: list[str] = []
+    for names in groups.values():
+        if len(names) > 1:
+            similar += names
+    return similar
+
+
+def _simplify(name: str) -> str:
+    text = unicodedata.normalize("NFKC", name).casefold().strip()
+    return _SEPARATORS.sub("_", text)

@@ -1,84 +1,141 @@
-"""A folder of images beside folders of labels, annotations or masks -> what kind of source it is, and which folders."""
+"""Folders of images beside folders of labels or masks -> the format, and the pair to pack."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_folders import Beside, beside_images, is_flat_voc
+from fastpipe.sources.annotation_folders import (
+    Beside,
+    first_file,
+    is_flat_voc,
+    kind_of_labels,
+    pair_folders,
+)
 from fastpipe.sources.darknet import darknet_folders, is_flat_yolo
 from fastpipe.sources.files import Names, SourcePath
+from fastpipe.sources.folder_roles import is_called_target
 from fastpipe.sources.splits import chosen_split, fitting, some, split_word
 from fastpipe.sources.yolo_yaml import YOLO_FOLDERS, yaml_folders
 
-VOC_FOLDERS = ("Annotations", "JPEGImages")
-USUAL_FOLDERS = {"voc": VOC_FOLDERS, "yolo": YOLO_FOLDERS, "masks": ("images", "masks")}
+_VOC_FOLDERS = ("Annotations", "JPEGImages")
+# Format -> the folders that it usually has.
+# The masks of classes, and those of objects.
+_VOC_MASKS = ("SegmentationClass", "SegmentationObject")
+LABELLED_FORMATS = {"voc": _VOC_FOLDERS, "yolo": YOLO_FOLDERS, "masks": ("images", "masks")}
 
 
-def label_kinds(root: SourcePath, names: Names, others: Sequence[str]) -> list[str]:
-    """What lies beside a folder of images; `others`: what the folder may be, by its files."""
+def labelled_formats(root: SourcePath, names: Names, *, is_other_format: bool) -> list[str]:
+    """The formats with labels beside images that a folder may have.
+
+    Args:
+        root, names: the folder, and the names in it.
+        is_other_format: the files of the folder are of another format.
+
+    Raises:
+        PackError: a folder is called like labels and holds none, and there is no other format.
+    """
     if yaml_folders(root, names) or darknet_folders(root, names):
         return ["yolo"]
-    pairs = beside_images(root, names)
+    pairs = pair_folders(root, names)
     if not pairs:
         if is_flat_voc(names):
             return ["voc"]
         return ["yolo"] if is_flat_yolo(root, names) else []
-    kinds = {each.kind for each in pairs} - {""}
-    if "voc" in kinds and set(VOC_FOLDERS) <= {*names.folders}:
-        kinds.discard("masks")  # those of VOC are a further task
-    if not kinds and set(YOLO_FOLDERS) <= {*names.folders}:
-        kinds.add("yolo")  # no image has a box
-    if not kinds and set(VOC_FOLDERS) <= {*names.folders}:
-        kinds.add("voc")
-    if not kinds and not others and not any(each.part for each in pairs):
-        both = " beside ".join(each.name for each in (pairs[0].images, pairs[0].labels))
-        raise PackError(
-            f"{readable(str(root))} holds {both}, which has no masks, no texts of YOLO and no annotations of VOC. "
-            "Write what it says into a CSV or JSONL file, or pass the file of COCO in it. --format imagefolder takes "
-            "the folders as classes"
-        )
-    return sorted(kinds)
+
+    formats = {pair.kind for pair in pairs if pair.kind}
+    has_voc_folders = set(_VOC_FOLDERS) <= set(names.folders)
+    if "voc" in formats and has_voc_folders:
+        formats.discard("masks")  # VOC has them for another task, beside the annotations
+    if formats:
+        return sorted(formats)
+
+    # Empty folders of labels: no image has a box.
+    is_empty = all(first_file(pair.labels) is None for pair in pairs)
+    if is_empty and set(YOLO_FOLDERS) <= set(names.folders):
+        return ["yolo"]
+    if is_empty and has_voc_folders:
+        return ["voc"]
+    if is_other_format or any(pair.part for pair in pairs):
+        return []
+    images = pairs[0].images.name
+    labels = pairs[0].labels.name
+    raise PackError(
+        f"{readable(str(root))} holds {images} beside {labels}, which has no masks, no texts of "
+        "YOLO and no annotations of VOC. Write what it says into a CSV or JSONL file, or pass the "
+        "file of COCO in it. --format imagefolder takes the folders as classes"
+    )
 
 
-def chosen_pair(kind: str, root: SourcePath, names: Names, split: str | None) -> Beside:
-    """The folder of images and that of their labels or masks; of several such pairs, which are splits, the chosen one.
-    PackError: there is none, or the user has to say which.
+def choose_pair(format_name: str, root: SourcePath, names: Names, split: str | None) -> Beside:
+    """The folder of images to pack, with that of their labels or masks.
+
+    Several such pairs are splits, of which the user chooses one.
+
+    Raises:
+        PackError: there is no pair, or the user has to choose.
     """
-    pairs = pairs_of(kind, root, names)
+    pairs = find_pairs(format_name, root, names)
     if not pairs:
-        wanted = " and ".join(USUAL_FOLDERS[kind])
-        raise PackError(f"--format {kind}: expected the folders {wanted} in {readable(str(root))}")
-    parts = {each.part: each for each in pairs}
-    if len(parts) < len(pairs):
-        labels = some(each.labels.name for each in pairs)
+        expected = " and ".join(LABELLED_FORMATS[format_name])
         raise PackError(
-            f"{readable(str(root))} has the folders {labels} beside its images; expected one. Move the rest"
+            f"--format {format_name}: expected the folders {expected} in {readable(str(root))}"
         )
-    if "" in parts:
-        return parts[""]
-    alone = [name for name in names.folders if split_word(name) and fitting(name, parts) is None]
-    chosen = chosen_split(root, split, dict.fromkeys([*parts, *alone]))
-    if chosen not in parts:
+    by_split = {pair.part: pair for pair in pairs}
+    if len(by_split) < len(pairs):
+        labels = some(pair.labels.name for pair in pairs)
+        raise PackError(
+            f"{readable(str(root))} has the folders {labels} beside its images; expected one. Move "
+            "the rest"
+        )
+    if "" in by_split:
+        if format_name == "masks":
+            _refuse_second_masks(root, names, by_split[""])
+        return by_split[""]
+
+    # The splits without labels, as test in many datasets, are named in errors as well.
+    splits = list(by_split)
+    for name in names.folders:
+        if split_word(name) is not None and fitting(name, by_split) is None:
+            splits.append(name)
+    chosen = chosen_split(root, split, dict.fromkeys(splits))
+    if chosen not in by_split:
         raise PackError(
             f"the split {chosen} of {readable(str(root))} has no labels or masks; pass "
             f"{readable(str(root / chosen))} to pack its images alone"
         )
-    return parts[chosen]
+    return by_split[chosen]
 
 
-def pairs_of(kind: str, root: SourcePath, names: Names) -> list[Beside]:
-    """The folders of images and of labels of a kind; those that hold nothing count where there is no other."""
-    if kind == "yolo":
-        listed = yaml_folders(root, names) or darknet_folders(root, names)
-        if listed:
-            return listed
-    pairs = beside_images(root, names)
-    found = [each for each in pairs if each.kind == kind] or [
-        each for each in pairs if not each.kind
-    ]
-    if not found and kind == "voc" and is_flat_voc(names):
-        return [Beside("voc", root, root, "")]
-    if not found and kind == "yolo" and is_flat_yolo(root, names):
-        return [Beside("yolo", root, root, "")]
-    return found
+def _refuse_second_masks(root: SourcePath, names: Names, pair: Beside) -> None:
+    """Raises PackError if another folder may have the masks.
+
+    DRIVE has masks of vessels and masks of the field of view.
+    """
+    known = (pair.images.name, pair.labels.name, *_VOC_MASKS)
+    for name in names.folders:
+        is_candidate = name not in known and is_called_target(name)
+        if is_candidate and kind_of_labels(root / name) == "masks":
+            raise PackError(
+                f"{readable(str(root))} has the folders {readable(name)} and "
+                f"{readable(pair.labels.name)} beside its images, which both may have the masks; "
+                "expected one. Move the other one, or list images and masks in a CSV file (--field "
+                "mask=COLUMN:mask)"
+            )
+
+
+def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[Beside]:
+    """The pairs of a format; pairs with empty folders of labels only if there are no others."""
+    if format_name == "yolo":
+        pairs = yaml_folders(root, names) or darknet_folders(root, names)
+        if pairs:
+            return pairs
+    all_pairs = pair_folders(root, names)
+    pairs = [pair for pair in all_pairs if pair.kind == format_name]
+    if not pairs:
+        pairs = [pair for pair in all_pairs if not pair.kind]
+    if pairs:
+        return pairs
+
+    is_flat = (format_name == "voc" and is_flat_voc(names)) or (
+        format_name == "yolo" and is_flat_yolo(root, names)
+    )
+    return [Beside(format_name, root, root, "")] if is_flat else []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.box_rows import BoxColumns
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
@@ -36,7 +37,7 @@ from fastpipe.sources.split_column import (
     find_split_folders,
     folder_of,
 )
-from fastpipe.sources.table_boxes import BOXES, BoxColumns, box_columns, gathering
+from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
 from fastpipe.sources.table_files import training_tables
 from fastpipe.sources.table_text import detect_text_form
 from fastpipe.sources.tables import metadata_rows
@@ -324,7 +325,7 @@ def _gather_boxes(
     gathered.use_class_list(manifest.path.parent)
     gathered.gather(manifest.read_rows(), split)
     return _ImageRows(
-        Rows(gathered.rows), gathered.fields(), gathered.empty, gathered.label, boxes.assumed
+        Rows(gathered.rows), gathered.fields(), gathered.empty, gathered.class_column, boxes.assumed
     )
 
 

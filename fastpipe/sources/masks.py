@@ -1,16 +1,16 @@
-"""A folder of images beside a folder of masks -> rows with a mask each, where the names say which belong together.
+"""A folder of images beside a folder of masks -> rows with a mask each, paired by their names.
 
 Note [names of masks]
-The mask of a.jpg is called a.png, or has something behind the name: a_mask.gif of Carvana, a_segmentation.png of ISIC.
-Some tools call the two image_7 and mask_7, or a_leftImg8bit and a_gtFine_labelIds. What is behind the name has to be
-the same for nearly all images; where there are several of these, as in Cityscapes, a user says which one is the mask.
+The mask of a.jpg is called a.png, or has a suffix: a_mask.gif of Carvana, a_segmentation.png of
+ISIC. Some tools call the two image_7 and mask_7, or a_leftImg8bit and a_gtFine_labelIds. The suffix
+is the kind of mask. It has to be the same for nearly all images; if several suffixes are, as in
+Cityscapes, the user says which one is the mask.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 
 from fastpipe.errors import PackError, readable
 from fastpipe.native import _engine
-from fastpipe.sources.annotation_files import colour_list
+from fastpipe.sources.annotation_files import find_colour_list
 from fastpipe.sources.files import SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import FieldColumn, SourceOptions, is_picture
@@ -27,154 +27,196 @@ from fastpipe.sources.rows import Row, list_rows
 from fastpipe.sources.splits import FEW, some
 
 _MASK = "mask"
-_LEAST_SHARE = 0.95  # of the images that have a mask
-_MOST_LOOKED_AT = 16  # masks whose pixels are read while listing
-_COLOR_AT = 25  # byte of a PNG's header
-_GRAY, _PALETTE = 0, 3  # colour types of PNG
-_OF_IMAGES = re.compile(
+# The share of images that must have a mask of a kind. A few images are never labelled.
+_MIN_SHARE = 0.95
+# Masks whose pixels are read while listing.
+_NUM_CHECKED = 16
+_MAX_SHOWN = 5
+
+_JPEG_START = b"\xff\xd8\xff"
+_PNG_START = b"\x89PNG"
+# A PNG has its colour type in its first chunk. In gray and with a palette, a pixel is a number.
+# Format: https://www.w3.org/TR/png-3/#11IHDR
+_COLOR_TYPE_OFFSET = 25
+_GRAY_AND_PALETTE = (0, 3)
+
+# These stand before or behind the name that an image and its mask have in common.
+_IMAGE_AFFIX = re.compile(
     r"^(?:image|img|photo)[-_ ]?(?=\d)|[-_ ](?:leftImg8bit|image|img|im|sat|rgb)$", re.IGNORECASE
 )
-_OF_MASKS = re.compile(r"^(?:mask|label|seg|gt|annotation|trimap)[-_ ]?(?=\d)", re.IGNORECASE)
+_MASK_PREFIX = re.compile(r"^(?:mask|label|seg|gt|annotation|trimap)[-_ ]?(?=\d)", re.IGNORECASE)
+_SEPARATORS = "-_. "
 _SEPARATOR = re.compile(r"[-_. ]")
 
 
-class Folders(NamedTuple):
-    """Where images and their masks are; paths are relative to `root`."""
+class MaskFolders(NamedTuple):
+    """The folders of images and of their masks; these two are relative to `root`."""
 
     root: SourcePath
     images: str
     masks: str
 
+    def __str__(self) -> str:
+        images = readable(str(self.root / self.images))
+        masks = readable(str(self.root / self.masks))
+        return f"{images} and {masks}"
 
-def list_masks(folders: Folders, how: SourceOptions) -> Listing:
-    """Lists the images of a folder with their masks, in no order. PackError: names do not say which belong together."""
-    images = sorted(_pictures(folders.root, folders.images))
-    masks = sorted(_pictures(folders.root, folders.masks))
-    kinds = paired(folders, images, masks)
-    fields = tuple(_fields(folders, kinds, images, how.fields))
+
+# Kind of mask -> image -> mask. See Note [names of masks]
+_Pairs = Mapping[str, Mapping[str, str]]
+
+
+def list_masks(folders: MaskFolders, options: SourceOptions) -> Listing:
+    """Lists the images of a folder with their masks, in no order.
+
+    Raises:
+        PackError: the names do not tell which mask belongs to which image, or the pixels of masks
+            are no numbers of classes.
+    """
+    images = sorted(_pictures_in(folders.root, folders.images))
+    masks = sorted(_pictures_in(folders.root, folders.masks))
+    pairs = _pair_names(folders, images, masks)
+    if options.fields is not None:
+        fields = [_asked_field(folders, pairs, column) for column in options.fields]
+    else:
+        fields = [_only_field(folders, pairs, len(images))]
+
     assumed: list[Assumption] = []
+    packed_masks: set[str] = set()
     for field in fields:
+        masks_of_field = pairs[field.column].values()
+        packed_masks.update(masks_of_field)
         if field.kind == _MASK:
-            assumed += _checked(folders, field, sorted(kinds[field.column].values()))
-    taken = {mask for field in fields for mask in kinds[field.column].values()}
-    rows = (_row(folders, image, fields, kinds) for image in images)
-    beside = [mask for mask in masks if mask not in taken]
-    return replace(list_rows(folders.root, rows, fields, beside=beside), assumed=tuple(assumed))
+            assumed += _check_masks(folders, field, sorted(masks_of_field))
+
+    rows = (_make_row(folders, image, fields, pairs) for image in images)
+    beside = [mask for mask in masks if mask not in packed_masks]
+    listing = list_rows(folders.root, rows, fields, beside=beside)
+    return replace(listing, assumed=tuple(assumed))
 
 
-def _pictures(root: SourcePath, folder: str) -> Iterator[str]:
+def _pictures_in(root: SourcePath, folder: str) -> Iterator[str]:
     return filter(is_picture, files_below(root, folder, hidden=False))
 
 
-def paired(
-    folders: Folders, images: Sequence[str], masks: Sequence[str]
-) -> dict[str, dict[str, str]]:
-    """Kind of mask -> image -> mask. The kind is what is behind the image's name; see Note [names of masks]"""
-    by_name: dict[tuple[str, str], str] = {}
+def _pair_names(folders: MaskFolders, images: Sequence[str], masks: Sequence[str]) -> _Pairs:
+    image_of: dict[tuple[str, str], str] = {}  # by the folder and the name without affixes
     for image in images:
-        folder, stem = _below(image, folders.images)
-        by_name[folder, _OF_IMAGES.sub("", stem)] = image
-    found: dict[str, dict[str, str]] = {}
+        folder, stem = _folder_and_stem(image, folders.images)
+        image_of[folder, _IMAGE_AFFIX.sub("", stem)] = image
+
+    pairs: dict[str, dict[str, str]] = {}
     for mask in masks:
-        folder, stem = _below(mask, folders.masks)
-        stem = _OF_MASKS.sub("", stem)
-        ends = [len(stem), *(each.start() for each in reversed([*_SEPARATOR.finditer(stem)]))]
-        for end in ends:  # the longest name that an image has
-            if (folder, stem[:end]) in by_name:
-                kind = stem[end:].lstrip("-_. ") or _MASK
-                found.setdefault(kind, {})[by_name[folder, stem[:end]]] = mask
+        folder, stem = _folder_and_stem(mask, folders.masks)
+        stem = _MASK_PREFIX.sub("", stem)
+        # The mask belongs to the image with the longest name that it begins with.
+        ends = [match.start() for match in _SEPARATOR.finditer(stem)]
+        for end in [len(stem), *reversed(ends)]:
+            image_name = image_of.get((folder, stem[:end]))
+            if image_name is not None:
+                kind = stem[end:].lstrip(_SEPARATORS) or _MASK
+                pairs.setdefault(kind, {})[image_name] = mask
                 break
-    return found
+    return pairs
 
 
-def _below(path: str, folder: str) -> tuple[str, str]:
-    """The folders of a path below a folder, and its name without the ending."""
-    below = PurePosixPath(path).relative_to(folder)
-    return str(below.parent), below.stem
+def _folder_and_stem(path: str, top: str) -> tuple[str, str]:
+    """The folder of a file, relative to `top`, and its name without the ending."""
+    relative = PurePosixPath(path).relative_to(top)
+    return str(relative.parent), relative.stem
 
 
-def _fields(
-    folders: Folders,
-    kinds: Mapping[str, Mapping[str, str]],
-    images: Sequence[str],
-    asked: Sequence[FieldColumn] | None,
-) -> Iterator[SourceField]:
-    """The masks that are packed: those that a user asks for, or the only kind that nearly all images have."""
-    where = f"{readable(str(folders.root / folders.images))} and {readable(str(folders.root / folders.masks))}"
-    for each in asked or ():
-        if each.column not in kinds:
-            raise PackError(
-                f"{each}: {where} have the kinds of masks {some(sorted(kinds)) or '(none)'}"
-            )
-        if each.kind not in (None, _MASK, "image"):
-            raise PackError(f"{each}: expected the kind mask or image")
-        yield SourceField(each.name, each.kind or _MASK, column=each.column)
-    if asked is not None:
-        return
-    whole = [kind for kind, found in kinds.items() if len(found) >= _LEAST_SHARE * len(images)]
-    if len(whole) != 1:
-        counts = (
-            ", ".join(
-                f"{readable(kind)} ({len(found):,})" for kind, found in sorted(kinds.items())[:5]
-            )
-            or "none"
-        )
-        what = (
-            "one kind of mask by its name"
-            if whole
-            else "a mask of the same name for nearly each image"
-        )
+def _asked_field(folders: MaskFolders, pairs: _Pairs, column: FieldColumn) -> SourceField:
+    """The field of masks that a user asks for: its column is a kind of mask."""
+    if column.column not in pairs:
+        kinds = some(sorted(pairs)) or "(none)"
+        raise PackError(f"{column}: {folders} have the kinds of masks {kinds}")
+    if column.kind not in (None, _MASK, "image"):
+        raise PackError(f"{column}: expected the kind mask or image")
+    return SourceField(column.name, column.kind or _MASK, column=column.column)
+
+
+def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceField:
+    """The field of the only kind of mask that nearly all images have."""
+    complete = [kind for kind, mask_of in pairs.items() if len(mask_of) >= _MIN_SHARE * num_images]
+    if len(complete) == 1:
+        return SourceField(_MASK, _MASK, column=complete[0])
+
+    expected = "a mask of the same name for nearly each image"
+    if complete:
+        expected = "one kind of mask by its name"
+    if not pairs:
         raise PackError(
-            f"{where}: expected {what}; there are {len(images):,} images, and masks called after them: {counts}. "
-            "--field mask=KIND packs one of these kinds, --format imagefolder takes the two folders as classes. Other "
-            "pairs can be listed in a CSV file: --field mask=COLUMN:mask"
+            f"{folders}: expected {expected}; there are {num_images:,} images, and no mask is "
+            "called after one of them. List images and masks in a CSV file (--field "
+            "mask=COLUMN:mask), or move the masks to the same folders as the images. --format "
+            "imagefolder takes the two folders as classes"
         )
-    yield SourceField(_MASK, _MASK, column=whole[0])
+    counts = [f"{readable(kind)} ({len(pairs[kind]):,})" for kind in sorted(pairs)[:_MAX_SHOWN]]
+    raise PackError(
+        f"{folders}: expected {expected}; there are {num_images:,} images, and masks called after "
+        f"them: {', '.join(counts)}. --field mask=KIND packs one of these kinds, "
+        "--format imagefolder takes the two folders as classes. Other pairs can be listed in a CSV "
+        "file: --field mask=COLUMN:mask"
+    )
 
 
-def _row(
-    folders: Folders,
-    image: str,
-    fields: Sequence[SourceField],
-    kinds: Mapping[str, Mapping[str, str]],
+def _make_row(
+    folders: MaskFolders, image: str, fields: Sequence[SourceField], pairs: _Pairs
 ) -> Row:
-    values = {field.name: kinds[field.column].get(image) for field in fields}
-    missing = [name for name, mask in values.items() if mask is None]
-    problem = f"no {missing[0]} of this name in {folders.masks}" if missing else None
+    values = {}
+    problem = None
+    for field in fields:
+        mask = pairs[field.column].get(image)
+        values[field.name] = mask
+        if mask is None and problem is None:
+            problem = f"no {field.name} of this name in {folders.masks}"
     return Row(image, values, problem, image)
 
 
-def _checked(folders: Folders, field: SourceField, masks: Sequence[str]) -> Iterator[Assumption]:
-    """What is assumed of masks, by a few of them. PackError: their pixels are no numbers of classes."""
+def _check_masks(
+    folders: MaskFolders, field: SourceField, masks: Sequence[str]
+) -> Iterator[Assumption]:
+    """The assumption on the values of masks, by a few of them.
+
+    Raises:
+        PackError: their pixels are no numbers of classes.
+    """
     values: set[int] = set()
-    for mask in masks[:: -(-len(masks) // _MOST_LOOKED_AT)]:
-        where = readable(str(folders.root / mask))
+    step = -(-len(masks) // _NUM_CHECKED)  # rounded up
+    for mask in masks[::step]:
+        path = folders.root / mask
         try:
-            with open_binary(folders.root / mask) as file:
+            with open_binary(path) as file:
                 data = file.read()
         except OSError:
-            continue  # packing lists it with the reason
-        if data.startswith(b"\xff\xd8\xff"):
-            raise _no_numbers(where, "a JPEG, whose values are not exact", field)
-        if not data.startswith(b"\x89PNG"):
-            continue  # packing takes it if it holds numbers
-        if data[_COLOR_AT : _COLOR_AT + 1] and data[_COLOR_AT] not in (_GRAY, _PALETTE):
-            what = "a PNG with colours, not with numbers of classes"
-            colours = colour_list(folders.root, names_in(folders.root, FEW).files)
+            continue  # the pack reports it with the reason
+        if data.startswith(_JPEG_START):
+            raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
+        if not data.startswith(_PNG_START):
+            continue  # the pack takes it if it holds numbers
+        if len(data) > _COLOR_TYPE_OFFSET and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE:
+            description = "a PNG with colours, not with numbers of classes"
+            colours = find_colour_list(folders.root, names_in(folders.root, FEW).files)
             if colours is not None:
-                what += f", which {readable(colours)} names"
-            raise _no_numbers(where, what, field)
-        with suppress(_engine.StatusError):
-            values.update(np.unique(_engine.decode_mask(data)).tolist())
+                description += f", which {readable(colours)} names"
+            raise _no_numbers_error(path, description, field)
+        try:
+            pixels = _engine.decode_mask(data)
+        except _engine.StatusError:
+            continue  # the pack reports that it is damaged
+        values.update(np.unique(pixels).tolist())
+
     if values in ({0, 255}, {255}):
         yield Assumption(
-            f"field {field.name}: the masks hold the values 0 and 255, which stay; losses that take numbers of classes "
-            "expect 0 and 1"
+            f"field {field.name}: the masks hold the values 0 and 255, which stay; losses that "
+            "take numbers of classes expect 0 and 1"
         )
 
 
-def _no_numbers(where: str, what: str, field: SourceField) -> PackError:
+def _no_numbers_error(path: SourcePath, description: str, field: SourceField) -> PackError:
     return PackError(
-        f"{where} is {what}; expected masks of one channel, or with a palette, as PNG or GIF. Convert them (a "
-        f"number for each colour), or store them as pictures with --field {field.name}={field.column}:image"
+        f"{readable(str(path))} is {description}; expected masks of one channel, or with a "
+        "palette, as PNG or GIF. Convert them (a number for each colour), or store them as "
+        f"pictures with --field {field.name}={field.column}:image"
     )

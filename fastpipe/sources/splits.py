@@ -1,30 +1,29 @@
-"""The folders, or the tars, of a source -> the splits of a dataset that they are; one list of classes for all of them.
+"""Names of folders, tars and files -> the splits of a dataset that they are called after.
 
 Note [splits of a root]
-Folders are splits where all of them are called so, or where two are called like two different splits: no list of
-classes has both "train" and "test". One such folder beside others is a class, as "train" is in COCO, and this is told.
-A split is a source of its own, but a class has the same number in all splits. Folders that are called like parts, as
-fold_0 and fold_1, are splits where a user asks for one of them.
+Folders are splits where all of them are called like splits, or where two of them are called like
+two different splits: no list of classes has both "train" and "test". One such folder beside others
+is a class, as "train" is in COCO, and the user gets an assumption that says so. A split is a source
+of its own, but a class has the same number in all splits. Folders that are called like parts, as
+fold_0 and fold_1, are splits only if the user asks for one of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
-from fastpipe.sources.listing import Assumption
 
-_WORDS = {
+# A word in a name -> the split that it means.
+_SPLIT_OF_WORD = {
     "train": "train",
     "training": "train",
     "trainval": "trainval",
     "test": "test",
     "testing": "test",
-}
-_WORDS |= {
     "val": "val",
     "valid": "val",
     "validation": "val",
@@ -32,28 +31,36 @@ _WORDS |= {
     "eval": "eval",
     "evaluation": "eval",
 }
-_THINGS = "images?|imgs?|photos?|pictures?|data|dataset|set|split"
+# The longest first, so that "training" is not read as "train" with something behind it.
+_WORD = "|".join(sorted(_SPLIT_OF_WORD, key=len, reverse=True))
+_THING = "images?|imgs?|photos?|pictures?|data|dataset|set|split"
 # The whole name: train, Val, test2017, seg_train, training_set, test_images.
-_FOLDER = re.compile(
-    rf"(?:(?:{_THINGS}|seg)[-_ ])?({'|'.join(sorted(_WORDS, key=len, reverse=True))})(?:[-_ ]?(?:{_THINGS}))?"
-    r"(?:[-_ ]?\d{1,4})?",
+_SPLIT_FOLDER = re.compile(
+    rf"(?:(?:{_THING}|seg)[-_ ])?({_WORD})(?:[-_ ]?(?:{_THING}))?(?:[-_ ]?\d{{1,4}})?",
     re.IGNORECASE,
 )
-_PART_WORDS = (
-    "folds?|parts?|batch|batches|chunks?|shards?|splits?|subsets?|sets?|folders?|dirs?|archives?|disks?|volumes?|vols?|"
-    "images?|imgs?|pics?|pictures?|photos?|frames?|data|videos?|clips?|seqs?|sequences?|scenes?|sessions?|cameras?|"
-    "cams?|patients?|subjects?|cases?|scans?|study|studies"
+_PART_WORD = (
+    "folds?|parts?|batch|batches|chunks?|shards?|splits?|subsets?|sets?|folders?|dirs?|archives?|"
+    "disks?|volumes?|vols?|images?|imgs?|pics?|pictures?|photos?|frames?|data|videos?|clips?|seqs?|"
+    "sequences?|scenes?|sessions?|cameras?|cams?|patients?|subjects?|cases?|scans?|study|studies"
 )
 # fold1, part_a, cv_fold_0, images_001, batch-3-of-10
-_PART = re.compile(
-    rf"((?:.*[-_ ])?(?:{_PART_WORDS}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])", re.IGNORECASE
+_PART_FOLDER = re.compile(
+    rf"((?:.*[-_ ])?(?:{_PART_WORD}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])", re.IGNORECASE
 )
-_MOST_NAMED = 5
-FEW = 1000  # names of a folder that tell what it holds; there may be millions
+_MAX_SHOWN = 5
+# A folder may have millions of names. These many are enough to see what it holds.
+FEW = 1000
 
 
 class SplitsError(PackError):
-    """A source has several splits, or not the one that a user asks for."""
+    """A source has several splits and the user named none, or named one that it does not have.
+
+    Attributes:
+        root: the source.
+        asked: the split that the user named; None if the user named none.
+        splits: the splits of the source, with their folders where they have folders.
+    """
 
     def __init__(
         self,
@@ -62,34 +69,65 @@ class SplitsError(PackError):
         splits: Mapping[str, SourcePath | None],
         more: str,
     ) -> None:
-        self.root, self.asked, self.splits = root, asked, dict(splits)
-        names = ", ".join(map(readable, sorted(splits)))
+        self.root = root
+        self.asked = asked
+        self.splits = dict(splits)
+        names = ", ".join(readable(name) for name in sorted(splits))
         option = "" if asked is None else f"--split {asked}: "
-        super().__init__(
-            f"{option}{readable(str(root))} has the splits {names}: --split picks one{more}"
-        )
+        remedy = f"has the splits {names}: --split picks one{more}"
+        if not splits:
+            remedy = "has no folders of splits; leave --split out"
+        super().__init__(f"{option}{readable(str(root))} {remedy}")
 
 
 def split_word(name: str) -> str | None:
-    """The split that a folder of this name is, as "train", "val" or "test"; None: it is called like none."""
-    match = _FOLDER.fullmatch(name)
-    return None if match is None else _WORDS[match[1].lower()]
+    """The split that a folder is called after, as "train", "val" or "test"; or None."""
+    match = _SPLIT_FOLDER.fullmatch(name)
+    if match is None:
+        return None
+    return _SPLIT_OF_WORD[match[1].lower()]
 
 
-def split_in_path(path: str, words: Container[str] = _WORDS) -> str:
-    """The last word in a file's path that is a split's, as in imagenet-train-000017.tar; "": there is none."""
-    found = [word for word in re.split(r"[^a-z0-9]+", path.lower()) if word in words]
-    return found[-1] if found else ""
+def split_in_path(path: str, words: Container[str] = _SPLIT_OF_WORD) -> str:
+    """The last word of a path that names a split, as in imagenet-train-000017.tar; "" if none does.
+
+    The word is as in the path, in small letters: "validation" stays "validation".
+    """
+    for word in reversed(re.split(r"[^a-z0-9]+", path.lower())):
+        if word in words:
+            return word
+    return ""
+
+
+def meaning_of_split(name: str) -> str:
+    """The split that the name of a folder or of a file means, as "val" for "validation"; or ""."""
+    word = split_word(name) or split_in_path(name)
+    return _SPLIT_OF_WORD.get(word, "")
 
 
 def called_like_splits(folders: Sequence[str], asked: str | None = None) -> dict[str, str]:
-    """Folder -> its word, where folders are splits; none where they are classes. See Note [splits of a root]"""
+    """Folder -> the split that it is called after; empty if the folders are classes.
+
+    See Note [splits of a root]. Parts of a dataset stand for themselves.
+
+    Args:
+        folders: the names of all folders.
+        asked: the split that the user names.
+    """
     if asked in folders and are_called_like_parts(folders):
         return {name: name for name in folders}
-    words = {name: word for name in folders if (word := split_word(name)) is not None}
-    are_all = len(words) == len(folders)
-    is_asked_for = asked is not None and fitting(asked, words) is not None
-    return words if words and (are_all or len({*words.values()}) > 1 or is_asked_for) else {}
+
+    words = {}
+    for name in folders:
+        word = split_word(name)
+        if word is not None:
+            words[name] = word
+    are_all_called_so = len(words) == len(folders)
+    are_different = len(set(words.values())) > 1
+    is_one_asked = asked is not None and fitting(asked, words) is not None
+    if are_all_called_so or are_different or is_one_asked:
+        return words
+    return {}
 
 
 def count_shared(paths: Iterable[Sequence[str]]) -> int:
@@ -97,103 +135,102 @@ def count_shared(paths: Iterable[Sequence[str]]) -> int:
     folders = [tuple(names) for names in paths]
     if not folders:
         return 0
-    first, last = min(folders), max(folders)  # what these two share all others do, too
+    # All paths share the folders that the first and the last one, in sorted order, share.
     count = 0
-    while count < min(len(first), len(last)) and first[count] == last[count]:
+    for first, last in zip(min(folders), max(folders), strict=False):
+        if first != last:
+            break
         count += 1
     return count
 
 
 def are_called_like_parts(folders: Sequence[str]) -> bool:
-    """Whether all folders have one name, which a part of a dataset may have, and a number each."""
-    matches = [_PART.fullmatch(name) for name in folders]
-    names = {match[1].lower() for match in matches if match is not None}
-    return len(names) == 1 and None not in matches
+    """Whether all folders have the same name, one for a part of a dataset, and a number each."""
+    names = set()
+    for folder in folders:
+        match = _PART_FOLDER.fullmatch(folder)
+        if match is None:
+            return False
+        names.add(match[1].lower())
+    return len(names) == 1
 
 
 def split_folders(
     root: SourcePath, names: Names, asked: str | None = None
 ) -> dict[str, SourcePath]:
-    """Name -> folder of the splits; none where the folders are none. See Note [splits of a root]"""
-    return {name: _inner(root / name) for name in called_like_splits(names.folders, asked)}
+    """Name -> folder of the splits of a root; empty if its folders are no splits.
+
+    See Note [splits of a root].
+    """
+    return {
+        name: _without_wrapper(root / name) for name in called_like_splits(names.folders, asked)
+    }
 
 
-def _inner(folder: SourcePath) -> SourcePath:
-    """The folder in it that is called like it, if there is nothing else, as zip files have them; else itself."""
+def _without_wrapper(folder: SourcePath) -> SourcePath:
+    """train/train in place of train, if nothing else is in it: zip files are made like this."""
     names = names_in(folder, FEW)
-    if (
-        len(names.folders) == 1
-        and not names.files
-        and names.folders[0].lower() == folder.name.lower()
-    ):
-        return folder / names.folders[0]
-    return folder
+    if names.files or len(names.folders) != 1:
+        return folder
+    inner = names.folders[0]
+    if inner.lower() != folder.name.lower():
+        return folder
+    return folder / inner
 
 
 def split_tars(tars: Iterable[str]) -> dict[str, list[str]]:
-    """Split -> its tars, by their names; "" has those that say none. None at all where there are no two splits."""
-    found: dict[str, list[str]] = {}
+    """Split -> its tars, by their names; "" has those that name no split.
+
+    Empty if the names do not tell two splits apart.
+    """
+    by_split: dict[str, list[str]] = {}
     for tar in tars:
-        found.setdefault(split_in_path(PurePosixPath(tar).stem), []).append(tar)
-    return found if len(found.keys() - {""}) > 1 else {}
+        split = split_in_path(PurePosixPath(tar).stem)
+        by_split.setdefault(split, []).append(tar)
+    if len(by_split.keys() - {""}) < 2:
+        return {}
+    return by_split
 
 
 def fitting(asked: str, splits: Iterable[str]) -> str | None:
-    """The split that a user asks for: of this name, or the only one that has the same meaning, as "val" for "Valid"."""
+    """The split that the user asks for: the one of this name, or the only one that means the same.
+
+    "val" fits "Valid". None if no split fits, or several.
+    """
     names = list(splits)
     if asked in names:
         return asked
+
+    fitting_names = [name for name in names if name.lower() == asked.lower()]
     word = split_word(asked)
-    same = [name for name in names if name.lower() == asked.lower()]
-    same = same or [name for name in names if word is not None and split_word(name) == word]
-    return same[0] if len(same) == 1 else None
+    if not fitting_names and word is not None:
+        fitting_names = [name for name in names if split_word(name) == word]
+    return fitting_names[0] if len(fitting_names) == 1 else None
 
 
 def chosen_split(
     root: SourcePath, asked: str | None, splits: Mapping[str, SourcePath | None], more: str = ""
 ) -> str:
-    """The split that a user asks for, or the only one there is. SplitsError: there is neither."""
+    """The split that the user asks for, or the only one.
+
+    Raises:
+        SplitsError: there is no such split, or the user has to name one. `more` ends its message.
+    """
     if asked is None and len(splits) == 1:
         return next(iter(splits))
-    found = None if asked is None else fitting(asked, splits)
-    if found is None:
+    chosen = None
+    if asked is not None:
+        chosen = fitting(asked, splits)
+    if chosen is None:
         raise SplitsError(root, asked, splits, more)
-    return found
-
-
-def classes_of_all(splits: Sequence[Sequence[str]]) -> list[str]:
-    """The classes of all splits, from those of each: sorted names. Numbers that are their own names stay."""
-    longest = max(splits, key=len)
-    if all(list(classes) == [str(number) for number in range(len(classes))] for classes in splits):
-        return list(longest)
-    if all(classes in ([], longest) for classes in map(list, splits)):
-        return list(longest)
-    return sorted({name for classes in splits for name in classes})
-
-
-def only_outside_training(splits: Mapping[str, Sequence[str]]) -> Iterator[Assumption]:
-    """Told of classes that other splits have and the training split lacks: their numbers are among its own."""
-    train = {
-        each for name, classes in splits.items() if _word_of(name) == "train" for each in classes
-    }
-    for name, classes in splits.items():
-        new = [] if _word_of(name) == "train" else sorted({*classes} - train)
-        if train and new:
-            yield Assumption(
-                f"classes: those of all splits; {readable(name)} has {some(new)}, which the training split lacks",
-                "--classes-from FILE",
-            )
-
-
-def _word_of(name: str) -> str:
-    """The split that a folder or a file is called after."""
-    found = split_word(name) or split_in_path(name)
-    return _WORDS.get(found, found)
+    return chosen
 
 
 def some(names: Iterable[str]) -> str:
-    """A few names, for a message."""
+    """The first few names, for a message."""
     shown = [readable(name) for name in names]
-    return ", ".join(shown[:_MOST_NAMED]) + (
-        f" and {len(shown) - _MOST_NAMED:,} more" * (len(shown) > _MOST_NAMED)
-    )
+    text = ", ".join(shown[:_MAX_SHOWN])
+    num_more = len(shown) - _MAX_SHOWN
+    if num_more > 0:
+        text += f" and {num_more:,} more"
+    return text

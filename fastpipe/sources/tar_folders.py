@@ -13,8 +13,7 @@ from pathlib import PurePosixPath
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
-from fastpipe.sources.class_folders import like_a_split, numbers_as_texts
-from fastpipe.sources.doubtful_classes import parts_as_classes
+from fastpipe.sources.doubtful_classes import like_a_split, numbers_as_texts, parts_as_classes
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Listing, Source, change
 from fastpipe.sources.sidecar_files import sidecar_files

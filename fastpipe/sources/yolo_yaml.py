@@ -15,7 +15,7 @@ from fastpipe.sources.annotation_folders import Beside
 from fastpipe.sources.files import Names, SourcePath
 
 YOLO_FOLDERS = ("images", "labels")
-_FILE_NAMES = ("data.yaml", "dataset.yaml", "data.yml")
+YAML_FILES = ("data.yaml", "dataset.yaml", "data.yml")
 _SPLITS = ("train", "val", "test")
 _MOST_CLASSES = 100_000
 
@@ -43,7 +43,7 @@ def read_data_yaml(folders: Sequence[Path]) -> DataYaml:
     PackError: the file has no valid names.
     """
     for folder in folders:
-        for name in _FILE_NAMES:
+        for name in YAML_FILES:
             if (folder / name).is_file():
                 return _read_file(folder / name)
     return DataYaml()
@@ -109,7 +109,7 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
     """
     if not isinstance(root, Path):
         return []
-    file = next((root / name for name in _FILE_NAMES if name in names.files), None)
+    file = next((root / name for name in YAML_FILES if name in names.files), None)
     if file is None:
         return []
     try:

@@ -10,9 +10,9 @@ from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import MOVING
 from fastpipe.packing.shard.options import BY_RULE
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.kinds import options_of
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.recognition import options_of
 
 # They decide labels and boxes. The other options of a source, such as its format, do not fit
 # another source.

@@ -19,8 +19,9 @@ from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Plan
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.kinds import could_be_source, list_sources
+from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Facts, Listing
+from fastpipe.sources.recognition import could_be_source
 from fastpipe.sources.tables import TableListing
 
 # Of more sources than these, it takes less than 3 % of the time to convert again those that were

@@ -14,10 +14,13 @@ from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.layout import INDEX_FILE, WORK_FOLDER
+from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import Names, names_in
-from fastpipe.sources.kinds import Recognised, format_of, list_sources, recognise
+from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.scanned_files import Archive
 from fastpipe.sources.splits import SplitsError, some, split_folders, split_tars, split_word
 from fastpipe.sources.tars import list_archives

@@ -55,6 +55,16 @@ def test_a_list_beside_several_folders(tmp_path: Path) -> None:
     )
 
 
+def test_a_document_beside_several_folders(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        image(tmp_path / "src" / name / "a.jpg")
+    (tmp_path / "src" / "data.json").write_text('{"a": 1}')
+    summary = fastpipe.pack(tmp_path / "src", tmp_path / "packed")
+    assert summary.info["classes"] == ["cat", "dog"]
+    (assumed,) = summary.assumed
+    assert assumed.text.startswith("labels: the names of the folders, though data.json beside")
+
+
 @becomes("COCO with polygons and no `bbox` at all", "boxes around the polygons")
 def test_coco_of_polygons_alone(tmp_path: Path) -> None:
     image(tmp_path / "src" / "a.jpg")

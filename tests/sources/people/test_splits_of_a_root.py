@@ -416,6 +416,19 @@ def test_tars_of_splits(tmp_path: Path, pattern: str) -> None:
     assert labels_of(fastpipe.open(tmp_path / "src", split="train")) == train[1]
 
 
+@pytest.mark.parametrize("pattern", ["{}/0.tar", "photos-{}-0.tar"])
+def test_a_class_that_only_tars_of_another_split_have(tmp_path: Path, pattern: str) -> None:
+    tar(tmp_path / "src" / pattern.format("train"), {"cat/a": "", "elk/b": ""})
+    tar(tmp_path / "src" / pattern.format("val"), {"dog/c": "", "cat/d": ""})
+    for split in ("train", "val"):
+        summary = fastpipe.pack(tmp_path / "src", tmp_path / split, split=split)
+        assert summary.info["classes"] == ["cat", "dog", "elk"]
+        (assumed,) = summary.assumed
+        assert assumed.text == (
+            "classes: those of all splits; val has dog, which the training split lacks"
+        )
+
+
 @becomes("one tar with `train/` and `val/` in it", "the members of one split", "--split")
 def test_splits_in_a_tar(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()

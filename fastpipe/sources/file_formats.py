@@ -1,0 +1,102 @@
+"""The name of a file -> the format of source that it is, or an error if it is of none."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_files import refuse_tool
+from fastpipe.sources.files import SourcePath
+
+# Formats whose files list images, a row for each.
+MANIFESTS = ("csv", "jsonl")
+
+_FORMAT_OF_ENDING = {
+    ".tar": "webdataset",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".json": "coco",
+}
+# Files that are read with the folder that they lie in.
+_OF_FOLDERS = {
+    ".xml": "an annotation of Pascal VOC, or another file of annotations",
+    ".yaml": "a file that describes a folder, as YOLO has it",
+    ".yml": "a file that describes a folder, as YOLO has it",
+    ".names": "a file that describes a folder, as Darknet has it",
+    ".data": "a file that describes a folder, as Darknet has it",
+}
+UNREAD_ENDINGS = {
+    ".npy": "a file of NumPy",
+    ".npz": "a file of NumPy",
+    ".pkl": "a pickle",
+    ".pickle": "a pickle",
+    ".pt": "a pickle",
+    ".pth": "a pickle",
+    ".h5": "a file of HDF5",
+    ".hdf5": "a file of HDF5",
+    ".tfrecord": "a file of TensorFlow",
+    ".tfrecords": "a file of TensorFlow",
+    ".rec": "a file of MXNet",
+    ".idx": "a file of MXNet",
+    ".mdb": "a database of LMDB",
+    ".lmdb": "a database of LMDB",
+    ".sqlite": "a database",
+    ".db": "a database",
+    ".xlsx": "a table of Excel",
+    ".xls": "a table of Excel",
+    ".mp4": "a video",
+    ".avi": "a video",
+    ".mov": "a video",
+    ".mkv": "a video",
+    ".mat": "a file of MATLAB",
+}
+_SEPARATORS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
+
+
+def format_of(name: str) -> str | None:
+    """The format of a file by the ending of its name; None if the ending is of no format."""
+    return _FORMAT_OF_ENDING.get(os.path.splitext(name)[1].lower())
+
+
+def is_tar(name: str) -> bool:
+    """As `format_of`, for a million names."""
+    return name.lower().endswith(".tar")
+
+
+def is_named_after(name: str, split: str) -> bool:
+    """Whether a file is called like a split, or has it as a word in its name: my_train.csv."""
+    stem = os.path.splitext(name)[0]
+    return split == stem or split in _SEPARATORS.split(stem)
+
+
+def refuse_unread_file(path: SourcePath) -> None:
+    """Raises PackError if fastpipe does not read a file, or reads it only with its folder."""
+    ending = path.suffix.lower()
+    if ending in (".json", ".xml"):
+        refuse_tool(path)
+    shown = readable(str(path))
+    if ending in _OF_FOLDERS:
+        raise PackError(
+            f"{shown} is {_OF_FOLDERS[ending]}; expected the folder: pass "
+            f"{readable(str(path.parent))}, or the folder that holds the images and this"
+        )
+    remedy = unread_remedy(path.name)
+    if remedy is not None:
+        raise PackError(f"{shown} is {remedy}")
+
+
+def unread_remedy(name: str) -> str | None:
+    """The kind of a file that fastpipe does not read, and what to do; None for other files."""
+    kind = UNREAD_ENDINGS.get(os.path.splitext(name)[1].lower())
+    if kind is None:
+        return None
+    return (
+        f"{kind}, which fastpipe does not read: read it in Python and give its samples to "
+        "fastpipe.Writer, or write the images into folders and the labels into a CSV file"
+    )

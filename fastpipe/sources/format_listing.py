@@ -1,0 +1,213 @@
+"""A recognised source -> the listing of its images, by its format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_folders import Beside, pair_folders
+from fastpipe.sources.class_folders import find_class_folders, list_class_folders
+from fastpipe.sources.coco import list_coco
+from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
+from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.folder_formats import manifest_names, tar_names
+from fastpipe.sources.listing import Assumption, Listing
+from fastpipe.sources.manifest import list_manifest
+from fastpipe.sources.masks import MaskFolders, list_masks
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.recognition import recognise_folder
+from fastpipe.sources.splits import (
+    FEW,
+    chosen_split,
+    fitting,
+    split_folders,
+    split_word,
+)
+from fastpipe.sources.table_files import left_out
+from fastpipe.sources.tables import list_tables
+from fastpipe.sources.tar_reader import compressed
+from fastpipe.sources.tars import TarColumns, list_archives, list_dataset, list_tar_classes
+from fastpipe.sources.voc_yolo import list_voc, list_yolo
+
+_COMPRESSED_TAR = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
+
+
+def list_recognised(source: Recognised, options: SourceOptions) -> Listing:
+    """Lists the images of a source, in no order; of a split, with its own classes alone."""
+    match source.format:
+        case "dataset":
+            return list_dataset(source.root, options.remote)
+        case "imagefolder":
+            return _list_image_folder(source, options)
+        case "webdataset":
+            return _list_tars(source, options)
+        case "parquet" | "arrow":
+            return list_tables(source.root, options)
+        case "coco":
+            return list_coco(source.files, options)
+        case "yolo":
+            return _list_yolo(source, options)
+        case "voc":
+            return _list_voc(source, options)
+        case "masks":
+            return _list_masks(source, options)
+        case _:
+            return _list_manifest(source, options)
+
+
+def assume(listing: Listing, assumptions: Iterable[Assumption]) -> Listing:
+    """The listing with more assumptions."""
+    return replace(listing, assumed=(*listing.assumed, *assumptions))
+
+
+def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
+    """Lists class folders, or images without classes."""
+    root = source.root
+    names = source.names
+    if not names.folders:
+        _refuse_compressed(source)
+        if not names.files:
+            raise _empty_error(root, "folders and no files")
+        tars = tar_names(names)
+        if tars:  # with --format imagefolder each is a class
+            stray = [name for name in names.files if not is_tar(name)]
+            return list_tar_classes(root, tars, [*stray, *names.hidden])
+    folders = find_class_folders(source, options)
+    return list_class_folders(folders, certain=options.format == "imagefolder")
+
+
+def _list_tars(source: Recognised, options: SourceOptions) -> Listing:
+    """Lists a tar, or the tars in a folder; if it is a split, only those of the split."""
+    names = source.names
+    stray: list[str] = []
+    if source.is_file:
+        tars = [""]  # the root itself
+    else:
+        _refuse_compressed(source)
+        tars = tar_names(names)
+        if not tars:
+            raise _empty_error(source.root, "tars")
+        if source.tars:
+            tars = list(source.tars[source.split])
+        else:
+            stray = [name for name in names.files if not is_tar(name)]
+            stray += [*names.folders, *names.hidden]
+    columns = TarColumns(options.image_column, options.label_column)
+    return list_archives(source.root, tars, stray, options.fields, options.split, columns)
+
+
+def _refuse_compressed(source: Recognised) -> None:
+    """Raises PackError for a compressed tar: its members have no ranges to read."""
+    for name in source.names.files:
+        if _COMPRESSED_TAR.search(name):
+            raise compressed(source.root / name)
+
+
+def _empty_error(root: SourcePath, missing: str) -> PackError:
+    return PackError(
+        f"{readable(str(root))} holds no {missing}; expected one folder of images for each class "
+        f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
+    )
+
+
+def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
+    """Lists the rows of a CSV or JSONL file, or of ImageFolder's metadata."""
+    path = source.files[0]
+    if len(source.files) > 1:
+        names = " and ".join(file.name for file in source.files)
+        raise PackError(
+            f"{readable(str(path.parent))} holds {names}; expected one of them. Pass {path.name} "
+            f"with --format {format_of(path.name)} to pack what it lists"
+        )
+    is_metadata = source.format == "metadata"
+    format_name = source.format
+    if is_metadata:
+        format_name = format_of(path.name) or ""
+
+    # The name of the file may say the split that the user asks for. Otherwise its rows have to.
+    split = options.split
+    is_of_split = split is not None and (
+        split == source.list_name or is_named_after(path.name, split)
+    )
+    is_alone = source.is_file or not (source.other_files or is_of_split)
+    listing = list_manifest(path, format_name, options, metadata=is_metadata, alone=is_alone)
+    return assume(listing, left_out(manifest_names(source.names)))
+
+
+def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
+    root, pair = _local_pair(source)
+    # Folders that may have the names of the classes.
+    tops = [root]
+    if isinstance(source.top, Path):
+        tops.append(source.top)
+    elif split_word(root.name) is not None:
+        # The user has passed the folder of a split, and the names lie beside it.
+        tops.append(root.absolute().parent)
+    return list_yolo(pair, options.split, tops, options.first_label or 0)
+
+
+def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
+    root, pair = _local_pair(source)
+    # VOC's classes are names without numbers. To number them, the names of all splits are needed.
+    pairs_of_others = []
+    for split, folder in source.splits.items():
+        if split == source.split:
+            continue
+        try:
+            other = recognise_folder(folder, replace(options, format="voc"))
+        except PackError:
+            continue  # a split for a contest, say, has no annotations
+        if other.beside is not None:
+            pairs_of_others.append(other.beside)
+    listing = list_voc(root, pair, options.split, pairs_of_others)
+
+    # VOC has masks beside the annotations.
+    for other_pair in pair_folders(root, names_in(root)):
+        if other_pair.kind == "masks":
+            text = f"{other_pair.labels.name}: left out, for only boxes are packed"
+            listing = assume(listing, [Assumption(text, "--format masks")])
+    return listing
+
+
+def _local_pair(source: Recognised) -> tuple[Path, Beside]:
+    """The root, and its pair of folders. PackError: they are behind a URL."""
+    if not isinstance(source.root, Path):
+        raise PackError(
+            f"{source.root} is a folder of the format {source.format}, which fastpipe does not "
+            "read by URL: copy it to a folder of this machine"
+        )
+    return source.root, _pair(source)
+
+
+def _pair(source: Recognised) -> Beside:
+    assert source.beside is not None  # sources of these formats have a pair
+    return source.beside
+
+
+def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
+    """Lists images with their masks: all, or those of a split that is a folder in both folders."""
+    pair = _pair(source)
+    images = pair.images
+    masks = pair.labels
+    splits = split_folders(images, names_in(images, FEW))
+    if splits or options.split is not None:
+        chosen = chosen_split(images, options.split, splits)
+        split_of_masks = fitting(chosen, names_in(masks, FEW).folders)
+        if split_of_masks is None:
+            raise PackError(
+                f"{readable(str(masks))}: expected a folder {readable(chosen)}, as in {images.name}"
+            )
+        images = splits[chosen]
+        masks = masks / split_of_masks
+    root = source.root
+    folders = MaskFolders(root, _relative_path(root, images), _relative_path(root, masks))
+    return list_masks(folders, options)
+
+
+def _relative_path(root: SourcePath, folder: SourcePath) -> str:
+    # `relative_to` is only of a Path, and `folder` may be behind a URL.
+    return str(folder)[len(str(root)) :].strip("/")

@@ -1,0 +1,96 @@
+"""The kind of a source, once it is recognised, and the options that mean something for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.file_formats import MANIFESTS
+from fastpipe.sources.files import Names, SourcePath
+from fastpipe.sources.options import SourceOptions
+
+_TABLE_OPTIONS = (
+    "image_column",
+    "label_column",
+    "fields",
+    "image_root",
+    "split",
+    "coordinates",
+    "separator",
+    "unlisted",
+    "box_format",
+)
+_MANIFEST_OPTIONS = (*_TABLE_OPTIONS, "encoding")
+_ALL_OPTIONS = (*_MANIFEST_OPTIONS, "first_label")
+# Format -> the options of `SourceOptions` that mean something for it.
+OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
+    "dataset": (),
+    "imagefolder": (),
+    "webdataset": ("image_column", "label_column", "fields", "split", "coordinates"),
+    "metadata": _MANIFEST_OPTIONS,
+    "csv": _MANIFEST_OPTIONS,
+    "jsonl": _MANIFEST_OPTIONS,
+    "parquet": _TABLE_OPTIONS,
+    "arrow": _TABLE_OPTIONS,
+    "coco": ("fields", "image_root", "split", "coordinates"),
+    "voc": ("split", "coordinates"),
+    "yolo": ("split", "coordinates", "first_label"),
+    "masks": ("fields", "split", "coordinates"),
+}
+# Formats of which one file may have several splits.
+_SPLITS_IN_FILE = ("parquet", "arrow", "webdataset", "metadata", *MANIFESTS)
+_NO_NAMES = Names([], [], [])
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A source, recognised.
+
+    Attributes:
+        format: as of --format; or "dataset" for one of ours, "metadata" for ImageFolder's.
+        root: the file or folder; of a split with a folder of its own, this folder.
+        names: the names in the folder; none if it is a file.
+        is_file: whether `root` is a file.
+        files: the files that list its images, of COCO and manifests.
+        list_name: of these, the split that they are about, or their name.
+        other_files: as `files`, of the other splits, by split.
+        split: the split that it is; "" if it is all of the source.
+        splits: the folders of all splits of the source, if they have folders.
+        top: the folder that holds `splits`.
+        tars: the tars of all splits, if these lie in one folder.
+        beside: the folders of images and of labels or masks.
+    """
+
+    format: str
+    root: SourcePath
+    names: Names = _NO_NAMES
+    is_file: bool = False
+    files: Sequence[SourcePath] = ()
+    list_name: str = ""
+    other_files: Mapping[str, Sequence[SourcePath]] = field(default_factory=dict)
+    split: str = ""
+    splits: Mapping[str, SourcePath] = field(default_factory=dict)
+    top: SourcePath | None = None
+    tars: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    beside: Beside | None = None
+
+
+def check_options(recognised: Recognised, options: SourceOptions) -> None:
+    """Raises PackError if an option has no meaning for a source."""
+    format_name = recognised.format
+    for name in _ALL_OPTIONS:
+        if getattr(options, name) is None or (name == "split" and recognised.split):
+            continue
+        if name not in OPTIONS_OF_FORMAT[format_name]:
+            kind = f"{format_name} sources"
+        elif name == "split" and recognised.is_file and format_name not in _SPLITS_IN_FILE:
+            kind = "a single file"
+        else:
+            continue
+        option = "--field" if name == "fields" else "--" + name.replace("_", "-")
+        raise PackError(
+            f"{option} has no meaning for {kind}, and {readable(str(recognised.root))} is one; "
+            "leave it out"
+        )

@@ -1,0 +1,247 @@
+"""A source and the user's options -> what the source is, or an error if that is not certain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.description import is_dataset, is_foreign
+from fastpipe.format.fields import FIELDS_FOLDER
+from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.sources.coco_folders import coco_files_by_split
+from fastpipe.sources.file_formats import (
+    MANIFESTS,
+    format_of,
+    is_named_after,
+    refuse_unread_file,
+)
+from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folder_formats import (
+    lies_at_top,
+    manifest_names,
+    metadata_by_split,
+    metadata_in,
+    possible_formats,
+    tar_names,
+)
+from fastpipe.sources.inner_sources import refuse_inner_sources
+from fastpipe.sources.labelled import LABELLED_FORMATS, choose_pair
+from fastpipe.sources.manifest import METADATA, json_layout
+from fastpipe.sources.options import SourceOptions, pick_split
+from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
+from fastpipe.sources.splits import (
+    chosen_split,
+    fitting,
+    split_folders,
+    split_in_path,
+    split_tars,
+)
+from fastpipe.sources.table_files import with_labels_first
+from fastpipe.sources.table_text import LISTS
+
+_FOLDER_FORMATS = ("imagefolder", *LABELLED_FORMATS)
+
+
+def recognise(root: SourcePath, options: SourceOptions) -> Recognised:
+    """Finds out what a source is.
+
+    Raises:
+        PackError: it may be several things, or an option has no meaning for it.
+    """
+    if root.is_dir():
+        recognised = recognise_folder(root, options)
+    else:
+        recognised = _recognise_file(root, options)
+    check_options(recognised, options)
+    return recognised
+
+
+def options_of(root: SourcePath, options: SourceOptions) -> tuple[str, ...]:
+    """The options that mean something for a source."""
+    return OPTIONS_OF_FORMAT[recognise(root, options).format]
+
+
+def could_be_source(path: Path) -> bool:
+    """Whether a path looks like a folder to pack, or a tar, and not like a dataset."""
+    try:
+        if not path.is_dir():
+            return path.is_file() and format_of(path.name) is not None
+        if is_dataset(path) or (path / WORK_FOLDER).exists():
+            return False
+        return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
+    except OSError:
+        return False
+
+
+def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
+    if options.format in _FOLDER_FORMATS:
+        raise PackError(
+            f"--format {options.format}: expected a folder, and {readable(str(path))} is a file"
+        )
+    if options.format != "auto":
+        return Recognised(options.format, path, is_file=True, files=[path])
+    if path.name in METADATA:
+        return Recognised("metadata", path, is_file=True, files=metadata_in(path.parent))
+
+    refuse_unread_file(path)
+    # A tar may have any name. Its listing says if it is none.
+    format_name = format_of(path.name) or "webdataset"
+    if path.suffix.lower() in LISTS:
+        format_name = "csv"
+    elif format_name == "coco" and json_layout(path, options.encoding) != "object":
+        format_name = "jsonl"  # an array of objects, or an object a line
+    return Recognised(format_name, path, is_file=True, files=[path])
+
+
+def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
+    """As `recognise`, of a folder. It does not check whether the options fit."""
+    names = names_in(root)
+    if options.format in ("auto", "webdataset") and _is_packed_dataset(root, names):
+        return Recognised("dataset", root, names)
+
+    # A folder of splits is a source itself if it has files about all splits, such as COCO's folder
+    # of annotations. Otherwise one of its splits is the source.
+    is_auto = options.format == "auto"
+    splits = split_folders(root, names, options.split)
+    formats = possible_formats(root, names, options) if is_auto else [options.format]
+    if splits and len(formats) == 1 and not lies_at_top(formats[0], root, names, options):
+        return _recognise_split(root, splits, options)
+    # A --split that names a class folder is refused by `check_options`.
+    if is_auto and formats == ["imagefolder"] and options.split not in names.folders:
+        refuse_inner_sources(root, names, options)
+    if len(formats) > 1:
+        raise _ambiguous_error(root, names, formats)
+
+    format_name = formats[0]
+    if format_name in ("metadata", "coco", *MANIFESTS):
+        return _recognise_lists(format_name, root, names, options.split)
+    if format_name in LABELLED_FORMATS:
+        pair = choose_pair(format_name, root, names, options.split)
+        return Recognised(format_name, root, names, split=pair.part, beside=pair)
+    if format_name == "webdataset":
+        tars = split_tars(tar_names(names))
+        if tars:
+            split = chosen_split(root, options.split, dict.fromkeys(tars))
+            return Recognised(format_name, root, names, split=split, tars=tars)
+    return Recognised(format_name, root, names)
+
+
+def _is_packed_dataset(root: SourcePath, names: Names) -> bool:
+    """Whether a folder is a packed dataset, even if it is damaged or unfinished."""
+    try:
+        if is_dataset(root):
+            return True
+    except OSError as problem:
+        raise PackError(f"cannot read {root / DATASET_FILE}: {problem.strerror}") from problem
+    # Others have files of this name as well, and folders beside them.
+    is_damaged = DATASET_FILE in names.files and set(names.folders) <= {FIELDS_FOLDER}
+    return (is_damaged and not is_foreign(root)) or (root / WORK_FOLDER).is_dir()
+
+
+def _ambiguous_error(root: SourcePath, names: Names, formats: Sequence[str]) -> PackError:
+    remedy = "--format picks one; or pass the file that lists the images"
+    manifests = with_labels_first(manifest_names(names))
+    if manifests:
+        remedy += f", such as {readable(str(root / manifests[0]))}"
+    return PackError(
+        f"{readable(str(root))} may be several kinds of source: {', '.join(formats)}. {remedy}"
+    )
+
+
+def _recognise_split(
+    root: SourcePath, splits: Mapping[str, SourcePath], options: SourceOptions
+) -> Recognised:
+    """The split of a folder that the user asks for, or the only one.
+
+    Raises:
+        PackError: the user has to say which split; or it has no labels, and others have boxes.
+    """
+    options_inside = replace(options, split=None)
+    more = ""
+    if options.split is None and options.format == "auto" and len(splits) > 1:
+        first = next(iter(splits.values()))
+        if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
+            more = ". --format imagefolder takes these folders as classes"
+    chosen = chosen_split(root, options.split, splits, more)
+    recognised = recognise_folder(splits[chosen], options_inside)
+
+    # test/images beside train/images and train/labels would be packed as the class "images".
+    folders = recognised.names.folders
+    if recognised.format == "imagefolder" and len(folders) == 1:
+        formats_of_others = {
+            recognise_folder(folder, options_inside).format
+            for split, folder in splits.items()
+            if split != chosen
+        }
+        labelled = sorted(formats_of_others & LABELLED_FORMATS.keys())
+        if labelled:
+            raise PackError(
+                f"the split {chosen} of {readable(str(root))} has no labels, and others are of the "
+                f"format {labelled[0]}; pass {readable(str(recognised.root / folders[0]))} to pack "
+                "its images alone"
+            )
+    return replace(recognised, split=chosen, splits=splits, top=root)
+
+
+def _recognise_lists(
+    format_name: str, root: SourcePath, names: Names, split: str | None
+) -> Recognised:
+    """The files in a folder that list its images: of one split, or of all images."""
+    if split == "":  # below, "" stands for files that name no split
+        raise PackError(
+            "--split: expected the name of a split, got ''; leave it out if there are none"
+        )
+    by_split: dict[str, list[SourcePath]] = {}
+    if format_name == "metadata":
+        by_split = metadata_by_split(root, names)
+    elif format_name == "coco":
+        by_split = coco_files_by_split(root, names)
+
+    # Rows of metadata beside the images may name a split that no folder is called after.
+    has_no_folder = split is None or (
+        format_name == "metadata" and fitting(split, by_split) is None
+    )
+    if "" in by_split and has_no_folder:
+        chosen = ""
+    else:
+        if not by_split:
+            by_split = _files_by_name(format_name, root, names)
+            split = _choose_by_name(split, by_split)
+        chosen = pick_split(split, by_split, root)
+        if format_name == "metadata" and split is None and len(names.folders) > 1:
+            raise PackError(
+                f"{readable(str(root))} has metadata in {chosen} and none in its other folders: "
+                f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
+                "classes"
+            )
+    other_files = {
+        name: files for name, files in by_split.items() if name != chosen and split_in_path(name)
+    }
+    return Recognised(
+        format_name,
+        root,
+        names,
+        files=by_split[chosen],
+        list_name=chosen,
+        other_files=other_files,
+    )
+
+
+def _files_by_name(format_name: str, root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
+    """Name -> file of this name, of a format."""
+    file_names = with_labels_first(name for name in names.files if format_of(name) == format_name)
+    if not file_names:
+        raise PackError(f"{readable(str(root))} holds no file of the format {format_name}")
+    return {name: [root / name] for name in file_names}
+
+
+def _choose_by_name(split: str | None, files: Mapping[str, object]) -> str | None:
+    """The file that is called after a split, or the only one; else the split as it is."""
+    named = []
+    if split is not None:
+        named = [name for name in files if is_named_after(name, split)]
+    if not named:
+        named = list(files)  # the only file may have all splits in its rows
+    return named[0] if len(named) == 1 else split

@@ -1,0 +1,110 @@
+"""Folders that are called like parts of samples, or like splits, and would be classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.sources.becomes import becomes
+from support.sources.people import photos
+
+import fastpipe
+from fastpipe.errors import PackError
+
+
+@becomes(
+    "DUTS, ISIC, DIV2K, LoveDA: folders of images beside folders of masks or of other images",
+    "refused where the folders would be classes",
+    "a CSV file with --field mask=COLUMN:mask",
+)
+@pytest.mark.parametrize(
+    ("images", "targets"),
+    [
+        ("DUTS-TR-Image", "DUTS-TR-Mask"),
+        ("ISIC_Training_Input", "ISIC_Training_GroundTruth"),
+        ("DIV2K_train_HR", "DIV2K_train_LR_bicubic/X2"),
+        ("Urban/images_png", "Urban/masks_png"),
+        ("images", "v1.2/labels"),
+    ],
+)
+def test_images_and_targets(tmp_path: Path, images: str, targets: str) -> None:
+    source = tmp_path / "src"
+    photos(source / images, "a.png", "b.png")
+    photos(source / targets, "a.png", "b.png")
+    photos(source / "Rural", "c.png")
+    with pytest.raises(PackError, match="are called like images and what belongs to them"):
+        fastpipe.pack(source, tmp_path / "packed")
+    fastpipe.pack(source, tmp_path / "packed", format="imagefolder")
+
+
+def test_one_role_alone_is_a_class(tmp_path: Path) -> None:
+    for name in ("with_mask", "without_mask"):
+        photos(tmp_path / "src" / name, "a.png")
+    summary = fastpipe.pack(tmp_path / "src", tmp_path / "packed")
+    assert summary.info["classes"] == ["with_mask", "without_mask"]
+
+
+@becomes(
+    "Stanford Cars, WIDER FACE, CycleGAN: `cars_train/` and `cars_test/`, `trainA/` and `testA/`",
+    "refused where the folders would be classes",
+    "SRC/cars_train",
+)
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [("cars_train", "cars_test"), ("WIDER_train", "WIDER_val"), ("trainA", "testA")],
+)
+def test_splits_in_names(tmp_path: Path, train: str, test: str) -> None:
+    source = tmp_path / "src"
+    for name in (train, test, "devkit"):
+        photos(source / name, "a.jpg")
+    with pytest.raises(
+        PackError, match=f"are called like splits.* Pass one of them: {source}/{train}"
+    ):
+        fastpipe.pack(source, tmp_path / "packed")
+
+
+def test_a_split_word_in_one_name_is_a_class(tmp_path: Path) -> None:
+    for name in ("train_station", "test_tube", "bullet_train"):
+        photos(tmp_path / "src" / name, "a.png")
+    summary = fastpipe.pack(tmp_path / "src", tmp_path / "packed")
+    assert summary.info["classes"] == ["bullet_train", "test_tube", "train_station"]
+
+
+@becomes("DRIVE: `images/` beside `1st_manual/` and `mask/`", "refused")
+def test_two_folders_of_masks(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    for name in ("images", "1st_manual", "mask"):
+        photos(source / name, "21.png")
+    with pytest.raises(PackError, match="has the folders 1st_manual and mask beside its images"):
+        fastpipe.pack(source, tmp_path / "packed")
+
+
+@becomes(
+    "DSB 2018: `stage1_train/ID/images/` beside `stage1_train/ID/masks/`",
+    "refused, with what to do",
+    "a CSV file with --field mask=COLUMN:mask",
+)
+def test_a_folder_for_each_sample(tmp_path: Path) -> None:
+    for name in ("aa", "bb"):
+        photos(tmp_path / "src" / "stage1_train" / name / "images", f"{name}.png")
+        photos(tmp_path / "src" / "stage1_train" / name / "masks", "1.png", "2.png")
+    with pytest.raises(PackError, match="stage1_train is a sample, list images and masks in a CSV"):
+        fastpipe.pack(tmp_path / "src", tmp_path / "packed")
+
+
+@becomes("Oxford Pets: `images/` beside `annotations/trimaps/`", "refused, with what to do")
+def test_masks_in_another_folder(tmp_path: Path) -> None:
+    photos(tmp_path / "src" / "images", "a.jpg", "b.jpg")
+    photos(tmp_path / "src" / "annotations" / "trimaps", "a.png", "b.png")
+    with pytest.raises(PackError, match="no mask is called after one of them"):
+        fastpipe.pack(tmp_path / "src", tmp_path / "packed")
+
+
+@becomes("BDD100K: `images/` beside `labels/det_20/det_train.json`", "refused, with what to do")
+def test_json_in_the_folder_of_labels(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source / "images" / "100k" / "train", "a.jpg")
+    (source / "labels" / "det_20").mkdir(parents=True)
+    (source / "labels" / "det_20" / "det_train.json").write_text("[]")
+    with pytest.raises(PackError, match="holds images beside labels, which has no masks, no texts"):
+        fastpipe.pack(source, tmp_path / "packed")
