@@ -16,6 +16,7 @@ from fastpipe.format.folder import Place
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
+from fastpipe.packing.growth.command_line import source_words
 from fastpipe.packing.growth.fit import (
     as_source_field,
     assumed_of_new_classes,
@@ -92,6 +93,9 @@ def add(
         command += ["--by", by]
     if changed != "error":
         command += ["--changed", changed]
+    command += source_words(given.source.recorded())
+    if given.source.image_root is not None:
+        command += ["--image-root", given.source.image_root]
     with open_newest(
         destination, given, command, shared_spool=make is not make_in_threads
     ) as version:
