@@ -5,7 +5,8 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate over batche
     loader = fastpipe.loader("data/train", batch_size=256)
     for images, labels in loader: ...
 
-A name is imported when it is first used: torch takes a second or two, and most commands of `fastpipe` do without it.
+A name is imported when it is first used: torch takes a second or two, and most commands of
+`fastpipe` do without it.
 """
 
 import importlib
@@ -68,7 +69,8 @@ _NAMES = {
     "augment": "Augment",
     "diagnosis": "diagnose",
     "engine.stats": "Stats",
-    "errors": "ClusterError ConfigError DatasetError EngineError FastpipeError ImageError PackError SampleError",
+    "errors": "ClusterError ConfigError DatasetError EngineError FastpipeError ImageError "
+    "PackError SampleError",
     "loading.factory": "loader",
     "loading.loader": "Loader",
     "loading.monitor": "monitor",

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 import fastpipe
-from fastpipe.cli import bench, cache, demo, doctor, growing, inspect, pack, preview, verify
+from fastpipe.cli import bench, cache, demo, doctor, growing, inspect, pack, preview, unpack, verify
 from fastpipe.cli.console import out
 from fastpipe.cli.help import PlainCommand
 
 app = typer.Typer(
-    help="An input pipeline for training image models with PyTorch: pack photos once, load them fast.",
+    help="An input pipeline for training image models with PyTorch: pack photos once, load them "
+    "fast.",
     epilog="fastpipe COMMAND --help shows the options of a command, and examples.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -65,7 +66,7 @@ _add_command(
     "fastpipe verify data/train --repair photos",
 )
 _add_command(
-    pack.unpack,
+    unpack.unpack,
     "fastpipe unpack data/train photos-again",
     "fastpipe unpack data/train shards --format webdataset",
 )

@@ -80,7 +80,8 @@ def demo(
         contenders = ["fastpipe", *GROUPS["torch"]]
         names = ", ".join(NAMES[name] for name in contenders)
         out.print(
-            f"* measuring each loader {_REPEATS} times, with {count(num_workers, 'worker')}: {names}"
+            f"* measuring each loader {_REPEATS} times, with {count(num_workers, 'worker')}: "
+            f"{names}"
         )
         results = compare(
             Task(str(data), _BATCH_SIZE, num_workers, 224),
@@ -94,8 +95,8 @@ def demo(
         if not summary.already_packed:
             out.print(pack_table(summary))
         out.print(
-            f"one epoch: {count(num_images, 'image')} in {epoch_s:.2f} s including the start of the "
-            f"threads, {num_images / epoch_s:,.0f} images/s"
+            f"one epoch: {count(num_images, 'image')} in {epoch_s:.2f} s including the start of "
+            f"the threads, {num_images / epoch_s:,.0f} images/s"
         )
         out.print()
         show(out, throughput_table(results))

@@ -156,6 +156,6 @@ def inspect(
             else:
                 advice = "fastpipe pack reads every file to its end, and lists the damaged ones"
             err.print(
-                f"fastpipe: {count(num_undecodable, 'image')} could not be decoded; the sheet shows "
-                f"other images instead. {advice}"
+                f"fastpipe: {count(num_undecodable, 'image')} could not be decoded; the sheet "
+                f"shows other images instead. {advice}"
             )

@@ -9,8 +9,8 @@ import signal
 def end_at_ctrl_c() -> None:
     """From now on Ctrl-C ends the program with exit code 130: no work has begun.
 
-    KeyboardInterrupt would come in the middle of an import. The start of a C extension turns it into
-    another error, and some libraries catch it.
+    KeyboardInterrupt would come in the middle of an import. The start of a C extension turns it
+    into another error, and some libraries catch it.
     """
     # A parent process may have told this one to ignore Ctrl-C. That stays so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -1,7 +1,7 @@
-"""Options that several commands have, as typer takes them: name, metavar, help, and the group in --help.
+"""Options that several commands have, as typer takes them: name, metavar, help, group in --help.
 
-`from fastpipe.cli import options`, and a command says `workers: options.Workers = None`. Options that
-one command has stand in its signature.
+A command says `workers: options.Workers = None`. Options that only one command has stand in its
+signature.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...); or images that "
-        "are not packed: a folder of photos, tars, a pattern.",
+        help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...); or images "
+        "that are not packed: a folder of photos, tars, a pattern.",
     ),
 ]
 PackedData = Annotated[
@@ -154,8 +154,8 @@ Separator = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="The text between the classes of an image in a column, such as | in cat|dog. For fields "
-        "of the kind classes.",
+        help="The text between the classes of an image in a column, such as | in cat|dog. For "
+        "fields of the kind classes.",
         show_default="found in the column; the summary names it",
         rich_help_panel=LABELS,
     ),
@@ -164,8 +164,8 @@ FormatOfBoxes = Annotated[
     BoxFormat | None,
     typer.Option(
         "--box-format",
-        help="The four numbers of a box in a table with a row for each box: xyxy (left, top, right, "
-        "bottom), xywh (left, top, width, height) or cxcywh (centre, width, height).",
+        help="The four numbers of a box in a table with a row for each box: xyxy (left, top, "
+        "right, bottom), xywh (left, top, width, height) or cxcywh (centre, width, height).",
         show_default="by the names of the columns, else xywh; the summary names it",
         rich_help_panel=LABELS,
     ),
@@ -174,8 +174,8 @@ CoordinatesOf = Annotated[
     Coordinates | None,
     typer.Option(
         "--coordinates",
-        help="Boxes, points and masks are of the image as shown, with its EXIF orientation applied, "
-        "or as stored.",
+        help="Boxes, points and masks are of the image as shown, with its EXIF orientation "
+        "applied, or as stored.",
         show_default="by the width and height in the annotations, else shown",
         rich_help_panel=LABELS,
     ),

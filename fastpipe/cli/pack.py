@@ -1,4 +1,4 @@
-"""`fastpipe pack` and `unpack`: a source -> tar shards with an index; and back."""
+"""`fastpipe pack`: a source -> tar shards with an index."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from fastpipe.cli import options
-from fastpipe.cli.console import err, exit_codes, out, place, print_json
+from fastpipe.cli.console import err, exit_codes, out, print_json
 from fastpipe.cli.pack_report import pack_progress, pack_table, print_assumed, print_rejected
 from fastpipe.cli.tables import count
 from fastpipe.errors import readable
 from fastpipe.format.layout import REJECTED_FILE
-from fastpipe.machine.progress import WorkProgress, shown
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.publish import read_rejected
-from fastpipe.packing.unpack import unpack as run_unpack
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.options import Format
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
@@ -29,7 +27,6 @@ from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 Damaged = StrEnum("Damaged", "REJECT DECODE")
 Exif = StrEnum("Exif", "IGNORE APPLY")
 Storage = StrEnum("Storage", "JPEG COEFFICIENTS")
-UnpackFormat = StrEnum("UnpackFormat", "FOLDER WEBDATASET")
 
 
 def pack(
@@ -40,8 +37,8 @@ def pack(
             help="A folder with one folder of images for each class, or a folder of images without "
             "classes; a tar file, or a folder of tar files (WebDataset), whose members such as "
             "KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a "
-            "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or YOLO; "
-            "images beside masks; a folder of the splits train, val and the like: see "
+            "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or "
+            "YOLO; images beside masks; a folder of the splits train, val and the like: see "
             "docs/sources.md. Or the URL of one of these (s3://, gs://, az://, https://, hf://): "
             "see docs/remote.md.",
         ),
@@ -90,8 +87,8 @@ def pack(
         bool,
         typer.Option(
             "--lossless",
-            help="Encode no image with loss: an image that is no JPEG, or is shrunk, becomes a PNG, "
-            "however large.",
+            help="Encode no image with loss: an image that is no JPEG, or is shrunk, becomes a "
+            "PNG, however large.",
             rich_help_panel=options.IMAGES,
         ),
     ] = False,
@@ -214,7 +211,7 @@ def pack(
         logging.getLogger("PIL").addHandler(logging.NullHandler())
         # The log has the assumptions, which are printed at the end.
         logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)
-        # The objects of imports stay; without this the garbage collector walks them again and again.
+        # The objects of imports stay; otherwise the garbage collector walks them again and again.
         gc.freeze()
         try:
             with pack_progress(err) as on_progress:
@@ -308,51 +305,3 @@ def _print_summary(summary: Summary, dst: str) -> None:
     out.print(
         f"next: fastpipe inspect {shlex.quote(dst)}, or fastpipe.loader({dst!r}, 256) in Python"
     )
-
-
-def unpack(
-    data: options.PackedData,
-    dst: Annotated[
-        str, typer.Argument(metavar="DST", help="A new or empty folder for the images.")
-    ],
-    format: Annotated[
-        UnpackFormat,
-        typer.Option(help="Write one folder of files for each class, or tar shards (WebDataset)."),
-    ] = UnpackFormat.FOLDER,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="The number of threads.",
-            show_default="the CPUs granted to this process",
-        ),
-    ] = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Write the images of a dataset as files.
-
-    JPEGs are written as ordinary JPEGs, and images without loss as PNGs. They have the same pixels
-    and coefficients, also if the dataset was packed with --storage coefficients.
-    """
-
-    def describe(progress: WorkProgress) -> str:
-        return f"{progress.done:,}/{progress.total:,} images"
-
-    with exit_codes():
-        with shown(err, "unpacking", describe) as on_progress:
-            unpacked = run_unpack(
-                place(data), place(dst), format, workers=workers, on_progress=on_progress
-            )
-        if as_json:
-            print_json(
-                {
-                    "images": unpacked.images,
-                    "bytes": unpacked.bytes,
-                    "fields_left_out": unpacked.left_out,
-                }
-            )
-            return
-        out.print(f"{count(unpacked.images, 'image')}, {unpacked.bytes:,} bytes, in {dst}")
-        if unpacked.left_out:
-            names = ", ".join(unpacked.left_out)
-            out.print(f"left out: the fields {names}; --format webdataset keeps them")

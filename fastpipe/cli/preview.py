@@ -1,4 +1,4 @@
-"""`fastpipe preview`: a dataset and an augmentation -> a sheet of the images that the model sees."""
+"""`fastpipe preview`: a dataset and an augmentation -> a sheet of images as the model sees them."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def preview(
         )
         if hidden:
             err.print(
-                f"fastpipe: without {', '.join(hidden)}: the augmentation may move pixels, or mixes "
-                "images"
+                f"fastpipe: without {', '.join(hidden)}: the augmentation may move pixels, or "
+                "mixes images"
             )
 
 

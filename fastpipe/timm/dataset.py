@@ -53,10 +53,10 @@ def create_dataset(
         split: "train", "training", "val", "valid", "validation", "eval", "evaluation" or another
             folder's name.
         search_split: whether to look for folders of splits in root.
-        class_map: names of the classes by number: a text file with a name on each line, or a dict of
-            name -> number, as in timm; or what else `classes_from` of `fastpipe.open` takes, such as
-            the training's dataset. As in timm, samples of other classes are left out. None or "":
-            see above.
+        class_map: names of the classes by number: a text file with a name on each line, or a dict
+            of name -> number, as in timm; or what else `classes_from` of `fastpipe.open` takes,
+            such as the training's dataset. As in timm, samples of other classes are left out. None
+            or "": see above.
         options: timm's others, such as batch_size and seed, which have no effect on a packed
             dataset.
 
@@ -195,10 +195,10 @@ def _with_timm_classes(data: Dataset) -> Dataset:
             continue
         raise ConfigError(
             f"{data.path} numbers its classes otherwise than timm, in natural order without case: "
-            f"{name!r} is {data.class_to_idx[name]} here, and {number} in timm and its checkpoints. "
-            "To keep the numbers of the dataset, with which a model was trained here, pass "
-            f"class_map={str(data.path)!r} (--class-map); for timm's, class_map=FILE with a name on "
-            "each line in timm's order, or pack it with --classes-from FILE"
+            f"{name!r} is {data.class_to_idx[name]} here, and {number} in timm and its "
+            "checkpoints. To keep the numbers of the dataset, with which a model was trained here, "
+            f"pass class_map={str(data.path)!r} (--class-map); for timm's, class_map=FILE with a "
+            "name on each line in timm's order, or pack it with --classes-from FILE"
         )
     return data
 
