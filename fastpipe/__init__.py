@@ -5,7 +5,8 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate over batche
     loader = fastpipe.loader("data/train", batch_size=256)
     for images, labels in loader: ...
 
-A name is imported when it is first used: torch takes a second or two, and most commands of `fastpipe` do without it.
+A name is imported when it is first used: torch takes a second or two, and most commands of
+`fastpipe` do without it.
 """
 
 import importlib
@@ -58,16 +59,18 @@ if TYPE_CHECKING:
     from fastpipe.show.preview import preview as preview
 
 if importlib.util.find_spec("fastpipe._engine") is None:
-    from fastpipe import native as native  # raises: it says why, and what to do
+    # This raises an error that says why the engine is missing, and what to do.
+    from fastpipe import native as native
 
 __version__ = "0.1.0"
 
-# Public names -> the modules that define them.
-_OF_MODULES = {
+# Modules -> the public names that they define.
+_NAMES = {
     "augment": "Augment",
     "diagnosis": "diagnose",
     "engine.stats": "Stats",
-    "errors": "ClusterError ConfigError DatasetError EngineError FastpipeError ImageError PackError SampleError",
+    "errors": "ClusterError ConfigError DatasetError EngineError FastpipeError ImageError "
+    "PackError SampleError",
     "loading.factory": "loader",
     "loading.loader": "Loader",
     "loading.monitor": "monitor",
@@ -83,7 +86,9 @@ _OF_MODULES = {
     "show.duplicates": "duplicates",
     "show.preview": "preview",
 }
-_MODULES = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
+_MODULES: dict[str, str] = {}
+for _module, _names in _NAMES.items():
+    _MODULES.update(dict.fromkeys(_names.split(), _module))
 
 __all__ = sorted(["__version__", "wds", *_MODULES])
 

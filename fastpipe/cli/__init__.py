@@ -1,4 +1,7 @@
-"""The `fastpipe` command: arguments of a command line -> the work, and a readable report. One module per command."""
+"""The `fastpipe` command: a command line -> the work, and a readable report.
+
+A module has one command, or several that belong together.
+"""
 
 from fastpipe.cli.interrupts import end_at_ctrl_c
 

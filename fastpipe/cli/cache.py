@@ -1,4 +1,4 @@
-"""`fastpipe cache`: the folder that keeps what remote datasets have sent, and scans -> listed, checked, or removed."""
+"""`fastpipe cache`: what is kept of remote datasets and scans -> listed, checked, or removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.cli.console import AsJson, exit_codes, out, print_json
+from fastpipe.cli import options
+from fastpipe.cli.console import exit_codes, out, print_json
+from fastpipe.cli.help import PlainCommand
 from fastpipe.cli.tables import count
 from fastpipe.errors import readable
 from fastpipe.sources.scan.cache import kept_scans
@@ -17,109 +19,131 @@ from fastpipe.store.remote import contents
 from fastpipe.store.remote.options import RemoteOptions
 
 app = typer.Typer(
-    help="Show, check or remove what is kept on this machine: data of remote datasets, and scans of unpacked sources.",
+    help="Show or remove what is kept of remote datasets and of scans.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-Folder = Annotated[
+CacheDir = Annotated[
     Path | None,
-    typer.Option(
-        "--cache-dir", metavar="DIR", help="The cache.", show_default="that of fastpipe.loader"
-    ),
+    typer.Option(metavar="DIR", help="The cache.", show_default="that of fastpipe.loader"),
 ]
 Which = Annotated[
     str | None,
-    typer.Argument(metavar="[DATA]", help="URL or fingerprint of one dataset.", show_default="all"),
+    typer.Argument(metavar="DATA", help="URL or fingerprint of one dataset; without it: all."),
 ]
 
 
-@app.command("ls")
-def list_datasets(cache_dir: Folder = None, as_json: AsJson = False) -> None:
-    """List the datasets in the cache, and how much of each is there. Without --cache-dir, also the scans: what is known
-    of the files of sources that are not packed.
+@app.command("ls", cls=PlainCommand, epilog="fastpipe cache ls")
+def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -> None:
+    """List what is kept: datasets and scans.
+
+    For each dataset in the cache: how much of it is there. Without --cache-dir also the scans: what
+    is known of the files of sources that are not packed.
     """
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
-        found = contents.kept_datasets(root)
+        datasets = contents.kept_datasets(root)
         scans = kept_scans() if cache_dir is None else []
         if as_json:
-            kept = {
-                "datasets": [asdict(each) for each in found],
-                "scans": [asdict(each) for each in scans],
-            }
-            print_json({"cache_dir": str(root), **kept})
+            print_json(
+                {
+                    "cache_dir": str(root),
+                    "datasets": [asdict(dataset) for dataset in datasets],
+                    "scans": [asdict(scan) for scan in scans],
+                }
+            )
             return
         for scan in scans:
+            source = readable(scan.source) or "nothing: damaged"
             size = f"{scan.disk_bytes / 1e6:,.2f} MB on the disk"
-            out.print(
-                f"scan of {readable(scan.source) or 'nothing: damaged'}: {count(scan.files, 'file')}, {size}"
-            )
-        if not found:
-            _tell_empty(root)
+            out.print(f"scan of {source}: {count(scan.files, 'file')}, {size}")
+        if not datasets:
+            _print_empty(root)
             return
-        for each in found:
-            share = f"{each.resident_bytes / max(each.shard_bytes, 1):.0%} of {each.shard_bytes / 1e9:,.2f} GB"
-            used = ", in use" if each.in_use else ""
-            out.print(readable(each.url))
+        for dataset in datasets:
+            share = dataset.resident_bytes / max(dataset.shard_bytes, 1)
+            use = ", in use" if dataset.in_use else ""
+            out.print(readable(dataset.url))
             out.print(
-                f"  {share} here, {each.disk_bytes / 1e9:,.2f} GB on the disk{used}; {each.fingerprint}"
+                f"  {share:.0%} of {dataset.shard_bytes / 1e9:,.2f} GB here, "
+                f"{dataset.disk_bytes / 1e9:,.2f} GB on the disk{use}; {dataset.fingerprint}"
             )
-        out.print(f"{count(len(found), 'dataset')} in {readable(str(root))}")
+        out.print(f"{count(len(datasets), 'dataset')} in {readable(str(root))}")
 
 
-@app.command("verify")
-def verify_datasets(data: Which = None, cache_dir: Folder = None, as_json: AsJson = False) -> None:
-    """Compare the hash of each sample in the cache, and forget those that are damaged: they are fetched again when they
-    are needed. Exit code 1 if there were any.
+@app.command("verify", cls=PlainCommand, epilog="fastpipe cache verify")
+def verify_datasets(
+    data: Which = None, cache_dir: CacheDir = None, as_json: options.AsJson = False
+) -> None:
+    """Check the samples in the cache, and forget damaged ones.
+
+    The hash of each sample is compared. Samples that are forgotten are fetched again when they are
+    needed. Exit code 1 if any was damaged.
     """
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
-        found = [(each, *contents.check_kept(each)) for each in contents.chosen(root, data)]
-        if as_json:
-            names = ("url", "fingerprint", "checked", "damaged")
-            print_json(
-                [
-                    dict(zip(names, (each.url, each.fingerprint, *counts), strict=True))
-                    for each, *counts in found
-                ]
+        results = []
+        for dataset in contents.chosen(root, data):
+            num_checked, num_damaged = contents.check_kept(dataset)
+            results.append(
+                {
+                    "url": dataset.url,
+                    "fingerprint": dataset.fingerprint,
+                    "checked": num_checked,
+                    "damaged": num_damaged,
+                }
             )
-        else:
-            if not found:
-                _tell_empty(root)
-            for each, checked, damaged in found:
-                bad = f"{count(damaged, 'sample')} damaged and forgotten" if damaged else "sound"
-                out.print(f"{readable(each.url)}: {bad}; {count(checked, 'sample')} in the cache")
-        if any(damaged for _, _, damaged in found):
+            if not as_json:
+                state = "sound"
+                if num_damaged:
+                    state = f"{count(num_damaged, 'sample')} damaged and forgotten"
+                checked = f"{count(num_checked, 'sample')} in the cache"
+                out.print(f"{readable(dataset.url)}: {state}; {checked}")
+        if as_json:
+            print_json(results)
+        elif not results:
+            _print_empty(root)
+        if any(result["damaged"] for result in results):
             raise typer.Exit(1)
 
 
-@app.command("clear")
-def clear_datasets(data: Which = None, cache_dir: Folder = None) -> None:
-    """Remove one dataset, or all, from the cache. What a process uses stays. Without --cache-dir, DATA may also be the
-    folder, tar or pattern of a scan, and without DATA all scans are removed, too.
+@app.command(
+    "clear",
+    cls=PlainCommand,
+    epilog="fastpipe cache clear\nfastpipe cache clear s3://bucket/train",
+)
+def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
+    """Remove one dataset, or all, from the cache.
+
+    Datasets that a process uses stay. Without --cache-dir, DATA may also be the folder, tar or
+    pattern of a scan, and without DATA all scans are removed, too.
     """
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
-        left = 0
         scans = kept_scans() if cache_dir is None else []
         if data is not None:
-            scans = [scan for scan in scans if scan.source == readable(os.path.abspath(data))]
+            source = readable(os.path.abspath(data))
+            scans = [scan for scan in scans if scan.source == source]
         for scan in scans:
             Path(scan.file).unlink(missing_ok=True)
             out.print(f"removed: scan of {readable(scan.source)}, {scan.disk_bytes / 1e6:,.2f} MB")
-        found = [] if data is not None and scans else contents.chosen(root, data)
-        if not found and not scans:
-            _tell_empty(root)
-        for each in found:
-            if contents.clear(root, each):
-                out.print(f"removed: {readable(each.url)}, {each.disk_bytes / 1e9:,.2f} GB")
+        if data is not None and scans:
+            return  # DATA is a scan
+
+        datasets = contents.chosen(root, data)
+        if not datasets and not scans:
+            _print_empty(root)
+        num_in_use = 0
+        for dataset in datasets:
+            if contents.clear(root, dataset):
+                out.print(f"removed: {readable(dataset.url)}, {dataset.disk_bytes / 1e9:,.2f} GB")
             else:
-                left += 1
-                out.print(f"in use, not removed: {readable(each.url)}")
-        if left:
+                num_in_use += 1
+                out.print(f"in use, not removed: {readable(dataset.url)}")
+        if num_in_use:
             raise typer.Exit(1)
 
 
-def _tell_empty(root: Path) -> None:
+def _print_empty(root: Path) -> None:
     out.print(f"{readable(str(root))} holds no dataset")

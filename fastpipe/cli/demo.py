@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from fastpipe.bench.measure import GROUPS, NAMES, Task, compare
-from fastpipe.cli.bench import tell_run
+from fastpipe.cli.bench import print_round
 from fastpipe.cli.console import err, exit_codes, out
-from fastpipe.cli.tables import pack_progress, pack_table, show, throughput_table
+from fastpipe.cli.pack_report import pack_progress, pack_table
+from fastpipe.cli.tables import count, show, throughput_table
 from fastpipe.errors import ConfigError, whole
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.job.threads import pack
@@ -26,66 +27,76 @@ def demo(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="[DIR]",
-            help="Folder for the photos, the dataset and the sheet.",
-            show_default="fastpipe-demo",
+            metavar="DIR",
+            help="The folder for the photos, the dataset and the sheet; without it: fastpipe-demo.",
         ),
     ] = Path("fastpipe-demo"),
-    photos: Annotated[int, typer.Option(help="Number of photos to generate.")] = 600,
+    photos: Annotated[
+        int, typer.Option(metavar="N", help="The number of photos to generate.")
+    ] = 600,
 ) -> None:
     """Generate photos, and try fastpipe on them.
 
-    Packs the photos, loads an epoch, compares the speed with torch's DataLoader and draws a training batch.
+    Packs the photos, loads an epoch, compares the speed with torch's DataLoader and draws a
+    training batch.
     """
+    # These import torch, which takes seconds.
     from fastpipe.demo.photos import write_photos
     from fastpipe.loading.factory import loader
     from fastpipe.show.inspection import write_contact_sheet
 
     with exit_codes():
         whole("--photos", photos, least=1, most=1_000_000)
-        _check_ours(folder)
+        _check_own_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        workers = count_granted_cpus()
-        source, truth, data, sheet = (
-            folder / "photos",
-            folder / "truth",
-            folder / "packed",
-            folder / "batch.png",
-        )
+        source = folder / "photos"
+        truth = folder / "truth"
+        data = folder / "packed"
+        sheet = folder / "batch.png"
+        num_workers = count_granted_cpus()
 
         out.print(
-            f"* generating {photos} photos in {source} (synthetic: 1/f noise, lit shapes, texture; ten classes)"
+            f"* generating {count(photos, 'photo')} in {source} (synthetic: 1/f noise, lit shapes, "
+            "texture; ten classes)"
         )
         out.print(
-            f"* writing boxes, masks and captions of their objects to {truth} (photos.json: COCO's format)"
+            f"* writing boxes, masks and captions of their objects to {truth} (photos.json: COCO's "
+            "format)"
         )
-        write_photos(source, photos, workers=workers, truth=truth)
+        write_photos(source, photos, workers=num_workers, truth=truth)
         out.print(f"* packing them into {data}")
-        with pack_progress(err) as progress:
-            summary = pack(source, data, PackOptions(overwrite=True), on_progress=progress)
+        with pack_progress(err) as on_progress:
+            summary = pack(source, data, PackOptions(overwrite=True), on_progress=on_progress)
 
         out.print("* iterating one training epoch")
-        started = time.perf_counter()
+        start_s = time.perf_counter()
         with loader(data, _BATCH_SIZE, drop_last=False) as batches:
-            images = sum(len(labels) for _, labels in batches)
-        epoch_s = time.perf_counter() - started
+            num_images = sum(len(labels) for _, labels in batches)
+        epoch_s = time.perf_counter() - start_s
 
         out.print(f"* drawing a training batch in {sheet}")
         write_contact_sheet(data, sheet, train=True)
 
         contenders = ["fastpipe", *GROUPS["torch"]]
         names = ", ".join(NAMES[name] for name in contenders)
-        out.print(f"* measuring each loader {_REPEATS} times, with {workers} workers: {names}")
-        task = Task(str(data), _BATCH_SIZE, workers, 224)
+        out.print(
+            f"* measuring each loader {_REPEATS} times, with {count(num_workers, 'worker')}: "
+            f"{names}"
+        )
         results = compare(
-            task, contenders, repeats=_REPEATS, seconds=_SECONDS, warmup_s=0.5, on_run=tell_run
+            Task(str(data), _BATCH_SIZE, num_workers, 224),
+            contenders,
+            repeats=_REPEATS,
+            seconds=_SECONDS,
+            warmup_s=0.5,
+            on_run=print_round,
         )
 
         if not summary.already_packed:
             out.print(pack_table(summary))
         out.print(
-            f"one epoch: {images:,} images in {epoch_s:.2f} s including the start of the threads, "
-            f"{images / epoch_s:,.0f} images/s"
+            f"one epoch: {count(num_images, 'image')} in {epoch_s:.2f} s including the start of "
+            f"the threads, {num_images / epoch_s:,.0f} images/s"
         )
         out.print()
         show(out, throughput_table(results))
@@ -93,13 +104,14 @@ def demo(
         out.print(f"more: fastpipe inspect {data}; fastpipe bench {data} --against torch")
 
 
-def _check_ours(folder: Path) -> None:
-    """The demo writes photos, a dataset and a picture: into a folder of its own, never among a user's files."""
+def _check_own_folder(folder: Path) -> None:
+    """Refuses a folder with a user's files: the demo writes only into a folder of its own."""
     from fastpipe.demo.photos import is_photo_folder
 
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; pass a new folder: fastpipe demo DIR")
     if folder.is_dir() and any(folder.iterdir()) and not is_photo_folder(folder / "photos"):
         raise ConfigError(
-            f"{folder} is not empty, and no earlier demo made it; pass a new folder: fastpipe demo DIR"
+            f"{folder} is not empty, and no earlier demo made it; pass a new folder: fastpipe demo "
+            "DIR"
         )

@@ -1,133 +1,211 @@
-"""`fastpipe add`, `remove` and `log`: a packed dataset -> its next version, or a table of its versions."""
+"""`fastpipe add`, `remove` and `log`: a dataset -> its next version, or a table of its versions."""
 
 from __future__ import annotations
 
 import logging
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import typer
 from rich.table import Table
 
-from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
-from fastpipe.cli.options import declared, takes
-from fastpipe.cli.pack import PYTHON_ONLY
-from fastpipe.cli.tables import assumed_json, count, pack_progress, show_assumed
+from fastpipe.cli import options
+from fastpipe.cli.console import err, exit_codes, out, place, print_json
+from fastpipe.cli.pack_report import grown_table, pack_progress, print_assumed, print_rejected
 from fastpipe.errors import ConfigError, readable
-from fastpipe.packing.api import ADD_OPTIONS
 from fastpipe.packing.api import add as run_add
-from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.api import remove as run_remove
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.growth.version import versions
+from fastpipe.sources.options import Format
 
-_MOST = 5  # rejected files in the summary
-_OF_PACK = (*(name for name in ADD_OPTIONS if name not in PYTHON_ONLY), "executor", "address")
+By = StrEnum("By", "PATH CONTENT")
+Changed = StrEnum("Changed", "ERROR REPLACE SKIP")
 
 
-@takes([*declared(run_add, ("src", "dst", "by", "changed")), *declared(run_pack, _OF_PACK)])
-def add(as_json: AsJson = False, **options: Any) -> None:
+def add(
+    src: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="A source, as of `fastpipe pack`. Images that DST has are not packed again.",
+        ),
+    ],
+    dst: options.GrowingData,
+    by: Annotated[
+        By,
+        typer.Option(
+            help="A source is known by its path in SRC; with content also by its picture, so that "
+            "renamed copies are left out.",
+            rich_help_panel=options.SOURCE,
+        ),
+    ] = By.PATH,
+    changed: Annotated[
+        Changed,
+        typer.Option(
+            help="If a source has changed since it was packed: stop with an error, replace its "
+            "sample, or skip it.",
+            rich_help_panel=options.SOURCE,
+        ),
+    ] = Changed.ERROR,
+    format: options.SourceFormat = Format.AUTO,
+    image_column: options.ImageColumn = None,
+    image_root: options.ImageRoot = None,
+    split: options.Split = None,
+    unlisted: options.UnlistedImages = None,
+    encoding: options.Encoding = None,
+    label_column: options.LabelColumn = None,
+    classes_from: options.ClassesFrom = None,
+    first_label: options.FirstLabel = None,
+    fields: options.Fields = None,
+    separator: options.Separator = None,
+    box_format: options.FormatOfBoxes = None,
+    coordinates: options.CoordinatesOf = None,
+    workers: options.Workers = None,
+    on_error: options.IfFileFails = options.OnError.REPORT,
+    spool: options.Spool = None,
+    executor: options.On = options.Executor.THREADS,
+    address: options.Address = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Add the images of SRC that a packed dataset does not have.
 
-    They come into new shards, with the options of the dataset; until the end loaders see the old version. If the
-    command is interrupted, run it again: it continues where it stopped.
+    They come into new shards, with the options of the dataset; until the end loaders see the old
+    version. If the command is interrupted, run it again: it continues where it stopped.
     """
     with exit_codes():
-        logging.getLogger("fastpipe.pack").setLevel(
-            logging.ERROR
-        )  # what is assumed is shown at the end
-        with pack_progress(err) as progress:
-            grown = run_add(**options, on_progress=progress)
-        _tell(grown, options["dst"], as_json=as_json)
+        # The log has the assumptions, which are printed at the end.
+        logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)
+        with pack_progress(err) as on_progress:
+            grown = run_add(
+                src,
+                dst,
+                by=by,
+                changed=changed,
+                format=format,
+                image_column=image_column,
+                image_root=image_root,
+                split=split,
+                unlisted=unlisted,
+                encoding=encoding,
+                label_column=label_column,
+                classes_from=classes_from,
+                first_label=first_label,
+                fields=fields or None,
+                separator=separator,
+                box_format=box_format,
+                coordinates=coordinates,
+                workers=workers,
+                on_error=on_error,
+                spool=spool,
+                executor=executor,
+                address=address,
+                on_progress=on_progress,
+            )
+        _print_grown(grown, dst, as_json=as_json)
 
 
-@takes(declared(run_remove, ["dst"]))
 def remove(
-    keys: Path | None = None,
-    classes: list[str] | None = None,
-    where: list[str] | None = None,
-    as_json: AsJson = False,
-    **options: Any,
+    dst: options.GrowingData,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='A file with a key on each line: paths of sources, as batch["key"] has them.',
+        ),
+    ] = None,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", metavar="NAME", help="The samples of this class; may be repeated."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COMPARISON",
+            help="Samples for which it holds, such as 'score < 0.2': a column of numbers, label, "
+            "width, height, channels, bits or class, an operator, and a value. May be repeated: "
+            "then all must hold.",
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Remove samples from a packed dataset.
 
-    Index and columns of its next version do not have them; shards stay. `fastpipe pack DST NEW` gives the space back.
-
-    Args:
-        keys (FILE): a file with a key on each line: paths of sources, as batch["key"] has them.
-        classes (NAME): samples of a class; may be repeated.
-        where (COMPARISON): samples for which it holds, such as 'score < 0.2': a column of numbers, label, width,
-            height, channels, bits or class, an operator, and a value. May be repeated: then all hold.
+    With several of --keys, --class and --where, the samples go that all of them name. The index and
+    the columns of the next version do not have them; shards stay. `fastpipe pack DST NEW` gives
+    their space back.
     """
     with exit_codes():
-        grown = run_remove(
-            **options, keys=None if keys is None else _lines(keys), classes=classes, where=where
-        )
-        _tell(grown, options["dst"], as_json=as_json)
+        key_lines = None if keys is None else _read_lines(keys)
+        grown = run_remove(dst, keys=key_lines, classes=classes or None, where=where or None)
+        _print_grown(grown, dst, as_json=as_json)
 
 
-def log(data: Packed, as_json: AsJson = False) -> None:
-    """List the versions of a dataset, the newest last: when each was made, and by which command.
+def log(data: options.PackedData, as_json: options.AsJson = False) -> None:
+    """List the versions of a dataset, the newest last.
 
-    `fastpipe.open(DATA, version=N)` opens one, and a loader takes what it gives.
+    For each version: when it was made, its samples, and the command. `fastpipe.open(DATA,
+    version=N)` opens one, for a loader.
     """
     with exit_codes():
-        found = versions(place(data))
+        entries = versions(place(data))
         if as_json:
-            print_json(found)
+            print_json(entries)
             return
-        table = Table(
-            "version", "when", "samples", "added", "removed", "command", box=None, pad_edge=False
-        )
-        for column in table.columns[:-1]:
-            column.no_wrap = True
-        for column in (table.columns[0], *table.columns[2:-1]):
-            column.justify = "right"
-        table.columns[-1].overflow = "fold"
-        for entry in found:
-            when = datetime.fromtimestamp(entry["time_ns"] / 1e9).strftime("%Y-%m-%d %H:%M")
-            numbers = (f"{entry[name]:,}" for name in ("samples", "added", "removed"))
-            table.add_row(str(entry["version"]), when, *numbers, readable(entry["command"]))
+        table = Table(box=None, pad_edge=False)
+        table.add_column("version", justify="right", no_wrap=True)
+        table.add_column("when", no_wrap=True)
+        for header in ("samples", "added", "removed"):
+            table.add_column(header, justify="right", no_wrap=True)
+        table.add_column("command", overflow="fold")
+        for entry in entries:
+            when = datetime.fromtimestamp(entry["time_ns"] / 1e9)
+            table.add_row(
+                str(entry["version"]),
+                when.strftime("%Y-%m-%d %H:%M"),
+                f"{entry['samples']:,}",
+                f"{entry['added']:,}",
+                f"{entry['removed']:,}",
+                readable(entry["command"]),
+            )
         out.print(table)
 
 
-def _lines(file: Path) -> list[str]:
-    """The lines that are not empty. A key may have any character but a line feed in it, such as U+2028."""
+def _read_lines(file: Path) -> list[str]:
+    """The lines of a file that are not empty."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
+    except UnicodeDecodeError as error:
         raise ConfigError(
-            f"--keys {file}: expected a text file in UTF-8 with a key on each line ({problem})"
+            f"--keys {file}: expected a text file in UTF-8 with a key on each line ({error})"
         ) from None
-    return [bare for line in text.split("\n") if (bare := line.removesuffix("\r"))]
+    # str.splitlines would also split at characters that a key may have, such as U+2028.
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return [line for line in lines if line]
 
 
-def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
+def _print_grown(grown: Grown, dst: str, *, as_json: bool) -> None:
+    rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
     if as_json:
-        own = {"version": grown.info["version"], "samples": grown.info["samples"]}
-        said = {
-            name: value
-            for name, value in vars(grown).items()
-            if name not in ("info", "rejected", "assumed")
-        }
-        rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
-        print_json({**own, **said, "rejected": rejected, "assumed": assumed_json(grown.assumed)})
+        print_json(
+            {
+                "version": grown.info["version"],
+                "samples": grown.info["samples"],
+                "added": grown.added,
+                "removed": grown.removed,
+                "known": grown.known,
+                "copies": grown.copies,
+                "skipped": grown.skipped,
+                "seconds": grown.seconds,
+                "uploaded_bytes": grown.uploaded_bytes,
+                "rejected": rejected,
+                "assumed": [assumption._asdict() for assumption in grown.assumed],
+            }
+        )
         return
-    parts = [
-        f"{count(number, 'sample')} {what}"
-        for what in ("added", "removed")
-        if (number := getattr(grown, what))
-    ]
-    left = {
-        "are there already": grown.known,
-        "are copies of others": grown.copies,
-        "have changed and were skipped": grown.skipped,
-        "cannot be packed": len(grown.rejected),
-    }
-    parts += [f"{count(number, 'file')} {what}" for what, number in left.items() if number]
-    done = grown.added or grown.removed
-    now = f"version {grown.info['version']} of {dst} has {count(grown.info['samples'], 'sample')}"
-    out.print(f"{'; '.join(parts) or 'nothing to do'}. {'Now' if done else 'Still'} {now}")
-    for path, reason in grown.rejected[:_MOST]:
-        out.print(f"    {path}: {reason}")
-    show_assumed(out, grown.assumed)
+    out.print(grown_table(grown, dst))
+    if rejected:
+        print_rejected(rejected)
+    print_assumed(grown.assumed)

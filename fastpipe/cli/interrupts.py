@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are imported -> the end of the program, with a line; later -> KeyboardInterrupt."""
+"""Ctrl-C while modules are imported -> the end of the program; later -> KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import signal
 
 
 def end_at_ctrl_c() -> None:
-    """From now on Ctrl-C ends the program, with exit code 130: nothing has begun, so nothing must be finished.
+    """From now on Ctrl-C ends the program with exit code 130: no work has begun.
 
-    KeyboardInterrupt would come in the middle of an import. The start of a C extension turns it into another error, and
-    some libraries catch it.
+    KeyboardInterrupt would come in the middle of an import. The start of a C extension turns it
+    into another error, and some libraries catch it.
     """
-    if (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    ):  # else whoever started this ignores Ctrl-C
+    # A parent process may have told this one to ignore Ctrl-C. That stays so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 

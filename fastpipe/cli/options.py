@@ -1,144 +1,239 @@
-"""The parameters of functions, with their docstrings' words -> arguments and options of a command."""
+"""Options that several commands have, as typer takes them: name, metavar, help, group in --help.
+
+A command says `workers: options.Workers = None`. Options that only one command has stand in its
+signature.
+"""
 
 from __future__ import annotations
 
-import functools
-import inspect
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from enum import Enum
-from typing import Annotated, Any, get_origin
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
-from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES
+from fastpipe.sources.options import Format
 
-# How a parameter is called on a command line, if it is not --NAME, and more that only a terminal needs.
-_FLAGS = {"fields": "--field", "shuffle": "--no-shuffle", "executor": "--on", "classes": "--class"}
-_FLAGS |= {"out_file": "--out", "compare_shuffle": "--shuffle", "shown_fields": "--fields"}
-_METAVARS = {
-    "image_column": "COLUMN",
-    "label_column": "COLUMN",
-    "image_root": "FOLDER",
-    "split": "NAME",
-}
-_METAVARS |= {
-    "classes_from": "NAMES",
-    "separator": "TEXT",
-    "encoding": "NAME",
-    "background": "COLOR",
-}
-_METAVARS |= {"max_size": "PX", "tile": "PX", "spool": "DIR", "address": "ADDRESS"}
-_MORE: dict[str, dict[str, Any]] = {
-    "fields": {
-        "metavar": "NAME=COLUMN",
-        "help": "Store a column as a field; may be repeated. NAME=COLUMN:KIND also says the kind of the field.",
-    },
-    "shard_size": {"metavar": "SIZE", "show_default": f"{DEFAULT_SHARD_BYTES // 10**6}MB"},
-}
+# The groups of options in --help.
+SOURCE = "Source"
+LABELS = "Labels and fields"
+IMAGES = "Images"
+OUTPUT = "Output"
+WORK = "Work"
 
+# The values to choose from are the names in small letters. tests/cli/test_cli_options.py compares
+# them with those that the Python functions take.
+OnError = StrEnum("OnError", "REPORT FAIL")
+Coordinates = StrEnum("Coordinates", "SHOWN STORED")
+BoxFormat = StrEnum("BoxFormat", "XYXY XYWH CXCYWH")
+Unlisted = StrEnum("Unlisted", "DROP KEEP")
+Executor = StrEnum("Executor", "THREADS RAY")
 
-def declared(function: Callable[..., Any], names: Iterable[str]) -> list[inspect.Parameter]:
-    """These parameters of a Python function as typer takes them, in its words."""
-    parameters, words = inspect.signature(function).parameters, _docstring(function)
-    return [_for_typer(parameters[name], _kind(parameters[name]), *words[name]) for name in names]
+# Datasets
 
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...); or images "
+        "that are not packed: a folder of photos, tars, a pattern.",
+    ),
+]
+PackedData = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...).",
+    ),
+]
+GrowingData = Annotated[
+    str,
+    typer.Argument(
+        metavar="DST",
+        help="A folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).",
+    ),
+]
 
-def takes(
-    parameters: Iterable[inspect.Parameter] = (),
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The command gets what a user says for these parameters in its **options; its own come behind them.
+# How a source is read: of `pack` and `add`
 
-    Its own have their words in its docstring, too, or are Annotated.
-    """
+SourceFormat = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        metavar="KIND",
+        help="The kind of SRC: imagefolder, webdataset, parquet, arrow, csv (or TSV), jsonl, coco, "
+        "voc, yolo or masks. auto finds out, and stops if it is not certain.",
+        rich_help_panel=SOURCE,
+    ),
+]
+ImageColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="The column with the images, or with their paths.",
+        show_default="the only one",
+        rich_help_panel=SOURCE,
+    ),
+]
+ImageRoot = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="The folder or URL that paths of images are relative to.",
+        show_default="folder of the file that has them",
+        rich_help_panel=SOURCE,
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The split of SRC to pack, such as train, if it has several. A class has the same "
+        "number in all of them.",
+        rich_help_panel=SOURCE,
+    ),
+]
+UnlistedImages = Annotated[
+    Unlisted | None,
+    typer.Option(
+        "--unlisted",
+        help="Images that lie in the folders of a table's images and have no row: drop them, or "
+        "keep them as images without boxes and without a label.",
+        show_default="drop; the summary counts them",
+        rich_help_panel=SOURCE,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The encoding of a table's text (CSV, TSV, lists, JSONL, JSON), such as cp1252.",
+        show_default="UTF-8, or UTF-16 if its first bytes say so",
+        rich_help_panel=SOURCE,
+    ),
+]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="The column with the labels.",
+        show_default="label, if there is one",
+        rich_help_panel=LABELS,
+    ),
+]
+ClassesFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Where the names of all classes are, in the order of their numbers: a packed dataset, "
+        "a source such as a folder of class folders, or a text file with a name on each line. A "
+        "class of SRC that is not among them is refused; one that SRC lacks is kept.",
+        show_default="the classes of SRC",
+        rich_help_panel=LABELS,
+    ),
+]
+FirstLabel = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="The number of the first class in YOLO's label files: 0, the default, or 1.",
+        rich_help_panel=LABELS,
+    ),
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        metavar="NAME=COLUMN",
+        help="Store a column as a field; may be repeated. NAME=COLUMN:KIND also says the kind of "
+        "the field.",
+        show_default="all columns",
+        rich_help_panel=LABELS,
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="The text between the classes of an image in a column, such as | in cat|dog. For "
+        "fields of the kind classes.",
+        show_default="found in the column; the summary names it",
+        rich_help_panel=LABELS,
+    ),
+]
+FormatOfBoxes = Annotated[
+    BoxFormat | None,
+    typer.Option(
+        "--box-format",
+        help="The four numbers of a box in a table with a row for each box: xyxy (left, top, "
+        "right, bottom), xywh (left, top, width, height) or cxcywh (centre, width, height).",
+        show_default="by the names of the columns, else xywh; the summary names it",
+        rich_help_panel=LABELS,
+    ),
+]
+CoordinatesOf = Annotated[
+    Coordinates | None,
+    typer.Option(
+        "--coordinates",
+        help="Boxes, points and masks are of the image as shown, with its EXIF orientation "
+        "applied, or as stored.",
+        show_default="by the width and height in the annotations, else shown",
+        rich_help_panel=LABELS,
+    ),
+]
 
-    def made(command: Callable[..., None]) -> Callable[..., None]:
-        words = _docstring(command)
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        named = [
-            _for_typer(each, each.annotation, *words[each.name])
-            for each in own
-            if each.kind != each.VAR_KEYWORD
-        ]
-        signature = inspect.Signature([*parameters, *named])
+# How the work is done
 
-        @functools.wraps(command)
-        def run(**given: Any) -> None:
-            if "shuffle" in given:
-                given["shuffle"] = not given["shuffle"]
-            command(**{name: _plain(value) for name, value in given.items()})
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="The number of threads.",
+        show_default="the CPUs granted to this process",
+        rich_help_panel=WORK,
+    ),
+]
+IfFileFails = Annotated[
+    OnError,
+    typer.Option(
+        "--on-error",
+        help="If a file cannot be packed: report lists it in rejected.jsonl and continues, fail "
+        "stops.",
+        rich_help_panel=WORK,
+    ),
+]
+Spool = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="If DST is a URL: the folder in which shards are made before they are uploaded. On a "
+        "cluster: a folder or URL that all workers see, for lists and converted rows of tables.",
+        show_default="the cache folder; on a cluster: in DST",
+        rich_help_panel=WORK,
+    ),
+]
+On = Annotated[
+    Executor,
+    typer.Option(
+        "--on",
+        help="Work in threads of this process, or with ray in tasks of a Ray cluster; see "
+        "docs/cluster.md. The bytes are the same.",
+        rich_help_panel=WORK,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="With --on ray: the cluster, as auto (the one of this machine) or HOST:PORT.",
+        show_default="$RAY_ADDRESS, else Ray is started on this machine",
+        rich_help_panel=WORK,
+    ),
+]
 
-        run.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
-        run.__signature__ = signature  # type: ignore[attr-defined]
-        run.__doc__ = (inspect.getdoc(command) or "").partition("\n\nArgs:\n")[0]
-        return run
+# Output
 
-    return made
-
-
-def _for_typer(
-    parameter: inspect.Parameter, kind: Any, metavar: str, words: str
-) -> inspect.Parameter:
-    """As typer takes it: what has no default is an argument. `words` end in "; None: default" if that is to be said."""
-    if get_origin(kind) is Annotated:
-        return parameter.replace(kind=parameter.KEYWORD_ONLY)
-    name, default = parameter.name, parameter.default
-    words, _, otherwise = words.removeprefix("False: ").rstrip(".").partition("; None: ")
-    words = f"{words[:1].upper()}{words[1:]}."
-    if default is parameter.empty:
-        how: Any = typer.Argument(metavar=name.upper(), help=words)
-    else:
-        said: dict[str, Any] = {"help": words, "metavar": metavar or _METAVARS.get(name)}
-        how = typer.Option(
-            _flag(name), **{**said, "show_default": otherwise or True, **_MORE.get(name, {})}
-        )
-        if kind is bool:
-            default = False  # a flag is there or is not
-    return inspect.Parameter(
-        name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, how]
-    )
-
-
-def _kind(parameter: inspect.Parameter) -> Any:
-    """The type of what a user says for a parameter of a Python function, for typer."""
-    name, default = parameter.name, parameter.default
-    if name in CHOICES:
-        word: Any = Enum(name, {each.upper(): each for each in CHOICES[name]})  # type: ignore[misc]  # made at run time
-        return word | None if default is None else word
-    if name == "fields":
-        return list[str] | None
-    if isinstance(default, bool):
-        return bool
-    kind = int if parameter.annotation in ("int", "int | None") else str
-    return kind | None if default is None else kind
-
-
-def _plain(value: object) -> object:
-    """A user's word as Python takes it; an option that may be repeated and is not there is None."""
-    return value.value if isinstance(value, Enum) else None if value == [] else value
-
-
-def _docstring(function: Callable[..., Any]) -> dict[str, tuple[str, str]]:
-    """What a docstring says of each parameter: in brackets, if anything, and in one line; nothing with python -OO."""
-    found = re.search(
-        r"^Args:\n(.*?)(?:\n\n|\Z)", inspect.getdoc(function) or "", re.DOTALL | re.MULTILINE
-    )
-    entries = re.findall(
-        r"^    (\w+)(?: \((.*?)\))?: (.*(?:\n     .*)*)", found[1] if found else "", re.MULTILINE
-    )
-    return defaultdict(
-        lambda: ("", ""),
-        {name: (bracket, _for_terminal(" ".join(text.split()))) for name, bracket, text in entries},
-    )
-
-
-def _for_terminal(text: str) -> str:
-    """Python's words as those of a command line: `max_size` is --max-size, `dst` is DST, "fail" is fail."""
-    text = re.sub(r"`(src|dst)`", lambda found: found[1].upper(), text)
-    text = re.sub(r"`(\w+)`", lambda found: _flag(found[1]), text)
-    return re.sub(r'(?<!\[)"(\w+)"', r"\1", text)
-
-
-def _flag(name: str) -> str:
-    return _FLAGS.get(name) or "--" + name.replace("_", "-")
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print the figures as JSON on standard output."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]

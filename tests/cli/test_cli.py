@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -12,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.checkout import ROOT
 from support.programs.cli_run import COMMAND, failed, fp, succeeded
 from support.sources.pack_sources import jpeg_bytes, write_folder
 
@@ -39,59 +37,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_version() -> None:
     assert succeeded("--version") == f"fastpipe {fastpipe.__version__}\n"
-
-
-@pytest.mark.parametrize(
-    "command", ["pack", "add", "remove", "bench", "inspect", "preview", "doctor", "demo"]
-)
-def test_help_explains_every_option(command: str) -> None:
-    text = succeeded(command, "--help")
-    options = re.findall(r"^ +(--[a-z-]+)[^\n]*?(?:  +(\S.*))?$", text, re.MULTILINE)
-    assert len(options) >= 2
-    assert command in succeeded("--help")
-    assert text.isascii()
-
-
-def options_of(command: str) -> set[str]:
-    return set(re.findall(r"^  (--[a-z-]+)", succeeded(command, "--help"), re.MULTILINE))
-
-
-def test_options_are_explained_by_the_words_of_the_python_function() -> None:
-    text = " ".join(succeeded("pack", "--help").split())
-    assert "--max-scans <int> Reject progressive JPEGs with more scans. [default: 256]" in text
-    assert (
-        "--workers <int> Number of threads. [default: (the CPUs granted to this process)]" in text
-    )
-    assert "--no-shuffle Keep the order of classes and paths." in text
-    assert "--on-error <report|fail> If a file cannot be packed: report lists it" in text
-    assert "or 90 if --max-size shrinks them" in text
-    python = set(inspect.signature(fastpipe.pack).parameters) - {
-        "storage_options",
-        "read_timeout",
-        "on_progress",
-    }
-    renamed = {"fields": "field", "shuffle": "no_shuffle", "executor": "on"}
-    flags = {f"--{renamed.get(name, name).replace('_', '-')}" for name in python - {"src", "dst"}}
-    assert options_of("pack") == flags | {"--json", "--help"}
-    for name in python:
-        assert re.search(rf"^        {name}: ", fastpipe.pack.__doc__ or "", re.MULTILINE), name
-
-
-@pytest.mark.parametrize("command", ["pack", "add", "remove", "verify"])
-def test_help_names_only_options_that_are_there(command: str) -> None:
-    assert set(re.findall(r"--[a-z][a-z-]*", succeeded(command, "--help"))) == options_of(command)
-
-
-def test_tables_of_options_in_the_docs_name_only_options_that_are_there() -> None:
-    text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
-    tables = [
-        re.findall(r"--[a-z][a-z-]*", each)
-        for each in re.findall(r"\| option \| effect \|\n((?:\|.*\n)+)", text)
-    ]
-    assert set(tables[0]) <= options_of("pack")
-    assert "--max-scans" in tables[0]
-    assert set(tables[1]) <= options_of("verify")
-    assert "--quick" in tables[1]
 
 
 @pytest.mark.parametrize("command", ["verify", "unpack", "log"])

@@ -38,6 +38,10 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     )
     assert "rejected  1 file, listed in" in text
     assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
+    packed = str(tmp_path / "packed")
+    assert text.endswith(
+        f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, 256) in Python\n"
+    )
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
 
 
@@ -83,7 +87,7 @@ def test_pack_tells_of_files_of_several_frames(source: Path, tmp_path: Path) -> 
         saved("GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))])
     )
     text = succeeded("pack", source, tmp_path / "packed")
-    assert re.search(r"frames +1 files have several; the first of each was packed", text)
+    assert re.search(r"frames +1 file with several; the first of each was packed", text)
 
 
 def test_odd_metadata_leave_the_terminal_alone(source: Path, tmp_path: Path) -> None:

@@ -26,6 +26,16 @@ def test_sound_is_said_with_what_was_read(textured: Path) -> None:
     assert "read no shard" in quick
 
 
+def test_a_missing_shard_is_not_said_to_be_decoded(
+    textured: Path, copied: Callable[[Path], Path]
+) -> None:
+    dataset = copied(textured)
+    (dataset / shard_name(0)).unlink()
+    text = fp("verify", dataset).stdout
+    assert "1 shard, of which none could be read. To repair it" in text.replace("\n", " ")
+    assert "decoded" not in text
+
+
 def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path], Path]) -> None:
     dataset = copied(textured)
     damage(dataset, 6)

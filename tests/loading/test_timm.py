@@ -14,7 +14,8 @@ from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.device.streams import Stream
-from fastpipe.timm import TimmLoader, _rand_augment, create_dataset, create_loader
+from fastpipe.timm import TimmLoader, create_dataset, create_loader
+from fastpipe.timm.operations import rand_augment
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
@@ -309,10 +310,10 @@ def test_a_state_of_splits_goes_on(textured: Path) -> None:
 
 
 def test_policies_have_timms_numbers() -> None:
-    policy = _rand_augment("rand-m15-n3-p0.7-mstd0.5-mmax9-inc1")
+    policy = rand_augment("rand-m15-n3-p0.7-mstd0.5-mmax9-inc1")
     assert (policy.layers, policy.probability) == (3, 0.7)
     assert [policy.magnitude, policy.spread, policy.most] == pytest.approx([45.0, 1.5, 27.0])
-    assert _rand_augment("rand-m5-mstd101").spread == float("inf")
+    assert rand_augment("rand-m5-mstd101").spread == float("inf")
 
 
 def test_repeats_and_batches(data: fastpipe.Dataset) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.packing.growth import grow
+from fastpipe.packing.growth.command_line import pack_command
 from fastpipe.packing.growth.version import versions
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
@@ -104,9 +107,9 @@ def test_adding_writes_the_new_samples_alone(tmp_path: Path) -> None:
 
 def test_nothing_is_added_twice(work: Path) -> None:
     before = digests(work / "dst")
-    assert succeeded("add", work / "src", work / "dst").startswith(
-        "30 files are there already. Still version 1 of "
-    )
+    text = succeeded("add", work / "src", work / "dst")
+    assert re.search(r"^added +nothing *\ndataset +still version 1 of ", text)
+    assert re.search(r"^known +30 files, in the dataset already", text, re.MULTILINE)
     assert digests(work / "dst") == before
     photos(work / "src", 5, first=30)
     assert fastpipe.add(work / "src", work / "dst").added == 5
@@ -315,9 +318,8 @@ def test_removing(work: Path) -> None:
     shards = {
         name: digest for name, digest in digests(work / "dst").items() if name.startswith("shard-")
     }
-    assert "4 samples removed. Now version 2 " in succeeded(
-        "remove", work / "dst", "--keys", work / "keys.txt"
-    )
+    text = succeeded("remove", work / "dst", "--keys", work / "keys.txt")
+    assert re.search(r"^removed +4 samples *\ndataset +version 2 of ", text)
     left = {key: label for key, label in before.items() if key not in keys}
     assert epoch(work / "dst") == left
     assert fastpipe.remove(work / "dst", classes="c1").removed == sum(
@@ -353,9 +355,8 @@ def test_a_key_may_have_a_line_separator_in_it(tmp_path: Path) -> None:
         photo(tmp_path / "src" / "c0" / name, number)
     pack(tmp_path / "src", tmp_path / "dst")
     (tmp_path / "keys.txt").write_bytes("\ufeffc0/a\u2028b.jpg\r\n\r\nc0/c\u2029d.jpg".encode())
-    assert "2 samples removed" in succeeded(
-        "remove", tmp_path / "dst", "--keys", tmp_path / "keys.txt"
-    )
+    text = succeeded("remove", tmp_path / "dst", "--keys", tmp_path / "keys.txt")
+    assert re.search(r"^removed +2 samples", text)
     assert sorted(epoch(tmp_path / "dst")) == ["c0/b.jpg", "c0/e.jpg"]
 
 
@@ -426,6 +427,35 @@ def test_log_and_versions(work: Path) -> None:
             fastpipe.open(packed, version=number)
     with pytest.raises(ConfigError, match="no versions"):
         fastpipe.open(work / "src", version=1)
+
+
+def test_log_shows_commands_with_their_arguments(tmp_path: Path) -> None:
+    photos(tmp_path / "src", 6)
+    packed = tmp_path / "dst"
+    fastpipe.pack(tmp_path / "src", packed, seed=3, shuffle=False, exif="apply")
+    photos(tmp_path / "src", 3, first=6)
+    succeeded("add", tmp_path / "src", packed, "--by", "content", "--format", "imagefolder")
+    commands = [entry["command"] for entry in json.loads(succeeded("log", packed, "--json"))]
+    assert commands == [
+        "fastpipe pack SRC DST --exif apply --seed 3 --no-shuffle",
+        f"fastpipe add {tmp_path / 'src'} {packed} --by content --format imagefolder",
+    ]
+    with fastpipe.Writer(tmp_path / "written") as writer:
+        writer.add(next((tmp_path / "src").rglob("*.jpg")).read_bytes())
+    (entry,) = json.loads(succeeded("log", tmp_path / "written", "--json"))
+    assert entry["command"] == "fastpipe.Writer"
+
+
+def test_options_as_words_of_a_command() -> None:
+    source = {
+        "label_column": "species",
+        "fields": [["caption", "text", None], ["m", "a b", "mask"]],
+    }
+    options = {**PackOptions().shaping(), "lossless": True, "max_size": 500, "source": source}
+    assert pack_command({"source": {}, "options": options}) == [
+        *("fastpipe", "pack", "SRC", "DST", "--label-column", "species"),
+        *("--field", "caption=text", "--field", "m=a b:mask", "--max-size", "500", "--lossless"),
+    ]
 
 
 def test_a_state_says_its_version(work: Path) -> None:

@@ -36,8 +36,13 @@ def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def statements(block: str) -> list[tuple[str, str]]:
     """Each statement of a block, and what it prints."""
-    found = re.split(r"^>>> ", block, flags=re.MULTILINE)[1:]
-    return [(code, printed) for code, _, printed in (each.partition("\n") for each in found)]
+    pairs = []
+    for text in re.split(r"^>>> ", block, flags=re.MULTILINE)[1:]:
+        # Further lines of the statement begin with three dots.
+        match = re.match(r".*\n(?:\.\.\. .*\n)*", text)
+        assert match is not None
+        pairs.append((match[0].replace("\n... ", "\n").rstrip("\n"), text[match.end() :]))
+    return pairs
 
 
 def printed_by(code: str, names: dict[str, Any]) -> str:

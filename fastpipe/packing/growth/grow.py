@@ -18,6 +18,7 @@ from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
+from fastpipe.packing.growth.command_line import source_words
 from fastpipe.packing.growth.fit import (
     assumed_of_new_classes,
     check_given_classes,
@@ -94,6 +95,9 @@ def add(
         command += ["--by", by]
     if changed != "error":
         command += ["--changed", changed]
+    command += source_words(given.source.recorded())
+    if given.source.image_root is not None:
+        command += ["--image-root", given.source.image_root]
     # On a cluster the spool is for the tasks.
     shared_spool = make is not make_in_threads
     with open_newest(destination, given, command, shared_spool=shared_spool) as version:

@@ -31,6 +31,7 @@ from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.agreement import agreement_state_of
 from fastpipe.packing.fields.stored import LENGTHS, columns
+from fastpipe.packing.growth.command_line import pack_command
 from fastpipe.packing.job.destination import open_journal
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.join import FinishedShard
@@ -319,7 +320,7 @@ def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
         "removed": 0,
         "time_ns": time_ns,
         "listed_ns": time_ns,
-        "command": "fastpipe pack",
+        "command": shlex.join(pack_command(info["packs"][0])),
     }
     return [first]
 

@@ -31,7 +31,7 @@ from support.remote.memory_bucket import MemoryBucket
 from support.sources.pack_sources import digests, files, write_files
 
 import fastpipe
-from fastpipe.cli.tables import pack_progress
+from fastpipe.cli.pack_report import pack_progress
 from fastpipe.errors import ClusterError, ConfigError, PackError
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.source_paths import SourcePaths

@@ -30,7 +30,7 @@ from support.sources.pack_sources import (
 from support.sources.tables import write_table
 
 import fastpipe
-from fastpipe.cli.tables import pack_progress
+from fastpipe.cli.pack_report import pack_progress
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.sources.files import source_path

@@ -1,0 +1,308 @@
+"""timm's `create_loader`: a dataset and timm's arguments -> a loader for timm's training loop."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import kornia.augmentation
+import torch
+from torch import Tensor
+
+from fastpipe.augment import Augment
+from fastpipe.augment.normalised import Erasing, Mixing
+from fastpipe.errors import ConfigError
+from fastpipe.loading.classes import describe_other_classes
+from fastpipe.loading.factory import loader
+from fastpipe.loading.loader import Loader
+from fastpipe.loading.samplers import Repeated
+from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
+from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.samples.dataset import Dataset
+from fastpipe.samples.opening import as_dataset
+from fastpipe.timm.operations import evaluation_crop, image_operations, mixing_of, parse_shape
+
+# Arguments that choose nothing here: threads need no seeds, no pinning, no processes that persist.
+_WITHOUT_EFFECT = (
+    "pin_memory",
+    "use_multi_epochs_loader",
+    "persistent_workers",
+    "worker_seeding",
+    "batch_schedule_epochs",
+    "batch_schedule_spread",
+    "batch_schedule_random_mix",
+)
+# Arguments that cannot be had, and may be passed as False or None.
+_MUST_BE_OFF = ("crop_border_pixels", "fp16", "tf_preprocessing")
+# timm's re_mode -> the noise of Erasing.
+_NOISE = {"": None, "const": None, "rand": "box", "pixel": "pixel"}
+
+
+def create_loader(
+    dataset: Any,
+    input_size: int | Sequence[int],
+    batch_size: int,
+    is_training: bool = False,
+    no_aug: bool = False,
+    re_prob: float = 0.0,
+    re_mode: str = "const",
+    re_count: int = 1,
+    re_split: bool = False,
+    train_crop_mode: str | None = None,
+    scale: tuple[float, float] | None = None,
+    ratio: tuple[float, float] | None = None,
+    hflip: float = 0.5,
+    vflip: float = 0.0,
+    color_jitter: float | Sequence[float] | None = 0.4,
+    color_jitter_prob: float | None = None,
+    grayscale_prob: float = 0.0,
+    gaussian_blur_prob: float = 0.0,
+    auto_augment: str | None = None,
+    num_aug_repeats: float = 0,
+    num_aug_splits: int = 0,
+    interpolation: str = "bilinear",
+    mean: Sequence[float] = (0.485, 0.456, 0.406),
+    std: Sequence[float] = (0.229, 0.224, 0.225),
+    num_workers: int = 1,
+    distributed: bool = False,
+    crop_pct: float | None = None,
+    crop_mode: str | None = None,
+    collate_fn: Any = None,
+    img_dtype: torch.dtype | None = torch.float32,
+    device: str | torch.device = "cuda",
+    use_prefetcher: bool = True,
+    input_size_choices: Sequence[Any] | None = None,
+    batch_size_choices: Sequence[int] | None = None,
+    batch_choice_weights: Sequence[float] | None = None,
+    batch_choice_seed: int = 0,
+    batch_choice_schedule: str = "constant",
+    num_batches: int | None = None,
+    seed: int | None = None,
+    **others: Any,
+) -> TimmLoader:
+    """timm's create_loader.
+
+    The dataset is one of `create_dataset` or `fastpipe.open`, or timm's AugMixDataset of one.
+
+    Args:
+        collate_fn: timm's FastCollateMixup, for its parameters, in mode "batch" or "elem".
+        num_workers: threads, at least 1.
+        seed: of order, crops and augmentation, on all ranks. None: batch_choice_seed, which is
+            train.py's --seed.
+        others: pin_memory, persistent_workers, worker_seeding and the like, which have no effect
+            here.
+
+    Raises:
+        ConfigError: an argument is wrong, or is one of timm's that cannot be had: train_crop_mode
+            but "rrc", crop_mode "border" or "squash" with a crop_pct, crop_border_pixels,
+            tf_preprocessing, fp16, sizes with batch sizes, weights or a schedule of their own,
+            AutoAugment and AugMix policies, evaluation of images that are no squares, but for
+            "squash", and splits with mixing or sizes.
+    """
+    is_augmented = is_training and not no_aug
+    num_splits = num_aug_splits if is_augmented and num_aug_splits > 1 else 1
+    refused: dict[str, Any] = {}
+    for name, value in others.items():
+        is_off = name in _MUST_BE_OFF and not value
+        if name not in _WITHOUT_EFFECT and not is_off:
+            refused[name] = value
+    if train_crop_mode not in (None, "rrc"):
+        refused["train_crop_mode"] = train_crop_mode
+    if batch_choice_weights:
+        refused["batch_choice_weights"] = batch_choice_weights
+    if batch_choice_schedule != "constant":
+        refused["batch_choice_schedule"] = batch_choice_schedule
+    if batch_size_choices and set(batch_size_choices) != {batch_size}:
+        refused["batch_size_choices"] = batch_size_choices
+    if num_splits > 1 and (collate_fn is not None or input_size_choices is not None):
+        refused["num_aug_splits"] = num_aug_splits
+    if re_mode.lower() not in _NOISE:
+        refused["re_mode"] = re_mode
+    if num_aug_repeats != int(num_aug_repeats):
+        refused["num_aug_repeats"] = num_aug_repeats
+    if refused:
+        _raise_refused(refused)
+
+    # timm's AugMixDataset has the dataset inside.
+    if num_aug_splits > 1 and not isinstance(dataset, Dataset):
+        dataset = dataset.dataset
+    data = as_dataset(dataset)
+    for problem in describe_other_classes(data, train=is_training):
+        raise ConfigError(f"{problem}; in timm's programs: --class-map with the data for training")
+
+    channels, height, width = parse_shape(input_size, len(mean))
+    if interpolation == "random":
+        interpolation = "bicubic" if is_augmented else "bilinear"
+    crop: Crop
+    if is_augmented:
+        crop = RandomResizedCrop(
+            scale=scale or (0.08, 1.0), ratio=ratio or (3 / 4, 4 / 3), interpolation=interpolation
+        )
+    elif is_training and isinstance(input_size, int):
+        crop = CenterCrop(resize=input_size, interpolation=interpolation)
+    elif is_training:
+        crop = Resize(interpolation=interpolation)
+    else:
+        crop = evaluation_crop(crop_pct or 0.875, crop_mode, (height, width), interpolation, mean)
+
+    options: dict[str, Any] = {"mean": mean, "std": std, "dtype": img_dtype or torch.float32}
+    flips: list[torch.nn.Module] = []
+    operations: list[torch.nn.Module] = []
+    if is_augmented:
+        if vflip:
+            flips.append(kornia.augmentation.RandomVerticalFlip(p=vflip))
+        # As in timm, a policy replaces the colour jitter, except with "3a" in its name.
+        has_jitter = not auto_augment or "3a" in auto_augment
+        operations = image_operations(
+            color_jitter if has_jitter else None,
+            color_jitter_prob,
+            grayscale_prob,
+            gaussian_blur_prob,
+            auto_augment,
+        )
+    after: list[Any] = []  # operations on normalised images
+    if is_training and collate_fn is not None:
+        after.append(mixing_of(collate_fn))
+        options["label_smoothing"] = collate_fn.label_smoothing
+        options["num_classes"] = collate_fn.num_classes
+    if is_augmented and re_prob:
+        # With re_split, timm spares the first split; of a single one, the first half of the batch.
+        spared = 0.5 if re_split and num_splits == 1 else 0.0
+        noise = _NOISE[re_mode.lower()]
+        after.append(Erasing(re_prob, noise=noise, most=max(1, re_count), spared=spared))
+
+    # With splits, the loader gives uint8 images, and TimmLoader augments each split.
+    splits: list[Augment] = []
+    if num_splits == 1:
+        augment = Augment([*flips, *operations], after=after, **options)
+    else:
+        augment = Augment([], after=[] if re_split else after, **options)
+        other_split = Augment(operations, after=after, **options)
+        splits = [augment] + [other_split] * (num_splits - 1)
+
+    loading: dict[str, Any] = {}
+    if num_aug_repeats and is_training:
+        loading["sampler"] = Repeated(int(num_aug_repeats))
+        loading["epoch_size"] = len(data)
+    if num_batches is not None and is_training:
+        world_size = torch.distributed.get_world_size() if distributed else 1
+        loading["epoch_size"] = num_batches * batch_size * world_size
+    if not distributed:
+        loading["rank"] = 0
+        loading["world_size"] = 1
+    num_sizes = 1
+    if input_size_choices is not None:
+        shapes = [parse_shape(size, channels) for size in input_size_choices]
+        loading["size_choices"] = [shape[1:] for shape in shapes]
+        num_sizes = len(shapes)
+    else:
+        loading["size"] = (height, width)
+    photo_loader = loader(
+        data,
+        batch_size,
+        train=is_training,
+        crop=crop,
+        hflip=hflip if is_augmented else False,
+        seed=batch_choice_seed if seed is None else seed,
+        num_workers=max(1, num_workers),
+        device=device if use_prefetcher else "cpu",
+        channels="gray" if channels == 1 else "rgb",
+        augment=None if splits else augment,
+        **loading,
+    )
+    return TimmLoader(photo_loader, augment, splits, vflip, num_sizes)
+
+
+def _raise_refused(refused: dict[str, Any]) -> None:
+    """Raises the error that names arguments which cannot be had, and those that can."""
+    names = ", ".join(f"{name}={value!r}" for name, value in refused.items())
+    parameters = inspect.signature(create_loader).parameters
+    known = ", ".join(name for name in parameters if name != "others")
+    raise ConfigError(f"fastpipe.timm.create_loader cannot do {names}; it knows {known}")
+
+
+class TimmLoader:
+    """A loader as timm's training loop uses it.
+
+    All else, such as `dataset`, `sampler`, `state_dict`, `load_state_dict` and `close`, is that of
+    `loader`, a fastpipe.Loader.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        augment: Augment,
+        splits: Sequence[Augment],
+        vflip: float,
+        num_sizes: int,
+    ) -> None:
+        """Wraps a loader.
+
+        Args:
+            loader: of the photos.
+            augment: of the loader, or of the first split.
+            splits: the augmentation of each split; empty: the loader augments.
+            vflip: with splits, the probability that a photo is upside down, in all of them.
+            num_sizes: how many sizes of images there are to choose from.
+        """
+        self.loader = loader
+        self._augment = augment
+        self._splits = splits
+        self._vflip = vflip
+        self.batch_sampler = loader.batch_sampler  # has `set_epoch`
+        # timm's train.py reads these of its ScheduledBatchSampler.
+        attributes = vars(self.batch_sampler)
+        attributes["batch_sizes"] = (loader.batch_size,) * num_sizes
+        attributes["average_batch_size"] = float(loader.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pairs of images, (N, C, height, width) normalised, and labels.
+
+        With splits, images and labels are (splits * N, ...), one split after another.
+        """
+        if not self._splits:
+            yield from self.loader
+            return
+        seed = self.loader.recipe.seed
+        for batch in self.loader:
+            images, labels = batch
+            samples = batch.ids.numpy(force=True)
+            batch_index = len(self.loader) - self.loader.remaining - 1
+            # A photo is upside down in all splits or in none.
+            is_flipped = uniform(key(seed, batch.epoch, Stream.UPSIDE_DOWN), samples) < self._vflip
+            if is_flipped.any():
+                rows = torch.from_numpy(is_flipped).to(images.device)[:, None, None, None]
+                images = torch.where(rows, images.flip(2), images)
+                images = images.contiguous(memory_format=torch.channels_last)
+            parts = []
+            for split_index, augment in enumerate(self._splits):
+                part = augment(
+                    images.clone(),
+                    seed=key(seed, split_index, 0),
+                    epoch=batch.epoch,
+                    batch=batch_index,
+                    samples=samples,
+                )
+                parts.append(part)
+            yield torch.cat(parts), labels.repeat(len(parts))
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    @property
+    def mixup_enabled(self) -> bool:
+        """Whether mixup or cutmix is done. Set it to False between epochs: labels stay soft."""
+        return any(mixer.enabled for mixer in self._augment.mixers if isinstance(mixer, Mixing))
+
+    @mixup_enabled.setter
+    def mixup_enabled(self, enabled: bool) -> None:
+        for mixer in self._augment.mixers:
+            if isinstance(mixer, Mixing):
+                mixer.enabled = enabled
+        self.loader.discard_prefetched()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.loader, name)
