@@ -155,10 +155,10 @@ def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
     first_sources = sources[:_NUM_CHECKED]
     if any(is_picture(source.path) for source in first_sources):
         return
-    for source in first_sources:
-        name = _file_name(source.path)
-        remedy = unread_remedy(name)
-        if remedy is None and "." not in name and _PICKLE.match(_read_start(root, source)):
+    for index, source in enumerate(first_sources):
+        remedy = unread_remedy(source.path)
+        # Images without an ending are usual as well, so only one file is read.
+        if index == 0 and remedy is None and _PICKLE.match(_read_start(root, source)):
             remedy = unread_remedy("batch.pickle")
         if remedy is not None:
             raise PackError(

@@ -8,6 +8,7 @@ files of programs, and folders. Notes for people, such as a README, are left out
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from fastpipe.sources.annotation_files import SIDECAR_ENDINGS, unread_tool
 from fastpipe.sources.annotation_folders import Beside, pair_folders
@@ -25,6 +26,8 @@ from fastpipe.sources.yolo_yaml import YAML_FILES
 _ENDINGS = (*SIDECAR_ENDINGS, *UNREAD_ENDINGS, ".lst", ".tab", ".jsonl", ".ndjson", ".parquet")
 _YOLO_FILES = (*YAML_FILES, *NAME_LISTS, "notes.json")  # the notes are Label Studio's
 _YOLO_ENDINGS = (".names", ".data")
+# Files whose first bytes are read to find their tool. Behind a URL each is a request.
+_MAX_READ = 3
 # VOC has its splits in this folder.
 _VOC_SPLITS = "ImageSets"
 
@@ -48,7 +51,7 @@ def describe_unread(source: Recognised, *, are_tables_named: bool = False) -> li
     remedy = (
         "if one of them has labels, list images and labels in a CSV file, or use fastpipe.Writer"
     )
-    for name, path in unread.items():
+    for name, path in islice(unread.items(), _MAX_READ):
         tool = None if name.endswith("/") else unread_tool(path)
         if tool is not None:
             remedy = f"{name} is {tool.name}: {tool.remedy}"
