@@ -62,7 +62,7 @@ def test_a_large_file_that_is_no_picture_is_never_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "only").mkdir()
-    film = tmp_path / "only" / "clip.mp4"
+    film = tmp_path / "only" / "clip.jpg"  # a film by its content
     film.write_bytes(b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41")
     os.truncate(film, 3 << 30)
     real = converting.read_source
