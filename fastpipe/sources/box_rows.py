@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.format.layout import MOST_CLASSES
+from fastpipe.sources.box_cells import is_missing, parse_boxes
 from fastpipe.sources.class_lists import CLASS_LIST, read_class_list
 from fastpipe.sources.column_kinds import parse_text
 from fastpipe.sources.detections import box_corners
@@ -22,8 +22,6 @@ from fastpipe.sources.row_paths import clean_path, describe_wrong_path
 from fastpipe.sources.rows import Row
 from fastpipe.sources.split_column import SplitColumn
 
-# Cells, in small letters, of a row whose image has no box.
-NO_BOX = frozenset(("", "[]", "no_box", "nan", "none", "null"))
 # Larger numbers of classes are codes, for which a list of names would be nearly empty.
 _MAX_CLASS_NUMBER = 10_000
 _CLASSES_FROM = "--classes-from"
@@ -153,7 +151,7 @@ class BoxTable:
         if not isinstance(name, str) or not name.strip():
             return  # a row without a class
         name = name.strip()
-        value = -1.0 if _is_missing(number) else float(number)
+        value = -1.0 if is_missing(number) else float(number)
         is_number = value.is_integer() and 0 <= value <= _MAX_CLASS_NUMBER
         if not is_number or self._class_numbers.setdefault(name, int(value)) != value:
             self._class_numbers = None
@@ -201,7 +199,7 @@ class BoxTable:
             boxes = self._read_boxes(row)
             if not boxes and self.class_column is not None:
                 class_text = str(row.values.get(self.class_column)).strip()
-                if not _is_missing(class_text):
+                if not is_missing(class_text):
                     self._classes_without_box[class_text] += 1
             labels = self._read_labels(row, len(boxes))
             fields = {other.name: self._read_field(row, other, len(boxes)) for other in self.others}
@@ -278,7 +276,7 @@ class BoxTable:
                 )
             boxes = parsed
         else:
-            filled = [cell for cell in cells if not _is_missing(cell)]
+            filled = [cell for cell in cells if not is_missing(cell)]
             if filled and len(filled) < 4:
                 raise ImageError(
                     f"columns {', '.join(columns)}: expected four numbers, or none where there is "
@@ -364,7 +362,7 @@ class BoxTable:
     def _read_size(self, row: Row) -> tuple[int, int] | None:
         """Width and height of the image; None if the row has none."""
         cells: list[Any] = [row.values.get(column) for column in self.size_columns]
-        if not cells or any(map(_is_missing, cells)):
+        if not cells or any(map(is_missing, cells)):
             return None
         width, height = (int(float(cell)) for cell in cells)
         return (width, height) if width > 0 and height > 0 else None
@@ -380,34 +378,3 @@ def _describe_problem(rows: Sequence[_BoxRow], sizes: Sequence[tuple[int, int]])
         if size != sizes[0]:
             return f"its rows say different sizes: {sizes[0]} and {size}"
     return None
-
-
-def parse_boxes(cell: object) -> list[list[float]] | None:
-    """The boxes in one cell, four numbers each; None if the cell holds something else.
-
-    A cell may be "[1, 2, 3, 4]", a list of such lists, "1 2 3 4", "1 2 3 4;5 6 7 8", or empty.
-    """
-    if _is_missing(cell) or cell == []:
-        return []
-    boxes: Any = _parse_box_text(cell.strip()) if isinstance(cell, str) else cell
-    if isinstance(boxes, list) and boxes and not isinstance(boxes[0], (list, tuple)):
-        boxes = [boxes]  # the four numbers of a single box
-    try:
-        numbers = [[float(number) for number in box] for box in boxes]
-    except (TypeError, ValueError):
-        return None
-    return numbers if all(len(box) == 4 for box in numbers) else None
-
-
-def _parse_box_text(text: str) -> list[Any]:
-    if not text.startswith(("[", "(")):
-        return [re.split(r"[\s,]+", part.strip()) for part in text.split(";") if part.strip()]
-    try:
-        return parse_list(text.replace("(", "[").replace(")", "]"))
-    except ImageError:
-        # numpy prints an array without commas: [1. 2. 3. 4.]
-        return [re.split(r"[\s,]+", text.strip("[]() "))]
-
-
-def _is_missing(cell: object) -> bool:
-    return cell is None or (isinstance(cell, str) and cell.strip().lower() in NO_BOX)

@@ -15,7 +15,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.box_rows import NO_BOX, BoxColumns, BoxTable, parse_boxes
+from fastpipe.sources.box_cells import NO_BOX, parse_boxes
+from fastpipe.sources.box_rows import BoxColumns, BoxTable
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.likely import named_as_label
 from fastpipe.sources.listing import Assumption, SourceField
