@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 from fastpipe.sources.files import FIRST_OF_LEFT_BEHIND, is_left_behind, lies_in_left_behind
@@ -61,6 +62,7 @@ def check_members(members: Iterable[Member]) -> Iterator[CheckedMember]:
         yield member, clean_path, problem
 
 
+@lru_cache(1024)  # a million members lie in a few folders
 def _is_clean_folder(folder: str) -> bool:
     """Whether a folder, with a slash at its end, has a clean path; "" is the tar's own."""
     if not folder:
@@ -106,15 +108,16 @@ def path_in_source(archive: str, path: str) -> str:
 
 
 def member_source(tar: TarFile, archive: str, member: Member, path: str, label: int = 0) -> Source:
+    state = tar.state
     return Source(
         path_in_source(archive, path),
         label,
         member.size_bytes,
-        tar.state.mtime_ns,
-        tar.state.ctime_ns,
+        state.mtime_ns,
+        state.ctime_ns,
         archive=archive,
         offset_bytes=member.offset_bytes,
-        archive_bytes=tar.state.size_bytes,
+        archive_bytes=state.size_bytes,
     )
 
 
