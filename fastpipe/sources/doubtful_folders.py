@@ -237,6 +237,12 @@ def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
             f"all images are of the class {readable(name)}, the only folder; for images without "
             f"labels, pass {readable(str(folder))}"
         )
+    elif lists := lists_among(names.files, _LISTS):
+        first = folder / lists[0]
+        yield Assumption(
+            f"all images are of the class {readable(name)}, the only folder, though {some(lists)} "
+            f"in it may have labels; if so, pass {readable(str(first))}"
+        )
     elif len(names.folders) > 1 and not names.files:
         yield Assumption(
             f"all images are of the class {readable(name)}, the only folder; if the folders in it "

@@ -511,6 +511,16 @@ def test_a_table_beside_splits(tmp_path: Path) -> None:
     assert "labels: none, though train.csv lies beside the splits" in summary.assumed[0].text
 
 
+@becomes("one folder of images with a table in it", "one class; the table is named", "the table")
+def test_a_table_in_the_only_folder(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "faces/1.jpg", "faces/2.jpg")
+    table = source / "faces" / "landmarks.csv"
+    table.write_text("image_name,x,y\n1.jpg,1,2\n2.jpg,3,4\n")
+    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
+    assert "all images are of the class faces, the only folder" in assumed.text
+    assert f"pass {table}" in assumed.text
+
+
 @becomes("`images/` alone, also in `train/`", "one class, or in splits no labels, and named")
 def test_a_folder_that_is_called_images(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "images/1.jpg")
