@@ -177,7 +177,8 @@ class ByClass(Pick):
 
     def __init__(self, labels: Int64s, classes: int, samples: int) -> None:
         labelled = np.flatnonzero(labels >= 0)
-        self._members = labelled[np.argsort(labels[labelled], kind="stable")]  # ids, class by class
+        # Places in the share, class by class.
+        self._members = labelled[np.argsort(labels[labelled], kind="stable")]
         sorted_labels = labels[self._members]
         # (all classes,): where each class begins in the members, and its number of samples.
         _, self._firsts, self._counts = np.unique(
@@ -192,7 +193,8 @@ class ByClass(Pick):
         class_key = key(seed, 0, Stream.CLASS)
         member_key = key(seed, 0, Stream.MEMBER)
         # A "turn" is a class with its K samples. A round is the least number of turns that uses
-        # every class equally often and ends with a full batch.
+        # every class equally often and ends with a full batch, so that no batch has samples of two
+        # orders of the classes. The rounds run on over the epochs.
         turns_per_round = math.lcm(class_count, self._classes_per_batch)
         uses_per_round = turns_per_round // class_count
 

@@ -52,7 +52,9 @@ class ClassFolders:
 
 
 def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolders:
-    """The class folders of a source of the format "imagefolder"; none if it has no labels.
+    """The class folders of a source of the format "imagefolder".
+
+    If the source has no labels, its folders have the label NO_LABEL.
 
     Raises:
         PackError: they are no classes, and the user does not say that they are.

@@ -30,7 +30,8 @@ class _InnerSource(NamedTuple):
 def refuse_inner_sources(root: SourcePath, names: Names, options: SourceOptions) -> None:
     """Raises PackError if the folders of a source are no class folders.
 
-    A source of another format lies in them, or one with splits.
+    A source of another format lies in them. In an only folder it may also be one with splits: in
+    several, a folder train is a part of a class.
     """
     if _has_pictures(names):
         return

@@ -207,8 +207,12 @@ def _recognise_lists(
         chosen = ""
     else:
         if not by_split:
+            # From here on, `by_split` is by the names of files.
             by_split = _files_by_name(format_name, root, names)
             split = _choose_by_name(split, by_split)
+        elif split is not None:
+            # "val" also means "Valid" or "val2017", if that is the only such split.
+            split = fitting(split, by_split) or split
         chosen = pick_split(split, by_split, root)
         if format_name == "metadata" and split is None and len(names.folders) > 1:
             raise PackError(

@@ -90,6 +90,7 @@ class PipelineCropping(Cropping):
 
         Raises:
             SampleError: a sample is bad, and the handler does not leave it out.
+            ConfigError: it is not certain which picture is meant. The handler does not get this.
         """
         pictures = [pictures_of(sample) for sample in samples]
         names = _most_common_names(pictures)

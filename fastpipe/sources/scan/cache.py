@@ -90,7 +90,8 @@ def load_scan(source: str) -> Scan | None:
     except OSError:
         pass  # it belongs to another user
     if about["versions"] != made_with():
-        # Another Pillow may read files that this one refused.
+        # Other libraries may read, refuse or convert files otherwise, so all but plain files are read
+        # again.
         records["kind"][records["kind"] != PLAIN] = UNKNOWN
         scan.reasons = {}
     return scan

@@ -170,7 +170,8 @@ class Objects:
             try:
                 return await work()
             except FastpipeError:
-                # A request that succeeded, and whose content is wrong.
+                # Ours are final, as of a replaced file. WrongAnswerError is none of ours, and the
+                # request is made again.
                 raise
             except Exception as problem:
                 failure = failure_of(problem)

@@ -100,7 +100,8 @@ def _patch_loader(loader_class: Any, folder: str) -> None:
     """Patches the methods by which a DataLoader is made, and makes its iterator."""
     make = loader_class.__init__
     get_iterator = loader_class._get_iterator
-    lines: dict[Any, Any] = {}  # of all loaders of this process
+    # By identity, what the loaders of this process share that one source line made.
+    lines: dict[Any, Any] = {}
 
     @functools.wraps(make)
     def watched_make(self: Any, *arguments: Any, **options: Any) -> None:
@@ -111,8 +112,9 @@ def _patch_loader(loader_class: Any, folder: str) -> None:
         try:
             make(self, *arguments, **options)
         except ValueError as problem:
-            refused = {"made_at": made_at, "error": str(problem)[:1000]}
-            write_program_line(folder, {"refused": [refused]})
+            with contain_errors(folder):
+                refused = {"made_at": made_at, "error": str(problem)[:1000]}
+                write_program_line(folder, {"refused": [refused]})
             raise
 
     @functools.wraps(get_iterator)
@@ -127,12 +129,13 @@ def _patch_loader(loader_class: Any, folder: str) -> None:
         try:
             iterator = watch.make_iterator(self, get_iterator)
         except BaseException as problem:
-            main_line = find_main_line(sys._getframe(1))
-            # Python's words, if a spawned worker would start workers while it imports the main
-            # script.
-            if main_line and "bootstrapping" in str(problem):
-                write_program_line(folder, {"unguarded": main_line})
-            watch.record_error(problem, None, self.dataset, place)
+            with contain_errors(folder):
+                main_line = find_main_line(sys._getframe(1))
+                # Python's words, if a spawned worker would start workers while it imports the main
+                # script.
+                if main_line and "bootstrapping" in str(problem):
+                    write_program_line(folder, {"unguarded": main_line})
+                watch.record_error(problem, None, self.dataset, place)
             raise
         iterator._fastpipe_watch = watch
         return iterator
