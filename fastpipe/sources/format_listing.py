@@ -48,6 +48,9 @@ def list_recognised(source: Recognised, options: SourceOptions) -> Listing:
         case "parquet" | "arrow":
             return list_tables(source.root, options)
         case "coco":
+            # The images of "val" may lie in val2017, as the files of annotations are called.
+            if options.split is not None:
+                options = replace(options, split=source.list_name)
             return list_coco(source.files, options)
         case "yolo":
             return _list_yolo(source, options)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from pycocotools import mask as coco_mask
 from support.sources.becomes import becomes
 from support.sources.listed import by_path, flat_photos
@@ -373,3 +374,26 @@ def test_paths_that_end_alike(tmp_path: Path) -> None:
         "images are found by the end of their file_name: /upload/1/000.jpg is 000.jpg in "
     )
     assert sorted(by_path(tmp_path / "packed", "boxes")) == ["000.jpg", "001.jpg"]
+
+
+@becomes(
+    "COCO's `instances_train2017.json` and `instances_val2017.json`",
+    "`--split val` is val2017",
+    "--split val",
+)
+def test_the_year_of_a_split_may_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "src/annotations").mkdir(parents=True)
+    for split, number in (("train2017", 1), ("val2017", 2)):
+        folder = tmp_path / "src" / split
+        folder.mkdir()
+        Image.new("RGB", (40, 30)).save(folder / f"{number}.jpg")
+        described = {
+            "images": [{"id": number, "file_name": f"{number}.jpg", "width": 40, "height": 30}],
+            "annotations": [{"id": 1, "image_id": number, "category_id": 1, "bbox": [1, 2, 3, 4]}],
+            "categories": [{"id": 1, "name": "cat"}],
+        }
+        annotations = tmp_path / "src/annotations" / f"instances_{split}.json"
+        annotations.write_text(json.dumps(described))
+    fastpipe.pack(tmp_path / "src", tmp_path / "packed", split="val")
+    data = fastpipe.open(tmp_path / "packed")
+    assert [str(key).rpartition("/")[2] for key in data["key"]] == ["2.jpg"]
