@@ -20,7 +20,7 @@ from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.sidecar_files import refuse_masks, refuse_unread_data, sidecar_files
 from fastpipe.sources.split_classes import classes_outside_training
 from fastpipe.sources.splits import split_in_path, split_word
-from fastpipe.sources.table_files import left_out, with_labels_first
+from fastpipe.sources.table_files import is_result_form, left_out, with_labels_first
 from fastpipe.sources.unread_names import describe_unread
 
 
@@ -132,8 +132,8 @@ def _tables_beside_splits(top: SourcePath, root: SourcePath, split: str) -> list
     """The assumption that a split has no labels, though a table beside the splits may have them."""
     files = names_in(top).files
     tables = [name for name in files if format_of(name) in (*MANIFESTS, "parquet")]
-    if not tables:
-        return []
+    if all(is_result_form(name) for name in tables):
+        return []  # a form for results has no labels
     word = split_word(split)
     of_split = [name for name in tables if split_in_path(name) == word]
     table = with_labels_first(of_split or tables)[0]

@@ -511,6 +511,13 @@ def test_a_table_beside_splits(tmp_path: Path) -> None:
     assert "labels: none, though train.csv lies beside the splits" in summary.assumed[0].text
 
 
+def test_a_form_for_results_beside_splits_has_no_labels(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train/1.jpg", "test/2.jpg")
+    (source / "sampleSubmission.csv").write_text("id,label\n2,0\n")
+    summary = fastpipe.pack(source, tmp_path / "packed", split="train")
+    assert not any("sampleSubmission" in assumed.text for assumed in summary.assumed)
+
+
 @becomes("one folder of images with a table in it", "one class; the table is named", "the table")
 def test_a_table_in_the_only_folder(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "faces/1.jpg", "faces/2.jpg")
