@@ -37,6 +37,8 @@ _PADDED = re.compile(r"0[0-9]+")
 _WHOLE_FLOAT = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")
 _MAX_FIRST = 1000  # values that are kept in any case
 _MAX_DISTINCT = 2000  # different values that are kept, unless all are
+# A longer text is no name of a class. Captions of a million rows are not kept in memory.
+_MAX_CHARACTERS = 4096
 
 
 class _Vector(NamedTuple):
@@ -101,12 +103,17 @@ class Seen:
                     break
         self._types.setdefault(value_type, where)
 
-        is_scalar = isinstance(value, (str, int, float))
-        if is_scalar and len(self.first) < _MAX_FIRST:
-            self.first.append(str(value).strip())
-        if self._texts is not None and value is not None:
-            if is_scalar and len(self._texts) < self._max_distinct:
-                self._texts.add(str(value).strip())
+        if value is None:
+            return
+        is_kept = isinstance(value, (str, int, float))
+        text = str(value).strip() if is_kept else ""
+        if len(text) > _MAX_CHARACTERS and self._max_distinct != sys.maxsize:
+            is_kept = False
+        if is_kept and len(self.first) < _MAX_FIRST:
+            self.first.append(text)
+        if self._texts is not None:
+            if is_kept and len(self._texts) < self._max_distinct:
+                self._texts.add(text)
             else:
                 self._texts = None
 
