@@ -35,6 +35,7 @@ from fastpipe.sources.tar_members import (
 from fastpipe.sources.tar_reader import TarFile
 
 _MOST_FOLDER_NAMES = 3  # of a path: a folder around, a split, and a class
+_NUM_CHECKED = 1000  # images whose names are compared
 
 Folder = tuple[str, ...]  # the first names of a folder's path
 
@@ -121,8 +122,29 @@ def list_folders(
 
     change(files.sources, unpack)
     assumed = _doubts(names, folders, depth)
+    assumed += _images_of_one_key(files.sources)
     assumed += sidecar_files(root, files.sources, names, certain=True)
     return Listing(root, names, files.sources, stray, assumed=tuple(assumed))
+
+
+def _images_of_one_key(sources: Sequence[Source]) -> list[Assumption]:
+    """What is assumed of images that WebDataset's readers would put into one sample.
+
+    They cut a member's name at its first dot: a/1.image.jpg and a/1.mask.png are one sample there.
+    """
+    first_of_key: dict[str, str] = {}
+    for source in sources[:_NUM_CHECKED]:
+        folder, _, name = source.path.rpartition("/")
+        stem, _, ending = name.partition(".")
+        first = first_of_key.setdefault(f"{folder}/{stem}", source.path)
+        if first != source.path and "." in ending:
+            first_ending = first.rpartition("/")[2].partition(".")[2]
+            text = (
+                f"images: {readable(first)} and {readable(source.path)} are samples of their own; "
+                "in a WebDataset they are one sample"
+            )
+            return [Assumption(text, f"--image-column {first_ending}")]
+    return []
 
 
 def refuse_split(root: SourcePath, split: str | None) -> None:

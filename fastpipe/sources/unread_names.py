@@ -23,7 +23,16 @@ from fastpipe.sources.splits import FEW, some, split_word
 from fastpipe.sources.table_files import is_result_form
 from fastpipe.sources.yolo_yaml import YAML_FILES
 
-_ENDINGS = (*SIDECAR_ENDINGS, *UNREAD_ENDINGS, ".lst", ".tab", ".jsonl", ".ndjson", ".parquet")
+_ENDINGS = (
+    *SIDECAR_ENDINGS,
+    *UNREAD_ENDINGS,
+    ".lst",
+    ".tab",
+    ".jsonl",
+    ".ndjson",
+    ".geojson",
+    ".parquet",
+)
 _YOLO_FILES = (*YAML_FILES, *NAME_LISTS, "notes.json")  # the notes are Label Studio's
 _YOLO_ENDINGS = (".names", ".data")
 # Files whose first bytes are read to find their tool. Behind a URL each is a request.

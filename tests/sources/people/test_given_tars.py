@@ -124,6 +124,23 @@ def test_two_images_of_one_key(tmp_path: Path) -> None:
     assert "got 2 and 0; call a mask or a second image KEY.NAME.png, such as KEY.seg.png" in reason
 
 
+@becomes(
+    "a tar with a/1.image.jpg and a/1.mask.png",
+    "images of the class a; that they have one key is said",
+    "--image-column image.jpg",
+)
+def test_images_of_one_key_in_a_folder(tmp_path: Path) -> None:
+    members = {"a/1.image.jpg": ONE, "a/1.mask.png": saved("PNG", "L", (40, 30))}
+    tar = write_tar(tmp_path / "x.tar", members)
+    summary = fastpipe.pack(tar, tmp_path / "packed")
+    assert summary.info["samples"] == 2
+    ((text, option),) = [tuple(each) for each in summary.assumed]
+    assert "a/1.image.jpg and a/1.mask.png are samples of their own" in text
+    assert option == "--image-column image.jpg"
+    fastpipe.pack(tar, tmp_path / "paired", image_column="image.jpg")
+    assert len(fastpipe.open(tmp_path / "paired")) == 1
+
+
 def test_too_many_endings_are_said(tmp_path: Path) -> None:
     members = {f"a.v{number}.txt": b"" for number in range(70)}
     (said,) = assumed(

@@ -54,9 +54,10 @@ def test_beside_splits(tmp_path: Path) -> None:
         photos(source / split / "good", "a.jpg")
     photos(source / "ground_truth" / "broken", "a.png")
     write(source / "val.txt")
+    write(source / "boxes.geojson")
     write(source / "license.txt")
     assert assumed(fastpipe.pack(source, tmp_path / "packed", split="train")) == [
-        f"not read, beside the images: val.txt, ground_truth/; {_REMEDY}"
+        f"not read, beside the images: boxes.geojson, val.txt, ground_truth/; {_REMEDY}"
     ]
 
 
