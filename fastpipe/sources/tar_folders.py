@@ -79,7 +79,7 @@ class TarFiles:
 def list_folders(
     root: SourcePath, tars: Sequence[str], files: TarFiles, stray: list[str], split: str | None
 ) -> Listing | None:
-    """Lists the images in class folders, or in those of a split. None: there are no folders.
+    """Lists the images in class folders, or in those of a split. None: no folder may be a class.
 
     Adds the files that lie beside the class folders to `stray`.
     """
@@ -109,8 +109,12 @@ def list_folders(
             return source
         archive = source.archive or ""
         parts = source.path.removeprefix(path_in_source(archive, "")).split("/")
-        if chosen is not None and parts[depth - 1] != chosen:
-            return None
+        if chosen is not None:
+            if len(parts) <= depth - 1:  # it lies beside the folder around the splits
+                stray.append(source.path)
+                return None
+            if parts[depth - 1] != chosen:
+                return None
         parts = parts[depth:]
         path = path_in_source(archive, "/".join(parts))
         if len(parts) > 1 and parts[0] in labels:

@@ -24,7 +24,7 @@ class _Files(NamedTuple):
 
     images: Path  # the folder
     labels: Path
-    label_of: dict[str, str]  # image below `images` -> its label file below `labels`, if it exists
+    label_of: dict[str, str]  # image below `images` -> the path where its label file would be
     label_files: set[str]  # those that exist
     absent_count: int  # images of a list that do not exist
 

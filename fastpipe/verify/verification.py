@@ -61,7 +61,7 @@ def verify(
 
     Args:
         path: the dataset's folder, or its URL: then shards are read there, past the cache.
-        quick: check only sizes and structure; read no shard.
+        quick: hash the small files, check shards by their sizes and the index; read no shard.
         workers: number of threads, or of tasks of Ray at a time; None: the CPUs granted to this
         process.
         executor: read the shards in "threads" of this process, or with "ray" in tasks of a Ray

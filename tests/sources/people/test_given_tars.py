@@ -141,6 +141,19 @@ def test_images_of_one_key_in_a_folder(tmp_path: Path) -> None:
     assert len(fastpipe.open(tmp_path / "paired")) == 1
 
 
+@becomes(
+    "a tar of photos/train/cat and photos/val/cat, with an image beside photos/",
+    "the split; the image is named as not packed",
+    "--split train",
+)
+def test_an_image_beside_the_folder_around_splits(tmp_path: Path) -> None:
+    members = {"photos/train/cat/1.jpg": ONE, "photos/val/cat/2.jpg": TWO, "top.jpg": ONE}
+    tar = write_tar(tmp_path / "photos.tar", members)
+    summary = fastpipe.pack(tar, tmp_path / "packed", split="train")
+    assert summary.info["samples"] == 1
+    assert list(summary.stray) == ["top.jpg"]
+
+
 def test_too_many_endings_are_said(tmp_path: Path) -> None:
     members = {f"a.v{number}.txt": b"" for number in range(70)}
     (said,) = assumed(
