@@ -247,7 +247,11 @@ def jax(data: str, out: Path, world: int) -> Noted:
             if len(whole) == SEEN:
                 state = train.state_dict()
     again.load_state_dict(state)
-    return whole, [taken(*batch) for batch in again]
+    rest = [taken(*batch) for batch in again]
+    # Waits for all ranks. A forked process ends without JAX's own handler, and if rank 0, which has
+    # the service, ends first, JAX aborts the others.
+    jax.distributed.shutdown()
+    return whole, rest
 
 
 PROGRAMS = {each.__name__: each for each in (timm, accelerate, trainer, lightning, nodes, jax)}
