@@ -160,6 +160,11 @@ def positive(name: str, value: object) -> float:
     return number
 
 
+def option_name(name: str) -> str:
+    """A parameter of Python as an option of the command line: `max_size` is --max-size."""
+    return "--" + name.replace("_", "-")
+
+
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     """Checks one of a few words."""
     if value not in choices:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from fastpipe.errors import ConfigError, PackError, choice, readable, whole
+from fastpipe.errors import ConfigError, PackError, choice, option_name, readable, whole
 from fastpipe.format.fields import KINDS, RESERVED, Field, check_name, member
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.files import SourcePath, source_path
@@ -131,7 +131,7 @@ class SourceOptions:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 expected = "the path of a folder" if name == "image_root" else "a text"
-                raise ConfigError(f"--{name.replace('_', '-')}: expected {expected}, got {value!r}")
+                raise ConfigError(f"{option_name(name)}: expected {expected}, got {value!r}")
         if self.separator == "":
             raise ConfigError("--separator: expected the text between classes, such as '|'; got ''")
         if self.encoding is not None and not _is_encoding(self.encoding):

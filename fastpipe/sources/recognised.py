@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, option_name, readable
 from fastpipe.sources.annotation_folders import Beside
 from fastpipe.sources.file_formats import MANIFESTS
 from fastpipe.sources.files import Names, SourcePath
@@ -89,7 +89,7 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
             kind = "a single file"
         else:
             continue
-        option = "--field" if name == "fields" else "--" + name.replace("_", "-")
+        option = "--field" if name == "fields" else option_name(name)
         raise PackError(
             f"{option} has no meaning for {kind}, and {readable(str(recognised.root))} is one; "
             "leave it out"

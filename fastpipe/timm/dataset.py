@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +90,9 @@ def create_dataset(
         return data
     data = _with_timm_classes(data)
     training = _find_training(root)
-    is_other_split = place is not root and training is not None and training != place
-    if not is_other_split or not data.classes:
+    if place is root or training is None or training == place or not data.classes:
         return data
-    return data.with_classes(_training_classes(str(training)))
+    return data.with_classes(_training_classes(training))
 
 
 def _find_split(root: str | os.PathLike[str], split: str) -> Any:
@@ -102,20 +101,22 @@ def _find_split(root: str | os.PathLike[str], split: str) -> Any:
     for synonyms in (_TRAIN_SPLITS, _VALIDATION_SPLITS):
         if split in synonyms:
             names += synonyms
-    for name in names:
-        folder = os.path.join(root, name)
-        if os.path.exists(folder):
-            return folder
-    return root
+    return _first_folder(root, names) or root
 
 
 def _find_training(root: Any) -> str | None:
     """The folder of the split for training in ROOT, if there is one."""
-    if isinstance(root, (str, os.PathLike)):
-        for name in _TRAIN_SPLITS:
-            folder = os.path.join(root, name)
-            if os.path.exists(folder):
-                return folder
+    if not isinstance(root, (str, os.PathLike)):
+        return None
+    return _first_folder(root, _TRAIN_SPLITS)
+
+
+def _first_folder(root: str | os.PathLike[str], names: Iterable[str]) -> str | None:
+    """The first of these folders that ROOT has."""
+    for name in names:
+        folder = os.path.join(root, name)
+        if os.path.exists(folder):
+            return folder
     return None
 
 
@@ -149,7 +150,8 @@ def _with_class_map(data: Dataset, class_map: Any, root: Any) -> Dataset:
         names = _read_class_map(class_map, root)
     class_counts = zip(data.classes, data.class_counts, strict=True)
     used = [name for name, num_samples in class_counts if num_samples]
-    known = [name for name in used if name in set(names)]
+    wanted = set(names)
+    known = [name for name in used if name in wanted]
     # If no class is known, with_classes raises the error that says so.
     if known and len(known) < len(used):
         data = data.only(known)

@@ -95,10 +95,10 @@ def create_loader(
 
     Raises:
         ConfigError: an argument is wrong, or is one of timm's that cannot be had: train_crop_mode
-            but "rrc", crop_mode "border" or "squash" with a crop_pct, crop_border_pixels,
+            but "rrc", crop_mode "border" or "squash" without crop_pct=1, crop_border_pixels,
             tf_preprocessing, fp16, sizes with batch sizes, weights or a schedule of their own,
-            AutoAugment and AugMix policies, evaluation of images that are no squares, but for
-            "squash", and splits with mixing or sizes.
+            AutoAugment and AugMix policies, evaluation of images that are no squares but by these
+            two, and splits with mixing or sizes.
     """
     is_augmented = is_training and not no_aug
     num_splits = num_aug_splits if is_augmented and num_aug_splits > 1 else 1

@@ -107,7 +107,7 @@ def _members_of_samples(shard: ShardFacts, read: Read) -> Iterator[tuple[list[Sa
 def starts_in_tar(shard: ShardFacts) -> list[int]:
     """Where samples begin, by the headers in the shard.
 
-    None if the headers do not lead through it, if it is behind a URL, or if it has samples that
+    Empty if the headers do not lead through it, if it is behind a URL, or if it has samples that
     were removed: its headers do not say which these are.
     """
     if shard.direct is not None or shard.removed:

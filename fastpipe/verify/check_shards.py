@@ -248,7 +248,7 @@ def check_shards(
             samples_done += len(span.starts)
             bytes_done += span.stop - span.start
             findings.bytes_read += len(checked.data)
-            problems = len(findings.damages)
+            problems = len(findings.of_sizes) + len(findings.of_contents)
             on_progress(
                 WorkProgress(samples_done, total_samples, bytes_done, total_bytes, problems)
             )

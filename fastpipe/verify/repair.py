@@ -15,7 +15,7 @@ import numpy as np
 
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import file_hash, read_info
-from fastpipe.format.fields import FIELDS_FOLDER, JPEG, PNG, Field, member, read_fields, sidecars
+from fastpipe.format.fields import FIELDS_FOLDER, Field, read_fields, sidecars
 from fastpipe.format.layout import (
     DATASET_FILE,
     INDEX_DTYPE,
@@ -47,7 +47,7 @@ from fastpipe.store.files import publish
 from fastpipe.store.store import Folder, Store
 from fastpipe.verify.check_sample import opened, records_of
 from fastpipe.verify.damage import Report
-from fastpipe.verify.shard_facts import ShardFacts, describe
+from fastpipe.verify.shard_facts import ShardFacts, describe, member_endings
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 _CHUNK_BYTES = 1 << 20
@@ -380,7 +380,7 @@ def _check_rebuilt(name: str, expected: str, actual: str) -> None:
 
 def _pieces_of_samples(shards: Sequence[ShardFacts], field: Field) -> Iterator[dict[str, bytes]]:
     """What each sample adds to the columns of a field, by the column's part."""
-    endings = {member(field, JPEG), member(field, PNG)}
+    endings = member_endings(field)
     # KEY.json has the names of classes, and the columns have their numbers.
     label_by_name = {}
     if field.kind == "classes":

@@ -11,6 +11,7 @@ from fastpipe.errors import DatasetError
 from fastpipe.format.description import (
     SELF_CHECKSUM,
     fingerprint,
+    parse_info,
     read_info,
     read_self_checksum,
 )
@@ -76,7 +77,7 @@ def describe(path: Path) -> Description:
             *checksum,
         )
     try:
-        info = read_info(path)
+        info = parse_info(data, path / DATASET_FILE)
         shards = _read_shards(path, info)
         expected = fingerprint(info)
         if info.get("fingerprint") != expected:
@@ -102,7 +103,7 @@ def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     """
     members = []
     for sample_field in read_fields(info).values():
-        endings = _member_endings(sample_field)
+        endings = member_endings(sample_field)
         if endings:
             members.append(endings)
 
@@ -139,7 +140,7 @@ def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     return shards
 
 
-def _member_endings(field: Field) -> tuple[str, ...]:
+def member_endings(field: Field) -> tuple[str, ...]:
     """The endings that a field's member may have; none if it has no member."""
     endings = dict.fromkeys((member(field, JPEG), member(field, PNG)))
     return tuple(ending for ending in endings if ending is not None)

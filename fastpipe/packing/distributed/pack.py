@@ -135,14 +135,12 @@ def _make_in_tasks(
     progress = ProgressReporter(
         facts.files, facts.size_bytes, journal.store, on_progress, workers=workers
     )
-    finished = _finished_shards(job, journal, listed)
+    names = [part.name for part in read_parts(job, listed, MAKE)]
+    # A shard whose tar has vanished or been cut is not finished.
+    finished = {entry.name for entry in journal.read_finished(names) if entry is not None}
+    num_missing = len(names) - len(finished)
     spool = job.open_spool()
     spool_sizes = spool.sizes()
-    num_shards = 0
-    num_missing = 0
-    for part in read_parts(job, listed, MAKE):
-        num_shards += 1
-        num_missing += part.name not in finished
 
     def parts_to_convert() -> Iterator[Part]:
         for part in read_parts(job, listed, CONVERT):
@@ -168,15 +166,9 @@ def _make_in_tasks(
         listed.plan,
         read_all_entries(job, journal, listed),
         files=files_read,
-        resumed=num_shards - num_missing,
+        resumed=len(finished),
         on_published_file=progress.on_published_file,
     )
-
-
-def _finished_shards(job: Job, journal: Journal, listed: ListedSources) -> set[str]:
-    """The names of the finished shards. One whose tar has vanished or been cut is none."""
-    names = [part.name for part in read_parts(job, listed, MAKE)]
-    return {entry.name for entry in journal.read_finished(names) if entry is not None}
 
 
 def _run_parts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fastpipe.errors import option_name
 from fastpipe.packing.shard.options import PackOptions
 
 
@@ -26,9 +27,9 @@ def pack_command(pack: Mapping[str, Any]) -> list[str]:
         elif name == "shuffle":
             words.append("--no-shuffle")
         elif value is True:
-            words.append(_option(name))
+            words.append(option_name(name))
         else:
-            words += [_option(name), str(value)]
+            words += [option_name(name), str(value)]
     return words
 
 
@@ -43,9 +44,5 @@ def source_words(recorded: Mapping[str, Any]) -> list[str]:
             # Only the names are recorded, not where they came from.
             words += ["--classes-from", "NAMES"]
         else:
-            words += [_option(name), str(value)]
+            words += [option_name(name), str(value)]
     return words
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

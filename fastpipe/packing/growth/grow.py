@@ -32,7 +32,7 @@ from fastpipe.packing.job.progress import Progress
 from fastpipe.packing.job.summary import PackedShards, assumed_of_images
 from fastpipe.packing.job.threads import AdjustPlan, MakeShards, make_in_threads
 from fastpipe.packing.pipeline.converting import convert_sources
-from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
+from fastpipe.packing.shard.entry import SOURCES, Tally
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
@@ -169,7 +169,9 @@ def _publish_added(
         grown: what is known so far.
     """
     all_entries = list(shards.entries)
-    tally = Entries(all_entries).tally
+    tally = Tally()
+    for entry in all_entries:
+        tally.add(entry.tally)
     rejected = [(readable(path), reason) for path, reason in tally.rejected]
     counts = {"assumed_shown": tally.assumed_shown, "transparent": tally.transparent}
     assumed = (*grown.assumed, *assumed_of_images(counts))
@@ -216,7 +218,7 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
                 "", index.classes, taken_ns=version.history[-1]["listed_ns"], fields=fields
             )
             about = {"removed": xxhash.xxh3_64_hexdigest(np.packbits(selected).tobytes())}
-            # The plan of an interrupted run with the same sources is continued.
+            # The plan of an interrupted run that removes the same samples is continued.
             with version.growing(about):
                 info = version.publish(~selected, facts, Tally())
         return Grown(

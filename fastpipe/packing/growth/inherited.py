@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fastpipe.errors import option_name
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import MOVING
 from fastpipe.packing.shard.options import BY_RULE
@@ -35,7 +36,7 @@ def with_inherited(
     options = {}
     assumed = _boxes_as_stored(index)
     for name, value in inherited.items():
-        option = "--" + name.replace("_", "-")
+        option = option_name(name)
         given_value = getattr(given, name)
         if given_value is None and name in allowed:
             options[name] = value

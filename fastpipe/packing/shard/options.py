@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fastpipe.errors import ConfigError, choice, flag, size_bytes, whole
+from fastpipe.errors import ConfigError, choice, flag, option_name, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import count_granted_cpus
@@ -130,7 +130,7 @@ def _check_values(options: PackOptions | EncodeOptions) -> None:
         is_optional = option.default is None
         if value is not None or not is_optional:
             least, most = _LIMITS[option.name]
-            whole(f"--{option.name.replace('_', '-')}", value, least=least, most=most)
+            whole(option_name(option.name), value, least=least, most=most)
 
 
 # The options of a user that PackOptions and EncodeOptions have under the same name.

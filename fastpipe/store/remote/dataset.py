@@ -159,11 +159,13 @@ class RemoteIndex(PackedIndex):
     def _description(self, folder: str = "") -> tuple[bytes, dict[str, Any]]:
         """The bytes and the content of dataset.json, by default of the newest version."""
         name = folder + DATASET_FILE
+        info: dict[str, Any] | None = None
 
         def check(answer: Answer) -> str | None:
             # Bytes may be garbled on their way. Then they are fetched again.
+            nonlocal info
             try:
-                _checked(name, bytes(answer.data))
+                info = _checked(name, bytes(answer.data))
             except DatasetError as problem:
                 return str(problem)
             return None
@@ -179,7 +181,10 @@ class RemoteIndex(PackedIndex):
                 f"{DATASET_FILE} has to be uploaded last"
             ) from problem
         data = bytes(answer.data)
-        return data, _checked(str(self.url / name), data)
+        if info is None:
+            # The bytes stay wrong: this raises the error.
+            info = _checked(str(self.url / name), data)
+        return data, info
 
     def _bring(self, name: str, expected: str | None, data: bytes | None = None) -> None:
         """Fetches a file that the cache keeps whatever its limit is.
