@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -217,6 +217,8 @@ def check_shards(
     findings = ShardFindings()
     size_is_wrong: set[int] = set()  # numbers of shards of another size
     readable: list[ShardFacts] = []
+    # By the number of the shard. Behind a URL each look is a request.
+    readable_bytes: dict[int, int] = {}
     for shard in shards:
         damages = list(check_size(shard))
         findings.of_sizes += damages
@@ -224,14 +226,15 @@ def check_shards(
             size_is_wrong.add(shard.number)
         if not any(damage.samples for damage in damages):  # else all of its samples are lost
             readable.append(shard)
+            readable_bytes[shard.number] = _readable_bytes(shard)
 
     # Threads check spans, in any order. `Ahead` returns them in the order of the shards, so that
     # each shard's bytes are hashed here one after the other, while they are in the cache.
     total_samples = sum(shard.samples for shard in readable)
-    total_bytes = sum(_readable_bytes(shard) for shard in readable)
+    total_bytes = sum(readable_bytes.values())
     samples_done = 0
     bytes_done = 0
-    spans = _plan_spans(readable, index, whole_index=whole_index)
+    spans = _plan_spans(readable, readable_bytes, index, whole_index=whole_index)
     reading: _ShardReading | None = None
     with closing(Ahead(check_span, threads)) as ahead:
         for span, checked in ahead.each(spans):
@@ -321,7 +324,11 @@ class _ShardReading:
 
 
 def _plan_spans(
-    shards: list[ShardFacts], index: IndexPart | None, *, whole_index: bool
+    shards: list[ShardFacts],
+    readable_bytes: Mapping[int, int],
+    index: IndexPart | None,
+    *,
+    whole_index: bool,
 ) -> Iterator[ShardSpan]:
     """The spans of all shards. Where the index is damaged, the shards' headers give the samples."""
     for shard in shards:
@@ -336,14 +343,13 @@ def _plan_spans(
                 starts = starts_in_tar(shard)
             if is_possible and not starts:
                 starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
-        yield from _cut_into_spans(shard, starts, records)
+        yield from _cut_into_spans(shard, readable_bytes[shard.number], starts, records)
 
 
 def _cut_into_spans(
-    shard: ShardFacts, starts: list[int], records: NDArray[np.void]
+    shard: ShardFacts, size_bytes: int, starts: list[int], records: NDArray[np.void]
 ) -> Iterator[ShardSpan]:
     """Cuts a shard where its samples start; or anywhere, if they are not known."""
-    size_bytes = _readable_bytes(shard)
     edges = starts or range(0, size_bytes, SPAN_BYTES)
     first = 0
     start = 0

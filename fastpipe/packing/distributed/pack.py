@@ -142,9 +142,17 @@ def _make_in_tasks(
     spool = job.open_spool()
     spool_sizes = spool.sizes()
 
-    def parts_to_convert() -> Iterator[Part]:
+    # To see whether a run is whole takes a look into its file, so that each is looked at once. If
+    # all shards are finished, no row need be converted.
+    names_to_convert = set[str]()
+    if num_missing:
         for part in read_parts(job, listed, CONVERT):
             if not all(is_whole_run(spool, name, spool_sizes) for name, _ in part.runs):
+                names_to_convert.add(part.name)
+
+    def parts_to_convert() -> Iterator[Part]:
+        for part in read_parts(job, listed, CONVERT):
+            if part.name in names_to_convert:
                 yield part
 
     def parts_to_make() -> Iterator[Part]:
@@ -152,7 +160,6 @@ def _make_in_tasks(
             if part.name not in finished:
                 yield part
 
-    # If all shards are finished, no row need be converted.
     files_read = 0
     if num_missing:
         convert = partial(convert_part, job, listed)
