@@ -11,8 +11,8 @@ from torch import Tensor
 
 from bench.peers.import_torchvision import torchvision  # first: it makes torchvision importable
 from fastpipe import Augment
-from fastpipe.augment.operation import compiled
-from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD, PART_BYTES, parts
+from fastpipe.device.augment.operation import compiled
+from fastpipe.device.augment.pixels import IMAGENET_MEAN, IMAGENET_STD, PART_BYTES, parts
 
 __all__ = ["Batch", "Call", "torchvision"]
 

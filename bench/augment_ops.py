@@ -27,9 +27,9 @@ import torch
 from bench.augment_batch import Batch, Call, torchvision
 from bench.gpu.loads import finish
 from fastpipe import Augment
-from fastpipe.augment import effects
-from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
-from fastpipe.augment.presets import TRIVIAL_AUGMENT, numbers_of
+from fastpipe.device.augment import effects
+from fastpipe.device.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
+from fastpipe.device.augment.presets import TRIVIAL_AUGMENT, numbers_of
 
 NAMES = ("kornia module", "kornia function", "torchvision v2", "ours")
 Row = tuple[str, Call, Call | None, Call, Call]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.dataset.format.layout import INDEX_DTYPE
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe

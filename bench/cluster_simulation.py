@@ -29,9 +29,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fastpipe.format.layout import INDEX_DTYPE, SOURCES_DTYPE, WORK_FOLDER, shard_name
-from fastpipe.format.open_file import FileState
-from fastpipe.format.tar_writer import BLOCK
+from fastpipe.dataset.format.layout import INDEX_DTYPE, SOURCES_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.dataset.format.open_file import FileState
+from fastpipe.dataset.format.tar_writer import BLOCK
 from fastpipe.packing.distributed import listing as listing_tasks
 from fastpipe.packing.distributed import pack as pack_tasks
 from fastpipe.packing.distributed.listing import ListedGroup, encode_listed, list_in_tasks

@@ -155,7 +155,7 @@ def pack(name: str, work: Path, workers: int) -> dict[str, Any]:
     shutil.rmtree(work / name, ignore_errors=True)
     if photos in _DERIVED:
         _DERIVED[photos](work)
-    program = "from fastpipe.cli import main; main()"
+    program = "from fastpipe.tools.cli import main; main()"
     command = [
         contest.python(""),
         "-P",

@@ -30,7 +30,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 import fastpipe
-from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
+from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 

@@ -32,9 +32,9 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 from fastpipe import _engine
+from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE, PNG
+from fastpipe.dataset.format.layout import INDEX_DTYPE
 from fastpipe.engine.engine import Engine
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE, PNG
-from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crops import RandomResizedCrop

@@ -25,9 +25,9 @@ import xxhash
 
 import fastpipe
 from bench.cpu_seconds import Seconds, process_seconds, thread_seconds
-from fastpipe.format.description import fingerprint, with_self_checksum
-from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.description import fingerprint, with_self_checksum
+from fastpipe.dataset.format.layout import INDEX_DTYPE
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 ROOT = Path(__file__).parents[1]
 LINKS = [(100e6, 0.030), (1e9, 0.005)]

@@ -24,7 +24,7 @@ import xxhash
 import fastpipe
 from bench.cpu_seconds import Seconds, machine_seconds, process_seconds, thread_seconds
 from bench.remote import BATCH, repeated, served
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 _PIECE = 8 << 20
 

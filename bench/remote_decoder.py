@@ -25,7 +25,7 @@ from typing import NamedTuple
 from bench.cpu_seconds import machine_seconds, process_seconds
 from bench.remote import BATCH, measure, repeated, served
 from bench.remote_cost import show
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 CASES = ("local folder", "cache_limit=0", "cache_limit=200GB")
 DATA_BYTES = 4_000_000_000

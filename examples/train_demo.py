@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fastpipe
-from fastpipe.demo.photos import write_photos
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.tools.demo.photos import write_photos
 
 LEARN, TEST = 1000, 200
 PHOTO_SCALE = 0.35  # smaller than the demo's: the network sees 48 pixels of them, and they take a quarter of the time

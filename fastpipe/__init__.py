@@ -25,7 +25,11 @@ from fastpipe.errors import SampleError as SampleError
 
 if TYPE_CHECKING:
     from fastpipe import wds as wds
-    from fastpipe.augment import Augment as Augment
+    from fastpipe.dataset.dataset import Dataset as Dataset
+    from fastpipe.dataset.opening import concat as concat
+    from fastpipe.dataset.opening import mix as mix
+    from fastpipe.dataset.opening import open as open
+    from fastpipe.device.augment import Augment as Augment
     from fastpipe.diagnosis import diagnose as diagnose
     from fastpipe.engine.stats import Stats as Stats
     from fastpipe.loading.factory import loader as loader
@@ -51,12 +55,8 @@ if TYPE_CHECKING:
     from fastpipe.plan.crops import TenCrop as TenCrop
     from fastpipe.plan.placed import Boxes as Boxes
     from fastpipe.plan.placed import Points as Points
-    from fastpipe.samples.dataset import Dataset as Dataset
-    from fastpipe.samples.opening import concat as concat
-    from fastpipe.samples.opening import mix as mix
-    from fastpipe.samples.opening import open as open
-    from fastpipe.show.duplicates import duplicates as duplicates
-    from fastpipe.show.preview import preview as preview
+    from fastpipe.tools.show.duplicates import duplicates as duplicates
+    from fastpipe.tools.show.preview import preview as preview
 
 if importlib.util.find_spec("fastpipe._engine") is None:
     # This raises an error that says why the engine is missing, and what to do.
@@ -66,7 +66,7 @@ __version__ = "0.1.0"
 
 # Modules -> the public names that they define.
 _NAMES = {
-    "augment": "Augment",
+    "device.augment": "Augment",
     "diagnosis": "diagnose",
     "engine.stats": "Stats",
     "errors": "ClusterError ConfigError DatasetError EngineError FastpipeError ImageError "
@@ -81,10 +81,10 @@ _NAMES = {
     "plan.buckets": "Buckets",
     "plan.crops": "CenterCrop FiveCrop Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
     "plan.placed": "Boxes Points",
-    "samples.dataset": "Dataset",
-    "samples.opening": "concat mix open",
-    "show.duplicates": "duplicates",
-    "show.preview": "preview",
+    "dataset.dataset": "Dataset",
+    "dataset.opening": "concat mix open",
+    "tools.show.duplicates": "duplicates",
+    "tools.show.preview": "preview",
 }
 _MODULES: dict[str, str] = {}
 for _module, _names in _NAMES.items():

@@ -1,5 +1,5 @@
 """`python -m fastpipe`: the `fastpipe` command, where the folder of scripts is not on the PATH."""
 
-from fastpipe.cli import main
+from fastpipe.tools.cli import main
 
 main()

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastpipe
-from fastpipe.cli.commands import app
-from fastpipe.demo.render import make_photo
+from fastpipe.tools.cli.commands import app
+from fastpipe.tools.demo.render import make_photo
 
 CLASSES = ("ant", "bee", "cow")
 PICTURES = 24

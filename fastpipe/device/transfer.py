@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.augment import Augment
-from fastpipe.augment.foreign import Foreign
-from fastpipe.augment.operation import AugmentPlan
+from fastpipe.device.augment import Augment
+from fastpipe.device.augment.foreign import Foreign
+from fastpipe.device.augment.operation import AugmentPlan
 from fastpipe.device.image_batch import ImageBatch, pixel_mask
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Mark, Stream

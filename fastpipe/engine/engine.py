@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.description import Intact
+from fastpipe.dataset.format.fields import NO_IMAGE
+from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.joined_index import UNKNOWN_TIME
 from fastpipe.engine.jobs import ConvertingJob, FetchedJob, Job, Reason
 from fastpipe.engine.limits import PATIENCE_S, most_open_shards
 from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
-from fastpipe.format.description import Intact
-from fastpipe.format.fields import NO_IMAGE
-from fastpipe.format.index import Index
-from fastpipe.format.joined_index import UNKNOWN_TIME
 from fastpipe.machine.binding import unbound
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.native import _engine

@@ -6,7 +6,7 @@ import resource
 
 import numpy as np
 
-from fastpipe.format.index import Index
+from fastpipe.dataset.format.index import Index
 from fastpipe.native import _engine
 
 # `pack` refuses larger images, too, unless it gets another limit. csrc/base/image.h has this

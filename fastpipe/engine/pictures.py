@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.engine.limits import CONVERTIBLE, most_open_shards
 from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
 from fastpipe.errors import DatasetError
-from fastpipe.format.index import Index
-from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.draws import Int64s

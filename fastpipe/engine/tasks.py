@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.index import Index
-from fastpipe.format.pixel_form import PixelForm
+from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fastpipe.dataset.format.index import Index
 from fastpipe.errors import DatasetError, EngineError
-from fastpipe.format.index import Index
 from fastpipe.machine.state import describe_machine_state
 
 _LOG = logging.getLogger("fastpipe")

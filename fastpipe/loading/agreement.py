@@ -27,10 +27,10 @@ from typing import Any
 
 import torch
 
+from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
 from fastpipe.loading.state import epoch_facts
 from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.dataset import Dataset
 
 # Facts that may differ -> a user's name for them, and what to do. Others have their own name.
 _OPTIONS = {

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.engine.engine import Engine, lacks_memory
 from fastpipe.engine.jobs import FetchedJob, Job, Reason
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
-from fastpipe.format.index import Index
-from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.host_batch import HostBatch, HostFields
 
 if TYPE_CHECKING:  # most programs load no fields
+    from fastpipe.dataset.fields import FieldReader
     from fastpipe.loading.prepare import Prepare
-    from fastpipe.samples.fields import FieldReader
 
 _REPLACE_ATTEMPTS = 16
 

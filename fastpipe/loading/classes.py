@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastpipe.samples.dataset import Dataset
+from fastpipe.dataset.dataset import Dataset
 
 if TYPE_CHECKING:
     from fastpipe.loading.loader import Loader

@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 
 from torch.utils.data import Sampler, SequentialSampler
 
+from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import EngineError
 from fastpipe.loading.epoch_iterator import EpochIterator
 from fastpipe.loading.epoch_sequence import EpochSequence
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import partition_of
-from fastpipe.samples.dataset import Dataset
 
 
 class DataLoaderAttributes:

@@ -10,14 +10,18 @@ from typing import Any
 
 import torch
 
-from fastpipe.augment import Augment, as_augment
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.opening import as_dataset
+from fastpipe.dataset.pixels import Pixels
+from fastpipe.dataset.saved import check_saved
+from fastpipe.device.augment import Augment, as_augment
 from fastpipe.device.streams import Stream, stream_of
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import ConfigError, choice, flag, positive, whole
-from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading import notices
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
@@ -44,10 +48,6 @@ from fastpipe.plan.impossible import impossible
 from fastpipe.plan.partition import ALONE
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.opening import as_dataset
-from fastpipe.samples.pixels import Pixels
-from fastpipe.samples.saved import check_saved
 
 _WORKERS_HINT = "workers are threads in this process; the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from fastpipe.augment.foreign import seeded
+from fastpipe.dataset.choosing import parse_ids
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.device.augment.foreign import seeded
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Int64s, Stream, key
-from fastpipe.samples.choosing import parse_ids
-from fastpipe.samples.dataset import Dataset
 
 # The kinds of generators that a sampler may have -> how to make another one with a seed.
 _GENERATORS: dict[type, Callable[[int], object]] = {

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fastpipe.augment import Augment
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.device.augment import Augment
 from fastpipe.device.streams import Stream
 from fastpipe.device.transfer import Transfer
 from fastpipe.engine.stats import Stats
@@ -27,7 +28,6 @@ from fastpipe.plan.crop_options import output_size, parse_crop
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.dataset import Dataset
 
 
 class Loader(DataLoaderAttributes):

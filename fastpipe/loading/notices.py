@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 
-from fastpipe.format.folder import Url
-from fastpipe.format.index import Index
+from fastpipe.dataset.format.folder import Url
+from fastpipe.dataset.format.index import Index
 from fastpipe.loading.ranks import ranks_per_node
 from fastpipe.machine import binding
 from fastpipe.plan.partition import Ranks

@@ -8,9 +8,19 @@ from numbers import Integral
 
 import torch
 
-from fastpipe.augment import Augment, as_augment
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.fields import (
+    OF_MIXING,
+    OF_SAMPLES,
+    SPATIAL,
+    FieldReader,
+    check_mirrored,
+    name_of,
+    parse_fields,
+)
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.device.augment import Augment, as_augment
 from fastpipe.errors import ConfigError, whole
-from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import (
     checked_sizes,
@@ -21,16 +31,6 @@ from fastpipe.plan.crop_options import (
 from fastpipe.plan.crops import Crop, TenCrop
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
-from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.fields import (
-    OF_MIXING,
-    OF_SAMPLES,
-    SPATIAL,
-    FieldReader,
-    check_mirrored,
-    name_of,
-    parse_fields,
-)
 
 _MOST_VIEWS = 64
 
@@ -264,7 +264,7 @@ def _check_augment(
             continue
         suggestion = ""
         if part.could_move >= set(unmoved.values()):
-            from fastpipe.augment.kornia_modules import DATA_KEYS
+            from fastpipe.device.augment.kornia_modules import DATA_KEYS
 
             moved = (DATA_KEYS.keys() & part.moves) | set(unmoved.values())
             keys = ["input", *(DATA_KEYS[kind] for kind in sorted(moved))]

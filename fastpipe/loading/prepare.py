@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.dataset.fields import by_sample, split
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.machine.binding import unbind_thread
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostFields
-from fastpipe.samples.fields import by_sample, split
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 _MOST_NAMED = 8  # samples in a message

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
 from fastpipe.loading.ranks import RankResolver, group_by_node
 from fastpipe.loading.samplers import Sampling
@@ -14,7 +15,6 @@ from fastpipe.plan.impossible import impossible
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, check_batches
-from fastpipe.samples.dataset import Dataset
 
 
 class RecipeResolver:

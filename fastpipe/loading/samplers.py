@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler
 
+from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError, whole
 from fastpipe.loading.listed_samples import make_numbers_function
 from fastpipe.loading.weights import parse_weighted_draws
@@ -21,7 +22,6 @@ from fastpipe.plan.draws import Int64s
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.dataset import Dataset
 
 _MOST_REPEATS = 1024
 

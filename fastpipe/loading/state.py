@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fastpipe.dataset.format.index import Index
 from fastpipe.errors import ConfigError, whole
-from fastpipe.format.index import Index
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, Size, partition_of
 
 if TYPE_CHECKING:  # the commands that show a dataset need no torch
-    from fastpipe.samples.dataset import Dataset
+    from fastpipe.dataset.dataset import Dataset
 
 STATE_VERSION = 3
 # A key in "order", which is a text, for the stored datasets of the state. Only messages need it.

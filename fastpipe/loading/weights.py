@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from fastpipe.dataset.by_id import spans
+from fastpipe.dataset.choosing import array_of, find_keys, near
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ConfigError, flag
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Float64s, Int64s
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.picks import (
@@ -23,9 +26,6 @@ from fastpipe.plan.picks import (
     SpreadDraws,
     WeightedDrawsWithoutReplacement,
 )
-from fastpipe.samples.by_id import spans
-from fastpipe.samples.choosing import array_of, find_keys, near
-from fastpipe.samples.dataset import Dataset
 
 
 @dataclass(frozen=True)

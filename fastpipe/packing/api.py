@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from fastpipe.dataset.format.layout import JPEG_STORAGE
 from fastpipe.errors import ConfigError, choice
-from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.packing.cluster import THREADS, on_ray, session
 from fastpipe.packing.growth import grow
 from fastpipe.packing.growth.choice import SampleChoice

@@ -12,19 +12,19 @@ from urllib.parse import quote
 import numpy as np
 import xxhash
 
-from fastpipe.engine.pictures import jpeg_of
-from fastpipe.errors import ConfigError, DatasetError, PackError, choice
-from fastpipe.format import tar_writer as tar
-from fastpipe.format.folder import Place
-from fastpipe.format.layout import NO_LABEL, shard_number
-from fastpipe.format.packed_index import PackedIndex
-from fastpipe.format.sample_layout import (
+from fastpipe.dataset.format import tar_writer as tar
+from fastpipe.dataset.format.folder import Place
+from fastpipe.dataset.format.layout import NO_LABEL, shard_number
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.sample_layout import (
     BEFORE_BYTES,
     FPC_MAGIC,
     before_picture,
     picture_ending,
     sample_key,
 )
+from fastpipe.engine.pictures import jpeg_of
+from fastpipe.errors import ConfigError, DatasetError, PackError, choice
 from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead

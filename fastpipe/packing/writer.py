@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from fastpipe.dataset.format.fields import KINDS, check_name
+from fastpipe.dataset.format.layout import WORK_FOLDER
 from fastpipe.errors import ConfigError, PackError, choice
-from fastpipe.format.fields import KINDS, check_name
-from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.packing.fields.placement import Frame
 from fastpipe.packing.job.destination import begin_pack, destination_of, open_journal
 from fastpipe.packing.job.summary import PackedShards, Summary, publish, tell_assumed

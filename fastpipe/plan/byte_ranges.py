@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.index import Index
+from fastpipe.dataset.format.index import Index
 from fastpipe.plan.draws import Int64s
 from fastpipe.plan.order import CHUNK_BYTES, members
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.index import Index
+from fastpipe.dataset.format.index import Index
 from fastpipe.plan.draws import Int64s
 from fastpipe.plan.order import samples_per_chunk
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Self
 
+from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.errors import ConfigError, choice, flag, pair, whole
-from fastpipe.format.pixel_form import PixelForm
 
 Size = tuple[int, int]  # (height, width) in pixels
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fastpipe.dataset.format.layout import MOST_CLASSES
 from fastpipe.errors import ImageError, PackError
-from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.sources.box_cells import is_missing, parse_boxes
 from fastpipe.sources.class_lists import CLASS_LIST, read_class_list
 from fastpipe.sources.column_kinds import parse_text

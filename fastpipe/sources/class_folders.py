@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import readable
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.annotation_folders import is_called_images
 from fastpipe.sources.doubtful_classes import AS_CLASSES, numbers_as_texts
 from fastpipe.sources.doubtful_folders import check_class_folders

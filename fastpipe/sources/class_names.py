@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.listing import Assumption, Listing, SourceField, relabel_sources
 
 _OPTION = "--classes-from"

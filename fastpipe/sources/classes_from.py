@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fastpipe.dataset.format.description import is_dataset, parse_info
+from fastpipe.dataset.format.fields import Field, read_fields
+from fastpipe.dataset.format.layout import DATASET_FILE, MOST_CLASSES
 from fastpipe.errors import ConfigError, readable
-from fastpipe.format.description import is_dataset, parse_info
-from fastpipe.format.fields import Field, read_fields
-from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES
 from fastpipe.sources.class_names import KINDS, ClassNames
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import SourcePath, open_binary, source_path

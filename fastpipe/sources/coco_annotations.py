@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from fastpipe.dataset.format.layout import MOST_CLASSES
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.sources.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.coco_shapes import box_around
 from fastpipe.sources.column_kinds import xyxy

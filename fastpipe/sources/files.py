@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cast
 
+from fastpipe.dataset.format.folder import Url
+from fastpipe.dataset.format.open_file import FileState, changed, read_at, state_of
 from fastpipe.errors import PackError, readable
-from fastpipe.format.folder import Url
-from fastpipe.format.open_file import FileState, changed, read_at, state_of
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 if TYPE_CHECKING:

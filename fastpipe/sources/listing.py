@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.open_file import FileState, read_at
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import NO_LABEL
-from fastpipe.format.open_file import FileState, read_at
 from fastpipe.sources.files import SourcePath, read_listed_file
 
 if TYPE_CHECKING:

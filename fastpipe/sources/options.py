@@ -11,8 +11,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from fastpipe.dataset.format.fields import KINDS, RESERVED, Field, check_name, member
 from fastpipe.errors import ConfigError, PackError, choice, option_name, readable, whole
-from fastpipe.format.fields import KINDS, RESERVED, Field, check_name, member
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import SHOWN, STORED, SourceField

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fastpipe.dataset.format.open_file import FileState, changed
 from fastpipe.errors import PackError, readable
-from fastpipe.format.open_file import FileState, changed
 from fastpipe.sources.arrow_cells import plain_column
 from fastpipe.sources.arrow_columns import type_name
 from fastpipe.sources.files import SourcePath, open_regular, state_or_problem

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fastpipe.dataset.format.description import is_dataset, is_foreign
+from fastpipe.dataset.format.fields import FIELDS_FOLDER
+from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
-from fastpipe.format.description import is_dataset, is_foreign
-from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.sources.coco_folders import coco_files_by_split
 from fastpipe.sources.file_formats import (
     MANIFESTS,

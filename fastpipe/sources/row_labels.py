@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fastpipe.dataset.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.errors import PackError
-from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.sources.likely import numbers_as_texts
 from fastpipe.sources.listing import Assumption, Source, relabel_sources
 from fastpipe.sources.row_paths import is_name

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeGuard
 from urllib.parse import unquote
 
-from fastpipe.format.folder import Url, scheme_of
+from fastpipe.dataset.format.folder import Url, scheme_of
 from fastpipe.sources.files import SourcePath
 
 _MAX_PATH_BYTES = 4096

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from fastpipe.dataset.format.folder import scheme_of
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.format.folder import scheme_of
-from fastpipe.format.layout import NO_LABEL
-from fastpipe.format.open_file import FileState
 from fastpipe.sources.column_kinds import NO_LABELS
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.files import SourcePath, state_or_problem

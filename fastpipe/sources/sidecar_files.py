@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.annotation_files import (
     SIDECAR_ENDINGS,
     TEXT,

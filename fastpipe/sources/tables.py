@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import NO_LABEL
-from fastpipe.format.open_file import FileState
 from fastpipe.sources.detections import Detections
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.likely import Known, assumed_of_columns, named_as_label

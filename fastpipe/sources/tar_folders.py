@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import PurePosixPath
 
+from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.doubtful_classes import like_a_split, numbers_as_texts, parts_as_classes
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Listing, Source, change

@@ -15,7 +15,7 @@ import re
 import zlib
 from typing import NamedTuple
 
-from fastpipe.format.tar_writer import BLOCK
+from fastpipe.dataset.format.tar_writer import BLOCK
 
 # The types of members, as a letter in the header.
 FILES = frozenset([b"0", b"\0", b"7"])

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fastpipe.dataset.format.tar_writer import BLOCK, padded
 from fastpipe.errors import PackError, readable
-from fastpipe.format.tar_writer import BLOCK, padded
 from fastpipe.sources.files import SourcePath, open_regular
 from fastpipe.sources.tar_header import (
     EXTENDED,

@@ -18,8 +18,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
-from fastpipe.format.sample_layout import Ours, read_ours
+from fastpipe.dataset.format.layout import MOST_CLASSES, NO_LABEL
+from fastpipe.dataset.format.sample_layout import Ours, read_ours
 from fastpipe.sources.listing import ByteRange, Source
 from fastpipe.sources.options import NOTE, PICTURES, is_picture
 from fastpipe.sources.row_labels import Labels

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.description import read_self_checksum
+from fastpipe.dataset.format.folder import Url
+from fastpipe.dataset.format.layout import DATASET_FILE, NO_LABEL
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError, readable
-from fastpipe.format.description import read_self_checksum
-from fastpipe.format.folder import Url
-from fastpipe.format.layout import DATASET_FILE, NO_LABEL
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.files import SourcePath, state_at
 from fastpipe.sources.likely import named_as_label
 from fastpipe.sources.listing import STORED, Assumption, Listing, Source, SourceField, change

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.errors import PackError, readable
-from fastpipe.format.folder import scheme_of
 from fastpipe.sources.files import SourcePath, is_left_behind, names_in
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture

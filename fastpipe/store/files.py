@@ -10,8 +10,8 @@ import os
 import platform
 from pathlib import Path
 
+from fastpipe.dataset.format.folder import Place
 from fastpipe.errors import PackError
-from fastpipe.format.folder import Place
 
 PARTIAL = ".partial"
 LOCK_FILE = "lock"

@@ -16,10 +16,10 @@ from typing import BinaryIO, TypeVar
 
 import xxhash
 
+from fastpipe.dataset.format.folder import Place, Url
+from fastpipe.dataset.format.layout import WORK_FOLDER
+from fastpipe.dataset.format.open_file import read_at
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.folder import Place, Url
-from fastpipe.format.layout import WORK_FOLDER
-from fastpipe.format.open_file import read_at
 from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.store.files import PARTIAL, make_in_shared, no_link, publish, write_error
 from fastpipe.store.remote.options import BUCKETS, RemoteOptions

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.format.description import is_dataset
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.opening import as_dataset
 from fastpipe.errors import ConfigError
-from fastpipe.format.description import is_dataset
-from fastpipe.format.packed_index import PackedIndex
-from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.opening import as_dataset
 from fastpipe.sources.classes_from import class_names
 from fastpipe.sources.kinds import class_folders
 from fastpipe.sources.options import SourceOptions

@@ -10,8 +10,10 @@ import kornia.augmentation
 import torch
 from torch import Tensor
 
-from fastpipe.augment import Augment
-from fastpipe.augment.normalised import Erasing, Mixing
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.opening import as_dataset
+from fastpipe.device.augment import Augment
+from fastpipe.device.augment.normalised import Erasing, Mixing
 from fastpipe.errors import ConfigError
 from fastpipe.loading.classes import describe_other_classes
 from fastpipe.loading.factory import loader
@@ -19,8 +21,6 @@ from fastpipe.loading.loader import Loader
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.opening import as_dataset
 from fastpipe.timm.operations import evaluation_crop, image_operations, mixing_of, parse_shape
 
 # Arguments that choose nothing here: threads need no seeds, no pinning, no processes that persist.

@@ -10,8 +10,8 @@ from typing import Any
 import kornia.augmentation
 import torch
 
-from fastpipe.augment.normalised import Mixing
-from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
+from fastpipe.device.augment.normalised import Mixing
+from fastpipe.device.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import CenterCrop, Crop, Letterbox, Resize
 

@@ -1,6 +1,6 @@
 """Samples, or the bytes of pictures -> uint8 rows, by the loader's crops, decoder and resize.
 
-The draws are named by (seed, epoch, key): Note [draws of single samples] in samples/cropping.py.
+The draws are named by (seed, epoch, key): Note [draws of single samples] in dataset/cropping.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.cropping import Cropping, Draws
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.errors import ConfigError, ImageError, SampleError, flag, readable, whole
-from fastpipe.format.pixel_form import PixelForm
-from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine
 from fastpipe.plan.crops import Crop
-from fastpipe.samples.cropping import Cropping, Draws
 from fastpipe.sources.options import PICTURES
 from fastpipe.sources.picture.background import background_color, is_transparent, on_background
 from fastpipe.sources.picture.probe import image_format

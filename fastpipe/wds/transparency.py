@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from fastpipe.format.sample_layout import PNG_MAGIC
+from fastpipe.dataset.format.sample_layout import PNG_MAGIC
 
 _LOG = logging.getLogger("fastpipe")
 _COLOR_TYPE_OFFSET = 25  # in a PNG, in its header IHDR

@@ -23,9 +23,9 @@ from support.running.soak import Tried
 
 import fastpipe
 from fastpipe import _engine
+from fastpipe.dataset.format.layout import INDEX_FILE
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError, DatasetError, ImageError
-from fastpipe.format.layout import INDEX_FILE
 from fastpipe.sources.picture.convert import EncodeOptions, convert
 
 REFUSED = "a named error within 10 ms and 8 MB"

@@ -13,11 +13,11 @@ from support.datasets.packed import damage, pillow_picture
 from support.running.process_state import open_shards
 
 from fastpipe import _engine
+from fastpipe.dataset.format.layout import INDEX_FILE
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine import limits
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.tasks import tasks_of
-from fastpipe.format.layout import INDEX_FILE
-from fastpipe.format.packed_index import PackedIndex
 
 Copy = Callable[[Path], Path]
 

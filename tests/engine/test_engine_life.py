@@ -12,9 +12,9 @@ from support.programs import warm
 from support.running.process_state import threads, threads_at_rest
 from support.running.soak import Tried
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import EngineError
-from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_threads_that_the_system_refuses(large: Path, tried: Tried) -> None:
         from pathlib import Path
         from fastpipe.engine.engine import Engine
         from fastpipe.errors import EngineError
-        from fastpipe.format.packed_index import PackedIndex
+        from fastpipe.dataset.format.packed_index import PackedIndex
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)  # no room for the stacks
         try:

@@ -14,8 +14,8 @@ from support.running.waiting import wait_until
 
 import fastpipe
 from fastpipe import SampleError
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
-from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from support.batches.engine_jobs import wait_done
 from support.pictures.pngs import GRAY, PALETTE, png
 
 from fastpipe import _engine
+from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE, JPEG, NO_IMAGE, PNG
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import SampleError
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, NO_IMAGE, PNG
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize

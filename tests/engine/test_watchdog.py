@@ -14,11 +14,11 @@ from support.batches.engine_jobs import images_for, plan_all, wait_done
 from support.datasets.keys import key_of
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine import watchdog
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.watchdog import Activity, Watchdog
 from fastpipe.errors import ConfigError, EngineError
-from fastpipe.format.packed_index import PackedIndex
 
 AT_ONCE_S = 1e-5  # shorter than any batch of large outputs takes
 LARGE_OUTPUT = {"batch_size": 6, "size": 2000, "train": False, "num_workers": 1}

@@ -18,7 +18,7 @@ from support.pictures.drawn import smooth_noise
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.show.preview import preview_samples
+from fastpipe.tools.show.preview import preview_samples
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 

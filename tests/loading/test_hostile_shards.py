@@ -16,9 +16,9 @@ from support.checkout import ROOT
 from support.running.soak import Tried, times
 
 import fastpipe
+from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.format.layout import DATASET_FILE
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 Copy = Callable[[Path], Path]
 SHARD = "shard-000000.tar"
@@ -212,7 +212,11 @@ def test_the_package_runs_no_code_of_its_data() -> None:
 
 
 # `fastpipe bench` and the doctor run Python itself, to measure; and a diagnosis runs the command that it is given.
-STARTS_PROCESSES = {"bench/measure.py", "doctor/libjpeg_simd.py", "diagnosis/command.py"}
+STARTS_PROCESSES = {
+    "tools/bench/measure.py",
+    "tools/doctor/libjpeg_simd.py",
+    "diagnosis/command.py",
+}
 IMPORTS_BY_NAME = {
     "__init__.py": {"importlib.import_module"},  # the public names' modules, from a table there
     "sources/picture/pillow.py": {

@@ -249,8 +249,8 @@ def test_augmentations_in_other_words(flat: Path, wrong: Any, words: str) -> Non
 
 
 def test_presets_are_those_of_augment() -> None:
-    from fastpipe.augment.options import PRESETS
-    from fastpipe.cli import preview
+    from fastpipe.device.augment.options import PRESETS
+    from fastpipe.tools.cli import preview
 
     assert all(isinstance(getattr(fastpipe.Augment, name)(), fastpipe.Augment) for name in PRESETS)
     assert set(PRESETS) - {"imagenet"} == set(preview._PRESETS) - {"none"}

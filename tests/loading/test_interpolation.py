@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import fastpipe
-from fastpipe.show.preview import preview_samples
+from fastpipe.tools.show.preview import preview_samples
 
 CROPS = {"random": fastpipe.RandomResizedCrop, "whole": fastpipe.Resize}
 SIDE = 40

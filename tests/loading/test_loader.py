@@ -14,7 +14,7 @@ from support.datasets.packed import pillow_picture
 from support.pictures.drawn import FLAT_IMAGES, smooth_noise
 
 import fastpipe
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.picture.convert import EncodeOptions

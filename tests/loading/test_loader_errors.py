@@ -15,7 +15,7 @@ from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe import ConfigError, EngineError, SampleError
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.epoch import EpochPlan

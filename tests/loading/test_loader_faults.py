@@ -25,7 +25,7 @@ from support.faults.loader_cases import (
 )
 from support.running.soak import Tried, times
 
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 pytestmark = pytest.mark.new_python(
     "the only loader whose calls fail: calls.c has to be there before torch is"

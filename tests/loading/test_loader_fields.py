@@ -19,16 +19,16 @@ from support.pictures.drawn import FLAT_IMAGES, flat_number
 from torch.utils._pytree import tree_leaves
 
 import fastpipe
+from fastpipe.dataset.fields import _with_options
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.fields import FIELDS_FOLDER, Field
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading.loader import Loader
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.fields import _with_options
 
 SIZE = (20, 24)
 PAIRS = [(0, 1), (3, 2)]

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
 import fastpipe
-from fastpipe.augment.kornia_modules import FieldKeys
-from fastpipe.augment.kornia_operation import Kornia
+from fastpipe.device.augment.kornia_modules import FieldKeys
+from fastpipe.device.augment.kornia_operation import Kornia
 from fastpipe.errors import ConfigError
 from fastpipe.loading.loader import Loader
 

@@ -20,7 +20,7 @@ from support.running.soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.loading.epoch_sequence import EpochSequence
 from fastpipe.loading.prefetcher import Prefetcher
 

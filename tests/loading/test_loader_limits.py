@@ -8,7 +8,7 @@ from pathlib import Path
 from support.programs.warm import run_script
 from support.running.soak import Tried
 
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE
 
 
 def test_no_open_file_left(many_shards: Path, tmp_path: Path, tried: Tried) -> None:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from support.pictures.torchvision_masks import torchvisions
 
 import fastpipe
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.epoch import EpochPlan

@@ -18,13 +18,13 @@ from support.running.process_state import open_shards
 from support.running.soak import Tried
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.picture.convert import EncodeOptions
-from fastpipe.verify.repair import repair
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.repair import repair
+from fastpipe.tools.verify.verification import verify
 
 OTHERS = {
     "another order": PackOptions(shard_size=100_000, seed=9, overwrite=True, workers=1),

@@ -16,10 +16,10 @@ from support.datasets.packed import flip_unseen, packed_jpeg
 
 import fastpipe
 from fastpipe import DatasetError, SampleError
-from fastpipe.format import description
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field
-from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format import description
+from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE, Field
+from fastpipe.dataset.format.layout import INDEX_DTYPE
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 Copy = Callable[[Path], Path]
 

@@ -19,7 +19,7 @@ from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crop_options import batch_sizes
 from fastpipe.plan.recipe import Sizes
-from fastpipe.show.preview import preview_samples
+from fastpipe.tools.show.preview import preview_samples
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 

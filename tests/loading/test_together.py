@@ -21,7 +21,7 @@ from support.walk.refusals import words
 import fastpipe
 from fastpipe import Boxes, Points, View
 from fastpipe.plan.impossible import IMPOSSIBLE
-from fastpipe.show.preview import preview_samples
+from fastpipe.tools.show.preview import preview_samples
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
@@ -487,7 +487,7 @@ def test_the_pixel_mask_moves_with_the_image(
 
 
 def test_the_pixel_mask_follows_randaugment(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastpipe.augment import presets
+    from fastpipe.device.augment import presets
 
     keep = {
         name: (made if name == "warp" else (lambda images, *_: images), count)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import fastpipe
-from fastpipe.doctor.system import check_system
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading import notices
 from fastpipe.machine import binding, cpus
+from fastpipe.tools.doctor.system import check_system
 
 Bound = Callable[..., None]
 

@@ -18,14 +18,14 @@ from support.sources.pack_sources import digests, jpeg_bytes
 from support.sources.tars import write_tar
 
 import fastpipe
+from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.errors import ConfigError, DatasetError, PackError
-from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.packing.growth import grow
 from fastpipe.packing.growth.command_line import pack_command
 from fastpipe.packing.growth.version import versions
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.verify.repair import repair
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.repair import repair
+from fastpipe.tools.verify.verification import verify
 
 SMALL = 100_000  # --shard-size
 

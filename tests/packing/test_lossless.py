@@ -33,9 +33,9 @@ from support.sources.unpacked_sources import assert_same_epochs, epoch
 
 import fastpipe
 from fastpipe import _engine
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.packing.unpack import unpack
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 DEPTHS = {
     GRAY: (1, 2, 4, 8, 16),

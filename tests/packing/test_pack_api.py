@@ -10,8 +10,8 @@ from support.programs.cli_run import succeeded
 from support.sources.pack_sources import digests, exif, jpeg_bytes, saved, write_large_folder
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError
-from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture(scope="module")

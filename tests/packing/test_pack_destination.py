@@ -23,8 +23,8 @@ from support.sources.pack_sources import (
     write_large_folder,
 )
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import journal

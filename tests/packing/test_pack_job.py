@@ -27,8 +27,8 @@ from support.sources.pack_sources import (
     write_large_folder,
 )
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from support.sources.pack_sources import digests, states, write_large_folder
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError, PackError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job import destination as destination_of_packs
 from fastpipe.packing.job import planning
 from fastpipe.packing.job.progress import PackProgress

@@ -22,9 +22,9 @@ from support.sources.pack_sources import digests, files, pillow, saved, turbo, w
 from support.sources.tables import jpegs, paths_of, write_table
 
 import fastpipe
+from fastpipe.dataset.format.fields import read_fields
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.fields import read_fields
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.pipeline import ahead, converting, exchange, run_file
@@ -36,8 +36,8 @@ from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import packing_order
 from fastpipe.sources.parquet_arrow import ParquetTable
 from fastpipe.store.store import Folder
-from fastpipe.verify.repair import repair
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.repair import repair
+from fastpipe.tools.verify.verification import verify
 
 NAMES = ["zebra", "ant", "bee"]
 

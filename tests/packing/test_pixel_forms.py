@@ -28,11 +28,11 @@ from support.sources.pack_sources import (
 )
 
 import fastpipe
-from fastpipe.format.packed_index import PackedIndex
-from fastpipe.format.pixel_form import PixelForm
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.sources.picture.png import encode_png
 from fastpipe.sources.scan.opening import open_data
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 GRAIN = pixels(70, 45)
 GRAYS = GRAIN[:, :, 0]

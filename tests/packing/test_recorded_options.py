@@ -11,8 +11,8 @@ import pytest
 from support.sources.turned import photos
 
 import fastpipe
+from fastpipe.dataset.format.description import SELF_CHECKSUM, with_self_checksum
 from fastpipe.errors import PackError
-from fastpipe.format.description import SELF_CHECKSUM, with_self_checksum
 
 
 def yolo(root: Path, *orientations: int, label: int = 0, names: tuple[str, ...] = ("cat",)) -> Path:

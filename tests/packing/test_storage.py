@@ -32,16 +32,16 @@ from support.sources.tables import jpegs, write_table
 from support.sources.unpacked_sources import assert_same_epochs, epoch
 
 import fastpipe
+from fastpipe.dataset.format.layout import DATASET_FILE
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
-from fastpipe.format.layout import DATASET_FILE
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.pipeline import exchange
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.unpack import unpack
 from fastpipe.sources.picture.convert import EncodeOptions
-from fastpipe.verify.repair import repair
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.repair import repair
+from fastpipe.tools.verify.verification import verify
 
 COEFFICIENTS = PackOptions(EncodeOptions(storage="coefficients"), shard_size=100_000, workers=2)
 JPEGS = PackOptions(shard_size=100_000, workers=2)

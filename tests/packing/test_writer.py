@@ -28,9 +28,9 @@ from support.sources.pack_sources import (
 
 import fastpipe
 from fastpipe import _engine
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.packed_index import PackedIndex
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 SAMPLES = 14
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastpipe import _engine
+from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.errors import ConfigError
-from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.crop_boxes import Canvas, Crops, canvas_of, plan_crops
 from fastpipe.plan.crops import (
     INTERPOLATIONS,

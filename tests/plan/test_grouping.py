@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from support.datasets.billion_samples import Billion, recipe_of
 from support.running.distributions import assert_distribution
 
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.plan import content, order
 from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.draws import Stream, bits, key

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.datasets.billion_samples import RECIPE, Billion, recipe_of
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading.state import STATE_VERSION
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets

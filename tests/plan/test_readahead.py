@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 import fastpipe
+from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.layout import INDEX_FILE
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
-from fastpipe.format.fields import Field
-from fastpipe.format.layout import INDEX_FILE
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan import byte_ranges, order
 from fastpipe.plan.byte_ranges import MOST_RANGE_BYTES, RANGE_DTYPE, run_ranges, sample_ranges
 from fastpipe.plan.order import EpochOrder, samples_per_chunk

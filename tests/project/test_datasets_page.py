@@ -14,7 +14,7 @@ import pytest
 from support.checkout import ROOT
 
 import fastpipe
-from fastpipe.demo.photos import write_photos
+from fastpipe.tools.demo.photos import write_photos
 
 PAGE = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```pycon\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)

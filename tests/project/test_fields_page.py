@@ -14,8 +14,8 @@ from support.checkout import ROOT
 from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
-from fastpipe.demo.photos import CLASSES, write_photos
-from fastpipe.samples import tensors
+from fastpipe.dataset import tensors
+from fastpipe.tools.demo.photos import CLASSES, write_photos
 
 PAGE = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
 LOADING = PAGE[PAGE.index("## Load them") : PAGE.index("## Read them elsewhere")]

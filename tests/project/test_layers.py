@@ -18,7 +18,7 @@ LAYERS: dict[str, str] = {
     "native": "fastpipe._engine",
     "errors": "",
     "machine": "",
-    "format": "fastpipe.native",
+    "dataset/format": "fastpipe.native",
     "plan": "",
     "store/remote": "fastpipe.native obstore huggingface_hub",
     "store": "",
@@ -26,12 +26,12 @@ LAYERS: dict[str, str] = {
     "sources": "fastpipe.native pyarrow",
     "sources/picture": "fastpipe.native cv2 turbojpeg PIL",
     "sources/scan": "fastpipe.native",
-    "augment": "torch kornia",
+    "device/augment": "torch kornia",
     "device": "torch",
-    "samples": "torch",
+    "dataset": "torch",
     "loading": "torch",
     "prometheus": "prometheus_client",
-    "show": "cv2 torch",
+    "tools/show": "cv2 torch",
     "diagnosis": "torch",
     "packing/cluster": "ray",
     "packing/fields": "fastpipe.native",
@@ -44,11 +44,12 @@ LAYERS: dict[str, str] = {
     "wds": "fastpipe.native torch webdataset",
     "timm": "torch kornia",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names
-    "verify": "",
-    "doctor": "cv2 torch",
-    "bench": "cv2 turbojpeg PIL torch",
-    "demo": "cv2 turbojpeg",
-    "cli": "",
+    "tools/verify": "",
+    "tools/doctor": "cv2 torch",
+    "tools/bench": "cv2 turbojpeg PIL torch",
+    "tools/demo": "cv2 turbojpeg",
+    "tools/cli": "",
+    "tools": "",
     "__main__": "",
 }
 # The same for the folders of csrc/.
@@ -182,7 +183,7 @@ def test_includes_go_down() -> None:
 def test_forbidden_imports_are_seen() -> None:
     for module, source, complaint in (
         (
-            "fastpipe.format.index",
+            "fastpipe.dataset.format.index",
             "from fastpipe.loading.loader import Loader",
             "imports fastpipe.loading.loader",
         ),
@@ -202,7 +203,7 @@ def test_forbidden_imports_are_seen() -> None:
             "from fastpipe.packing.job.threads import x",
             "imports fastpipe.packing.job",
         ),
-        ("fastpipe.cli", "import fastpipe.novelty", "in no layer"),
+        ("fastpipe.tools.cli", "import fastpipe.novelty", "in no layer"),
         ("fastpipe.plan.batch", "import torch.nn", "torch may be imported only by"),
         (
             "fastpipe.plan.batch",

@@ -18,8 +18,8 @@ from support.programs.cli_run import failed, fp
 from support.running.soak import Tried, times
 from support.sources.tables import IMAGE, jpegs, write_table
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Group

@@ -13,9 +13,9 @@ from support.running.soak import Tried, long_form, times
 from support.sources.pack_sources import files, jpeg_bytes
 from support.sources.tars import END, header, member, pax, write_tar
 
+from fastpipe.dataset.format import tar_writer as tar
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format import tar_writer as tar
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Source

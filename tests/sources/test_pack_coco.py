@@ -16,10 +16,10 @@ from pycocotools.coco import COCO
 from support.sources.listed import by_path, flat_photos
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.coco_fields import flip_pairs
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 POINTS = ["nose", "left_eye", "right_eye", "tail"]
 CATEGORIES = [

@@ -18,11 +18,11 @@ from support.sources.listed import by_path, flat_photos, paths_of, shard_bytes, 
 from support.sources.pack_sources import jpeg_bytes, pillow
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.sources.kinds import list_sources
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 Edit = Callable[[Path], object]
 LABELS = ["ant", "bee", "cow"]

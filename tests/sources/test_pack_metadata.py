@@ -16,8 +16,8 @@ from PIL import Image
 from support.sources.listed import by_path, flat_photos, paths_of, write_lines
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.packed_index import PackedIndex
 
 ROWS: list[dict[str, Any]] = [
     {

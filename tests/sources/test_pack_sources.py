@@ -13,8 +13,8 @@ from support.sources.listed import refuse_to_list
 from support.sources.pack_sources import jpeg_bytes
 from support.sources.tars import write_tar
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Facts, Listing, Source, read_source
 from fastpipe.sources.options import SourceOptions

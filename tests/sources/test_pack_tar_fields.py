@@ -20,11 +20,11 @@ from support.sources.pack_sources import jpeg_bytes
 from support.sources.tars import write_tar
 
 import fastpipe
+from fastpipe.dataset.format.fields import check_name
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.fields import check_name
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.options import fields_of
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 
 def png(array: np.ndarray[Any, Any], mode: str | None = None) -> bytes:

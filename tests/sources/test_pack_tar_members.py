@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from support.running.soak import Tried, times
 from support.sources.tars import END, header, member, pax, sealed
 
+from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.errors import PackError
-from fastpipe.format import tar_writer as tar
 from fastpipe.sources.tar_reader import MOST_EXTENSION_BYTES, Member, TarFile
 
 Found = list[tuple[str, int, int, bool]]

@@ -21,15 +21,15 @@ from support.sources.pack_sources import (
 )
 from support.sources.tars import END, member, tar_of_folder, write_tar
 
+from fastpipe.dataset.format.layout import MOST_CLASSES
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.layout import MOST_CLASSES
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.tar_reader import Member, TarFile
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 JPEG = jpeg_bytes()
 

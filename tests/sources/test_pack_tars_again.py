@@ -15,15 +15,15 @@ from support.sources.pack_sources import jpeg_bytes, write_large_folder
 from support.sources.tars import member, write_tar
 
 import fastpipe
+from fastpipe.dataset.format.layout import DATASET_FILE
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError, PackError
-from fastpipe.format.layout import DATASET_FILE
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import read_source
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 SHARDS = PackOptions(shard_size=100_000, workers=2)
 

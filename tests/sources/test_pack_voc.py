@@ -8,8 +8,8 @@ import pytest
 from support.sources.listed import by_path, flat_photos, paths_of, refuse_to_list
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.packed_index import PackedIndex
 
 
 def annotation(number: int, *objects: str) -> str:

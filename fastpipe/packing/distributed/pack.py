@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fastpipe.dataset.format.folder import Place
 from fastpipe.errors import PackError
-from fastpipe.format.folder import Place
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.cluster import run_tasks, session
 from fastpipe.packing.distributed.listing import list_in_tasks, write_listing

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from fastpipe.dataset.format.folder import Place, scheme_of
+from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import PackError
-from fastpipe.format.folder import Place, scheme_of
-from fastpipe.format.open_file import FileState
 from fastpipe.packing.pipeline.exchange import spool_version
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import PackOptions

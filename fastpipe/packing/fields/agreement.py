@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fastpipe.dataset.format.fields import Field, check_name
+from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError, PackError
-from fastpipe.format.fields import Field, check_name
-from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.values import naming_field
 
 # Kinds whose values share something; see `_shared_by`.

@@ -11,12 +11,12 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.columns import row_dtype
+from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE, Field, image_format_of, sidecars
+from fastpipe.dataset.format.layout import JPEG_STORAGE
+from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.engine.pictures import size_of
 from fastpipe.errors import ImageError
-from fastpipe.format.columns import row_dtype
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field, image_format_of, sidecars
-from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.mask import mask_of_png, mask_size
 from fastpipe.packing.fields.placement import (
     MOVING,
@@ -155,7 +155,7 @@ class Column(NamedTuple):
 
 
 def columns(field: Field) -> tuple[Column, ...]:
-    """The columns of a field, in the order of `fastpipe.format.fields.sidecars`."""
+    """The columns of a field, in the order of `fastpipe.dataset.format.fields.sidecars`."""
     row = row_dtype(field)
     all_columns = (
         Column(VALUES, row.base, row.shape),

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.fields import MOST_VALUE_BYTES
+from fastpipe.dataset.format.layout import MOST_CLASSES
 from fastpipe.errors import ImageError
-from fastpipe.format.fields import MOST_VALUE_BYTES
-from fastpipe.format.layout import MOST_CLASSES
 
 # Pixels that a box may end outside: annotations are rounded, often to whole pixels.
 _TOLERANCE = 1.0

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
+from fastpipe.dataset.format.layout import PICTURE
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import ConfigError
-from fastpipe.format.fields import FIELDS_FOLDER, Field, sidecars
-from fastpipe.format.layout import PICTURE
-from fastpipe.format.packed_index import PackedIndex
-from fastpipe.format.sample_layout import key_hash
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError, readable
-from fastpipe.format.fields import Field
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Assumption, Listing, SourceField, with_classes
 

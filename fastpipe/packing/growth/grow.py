@@ -12,10 +12,10 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.folder import Place
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import PackError, readable
-from fastpipe.format.folder import Place
-from fastpipe.format.packed_index import PackedIndex
-from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.command_line import source_words

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import option_name
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import MOVING
 from fastpipe.packing.shard.options import BY_RULE
 from fastpipe.sources.files import SourcePath

@@ -23,12 +23,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.description import Intact, read_info
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, sidecars
+from fastpipe.dataset.format.folder import Place
+from fastpipe.dataset.format.layout import DATASET_FILE, shard_number
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError, PackError
-from fastpipe.format.description import Intact, read_info
-from fastpipe.format.fields import FIELDS_FOLDER, sidecars
-from fastpipe.format.folder import Place
-from fastpipe.format.layout import DATASET_FILE, shard_number
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.agreement import agreement_state_of
 from fastpipe.packing.fields.stored import LENGTHS, columns
 from fastpipe.packing.growth.command_line import pack_command

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from fastpipe.dataset.format.folder import Place, Url, is_damaged_url, scheme_of
+from fastpipe.dataset.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, DatasetError, PackError
-from fastpipe.format.folder import Place, Url, is_damaged_url, scheme_of
-from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import BY_RULE, PackOptions

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import xxhash
 
-from fastpipe.format.layout import FORMAT_VERSION
+from fastpipe.dataset.format.layout import FORMAT_VERSION
 from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.shard.entry import entry_name
 from fastpipe.packing.shard.options import PackOptions

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fastpipe.format.fields import read_fields
-from fastpipe.format.layout import WORK_FOLDER, shard_number
+from fastpipe.dataset.format.fields import read_fields
+from fastpipe.dataset.format.layout import WORK_FOLDER, shard_number
 from fastpipe.packing.fields.agreement import agreement_state_of
 from fastpipe.packing.pipeline.exchange import convert_runs
 from fastpipe.packing.shard.make import make_shards

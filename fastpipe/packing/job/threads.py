@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from fastpipe.dataset.format.folder import Place
 from fastpipe.errors import PackError, readable
-from fastpipe.format.folder import Place
 from fastpipe.packing.job.destination import begin_pack, check_apart, open_journal
 from fastpipe.packing.job.planning import name_runs, plan_pack
 from fastpipe.packing.job.progress import Progress, ProgressReporter

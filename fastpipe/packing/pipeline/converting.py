@@ -10,9 +10,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.dataset.format.sample_layout import identity_of
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.format.sample_layout import identity_of
 from fastpipe.packing.fields.placement import Frame
 from fastpipe.packing.fields.stored import FieldValues
 from fastpipe.packing.fields.values import naming_field

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import xxhash
 
+from fastpipe.dataset.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.pipeline.run_file import (

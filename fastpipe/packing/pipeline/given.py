@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
 from fastpipe.errors import ImageError
-from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import naming_field, parse_value
 from fastpipe.sources.files import LocalFile

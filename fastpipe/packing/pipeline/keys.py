@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import readable
-from fastpipe.format.sample_layout import key_hash
 
 _LEAST_NEW = 1 << 16
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from fastpipe.dataset.format.fields import MOST_VALUE_BYTES
+from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError
-from fastpipe.format.fields import MOST_VALUE_BYTES
-from fastpipe.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.format.open_file import FileState
 from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.placement import Frame, Size, frame_by_size, size_in, sizes_of
 from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_value

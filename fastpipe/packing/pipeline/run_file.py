@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import PackError
-from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.shard.plan import Outcome
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.store import Store

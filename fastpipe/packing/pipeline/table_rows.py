@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fastpipe.dataset.format.open_file import changed
 from fastpipe.errors import ImageError, readable
-from fastpipe.format.open_file import changed
 from fastpipe.packing.fields.values import parse_value
 from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.field_values import field_value

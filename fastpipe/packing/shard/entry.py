@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER
+from fastpipe.dataset.format.layout import INDEX_DTYPE, WORK_FOLDER
 from fastpipe.packing.fields.agreement import Agreed
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.picture.convert import Packed

@@ -11,15 +11,15 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fastpipe.format.fields import FIELDS_FOLDER, NAMED_KINDS, describe_field, sidecars
-from fastpipe.format.layout import (
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, NAMED_KINDS, describe_field, sidecars
+from fastpipe.dataset.format.layout import (
     INDEX_DTYPE,
     INDEX_FILE,
     SOURCES_DTYPE,
     SOURCES_FILE,
     version_folder,
 )
-from fastpipe.format.pixel_form import PixelForm, count_forms
+from fastpipe.dataset.format.pixel_form import PixelForm, count_forms
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import VALUES, Column, columns
 from fastpipe.packing.shard.entry import SOURCES

@@ -22,9 +22,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fastpipe.errors import PackError
-from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.format.layout import (
+from fastpipe.dataset.format.fields import FIELDS_FOLDER
+from fastpipe.dataset.format.layout import (
     DATASET_FILE,
     INDEX_FILE,
     REJECTED_FILE,
@@ -32,6 +31,7 @@ from fastpipe.format.layout import (
     WORK_FOLDER,
     shard_number,
 )
+from fastpipe.errors import PackError
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.store.files import LOCK_FILE, PARTIAL, WorkFolder

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from fastpipe.dataset.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
-from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import parts_of, piece
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally

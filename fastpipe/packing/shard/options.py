@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from fastpipe.dataset.format.folder import Place, Url
+from fastpipe.dataset.format.layout import PICTURE_ENDINGS
 from fastpipe.errors import ConfigError, choice, flag, option_name, size_bytes, whole
-from fastpipe.format.folder import Place, Url
-from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.packing.fields.placement import MOVING

@@ -22,8 +22,8 @@ from contextlib import suppress
 from itertools import accumulate, groupby, islice
 from typing import Any, NamedTuple
 
+from fastpipe.dataset.format.sample_layout import sample_key
 from fastpipe.errors import ImageError
-from fastpipe.format.sample_layout import sample_key
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.shard.tar import encode_sample
 from fastpipe.sources.listing import Listing, Source, packing_order

@@ -12,9 +12,8 @@ from typing import Any
 
 import xxhash
 
-from fastpipe.errors import readable
-from fastpipe.format.description import fingerprint, with_self_checksum
-from fastpipe.format.layout import (
+from fastpipe.dataset.format.description import fingerprint, with_self_checksum
+from fastpipe.dataset.format.layout import (
     DATASET_FILE,
     DATASET_FORMAT,
     FORMAT_VERSION,
@@ -25,7 +24,8 @@ from fastpipe.format.layout import (
     shard_number,
     version_folder,
 )
-from fastpipe.format.pixel_form import describe_forms
+from fastpipe.dataset.format.pixel_form import describe_forms
+from fastpipe.errors import readable
 from fastpipe.packing.shard.entry import Tally
 from fastpipe.packing.shard.join import IndexWriter, ShardList, write_columns
 from fastpipe.packing.shard.journal import KEPT, in_use_error

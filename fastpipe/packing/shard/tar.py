@@ -13,11 +13,10 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fastpipe.errors import readable
-from fastpipe.format import tar_writer as tar
-from fastpipe.format.fields import Field, image_format_of, member
-from fastpipe.format.layout import INDEX_DTYPE, shard_name
-from fastpipe.format.sample_layout import (
+from fastpipe.dataset.format import tar_writer as tar
+from fastpipe.dataset.format.fields import Field, image_format_of, member
+from fastpipe.dataset.format.layout import INDEX_DTYPE, shard_name
+from fastpipe.dataset.format.sample_layout import (
     BEFORE_BYTES,
     OURS,
     after_picture,
@@ -25,6 +24,7 @@ from fastpipe.format.sample_layout import (
     key_hash,
     sample_key,
 )
+from fastpipe.errors import readable
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.probe import form_of
 from fastpipe.store.files import no_link

@@ -12,10 +12,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, MAX_SAMPLE_BYTES
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError
-from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, MAX_SAMPLE_BYTES
-from fastpipe.format.pixel_form import PixelForm
-from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
 from fastpipe.sources.picture.background import has_alpha, is_transparent, on_background
 from fastpipe.sources.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.errors import ConfigError, ImageError
-from fastpipe.format.pixel_form import PixelForm
 from fastpipe.sources.picture.file_headers import (
     SAVE_AS_PNG,
     check_tiff,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.sample_layout import PNG_MAGIC
+from fastpipe.dataset.format.sample_layout import PNG_MAGIC
 from fastpipe.native import _engine
 
 # Channels -> PNG's colour type: gray; gray and alpha; RGB; RGB and alpha.

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.format.sample_layout import picture_ending
 from fastpipe.errors import ImageError
-from fastpipe.format.pixel_form import PixelForm
-from fastpipe.format.sample_layout import picture_ending
 from fastpipe.native import _engine
 from fastpipe.sources.picture.jpeg_segments import read_header
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from fastpipe.dataset.format.shard_list import Texts
 from fastpipe.errors import readable
-from fastpipe.format.shard_list import Texts
 from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.sources.scan.scanned_files import PLAIN, UNKNOWN, Archive, Scan
 

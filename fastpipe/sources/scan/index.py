@@ -18,14 +18,14 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.index import Index, ReadableShard, check_pixel_limit
+from fastpipe.dataset.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL, WITHOUT_HASHES
+from fastpipe.dataset.format.open_file import OpenFile
+from fastpipe.dataset.format.pixel_form import count_forms
+from fastpipe.dataset.format.sample_layout import key_hash
+from fastpipe.dataset.format.shard_list import Shards, Texts
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
-from fastpipe.format.index import Index, ReadableShard, check_pixel_limit
-from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL, WITHOUT_HASHES
-from fastpipe.format.open_file import OpenFile
-from fastpipe.format.pixel_form import count_forms
-from fastpipe.format.sample_layout import key_hash
-from fastpipe.format.shard_list import Shards, Texts
 from fastpipe.native import _engine
 from fastpipe.plan.order import permute
 from fastpipe.sources.files import LocalFile

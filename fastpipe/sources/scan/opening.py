@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fastpipe.dataset.format.description import is_foreign
+from fastpipe.dataset.format.folder import Url, dataset_folder
+from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.layout import DATASET_FILE
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, DatasetError, PackError, readable, whole
-from fastpipe.format.description import is_foreign
-from fastpipe.format.folder import Url, dataset_folder
-from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 

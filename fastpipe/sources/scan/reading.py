@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from fastpipe.dataset.format.sample_layout import identity_of
 from fastpipe.errors import DatasetError, ImageError, readable
-from fastpipe.format.sample_layout import identity_of
 from fastpipe.machine.progress import WorkProgress, shown
 from fastpipe.native import _engine
 from fastpipe.sources.files import LocalFile

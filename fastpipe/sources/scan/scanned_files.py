@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.layout import INDEX_DTYPE, MAX_SAMPLE_BYTES, PICTURE
+from fastpipe.dataset.format.shard_list import Texts
 from fastpipe.errors import DatasetError, readable
-from fastpipe.format.layout import INDEX_DTYPE, MAX_SAMPLE_BYTES, PICTURE
-from fastpipe.format.shard_list import Texts
 from fastpipe.sources.listing import Listing
 
 # Kinds of files: how the engine gets their pictures.

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastpipe.dataset.format.description import is_dataset
+from fastpipe.dataset.format.folder import why_no_dataset
+from fastpipe.dataset.format.layout import INDEX_FILE, WORK_FOLDER
 from fastpipe.errors import DatasetError, PackError, readable
-from fastpipe.format.description import is_dataset
-from fastpipe.format.folder import why_no_dataset
-from fastpipe.format.layout import INDEX_FILE, WORK_FOLDER
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import Names, names_in
 from fastpipe.sources.kinds import list_sources

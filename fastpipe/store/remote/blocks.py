@@ -9,7 +9,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fastpipe.format.index import Index
+from fastpipe.dataset.format.index import Index
 from fastpipe.plan.draws import Int64s
 
 BLOCK_BYTES = 1 << 20

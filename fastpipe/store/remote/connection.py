@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from fastpipe.dataset.format.folder import Url
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.folder import Url
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.retry import failure_of
 

@@ -9,10 +9,10 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.dataset.format.open_file import read_at
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
-from fastpipe.format.open_file import read_at
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.store.remote import cache_root
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Blocks
 from fastpipe.store.remote.cache import WRITTEN, forget, shared_states

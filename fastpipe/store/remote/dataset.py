@@ -18,26 +18,26 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.description import (
+from fastpipe.dataset.format.description import (
     description_folder,
     file_hash,
     fingerprint,
     parse_info,
     read_self_checksum,
 )
-from fastpipe.format.fields import FIELDS_FOLDER, sidecars
-from fastpipe.format.folder import Place, Url
-from fastpipe.format.index import Index
-from fastpipe.format.joined_index import JoinedIndex
-from fastpipe.format.layout import (
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, sidecars
+from fastpipe.dataset.format.folder import Place, Url
+from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.joined_index import JoinedIndex
+from fastpipe.dataset.format.layout import (
     DATASET_FILE,
     INDEX_FILE,
     REJECTED_FILE,
     SOURCES_FILE,
     version_folder,
 )
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
 from fastpipe.store.remote.cache_root import Hold, make_root

@@ -24,9 +24,9 @@ from typing import Any, Self, TypeVar
 
 import xxhash
 
+from fastpipe.dataset.format.folder import Url
+from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import DatasetError, FastpipeError, PackError
-from fastpipe.format.folder import Url
-from fastpipe.format.open_file import FileState
 from fastpipe.store.remote.connection import Connection, listed_by_hub
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.requests import request_thread

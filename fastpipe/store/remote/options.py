@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from fastpipe.dataset.format.folder import Url, scheme_of
 from fastpipe.errors import ConfigError, positive, size_bytes
-from fastpipe.format.folder import Url, scheme_of
 from fastpipe.machine.cache_folder import cache_folder
 
 # The schemes of URLs that fastpipe can write to, and all that it can read.

@@ -13,8 +13,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.index import Index
 from fastpipe.errors import DatasetError
-from fastpipe.format.index import Index
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Extents
 from fastpipe.store.remote.cache import Caches
 from fastpipe.store.remote.fetcher import Fetcher

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
+from fastpipe.dataset.format.folder import Url
+from fastpipe.dataset.format.open_file import FileState, changed
 from fastpipe.errors import FastpipeError, PackError
-from fastpipe.format.folder import Url
-from fastpipe.format.open_file import FileState, changed
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer, Objects
 from fastpipe.store.remote.options import RemoteOptions
 

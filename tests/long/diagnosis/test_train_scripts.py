@@ -187,7 +187,7 @@ def test_a_program_that_is_stopped_ends_without_a_traceback(tmp_path: Path) -> N
     """One that is interrupted otherwise has its own."""
     script = tmp_path / "train.py"
     script.write_text(SOUND["tensors without workers"].replace("range(3)", "range(100_000)"))
-    doctor = "from fastpipe.cli import main; main()"
+    doctor = "from fastpipe.tools.cli import main; main()"
     watch = ("--batches", "20", "--train-script", f"{sys.executable} {script}")
     ended = warm.run("-c", doctor, "doctor", *watch, timeout_s=600)
     assert "stopping the command: after" in ended.stderr

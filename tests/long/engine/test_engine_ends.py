@@ -17,7 +17,7 @@ USES = """
         from fastpipe import _engine
         from fastpipe.engine.engine import Engine
         from fastpipe.errors import EngineError
-        from fastpipe.format.packed_index import PackedIndex
+        from fastpipe.dataset.format.packed_index import PackedIndex
         from fastpipe.plan.content import Content
         from fastpipe.plan.crops import Resize
         from fastpipe.plan.epoch import EpochPlan

@@ -11,8 +11,8 @@ import pytest
 from support.datasets.page_cache import lengthened, ranges
 from support.running.patience import in_time
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
-from fastpipe.format.packed_index import PackedIndex
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from support.pictures.drawn import smooth_noise
 from support.programs.children import run
 
 import fastpipe
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 _FILES = """
     import signal, sys

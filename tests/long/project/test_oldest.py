@@ -16,12 +16,12 @@ from support.checkout import ROOT
 
 FILES = [
     *(
-        f"tests/augment/{name}.py"
+        f"tests/device/augment/{name}.py"
         for name in ("test_kornia_samples", "test_kornia_mixing", "test_augment_modules")
     ),
-    "tests/augment/test_kornia_fields.py",
+    "tests/device/augment/test_kornia_fields.py",
     "tests/loading/test_loader_fields_kornia.py",
-    "tests/long/augment/test_kornia_layouts.py",
+    "tests/long/device/augment/test_kornia_layouts.py",
 ]
 
 

@@ -206,7 +206,7 @@ def test_metadata_is_that_of_the_project(metadata: Message, files: dict[str, byt
         if "extra ==" not in text
     }
     assert always == {Requirement(text) for text in PROJECT["dependencies"]}
-    assert b"fastpipe = fastpipe.cli:main" in files[f"{INFO}/entry_points.txt"]
+    assert b"fastpipe = fastpipe.tools.cli:main" in files[f"{INFO}/entry_points.txt"]
 
 
 def test_licences_are_those_of_what_is_inside(metadata: Message, files: dict[str, bytes]) -> None:

@@ -37,11 +37,11 @@ from support.running.soak import Tried, long_form, times
 from support.sources.pack_sources import digests, files, write_large_folder
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ClusterError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.cluster import RAY, run_tasks
-from fastpipe.verify import verification
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify import verification
+from fastpipe.tools.verify.verification import verify
 
 _ENDED_S = times(300, 1500)
 _EVERY_S = (0.3, 1.2)

@@ -31,13 +31,13 @@ from support.remote.memory_bucket import MemoryBucket
 from support.sources.pack_sources import digests, files, write_files
 
 import fastpipe
-from fastpipe.cli.pack_report import pack_progress
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import ClusterError, ConfigError, PackError
-from fastpipe.format.packed_index import PackedIndex
-from fastpipe.format.source_paths import SourcePaths
 from fastpipe.machine import progress
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.sources.picture.jpeg import made_with
+from fastpipe.tools.cli.pack_report import pack_progress
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from support.sources.hostile_tar import assert_refused, write_hostile_tar
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ImageError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.mask import mask_of_png
 from fastpipe.sources.picture.png import encode_png
 

@@ -16,7 +16,7 @@ from support.pictures.pngs import GRAY, PALETTE, png
 from support.sources.pack_sources import exif, pixels, saved
 
 import fastpipe
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import Placement
 from fastpipe.packing.fields.stored import shortest_floats
 from fastpipe.sources.picture.jpeg import apply_orientation

@@ -30,14 +30,14 @@ from support.sources.pack_sources import (
 from support.sources.tables import write_table
 
 import fastpipe
-from fastpipe.cli.pack_report import pack_progress
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.sources.files import source_path
 from fastpipe.store.remote import remote_path
 from fastpipe.store.remote.options import remote_options
-from fastpipe.verify.repair import repair
-from fastpipe.verify.verification import verify
+from fastpipe.tools.cli.pack_report import pack_progress
+from fastpipe.tools.verify.repair import repair
+from fastpipe.tools.verify.verification import verify
 
 SMALL = {"shard_size": 100_000, "workers": 2}
 

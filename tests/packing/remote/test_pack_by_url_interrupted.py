@@ -17,8 +17,8 @@ from support.remote.range_server import Fault, RangeServer, Request
 from support.sources.pack_sources import files, write_large_folder
 
 import fastpipe
+from fastpipe.dataset.format.folder import Url
 from fastpipe.errors import DatasetError, PackError
-from fastpipe.format.folder import Url
 from fastpipe.store.remote import objects
 from fastpipe.store.remote.objects import Objects
 from fastpipe.store.remote.options import remote_options

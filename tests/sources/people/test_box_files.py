@@ -13,8 +13,8 @@ from support.sources.becomes import becomes
 from support.sources.listed import by_path, flat_photos
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.packed_index import PackedIndex
 
 
 def write_yolo(root: Path, *texts: str | None, yaml: str = "names: [ant, bee, cow]\n") -> Path:

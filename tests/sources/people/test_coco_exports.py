@@ -14,8 +14,8 @@ from support.sources.becomes import becomes
 from support.sources.listed import by_path, flat_photos
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.sources.coco_shapes import box_around
 
 BOX = [1, 2, 10, 20]

@@ -31,8 +31,8 @@ from support.sources.turned import (
 )
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.packed_index import PackedIndex
 
 ASSUMED = "boxes, points and masks of {} images that EXIF turns: of the image as it is shown, not as it is stored"
 OPTION = "--coordinates shown or stored"

@@ -25,8 +25,8 @@ from support.sources.unpacked_sources import (
 )
 
 import fastpipe
+from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.errors import DatasetError, ImageError
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.sources.picture import convert
 
 
@@ -270,7 +270,7 @@ def test_commands(photos: Path, tmp_path: Path) -> None:
 
 
 def test_doctor(photos: Path) -> None:
-    from fastpipe.doctor.dataset_checks import check_dataset
+    from fastpipe.tools.doctor.dataset_checks import check_dataset
 
     checks = {check.name: check for check in check_dataset(photos)}
     assert "not packed" in checks["dataset"].found

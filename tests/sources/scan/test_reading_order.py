@@ -10,7 +10,7 @@ from support.sources.pack_sources import write_folder
 from support.sources.unpacked_sources import web_tars
 
 import fastpipe
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.plan.byte_ranges import RANGE_DTYPE, joined
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize

@@ -17,10 +17,10 @@ from support.running.waiting import wait_until_unused
 from support.sources.pack_sources import write_folder
 
 import fastpipe
-from fastpipe.doctor import dataset_checks
-from fastpipe.doctor.check import Verdict
-from fastpipe.format.folder import Url
+from fastpipe.dataset.format.folder import Url
 from fastpipe.sources.scan.source import UnpackedSource
+from fastpipe.tools.doctor import dataset_checks
+from fastpipe.tools.doctor.check import Verdict
 
 Loaders = Callable[..., Any]
 

@@ -17,7 +17,7 @@ def test_answers_come_while_the_interpreter_finalizes(remote_packed: Path) -> No
     """A thread of obstore's runtime that comes for the GIL then would abort the process: 5 of 6 programs ended so."""
     code = """
         import sys, time
-        from fastpipe.format.folder import Url
+        from fastpipe.dataset.format.folder import Url
         from fastpipe.store.remote.objects import Objects
         from fastpipe.store.remote.options import RemoteOptions
 

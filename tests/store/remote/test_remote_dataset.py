@@ -14,9 +14,9 @@ from support.remote.cases import digests
 from support.remote.range_server import RangeServer
 
 import fastpipe
+from fastpipe.dataset.format.description import fingerprint, with_self_checksum
+from fastpipe.dataset.format.layout import INDEX_DTYPE
 from fastpipe.errors import DatasetError
-from fastpipe.format.description import fingerprint, with_self_checksum
-from fastpipe.format.layout import INDEX_DTYPE
 
 SCRIPT = """
     import sys, fastpipe

@@ -14,8 +14,8 @@ from support.remote.range_server import RangeServer
 from support.remote.s3 import KEYS, environment
 
 import fastpipe
+from fastpipe.dataset.format.folder import Url
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.folder import Url
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.store.remote.options import place_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastpipe.augment import AugmentPlan
+from fastpipe.device.augment import AugmentPlan
 
 
 def photos(count: int, height: int, width: int, seed: int = 0) -> Tensor:

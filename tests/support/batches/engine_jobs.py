@@ -7,9 +7,9 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.jobs import Job
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize

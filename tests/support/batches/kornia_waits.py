@@ -11,7 +11,7 @@ from support.batches.kornia_cases import CASES, MIXING_CASES
 from support.devices.simulated_gpu import Gpu, simulated
 
 from fastpipe import Augment
-from fastpipe.augment import AugmentPlan
+from fastpipe.device.augment import AugmentPlan
 
 
 def planned(

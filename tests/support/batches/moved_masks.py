@@ -10,8 +10,8 @@ from support.devices.simulated_gpu import Gpu
 from torch import Tensor
 
 from fastpipe import Augment
-from fastpipe.augment import AugmentPlan
-from fastpipe.augment.kornia_modules import movable
+from fastpipe.device.augment import AugmentPlan
+from fastpipe.device.augment.kornia_modules import movable
 
 SIZE = (32, 40)
 MOVING = [

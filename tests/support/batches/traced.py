@@ -9,8 +9,8 @@ import torch
 from support.batches.augment_batches import photos
 from torch import Tensor
 
-from fastpipe.augment import pixels
-from fastpipe.augment.presets import _FUNCTIONS, _parameters
+from fastpipe.device.augment import pixels
+from fastpipe.device.augment.presets import _FUNCTIONS, _parameters
 
 
 def _assert_same(name: str, function: Callable[..., Tensor]) -> None:

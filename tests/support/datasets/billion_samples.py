@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.dataset.format.layout import INDEX_DTYPE
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.recipe import Recipe

@@ -14,9 +14,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fastpipe.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
+from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 
 def add_fields(dataset: Path, fields: list[tuple[Field, Sequence[Any]]]) -> Path:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from support.sources.pack_sources import jpeg_bytes
 
-from fastpipe.format.fields import FIELDS_FOLDER, member
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, member
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 FIELDS = {
     "score": "int",

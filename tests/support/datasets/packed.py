@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 
 def damage(dataset: Path, sample: int) -> None:

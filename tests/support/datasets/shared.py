@@ -14,7 +14,7 @@ from support.checkout import PHOTOS
 from support.datasets.field_columns import add_fields, values_of
 from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES, flat_colour, smooth_noise
 
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 

@@ -181,7 +181,7 @@ def _be_child(question: dict[str, Any], out: int, err: int) -> None:
             resource.setrlimit(
                 resource.RLIMIT_FSIZE, (question["largest_file"], resource.RLIM_INFINITY)
             )
-        from fastpipe.cli.commands import app
+        from fastpipe.tools.cli.commands import app
 
         os.environ.update(question["fault"])
         ctypes.CDLL(None).fault_begin()
@@ -203,7 +203,7 @@ def _be_child(question: dict[str, Any], out: int, err: int) -> None:
 
 def _warm_up() -> None:
     """Imports what takes time once for all, also what a command imports only when it runs."""
-    from fastpipe.cli.commands import app
+    from fastpipe.tools.cli.commands import app
 
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         app(["pack", os.devnull, os.devnull + "-packed"])

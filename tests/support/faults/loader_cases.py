@@ -12,7 +12,7 @@ import numpy as np
 from support.faults.injector import Fault
 
 import fastpipe
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 CHILD = Path(__file__).with_name("faulted_epochs.py")
 NUMBER = 8  # of the shard that things happen to; it has samples 16 and 17, which are batch 8

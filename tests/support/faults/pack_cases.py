@@ -19,7 +19,7 @@ from support.sources.tars import write_tar
 
 import fastpipe
 from fastpipe.sources.kinds import list_sources
-from fastpipe.verify.verification import verify
+from fastpipe.tools.verify.verification import verify
 
 # Several spool files of a small source.
 _SMALL_RUNS = {"fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 40_000}

@@ -18,8 +18,8 @@ from support.programs.cli_run import succeeded
 from support.running.soak import long_form
 from support.sources.pack_sources import digests, write_large_folder
 
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError
-from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from fastpipe.cli.commands import app
+from fastpipe.tools.cli.commands import app
 
 COMMAND = str(Path(sys.executable).with_name("fastpipe"))
 

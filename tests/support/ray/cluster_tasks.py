@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fastpipe.verify.check_shards import ShardFindings
-from fastpipe.verify.verification import Seen, check_run
+from fastpipe.tools.verify.check_shards import ShardFindings
+from fastpipe.tools.verify.verification import Seen, check_run
 
 
 def squared(number: int) -> int:

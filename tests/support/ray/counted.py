@@ -89,7 +89,12 @@ def refuse_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def command(arguments: Sequence[Any], timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
     """The command `fastpipe` in another process."""
-    program = [sys.executable, "-c", "from fastpipe.cli import main; main()", *map(str, arguments)]
+    program = [
+        sys.executable,
+        "-c",
+        "from fastpipe.tools.cli import main; main()",
+        *map(str, arguments),
+    ]
     return subprocess.run(
         program, capture_output=True, text=True, env=environment(), timeout=timeout_s
     )

@@ -18,7 +18,7 @@ from obstore import list as list_objects
 from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
-from fastpipe.format.folder import Url
+from fastpipe.dataset.format.folder import Url
 from fastpipe.store.remote import connection
 from fastpipe.store.remote.options import RemoteOptions
 

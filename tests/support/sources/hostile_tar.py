@@ -11,7 +11,7 @@ from support.pictures.pngs import chunk
 from support.sources.pack_sources import jpeg_bytes
 from support.sources.tars import END, header, member
 
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.sources.picture.png import encode_png
 
 GIB = 1 << 30

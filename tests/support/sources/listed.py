@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.sources.pack_sources import jpeg_bytes
 
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 CLASSES = ("ant", "bee", "cow")
 

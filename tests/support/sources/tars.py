@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from fastpipe.format import tar_writer as tar
+from fastpipe.dataset.format import tar_writer as tar
 
 END = bytes(2 * tar.BLOCK)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.native.native_build import build
 
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 
 def write_rows(data: Path, file: Path) -> int:

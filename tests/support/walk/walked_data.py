@@ -15,7 +15,7 @@ from support.sources.pack_sources import jpeg_bytes, saved
 from support.sources.tars import write_tar
 
 import fastpipe
-from fastpipe.format.packed_index import PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 
 SOUND = "sound"  # beside a damaged dataset: as it was before
 CLASSES = ("ant", "bee", "cow")

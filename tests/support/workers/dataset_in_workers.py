@@ -62,7 +62,7 @@ def main() -> None:
     )  # a fork where there are threads
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
     multiprocessing.set_forkserver_preload(
-        ["torch", "fastpipe.samples.dataset"]
+        ["torch", "fastpipe.dataset.dataset"]
     )  # not anew in each worker
     batches = be_busy(data)
     dataset = fastpipe.open(data).with_transform(Look())

@@ -1,0 +1,156 @@
+"""A selection of samples -> the facts and columns of a dataset, for all that reads them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.by_id import Column, spans
+from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.folder import Place
+from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.layout import PICTURE
+from fastpipe.dataset.selection import Selection
+from fastpipe.dataset.stored_dataset import StoredDataset
+from fastpipe.errors import ConfigError
+from fastpipe.plan.content import ById, Content
+
+_OWN_COLUMNS = ("label", *PICTURE, "id", "key", "source")
+
+
+class BaseDataset:
+    """The part of a Dataset that tells what it has. Modules below `dataset` get datasets as this.
+
+    A sample's id is its position in the dataset.
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+
+    @property
+    def stored(self) -> tuple[StoredDataset, ...]:
+        """The stored datasets."""
+        return self._selection.stored
+
+    @property
+    def index(self) -> Index:
+        """The description of what is stored: shards, records of all samples, fields."""
+        return self._selection.index
+
+    @property
+    def content(self) -> Content:
+        """Which samples of the index these are, for plans."""
+        return self._selection.content
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+    @property
+    def path(self) -> Place:
+        """The folder or URL; of several datasets, all of them."""
+        return self.index.path
+
+    @property
+    def version(self) -> int:
+        """Of a packed dataset, as `fastpipe log` counts them; 0: it is not packed, or several."""
+        return int(self.index.version)
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; a label is a position in it."""
+        return list(self.index.classes)
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Label by class name."""
+        return self.index.class_to_idx
+
+    @cached_property
+    def class_counts(self) -> list[int]:
+        """Samples of each class."""
+        selection = self._selection
+        if selection.samples is None and selection.labels is None:
+            return list(self.index.class_counts)
+        counts = np.zeros(len(self.classes) + 1, dtype=np.int64)
+        labels = self.by_id("label")
+        for ids in spans(len(self)):
+            # NO_LABEL is -1: the remainder counts it at the end.
+            counts += np.bincount(labels.take(ids) % len(counts), minlength=len(counts))
+        class_counts: list[int] = counts[:-1].tolist()
+        return class_counts
+
+    @cached_property
+    def targets(self) -> NDArray[np.int64]:
+        """(samples,) int64: the label of each sample, read-only.
+
+        Of all samples of one packed dataset it is a view of the index, which is mapped into
+        memory: nothing is copied, and the distance between its elements is 54 bytes, which torch
+        does not support. `torch.from_numpy(data.targets.copy())` is a tensor.
+        """
+        selection = self._selection
+        is_as_stored = (
+            selection.samples is None and selection.labels is None and selection.relabelling is None
+        )
+        stored_labels = self.index.records["label"] if is_as_stored else self.column("label")
+        labels: NDArray[np.int64] = np.asarray(stored_labels)
+        labels.flags.writeable = False
+        return labels
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """The values that samples have besides image and label, by name."""
+        fields = dict(self.index.fields)
+        for name in self._selection.added:
+            fields[name] = Field(name, "array")
+        return fields
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        names = list(_OWN_COLUMNS)
+        for name, field in self.fields.items():
+            if name not in names and field.kind not in ("mask", "image"):
+                names.append(name)
+        return tuple(names)
+
+    def column(self, name: str) -> Column:
+        """The values of a field, as a user gets them.
+
+        Raises:
+            ConfigError: there is no such column.
+            DatasetError: its files are missing or damaged.
+        """
+        if name in self.columns:
+            return Column(self.by_id(name), len(self), name)
+        if name in self.fields:
+            kind = self.fields[name].kind
+            raise ConfigError(
+                f"{self.path}: {name!r} is not a column but a picture ({kind}) of each sample; "
+                f"data.with_fields([{name!r}]) gives samples with it"
+            )
+        raise ConfigError(
+            f"{self.path} has the columns {', '.join(self.columns)}; got {name!r}"
+            f"{self.missing_field_hint(name)}"
+        )
+
+    def by_id(self, name: str) -> ById:
+        """Opens a column: values by ids of samples, in the form in which they are stored.
+
+        Raises:
+            DatasetError: its files are missing or damaged.
+        """
+        return self._selection.open_column(name)
+
+    def missing_field_hint(self, name: object) -> str:
+        """The end of a message about a field that the dataset does not have."""
+        if not self.index.packed:
+            return ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
+        reason = self.index.unjoined_fields.get(str(name))
+        return f", but {reason}" if reason else ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        caches = ("class_counts", "targets")
+        return {name: value for name, value in vars(self).items() if name not in caches}

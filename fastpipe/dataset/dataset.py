@@ -1,0 +1,504 @@
+"""A dataset as a value: columns, samples by number, and datasets that are chosen from it."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch.utils.data
+import xxhash
+from numpy.typing import ArrayLike
+
+from fastpipe.dataset.base_dataset import BaseDataset
+from fastpipe.dataset.by_id import DerivedColumn
+from fastpipe.dataset.choosing import draws_of_pictures, parse_choice
+from fastpipe.dataset.cropping import Cropping
+from fastpipe.dataset.field_classes import check_fields_agree, check_fields_alone
+from fastpipe.dataset.fields import sample_fields
+from fastpipe.dataset.folding import parts_of, warn_of_missing_classes
+from fastpipe.dataset.format.fields import check_name
+from fastpipe.dataset.format.parts import starts_of
+from fastpipe.dataset.joining import join_selections
+from fastpipe.dataset.relabelling import (
+    check_field_classes,
+    choose_classes,
+    class_list_by_number,
+    parse_class_list,
+    parse_user_column,
+    with_new_classes,
+    with_user_labels,
+)
+from fastpipe.dataset.sample_reader import SampleFormat, SampleReader
+from fastpipe.dataset.saved import save
+from fastpipe.dataset.selection import Selection
+from fastpipe.errors import ConfigError, flag, real_number, whole
+from fastpipe.plan.crops import Crop
+from fastpipe.plan.draws import Int64s, Stream
+
+if TYPE_CHECKING:  # most programs give no classes
+    from fastpipe.sources.class_names import ClassNames
+
+_LOG = logging.getLogger("fastpipe")
+
+
+class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
+    """The samples of a packed dataset, of photos and tars as they lie, or of several of these.
+
+    It is a value that is cheap to make and never changes. `fastpipe.open` creates it; its methods,
+    `fastpipe.concat` and `fastpipe.mix` create others.
+
+    `len(data)`, `data.classes`. `data["label"]` is a column: also "width" and "height" in pixels,
+    "channels" (1: gray, 3: RGB, 4: with alpha) and "bits" (8 or 16) as stored, "key" (the path of
+    the source), "id", "source" (of which dataset a sample is) and the fields of numbers and texts.
+    Columns are read when they are needed, and by ranges.
+
+    `data[17]` is (image, label), a map-style dataset like torchvision's ImageFolder, also for
+    torch's DataLoader: the image, decoded on the calling thread, and its label, an int. The image
+    is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in its own memory, with the
+    strides of torch.channels_last: resizing is fastest with them, and
+    `image.permute(1, 2, 0).numpy()` copies nothing. `data[3:9]` is a list of samples. See
+    `with_transform`, `cropped`, `with_pixels` and `with_fields` for other forms of a sample.
+
+    You can use it in several threads, in forked children and in DataLoader workers of every start
+    method (of a URL: "forkserver" or "spawn", since requests cannot be made in a forked child). Its
+    pickle contains paths, fingerprints and what was chosen. Each process opens the files again at
+    its first read.
+    """
+
+    _reader: SampleReader | None = None  # of this process, from the first read on
+
+    def __init__(
+        self,
+        selection: Selection,
+        sample_format: SampleFormat | None = None,
+        *_: object,
+        **__: object,
+    ) -> None:
+        # Users who guess at this constructor pass a path, and options of other libraries.
+        if isinstance(selection, (str, os.PathLike)):
+            raise ConfigError(
+                f"fastpipe.Dataset({str(selection)!r}): open it with "
+                f"fastpipe.open({str(selection)!r}); a transform, crops and fields of single "
+                "samples come with .with_transform(...), .cropped(...) and .with_fields(...)"
+            )
+        super().__init__(selection)
+        self._sample_format = sample_format or SampleFormat()
+
+    def __getitem__(self, which: Any) -> Any:
+        """A column by its name; a sample by its number; some samples by a slice.
+
+        Negative numbers count from the end.
+
+        Raises:
+            IndexError: there is no such sample.
+            SampleError: it cannot be read or decoded.
+            DatasetError: the index is damaged, or the folder now holds a different dataset.
+        """
+        if isinstance(which, str):
+            return self.column(which)
+        if isinstance(which, slice):
+            return self.__getitems__(range(*which.indices(len(self))))
+        return self.__getitems__([which])[0]
+
+    def __getitems__(self, ids: Sequence[int]) -> list[Any]:
+        """Several samples at once; DataLoader calls this for its batches.
+
+        Raises the errors of `data[n]`.
+        """
+        # A forked child opens its own files.
+        if self._reader is None or self._reader.process != os.getpid():
+            self._reader = SampleReader(self, self._sample_format)
+        return self._reader.read(np.array([self._parse_id(value) for value in ids], dtype=np.int64))
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(len(self)):
+            yield self[number]
+
+    def _parse_id(self, value: object) -> int:
+        try:
+            number: int = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise ConfigError(
+                "expected the number of a sample, a slice or the name of a column, got "
+                f"{value!r}; for several samples: data.select(numbers)"
+            ) from None
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(
+                f"there is no sample {number}: {self.path} has {count}, numbered 0 to {count - 1}"
+            )
+        return number % count
+
+    # Other datasets
+
+    def select(self, chosen: Any) -> Dataset:
+        """Some of the samples.
+
+        Args:
+            chosen: numbers of samples, each once: they come in this order; or a mask with True or
+                False for each; or keys; or a function that gets the columns of some samples
+                (`c["score"] > 0.5`) and returns their mask. With a function of columns the memory
+                stays small, however many samples there are.
+
+        Raises:
+            ConfigError: it is no choice, or no sample is left.
+        """
+        return self._choose(parse_choice(self, chosen), "select")
+
+    def only(self, classes: Sequence[str], *, keep_labels: bool = False) -> Dataset:
+        """The samples of some classes. A label is then the position in `classes`.
+
+        Args:
+            classes: their names.
+            keep_labels: labels and `data.classes` stay as they are.
+        """
+        ids, new_labels = choose_classes(self, classes)
+        chosen = self._choose(ids, "only")
+        if flag("keep_labels", keep_labels):
+            return chosen
+        check_fields_agree(self.fields, classes, "only", ", or pass keep_labels=True")
+        return chosen._with_new_classes(classes, new_labels)
+
+    def with_classes(self, classes: Sequence[str]) -> Dataset:
+        """The same samples, whose labels are positions in `classes`, by name.
+
+        Args:
+            classes: names of all classes, each once, such as those of the training data. They
+                include those that have samples; one may have none.
+
+        Raises:
+            ConfigError: they are no names, or a class that has samples is not among them.
+        """
+        # A detection set has classes of fields only.
+        has_no_labels = not self.classes and not isinstance(classes, str)
+        if has_no_labels and check_fields_alone(self.fields, classes, "with_classes", self.path):
+            return self
+        names, new_labels = parse_class_list(self, classes)
+        check_fields_agree(self.fields, names, "with_classes")
+        return self._with_new_classes(names, new_labels)
+
+    def take(self, fraction: float) -> Dataset:
+        """This fraction of the samples, the same whatever the seed.
+
+        A hash of each source file decides, so a smaller fraction is a part of a larger one, and the
+        same files are taken however and wherever they are stored. Of what is not packed 12 kB of
+        each file are read for it, once.
+        """
+        share = real_number(fraction)
+        if share is None or not 0 < share <= 1:
+            raise ConfigError(
+                f"take: expected a fraction above 0 and at most 1, got {fraction!r}; or use "
+                "select()"
+            )
+        draws = draws_of_pictures(self.content, Stream.LIMIT)
+        return self._choose(np.flatnonzero(draws < share), "take")
+
+    def fold(
+        self,
+        fold: int,
+        *,
+        of: int,
+        stratify: str | None = None,
+        groups: str | ArrayLike | None = None,
+    ) -> tuple[Dataset, Dataset]:
+        """(the rest, part `fold` of `of`) for cross-validation.
+
+        A hash of each source file decides, as in `take`: the same file is never in two parts. Both
+        can be divided again, by another hash. The log says which classes one of the two lacks.
+
+        Args:
+            fold, of: which part, from 0 on, and how many there are.
+            stratify: "label": each part has an equal share of each class, as far as its samples can
+                be divided. The part of a sample then depends on the other samples, too. None: large
+                classes only have about that share.
+            groups: what must stay together, such as patients or videos: the name of a column of
+                whole numbers or texts, or a value for each sample. No group is in two parts.
+
+        Raises:
+            ConfigError: an argument is wrong, or one of the two has no sample.
+        """
+        of = whole("fold: of", of, least=2, most=1 << 20)
+        fold = whole("fold", fold, least=0, most=of - 1)
+        level = self._selection.fold_level
+        parts = parts_of(self, of, level=level, stratify=stratify, groups=groups)
+        is_inside = parts == fold
+        if is_inside.all() or not is_inside.any():
+            empty_side = "the rest" if is_inside.all() else "the part"
+            units = "samples" if groups is None else "groups"
+            remedy = "" if stratify else ', or pass stratify="label", which deals them out'
+            raise ConfigError(
+                f"fold({fold}, of={of}): {empty_side} has no sample, for there are few {units} in "
+                f"{self.path}; choose fewer parts{remedy}"
+            )
+        rest = self._choose(np.flatnonzero(~is_inside), "fold")
+        part = self._choose(np.flatnonzero(is_inside), "fold")
+        name = f"fold({fold}, of={of}) of {self.path}"
+        warn_of_missing_classes(self, part, rest, name, stratified=stratify is not None)
+        # Another fold of either side must not divide it along the same hash.
+        next_level = level + 1
+        return rest._with(fold_level=next_level), part._with(fold_level=next_level)
+
+    def with_column(self, name: str, values: ArrayLike | Path | str) -> Dataset:
+        """One more field: scores, pseudo-labels, outputs of a teacher, texts.
+
+        Nothing is packed again.
+
+        Args:
+            name: of the field; one that is there already is replaced.
+            values: a row for each sample: an array of numbers of any shape behind the first axis, a
+                list of texts, or the path of an .npy file of these, of which only the rows of a
+                batch are read.
+        """
+        try:
+            check_name(name)
+        except ValueError as problem:
+            raise ConfigError(f"with_column: {problem}") from problem
+        column = parse_user_column(self, "with_column", values)
+        return self._with(added={**self._selection.added, name: column})
+
+    def with_labels(
+        self, labels: ArrayLike | Path | str, *, classes: Sequence[str] | None = None
+    ) -> Dataset:
+        """Other labels: corrected ones, pseudo-labels, coarser classes.
+
+        Args:
+            labels: (samples,) whole numbers, -1 for a sample without a label, or names of classes;
+                or the path of an .npy file of numbers.
+            classes: names of the classes. None: those that there are; of names, all that occur,
+                sorted.
+        """
+        return Dataset(with_user_labels(self, labels, classes), self._sample_format)
+
+    def save_columns(self, destination: str | Path) -> None:
+        """Writes the columns and labels of `with_column` and `with_labels` beside the dataset.
+
+        `fastpipe.open` finds them there again.
+
+        Args:
+            destination: the folder of the dataset, or of a copy of it.
+
+        Raises:
+            ConfigError: samples have been chosen, or another dataset is there.
+        """
+        save(self, Path(destination))
+
+    # Single samples
+
+    def with_transform(self, transform: object, *, images: str = "tensor") -> Dataset:
+        """The same samples, each changed by a function.
+
+        Args:
+            transform: a function of the image that returns the image of the sample. It is called as
+                transform(tensor). If it is an albumentations transform, or has a keyword-only
+                parameter `image`, it is called as transform(image=array), with
+                (height, width, channels), and "image" is taken from the returned dict. If that is
+                an array of such a shape, it becomes a tensor of shape (channels, height, width),
+                also without ToTensorV2. It may change its input. After `with_fields` it is called
+                as transform(sample), with the dict. Of several crops, without fields, it is called
+                with each.
+            images: what the transform gets: "tensor", (channels, height, width); or "pil", Pillow's
+                image, which torchvision's first transforms (ToTensor, for example) and processors
+                of Hugging Face expect. After `with_fields` this is the entry of "image".
+        """
+        return self._with_format(transform=transform, images=images)
+
+    def cropped(
+        self,
+        crop: Crop,
+        size: int | tuple[int, int] = 224,
+        *,
+        hflip: bool | float = False,
+        seed: int = 0,
+        exact: bool = False,
+    ) -> Dataset:
+        """The same samples, each one crop, (channels, *size), or several, (K, channels, *size).
+
+        Only what it needs is decoded, as fastpipe.loader does it, and resized: for samplers of your
+        own this takes less time than a whole image alone. Boxes, points, masks and second images
+        are cropped with the image.
+
+        Args:
+            crop: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize, Letterbox, FiveCrop or
+                TenCrop. Until `set_epoch`, torch's generator decides on random crops, as it does
+                for torchvision's transforms.
+            size: of the crops in pixels: a number for a square, or (height, width).
+            hflip: mirror crops left to right: True (half of them), False, or a probability.
+            seed: of crops and mirroring after `set_epoch`.
+            exact: True: always decode at full size. See fastpipe.loader.
+        """
+        return self._with_format(cropping=Cropping(crop, size, hflip=hflip, seed=seed, exact=exact))
+
+    def with_pixels(self, channels: str = "rgb", dtype: torch.dtype = torch.uint8) -> Dataset:
+        """The same samples, their images with other channels or another dtype.
+
+        Second images have the same channels and bits, but are never floats, as in a loader.
+
+        Args:
+            channels: "rgb", "gray", "rgba" or "own".
+            dtype: torch.uint8, torch.uint16 or torch.float32. See fastpipe.loader for both. A
+                transform gets this.
+
+        Raises:
+            ConfigError: an argument is wrong, or with "own" samples have several numbers of
+                channels.
+        """
+        from fastpipe.dataset.pixels import Pixels  # imports the augmentation, which few need
+
+        pixels = Pixels(channels, dtype)
+        pixels.form(self)  # raises here what would otherwise be raised at the first sample
+        return self._with_format(pixels=pixels)
+
+    def with_fields(self, fields: Sequence[Any] | Mapping[str, Any]) -> Dataset:
+        """The same samples, each a dict of these.
+
+        Where torchvision is installed, the image, boxes and points in it are tv_tensors, so that
+        the transforms of torchvision.transforms.v2 move them together.
+
+        Args:
+            fields: the keys of a sample, in this order: "image", "label", "id", "key", and names of
+                the dataset's fields; see fastpipe.loader. Labels of boxes come as NAME_labels;
+                points as (M, K, 2), and NAME_visibility (M, K). Without "image" nothing is decoded.
+                Or a dict: {"pixel_values": "image"}.
+        """
+        return self._with_format(fields=sample_fields(self, fields))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Of a `cropped` dataset: makes crops and mirroring a function of (seed, epoch, sample).
+
+        They are those of fastpipe.loader with the same seed and options. Call it before each epoch,
+        in the process that iterates over the DataLoader, or not at all. Workers see it, also
+        persistent ones. Whole images are the same in all epochs.
+        """
+        if self._sample_format.cropping is not None:
+            self._sample_format.cropping.set_epoch(epoch)
+
+    @property
+    def transform(self) -> Any:
+        """The transform, as it was passed."""
+        return self._sample_format.transform
+
+    @transform.setter
+    def transform(self, transform: object) -> NoReturn:
+        """timm.data.create_loader does this."""
+        raise AttributeError(
+            "a dataset does not change: data.with_transform(transform) is one with a transform. In "
+            "a program for timm, import create_loader from fastpipe.timm, too"
+        )
+
+    def __add__(self, other: Any) -> Any:
+        """All samples of both; with a dataset of another kind, torch's ConcatDataset."""
+        if isinstance(other, Dataset):
+            return Dataset._joined([self, other], "union")
+        return super().__add__(other)
+
+    def __repr__(self) -> str:
+        samples = f"{len(self):,} samples"
+        if self._selection.samples is not None:
+            samples += f" of {len(self.index):,}"
+        shares = ""
+        if self.content.mixed:
+            weights = " : ".join(f"{weight:g}" for weight in self.content.weights)
+            shares = f", mixed {weights}"
+        return (
+            f"<fastpipe dataset {str(self.path)!r}: {samples}, {len(self.classes):,} classes"
+            f"{shares}{self._sample_format!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Shown by a notebook: also the first samples, which are decoded for it."""
+        from fastpipe.dataset.page import page
+
+        return page(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_reader"}
+
+    # How the methods above make other datasets
+
+    def _with(self, **changes: Any) -> Dataset:
+        """A dataset of which some attributes of the selection are others."""
+        return Dataset(replace(self._selection, **changes), self._sample_format)
+
+    def _with_format(self, **changes: Any) -> Dataset:
+        """A dataset of which some attributes of the samples' format are others."""
+        return Dataset(self._selection, replace(self._sample_format, **changes))
+
+    @classmethod
+    def _joined(cls, parts: Sequence[Dataset], labels: str) -> Dataset:
+        """All samples of several datasets; see `concat` in opening.py."""
+        selection = join_selections(parts, labels)
+        sample_format = parts[0]._sample_format
+        if any(part._sample_format != sample_format for part in parts):
+            raise ConfigError(
+                "the datasets have other transforms, crops, pixels or fields of single samples; "
+                "leave these out, and call with_transform, cropped, with_pixels and with_fields on "
+                "the dataset of all"
+            )
+        return Dataset(selection, sample_format)
+
+    def _choose(self, ids: Int64s, method: str) -> Dataset:
+        """The samples with these ids, share by share; `method` is for messages.
+
+        All of them in their order are the dataset itself.
+        """
+        if len(ids) == len(self) and np.array_equal(ids, np.arange(len(ids))):
+            return self
+        content = self.content
+        share_of = np.searchsorted(content.starts, ids, side="right") - 1
+        counts = np.bincount(share_of, minlength=len(content.weights))
+        if not counts.all():
+            share = ""
+            if content.mixed:
+                empty_share = int(np.argmin(counts))
+                share = f" of share {empty_share}, and a mixture needs some of each"
+            raise ConfigError(
+                f"{method}: none of the {len(self):,} samples of {self.path} is left{share}; "
+                "choose more"
+            )
+        # A share of a mixture is a run of ids, in whatever order the user chose the samples.
+        if content.mixed:
+            ids = ids[np.argsort(share_of, kind="stable")]
+
+        selection = self._selection
+        samples = content.numbers(ids)
+        labels = selection.labels
+        if labels is not None:
+            labels = DerivedColumn(labels, ids=ids)
+        added = {name: DerivedColumn(column, ids=ids) for name, column in selection.added.items()}
+        # A loader's state has the digest, so that it is not loaded for other samples.
+        digest = xxhash.xxh3_64_hexdigest(samples.astype("<i8").tobytes())
+        return self._with(
+            samples=samples,
+            share_starts=starts_of(counts.tolist()),
+            labels=labels,
+            added=added,
+            identity={**selection.identity, "samples": f"{len(samples)} {digest}"},
+        )
+
+    def _with_new_classes(self, classes: Sequence[str], new_labels: Sequence[int]) -> Dataset:
+        """The same samples with other classes; `new_labels` has that of each class until now."""
+        is_unchanged = list(new_labels) == list(range(len(classes)))
+        if is_unchanged and list(classes) == self.classes:
+            return self
+        selection = with_new_classes(self._selection, classes, new_labels)
+        return Dataset(selection, self._sample_format)
+
+    def _with_classes_from(self, given: ClassNames) -> Dataset:
+        """See `open(classes_from=)` in opening.py."""
+        check_field_classes(self, given)
+        if not given.labels and given.fields:
+            return self  # the source has classes of fields only
+        numbered = class_list_by_number(self, given)
+        if numbered is None:
+            return self.with_classes(given.labels)
+        _LOG.warning(
+            "%s: assumed labels are numbers: number 0 is %r, and so on", self.path, given.labels[0]
+        )
+        check_fields_agree(self.fields, given.labels, "classes_from")
+        return self._with_new_classes(*numbered)

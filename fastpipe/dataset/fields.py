@@ -1,0 +1,385 @@
+"""A user's `fields=` -> the keys of a batch; the plan of samples -> the values of their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fastpipe.dataset.base_dataset import BaseDataset
+from fastpipe.dataset.by_id import spans
+from fastpipe.dataset.format.columns import Ragged
+from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.format.source_paths import SourcePaths
+from fastpipe.errors import ConfigError
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.content import ById
+from fastpipe.plan.crops import Crop
+from fastpipe.plan.host_batch import HostFields, Places
+from fastpipe.plan.placed import (
+    Boxes,
+    Placed,
+    Points,
+    check_point,
+    geometry_of,
+    move_boxes,
+    move_points,
+)
+
+if TYPE_CHECKING:
+    from fastpipe.engine.engine import Engine
+    from fastpipe.engine.jobs import FetchedJob, Job
+
+OF_SAMPLES = ("image", "label", "id", "key", "source")
+OF_MIXING = ("mix_index", "mix_lam")
+SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
+FieldRequest = str | Boxes | Points  # the name of a field, or its options
+
+
+def name_of(request: FieldRequest) -> str:
+    """The name of a field that was asked for."""
+    return request if isinstance(request, str) else request.name
+
+
+def keys_of(key: str, request: FieldRequest, data: BaseDataset) -> list[str]:
+    """The keys of a batch that a field fills: its own, and those of what comes with boxes."""
+    keys = [key]
+    if isinstance(request, Boxes):
+        if data.fields[request.name].labelled:
+            keys.append(f"{key}_labels")
+        if request.form == "flat":
+            keys.append(f"{key}_offsets")
+        elif request.form != "list":
+            keys.append(f"{key}_counts")
+    return keys
+
+
+def parse_fields(
+    data: BaseDataset, fields: object, *, own: tuple[str, ...]
+) -> dict[str, FieldRequest]:
+    """Checks a user's `fields=`.
+
+    Args:
+        data: the dataset.
+        fields: names or options of fields; or a dict of these, by the keys of a batch.
+        own: names that are allowed and are not fields of the dataset.
+
+    Returns:
+        By key of a batch, in order, the field: as Boxes where these are boxes; as Points, with the
+        pairs of the field itself where the user gives none; else its name.
+
+    Raises:
+        ConfigError: `fields` is wrong.
+    """
+    known = (*own, *data.fields)
+    # A field may be there under several keys, such as "image" as "left" and "right", but it is read
+    # once, so its options must be the same.
+    chosen: dict[str, FieldRequest] = {}
+    options: dict[str, FieldRequest] = {}  # by name of the field
+    batch_keys: set[str] = set()
+    for key, value in _keyed_fields(fields, known):
+        if not isinstance(key, str):
+            raise ConfigError(
+                f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}"
+            )
+        name = value.name if isinstance(value, (Boxes, Points)) else value
+        if name not in known:
+            hint = data.missing_field_hint(name)
+            raise ConfigError(f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}")
+        request = _with_options(value, data.fields.get(name))
+        if options.setdefault(name, request) != request:
+            raise ConfigError(
+                f"fields: {name!r} is there twice, with other options; got {fields!r}"
+            )
+        for batch_key in keys_of(key, request, data):
+            if batch_key in batch_keys:
+                raise ConfigError(
+                    f"fields: {batch_key!r} would be twice in a batch; got {fields!r}"
+                )
+            batch_keys.add(batch_key)
+        chosen[key] = request
+    return chosen
+
+
+def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any]]:
+    """Pairs of a batch's key and a field. ConfigError: there are none."""
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(fields, Mapping):
+        pairs = list(fields.items())
+    elif isinstance(fields, (tuple, list)):
+        for value in fields:
+            key = value if isinstance(value, str) else getattr(value, "name", value)
+            pairs.append((key, value))
+    if not pairs:
+        raise ConfigError(
+            f"fields: expected names, for example {known[:2]!r}, or keys and names, "
+            f"{{'pixel_values': 'image', 'labels': 'label'}}; got {fields!r}"
+        )
+    return pairs
+
+
+def _with_options(request: Any, field: Field | None) -> FieldRequest:
+    """A field as Boxes or Points where it is of these kinds, else its name.
+
+    Args:
+        request: its name, or options.
+        field: None: it is not a field of the dataset.
+
+    Raises:
+        ConfigError: the options do not fit the field.
+    """
+    option_types = {"boxes": Boxes, "keypoints": Points}
+    option_type = option_types.get(field.kind) if field is not None else None
+    if isinstance(request, str):
+        if option_type is None:
+            return request
+        request = option_type(request)
+    elif option_type is None or not isinstance(request, option_type):
+        kind = f"a field of {field.kind}" if field is not None else "not a field of the dataset"
+        raise ConfigError(
+            f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
+        )
+    if isinstance(request, Boxes):
+        return request
+
+    assert isinstance(request, Points)
+    assert field is not None
+    flip_pairs = request.flip_pairs
+    if flip_pairs is None and field.flip_pairs:
+        flip_pairs = field.flip_pairs
+    for first, second in flip_pairs or ():
+        check_point(first, field.points)
+        check_point(second, field.points)
+    return replace(request, flip_pairs=flip_pairs)
+
+
+def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
+    """Checks the `fields=` of single samples; returns the same as parse_fields."""
+    chosen = parse_fields(data, fields, own=OF_SAMPLES)
+    for request in chosen.values():
+        if isinstance(request, Boxes) and request.form != "list":
+            raise ConfigError(
+                f"fields: a single sample has its boxes as one tensor, got {request!r}; leave "
+                "form out"
+            )
+    return chosen
+
+
+def check_mirrored(chosen: Iterable[FieldRequest], mirroring: str) -> None:
+    """Refuses points whose names would be wrong in mirrored images.
+
+    Args:
+        chosen: the fields.
+        mirroring: the option that mirrors images; "": none does.
+
+    Raises:
+        ConfigError: there are points without flip_pairs, and images are mirrored.
+    """
+    if not mirroring:
+        return
+    way_out = "pass hflip=False" if mirroring == "hflip" else f"leave {mirroring} out"
+    for request in chosen:
+        if isinstance(request, Points) and request.flip_pairs is None:
+            raise ConfigError(
+                f"fields: {request.name!r} has points, and {mirroring} mirrors images: a left eye "
+                f"would become a right eye. Pass fastpipe.Points({request.name!r}, "
+                "flip_pairs=[(1, 2), ...]), the numbers of the points that change places; "
+                f"flip_pairs=[] if there are none; or {way_out}"
+            )
+
+
+class FieldReader:
+    """Reads the values that samples have besides their pictures.
+
+    Args:
+        data: the dataset.
+        chosen: the fields, as parse_fields returns them.
+        crops: for each view, how its pictures become rows; None: they stay whole.
+        form: of the images, and so of second pictures. None: `slots` and `begin` are not used.
+
+    Raises:
+        DatasetError: a field's files are missing or damaged.
+    """
+
+    def __init__(
+        self,
+        data: BaseDataset,
+        chosen: Mapping[str, FieldRequest],
+        crops: Sequence[Crop | Buckets | None],
+        form: PixelForm | None = None,
+    ) -> None:
+        self._crops = crops
+        self.options = {name_of(request): request for request in chosen.values()}
+        self.names = tuple(self.options)
+        # By key of a batch, the entry that it has: the name of a field, with "_labels" or the like.
+        self.keys: dict[str, str] = {}
+        for key, request in chosen.items():
+            name = name_of(request)
+            for entry in keys_of(name, request, data):
+                self.keys[key + entry.removeprefix(name)] = entry
+
+        # The columns, by how their values come into a batch.
+        self._source_paths = SourcePaths(data.index) if "key" in self.names else None
+        self._plain: dict[str, ById] = {}
+        self._class_counts: dict[str, int] = {}  # of plain columns whose values are sets of classes
+        self._placed: dict[str, ById] = {}  # boxes and points
+        self.pictures: dict[str, ById] = {}  # records of masks and second pictures
+        self.masks: set[str] = set()  # the names of those that are masks
+        for name in self.names:
+            field = data.fields.get(name)
+            if field is None:
+                if name == "source":
+                    self._plain[name] = data.by_id(name)
+                continue  # the plan has the other values: label, id, ...
+            column = data.by_id(name)
+            if field.kind in ("mask", "image"):
+                self.pictures[name] = column
+            elif field.kind in ("boxes", "keypoints"):
+                self._placed[name] = column
+            else:
+                self._plain[name] = column
+            if field.kind == "mask":
+                self.masks.add(name)
+            if field.kind == "classes":
+                self._class_counts[name] = field.classes
+
+        # Shape and type of a pixel of masks and second pictures in batches.
+        self._pixels: dict[str, tuple[tuple[int, ...], DTypeLike]] = {}
+        if form is not None:
+            for name, column in self.pictures.items():
+                if name in self.masks:
+                    self._pixels[name] = ((), _mask_dtype(column, len(data)))
+                else:
+                    self._pixels[name] = ((form.channels,), form.dtype)
+
+    def read(self, plan: BatchPlan) -> HostFields:
+        """The values for the rows of a plan.
+
+        Raises:
+            DatasetError: a file cannot be read, or is damaged.
+        """
+        boxes: dict[str, Boxes] = {}
+        for name, request in self.options.items():
+            if isinstance(request, Boxes):
+                boxes[name] = request
+        values = HostFields(self.keys, tuple(self.pictures), boxes)
+        if self._source_paths is not None:
+            values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
+        for name, column in self._plain.items():
+            column_values = column.take(plan.ids)
+            if name in self._class_counts:
+                column_values = multi_hot(column_values, self._class_counts[name])
+            if isinstance(column_values, list):
+                values.lists[name] = column_values
+            else:
+                values.arrays[name] = column_values
+        for view, crop in zip(plan.views, self._crops, strict=True):
+            values.places.append(self._read_places(view, crop))
+        return values
+
+    def _read_places(self, view_plan: BatchPlan, crop: Crop | Buckets | None) -> Places:
+        """The boxes and points on the rows of a view, moved as its pictures are."""
+        if not self._placed:
+            return {}
+        rows = view_plan.by_row()
+        geometry = None
+        if crop is not None:
+            # Positions are stored in pixels of the whole picture.
+            widths = rows.records["width"].astype(np.int64)
+            heights = rows.records["height"].astype(np.int64)
+            geometry = geometry_of(crop, rows.crops, widths, heights, rows.flips)
+
+        places: dict[str, Placed] = {}
+        for name, column in self._placed.items():
+            ragged = column.take(rows.ids)
+            row_of_value = rows_of(ragged)
+            values = ragged.values
+            options = self.options[name]
+            if isinstance(options, Points):
+                flip_pairs = options.flip_pairs or ()
+                if geometry is not None:
+                    values = move_points(values, row_of_value, geometry, flip_pairs)
+                places[name] = Placed(values, row_of_value, flip_pairs=flip_pairs)
+            else:
+                if geometry is not None:
+                    values = move_boxes(values, row_of_value, geometry)
+                places[name] = Placed(values, row_of_value, ragged.labels)
+        return places
+
+    def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
+        """Memory for the masks and second pictures of a batch; see Note [entries of views]."""
+        slots: dict[str, NDArray[Any]] = {}
+        for name, (pixel_shape, dtype) in self._pixels.items():
+            for number, view in enumerate(plan.views):
+                shape = (len(view.flips), *view.crops.size, *pixel_shape)
+                slots[f"{number}.{name}"] = np.empty(shape, dtype)
+        return slots
+
+    def begin(
+        self,
+        engine: Engine,
+        plan: BatchPlan,
+        slots: Mapping[str, NDArray[Any]],
+        exacts: Sequence[bool],
+        rows: NDArray[np.int64] | None = None,
+    ) -> Iterator[Job | FetchedJob]:
+        """Lets the engine make the masks and second pictures of a batch.
+
+        Args:
+            engine: of the loader.
+            plan: of the batch.
+            slots: its memory, of `slots`.
+            exacts: of each view, as of Engine.submit.
+            rows: as of Engine.submit.
+        """
+        for name, column in self.pictures.items():
+            records = column.take(plan.by_row().ids)
+            for number, (view, exact) in enumerate(zip(plan.views, exacts, strict=True)):
+                slot = slots[f"{number}.{name}"]
+                yield engine.submit_field(view.by_row(), records, slot, exact=exact, rows=rows)
+
+
+def _mask_dtype(column: ById, samples: int) -> DTypeLike:
+    """uint8, or int32 if any mask has 16 bits: all batches have one type."""
+    for ids in spans(samples):
+        if (column.take(ids)["bits"] > 8).any():
+            return np.int32
+    return np.uint8
+
+
+def split(values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[NDArray[Any]]:
+    """The values that are on each row of a plan.
+
+    Args:
+        values: (M, ...)
+        rows: (M,) the row of each value, ascending.
+        plan: of the rows.
+    """
+    counts = np.bincount(rows, minlength=len(plan.flips))
+    return np.split(values, np.cumsum(counts)[:-1])
+
+
+def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
+    """The values of each row; of several rows a sample, a list of these for each sample."""
+    row_count = plan.rows_per_sample
+    if row_count == 1:
+        return of_rows
+    return [of_rows[row : row + row_count] for row in range(0, len(of_rows), row_count)]
+
+
+def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
+    """(n, classes) float32: 1 for the classes of each sample, else 0."""
+    # Several labels of a sample set several ones; a label that comes twice sets the same one.
+    hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
+    hot[rows_of(tags), tags.values] = 1
+    return hot
+
+
+def rows_of(ragged: Ragged) -> NDArray[np.int64]:
+    """(M,) which of the n samples each value belongs to."""
+    return np.repeat(np.arange(len(ragged.offsets) - 1), np.diff(ragged.offsets))

@@ -1,0 +1,182 @@
+"""The samples of a dataset -> the part of each for cross-validation.
+
+Note [folds]
+Samples that must stay together are a unit: those of one picture, and with groups those of a
+patient, a video and the like. Each unit is in one part. Without `stratify` the hash of a unit
+decides, so a unit keeps its part when others come or go. With it, the pictures of a class are dealt
+to the parts in turn, in the order of their hashes. Groups are of several sizes and classes: the
+largest come first, each to the part that has least of its classes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.dataset.base_dataset import BaseDataset
+from fastpipe.dataset.choosing import array_of, pictures_of
+from fastpipe.errors import ConfigError, choice
+from fastpipe.plan.draws import Int64s, Stream, key, uniform
+
+_LOG = logging.getLogger("fastpipe")
+_STRATIFY = ("label",)
+_CLASSES_SHOWN = 5  # in a message
+
+Uint64s = NDArray[np.uint64]
+
+
+def parts_of(
+    data: BaseDataset, count: int, *, level: int, stratify: str | None, groups: Any
+) -> Int64s:
+    """(n,) the part of each sample, 0 to count - 1. See Note [folds].
+
+    Args:
+        data: the samples.
+        count: of the parts.
+        level: how often they have been divided; the hashes of two levels are independent.
+        stratify, groups: as of Dataset.fold.
+    """
+    if stratify is not None:
+        choice("fold: stratify", stratify, _STRATIFY)
+    pictures = pictures_of(data.content)
+    units = pictures
+    if groups is not None:
+        units = _join_groups(_group_hashes(data, groups), pictures)
+    # Draws in [0, 1) by the hash of each unit: all samples of a unit have the same.
+    draws = uniform(key(0, level, Stream.FOLD), units.view(np.int64))
+    if stratify is None:
+        return _parts_by_draw(draws, count)
+
+    # (units,) the first sample of each unit; (n,) the unit of each sample.
+    _, first_samples, unit_of = np.unique(units, return_index=True, return_inverse=True)
+    labels = np.asarray(data.column("label"))
+    if groups is None:
+        parts = _deal_pictures(labels[first_samples], draws[first_samples], count)
+    else:
+        parts = _balance_groups(labels, draws[first_samples], unit_of, count)
+    return parts[unit_of]
+
+
+def warn_of_missing_classes(
+    data: BaseDataset, part: BaseDataset, rest: BaseDataset, fold: str, *, stratified: bool
+) -> None:
+    """Logs which classes of a dataset one of two parts of it lacks. `fold` names the fold."""
+    if not data.classes:
+        return
+    remedy = 'fold(..., stratify="label") divides each class'
+    if stratified:
+        remedy = "they have fewer samples or groups than there are parts"
+    for name, side in (("the part", part), ("the rest", rest)):
+        missing = []
+        counts = zip(data.classes, data.class_counts, side.class_counts, strict=True)
+        for class_name, count, side_count in counts:
+            if count and not side_count:
+                missing.append(f"{class_name!r} ({count:,} samples)")
+        if missing:
+            shown = missing[:_CLASSES_SHOWN]
+            if len(missing) > len(shown):
+                shown.append("...")
+            _LOG.warning(
+                "%s: %s has none of %d classes: %s; %s",
+                fold,
+                name,
+                len(missing),
+                ", ".join(shown),
+                remedy,
+            )
+
+
+def _parts_by_draw(draws: NDArray[np.float64], count: int) -> Int64s:
+    """(n,) the part k for which a draw is in [k / count, (k + 1) / count)."""
+    bounds = np.arange(1, count) / count
+    return np.searchsorted(bounds, draws, side="right").astype(np.int64)
+
+
+def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
+    """(n,) a hash of the group of each sample. ConfigError: the groups are not valid."""
+    expected = (
+        "fold: groups: expected the name of a column of whole numbers or texts, or a value of "
+        f"these for each of {len(data):,} samples"
+    )
+    column = data.column(groups) if isinstance(groups, str) else groups
+    values = array_of(column, expected)
+    if values.shape != (len(data),):
+        raise ConfigError(f"{expected}; got an array of shape {values.shape}")
+
+    names: Sequence[Any]
+    if values.dtype.kind in "iub":
+        distinct, group_of = np.unique(values, return_inverse=True)
+        names = distinct.tolist()
+    else:
+        numbers: dict[Any, int] = {}
+        group_of = np.empty(len(values), dtype=np.int64)
+        for sample, value in enumerate(values.tolist()):
+            if not isinstance(value, (str, int)):
+                raise ConfigError(f"{expected}; sample {sample} has {value!r:.60}")
+            group_of[sample] = numbers.setdefault(value, len(numbers))
+        names = list(numbers)
+    # Hashes of the names, and not the names' numbers, so that a group keeps its part when other
+    # groups come or go.
+    hashes = []
+    for name in names:
+        hashes.append(xxhash.xxh3_64_intdigest(str(name).encode(errors="surrogatepass")))
+    return np.array(hashes, dtype=np.uint64)[group_of]
+
+
+def _join_groups(groups: Uint64s, pictures: Uint64s) -> Uint64s:
+    """(n,) groups, where those with a picture in common are one, named by the smallest.
+
+    In each round the samples of a picture, and then those of a group, take over their smallest
+    name, until no name changes.
+    """
+    names = groups
+    while True:
+        smaller_names = names
+        for together in (pictures, groups):
+            _, positions = np.unique(together, return_inverse=True)
+            least = np.full(int(positions.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
+            np.minimum.at(least, positions, smaller_names)
+            smaller_names = least[positions]
+        if np.array_equal(smaller_names, names):
+            return names
+        names = smaller_names
+
+
+def _deal_pictures(labels: Int64s, draws: NDArray[np.float64], count: int) -> Int64s:
+    """(units,) the part of each unit, by its label.
+
+    The next class goes on where the last one has ended, so that parts are equal in size, too.
+    """
+    parts = np.empty(len(labels), dtype=np.int64)
+    parts[np.lexsort((draws, labels))] = np.arange(len(labels)) % count
+    return parts
+
+
+def _balance_groups(
+    labels: Int64s, draws: NDArray[np.float64], unit_of: Int64s, count: int
+) -> Int64s:
+    """(units,) the part of each unit; the largest first, to the part with least of its classes."""
+    unit_sizes = np.bincount(unit_of)
+    _, class_of = np.unique(labels, return_inverse=True)
+    class_sizes = np.bincount(class_of)
+    # The samples, unit by unit: those of unit u are by_unit[bounds[u] : bounds[u + 1]].
+    by_unit = np.argsort(unit_of, kind="stable")
+    bounds = np.concatenate([[0], np.cumsum(unit_sizes)])
+
+    class_shares = np.zeros((count, len(class_sizes)))  # of each class, that each part has so far
+    sample_counts = np.zeros(count, dtype=np.int64)
+    parts = np.empty(len(unit_sizes), dtype=np.int64)
+    for unit in np.lexsort((draws, -unit_sizes)).tolist():
+        samples = by_unit[bounds[unit] : bounds[unit + 1]]
+        classes, counts = np.unique(class_of[samples], return_counts=True)
+        # Of parts with equal shares the one with the fewest samples.
+        part = int(np.lexsort((sample_counts, class_shares[:, classes] @ counts))[0])
+        parts[unit] = part
+        class_shares[part, classes] += counts / class_sizes[classes]
+        sample_counts[part] += unit_sizes[unit]
+    return parts

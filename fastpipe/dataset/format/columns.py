@@ -1,0 +1,188 @@
+"""The files of a field -> its values for some samples, checked.
+
+Only the values that are asked for are read: the files may be larger than the memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE, MOST_VALUE_BYTES, Field, sidecars
+from fastpipe.dataset.format.open_file import RESTORE, Rows, open_npy
+from fastpipe.errors import DatasetError
+
+_INT64 = np.dtype("<i8")
+# The types of values of kinds that have no shape of their own.
+_SCALAR_TYPES = {"int": "<i8", "classes": "<i4", "text": "u1", "json": "u1", "bytes": "u1"}
+_PARSERS: dict[str, Callable[[bytes], Any]] = {
+    "text": bytes.decode,
+    "json": json.loads,
+    "bytes": bytes,
+}
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Values of n samples, any number for each: sample i has values[offsets[i]:offsets[i + 1]]."""
+
+    values: NDArray[Any]  # (M, ...)
+    offsets: NDArray[np.int64]  # (n + 1,)
+    labels: NDArray[np.int64] | None = None  # (M,) of boxes
+
+
+class _VariableColumn:
+    """A field of which a sample has any number of values: a file of values, a file of offsets."""
+
+    def __init__(self, folder: Path, samples: int, field: Field) -> None:
+        self._field = field
+        names = sidecars(field)
+        self._values, self._value_count = open_npy(folder / names[0], row_dtype(field), None)
+        self._offsets, _ = open_npy(folder / names[1], _INT64, samples + 1)
+        self._labels: Rows | None = None
+        if field.labelled:
+            self._labels, _ = open_npy(folder / names[2], _INT64, self._value_count)
+
+        first, last = self._offsets.take(np.array([0, samples])).tolist()
+        fits = (first, last) == (0, self._value_count)
+        # A row of no bytes is legal only where there are no rows: see row_dtype on keypoints.
+        if not fits or (self._value_count and not self._values.row_bytes):
+            raise DatasetError(
+                f"{self._offsets.path}: expected offsets from 0 to {self._value_count}, the number "
+                f"of values in {names[0]}, got {first} to {last}. The files do not belong "
+                f"together: {RESTORE}"
+            )
+
+    def _ranges(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(n,) the first value of each sample, and (n,) the end of its values. Checked."""
+        begins, ends = self._offsets.take(np.stack([samples, samples + 1]))
+        is_good = (begins >= 0) & (begins <= ends) & (ends <= self._value_count)
+        is_good &= (ends - begins) * self._values.row_bytes <= MOST_VALUE_BYTES
+
+        # No value belongs to two samples. So a batch never reads more than the file has, however
+        # the offsets lie. Samples that follow one another, by number, must not overlap.
+        order = np.argsort(samples, kind="stable")
+        previous = order[:-1]
+        following = order[1:]
+        is_same_sample = samples[previous] == samples[following]
+        is_good[following] &= is_same_sample | (ends[previous] <= begins[following])
+
+        if not is_good.all():
+            row = int(np.flatnonzero(~is_good)[0])
+            raise DatasetError(
+                f"{self._offsets.path}: sample {int(samples[row])} cannot have the values "
+                f"{begins[row]} to {ends[row]}; expected a range of the {self._value_count:,} "
+                f"values that overlaps no other sample's, of at most {MOST_VALUE_BYTES:,} bytes. "
+                f"The file is damaged: {RESTORE}"
+            )
+        return begins, ends
+
+
+class RaggedColumn(_VariableColumn):
+    """A field of numbers of which a sample has any number: classes, boxes and keypoints."""
+
+    def take(self, samples: NDArray[np.int64]) -> Ragged:
+        """The values of n samples.
+
+        Raises:
+            DatasetError: a file cannot be read, or has offsets or values that are impossible.
+        """
+        begins, ends = self._ranges(samples)
+        offsets = np.concatenate([[0], np.cumsum(ends - begins)])
+        values = self._values.ranges(begins, ends)
+        self._check(values, samples, offsets)
+        labels = None
+        if self._labels is not None:
+            labels = self._labels.ranges(begins, ends)
+        return Ragged(values, offsets, labels)
+
+    def _check(
+        self, values: NDArray[Any], samples: NDArray[np.int64], offsets: NDArray[np.int64]
+    ) -> None:
+        field = self._field
+        if field.kind == "classes":
+            expected = f"numbers of classes from 0 to {field.classes - 1}"
+            is_good = (values >= 0) & (values < field.classes)
+        else:
+            expected = "finite numbers"
+            is_good = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
+        if field.kind == "boxes":
+            expected += ", x0 at most x1, y0 at most y1"
+            is_good &= (values[:, 0] <= values[:, 2]) & (values[:, 1] <= values[:, 3])
+        if is_good.all():
+            return
+        row = int(np.flatnonzero(~is_good)[0])
+        sample = int(samples[np.searchsorted(offsets, row, side="right") - 1])
+        raise DatasetError(
+            f"{self._values.path}: a value of sample {sample} is impossible: expected {expected}, "
+            f"got {values[row].tolist()}. The file is damaged: {RESTORE}"
+        )
+
+
+class BytesColumn(_VariableColumn):
+    """A field whose values are texts, JSON or bytes."""
+
+    def take(self, samples: NDArray[np.int64]) -> list[Any]:
+        """The value of each of n samples: str, bytes, or the value that the JSON describes.
+
+        Raises:
+            DatasetError: as RaggedColumn.take; or a value is not of the field's kind.
+        """
+        begins, ends = self._ranges(samples)
+        data, starts = self._values.gather(begins, ends)
+        stops = starts + ends - begins
+        parse = _PARSERS[self._field.kind]
+        values: list[Any] = []
+        try:
+            for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+                values.append(parse(data[start:stop]))
+        except (ValueError, RecursionError) as problem:
+            sample = samples[len(values)]
+            raise DatasetError(
+                f"{self._values.path}: the value of sample {sample} is not valid "
+                f"{self._field.kind} ({problem}). The file is damaged: {RESTORE}"
+            ) from problem
+        return values
+
+
+Column = Rows | RaggedColumn | BytesColumn
+
+
+def open_column(folder: Path, samples: int, field: Field) -> Column:
+    """Opens the files of a field of so many samples.
+
+    Raises:
+        DatasetError: a file is missing, damaged, or of another dataset.
+    """
+    if field.kind in _PARSERS:
+        return BytesColumn(folder, samples, field)
+    if field.kind in ("classes", "boxes", "keypoints"):
+        return RaggedColumn(folder, samples, field)
+    rows, _ = open_npy(folder / sidecars(field)[0], row_dtype(field), samples)
+    return rows
+
+
+def row_dtype(field: Field) -> np.dtype[Any]:
+    """The type of one value of a field in its file of values."""
+    if field.kind in ("mask", "image"):
+        return FIELD_IMAGE_DTYPE
+    shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}
+    if field.kind not in shapes:
+        return np.dtype(_SCALAR_TYPES[field.kind])
+
+    shape = shapes[field.kind]
+    # If no sample has keypoints, nobody knows how many points an object has: 0 is legal then.
+    least = 0 if field.kind == "keypoints" else 1
+    if not least <= math.prod(shape) <= MOST_VALUE_BYTES // 4:
+        raise DatasetError(
+            f"field {field.name!r}: expected values of {least} to {MOST_VALUE_BYTES // 4:,} "
+            f"numbers, got the shape {shape} in dataset.json. It is damaged: {RESTORE}"
+        )
+    return np.dtype(("<f4", shape))

@@ -1,0 +1,218 @@
+"""dataset.json -> the fields of its samples: kinds, numbers and files, checked (docs/format.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastpipe.dataset.format.sample_layout import PNG_MAGIC
+from fastpipe.dataset.format.shard_list import count, one_of
+
+FIELDS_FOLDER = "fields"
+
+KINDS = (
+    "int",
+    "floats",
+    "classes",
+    "text",
+    "json",
+    "bytes",
+    "boxes",
+    "keypoints",
+    "mask",
+    "image",
+)
+NAMED_KINDS = ("boxes", "mask", "keypoints")  # only the source can name their classes or points
+# Of one sample's text, JSON or bytes, which are read whole: damaged offsets must not cost memory.
+MOST_VALUE_BYTES = 256 << 20
+
+# The endings of kinds whose values are members of the shard; all others stand in KEY.json.
+_MEMBERS = {"text": "txt", "bytes": "bin", "mask": "png", "image": "jpg"}
+# Names that mean something else in a batch, in KEY.json or beside KEY.jpg.
+RESERVED = frozenset(
+    [
+        "image",
+        "label",
+        "id",
+        "key",
+        "valid",
+        "epoch",
+        "path",
+        "reencoded",
+        "fastpipe",
+        "cls",
+        "jpg",
+        "fpc",
+    ]
+)
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_HASH = re.compile(r"[0-9a-f]{16}")
+
+# One record a sample of a mask or image, in the shard of the sample: 26 bytes, packed,
+# little-endian.
+FIELD_IMAGE_DTYPE = np.dtype(
+    [
+        ("offset", "<u8"),  # of the file's first byte in the shard, in bytes
+        ("size", "<u4"),  # of the file, in bytes
+        ("width", "<u2"),  # in pixels
+        ("height", "<u2"),
+        ("bits", "u1"),  # of a pixel's value: 8 or 16; 8 for an image
+        ("format", "u1"),  # NO_IMAGE: the sample has none, and all is 0
+        ("xxh3_64", "<u8"),  # XXH3-64 of the file's bytes, seed 0
+    ]
+)
+# Values of "format".
+NO_IMAGE = 0
+PNG = 1
+JPEG = 2
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field that all samples have, or may have."""
+
+    name: str
+    kind: str
+    width: int = 0  # numbers of a value of kind "floats"
+    points: int = 0  # of a value of kind "keypoints"
+    classes: int = 0  # of kind "classes"
+    # Of classes or points, if the source has names; of boxes and masks by label, "" in a gap.
+    names: tuple[str, ...] = ()
+    labelled: bool = False  # boxes with labels
+    # Names of the sidecar files, and their XXH3-64 in hex.
+    files: Mapping[str, str] = field(default_factory=dict)
+    # Points that change places in a mirrored image, if the source says so.
+    flip_pairs: tuple[tuple[int, int], ...] = ()
+
+
+def check_name(name: object) -> str:
+    """The name, if a field may have it; else ValueError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
+        raise ValueError(
+            "expected a field's name of small letters, digits and _, a letter first, at most 64 "
+            f"characters, and none of {', '.join(sorted(RESERVED))}; got {name!r}"
+        )
+    return name
+
+
+def sidecars(field: Field) -> tuple[str, ...]:
+    """The names of a field's files in DST/fields: its values first, then offsets, then labels."""
+    name = field.name
+    if field.kind in ("text", "json", "bytes"):
+        return f"{name}.bytes.npy", f"{name}.offsets.npy"
+    if field.kind not in ("classes", "boxes", "keypoints"):
+        return (f"{name}.npy",)
+    if field.labelled:
+        return f"{name}.npy", f"{name}.offsets.npy", f"{name}.labels.npy"
+    return f"{name}.npy", f"{name}.offsets.npy"
+
+
+def member(field: Field, image_format: int = JPEG) -> str | None:
+    """The name, without "KEY.", of a field's member of the shard; None: KEY.json has its value."""
+    if field.kind not in _MEMBERS:
+        return None
+    if field.kind == "image" and image_format == PNG:
+        return f"{field.name}.png"
+    return f"{field.name}.{_MEMBERS[field.kind]}"
+
+
+def image_format_of(data: bytes) -> int:
+    """PNG or JPEG: of the file of a mask or an image."""
+    return PNG if data.startswith(PNG_MAGIC) else JPEG
+
+
+def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
+    """The fields in a dataset.json, in its order.
+
+    Raises:
+        KeyError, TypeError, ValueError: an entry is missing or impossible.
+    """
+    entries = info["fields"]
+    if not isinstance(entries, dict):
+        raise TypeError(f"fields: expected an object, got {entries!r}")
+    return {check_name(name): _read_field(name, entry) for name, entry in entries.items()}
+
+
+# The number that belongs to a kind.
+_NUMBERS = {"floats": "width", "keypoints": "points", "classes": "classes"}
+
+
+def describe_field(field: Field) -> dict[str, Any]:
+    """The entry of a field in dataset.json."""
+    entry: dict[str, Any] = {"kind": field.kind}
+    if field.kind in _NUMBERS:
+        number = _NUMBERS[field.kind]
+        entry[number] = getattr(field, number)
+    if field.names:
+        entry["names"] = list(field.names)
+    if field.flip_pairs:
+        entry["flip_pairs"] = [list(pair) for pair in field.flip_pairs]
+    if field.kind == "boxes":
+        entry["labelled"] = field.labelled
+    entry["files"] = {file: field.files[file] for file in sidecars(field)}
+    return entry
+
+
+def _read_field(name: str, entry: Any) -> Field:
+    """The field that an entry describes. KeyError, TypeError, ValueError: it is impossible."""
+
+    def check(is_good: bool, expected: str) -> None:
+        if not is_good:
+            raise ValueError(f"field {name}: expected {expected}, got {entry!r:.300}")
+
+    if not isinstance(entry, dict):
+        raise TypeError(f"field {name}: expected an object, got {entry!r}")
+    kind = one_of(entry["kind"], KINDS)
+    numbers = {}
+    if kind in _NUMBERS:
+        numbers[_NUMBERS[kind]] = count(entry[_NUMBERS[kind]])
+
+    names = entry.get("names", [])
+    check(_is_list_of_texts(names), "a list of names")
+    labelled = entry["labelled"] if kind == "boxes" else False
+    check(isinstance(labelled, bool), "true or false for labelled")
+    files = entry["files"]
+    check(isinstance(files, dict), "the files as an object of names and hashes")
+    field = Field(
+        name,
+        kind,
+        **numbers,
+        names=tuple(names),
+        labelled=labelled,
+        files=files,
+        flip_pairs=tuple(tuple(pair) for pair in entry.get("flip_pairs", [])),
+    )
+
+    if names:
+        expected_count = field.classes or field.points or len(names)
+        has_names = kind in ("classes", *NAMED_KINDS)
+        check(
+            has_names and len(names) == expected_count,
+            "as many names as classes or points; other kinds have none",
+        )
+    check(_are_flip_pairs(field), "flip_pairs of two points, each point once")
+    check(tuple(files) == sidecars(field), f"the files {', '.join(sidecars(field))}")
+    for digest in files.values():
+        is_hash = isinstance(digest, str) and _HASH.fullmatch(digest) is not None
+        check(is_hash, "hashes of 16 hex digits")
+    return field
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _are_flip_pairs(field: Field) -> bool:
+    """Whether these are pairs, of points that the field has, each point once."""
+    points = []
+    for pair in field.flip_pairs:
+        if len(pair) != 2:
+            return False
+        points += [count(point) for point in pair]
+    # A field of which no sample has a value has 0 points, and any number may be right.
+    has_points = not field.points or max(points, default=-1) < field.points
+    return has_points and len(set(points)) == len(points)

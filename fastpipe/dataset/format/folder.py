@@ -1,0 +1,159 @@
+"""A user's name for a dataset -> its folder, or an error that says what to pass instead."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.errors import ConfigError
+
+# They tell a list of image files from a list of datasets.
+_IMAGE_SUFFIXES = frozenset(
+    [
+        ".jpg",
+        ".jpeg",
+        ".png",
+        ".webp",
+        ".bmp",
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".heic",
+        ".heif",
+        ".avif",
+        ".jp2",
+        ".jxl",
+        ".ppm",
+        ".pgm",
+    ]
+)
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
+
+
+def scheme_of(text: str) -> str:
+    """The scheme of a URL, in small letters; "" if the text is not a URL."""
+    match = _URL.match(text)
+    if match is None or not match[2]:
+        return ""
+    return match[1].lower()
+
+
+def is_damaged_url(path: Path) -> bool:
+    """Whether a path was made of a URL: pathlib turns two slashes into one."""
+    return _URL.match(str(path)) is not None
+
+
+class Url(str):
+    """The place of a dataset that is on no disk of this machine. It joins names as a Path does."""
+
+    __slots__ = ()
+
+    @property
+    def scheme(self) -> str:
+        return scheme_of(self)
+
+    @property
+    def path(self) -> str:
+        """The text behind the scheme: the bucket or server, and the folder in it."""
+        return self[len(self.scheme) + len("://") :]
+
+    @property
+    def is_web(self) -> bool:
+        """Whether it is a web server, which can neither list files nor store them."""
+        return self.scheme in ("http", "https")
+
+    def __truediv__(self, name: str) -> Url:
+        return Url(f"{self}/{name}")
+
+
+Place = Path | Url
+
+
+def dataset_folder(data: object) -> Path:
+    """A user's dataset as a path, whether or not it exists. ConfigError: it is not a path."""
+    if isinstance(data, (str, os.PathLike)):
+        return Path(data)
+    raise ConfigError(
+        f"data: expected one folder that `fastpipe pack` wrote, got {_describe_wrong_data(data)}"
+    )
+
+
+def why_no_dataset(path: Path) -> str:
+    """A message for a folder without dataset.json: what is wrong, and what to do."""
+    if not path.exists():
+        hint = f"Pack it first: fastpipe pack SRC {path}"
+        if is_damaged_url(path):
+            hint = "pathlib.Path damages URLs: pass the URL as a string"
+        elif path.parts[:1] == ("~",):
+            hint = f"Python does not expand ~: pass {path.expanduser()}"
+        elif re.search(r"[*?\[{]", str(path)):
+            hint = "Pass the folder itself: it is one dataset, with all of its shards"
+        return f"{path} does not exist; expected a folder that `fastpipe pack` wrote. {hint}"
+    if not path.is_dir():
+        hint = ""
+        if path.suffix == ".tar":
+            hint = f". Pack it first: fastpipe pack {path} DST"
+        return f"{path} is a file; expected a folder that `fastpipe pack` wrote{hint}"
+    if (path / WORK_FOLDER).exists():
+        return (
+            f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because pack writes it "
+            "last. Run the same `fastpipe pack` command again; it continues where it stopped"
+        )
+    if any(path.glob("shard-*.tar")):
+        return (
+            f"{path} holds an unfinished pack or copy: {DATASET_FILE} is missing. Copy all files "
+            "of the dataset, or pack the source into another folder"
+        )
+    return (
+        f"{path} is not a packed dataset: it has no {DATASET_FILE}. "
+        f"If it holds photos, pack them first: fastpipe pack {path} DST"
+    )
+
+
+def _describe_wrong_data(data: object) -> str:
+    """An object that is not a path, and what to pass instead."""
+    name = type(data).__name__
+    class_names = {base.__name__ for base in type(data).__mro__}
+    if isinstance(data, (list, tuple, set)):
+        return _describe_collection(data)
+    if isinstance(data, Mapping):
+        return f"a {name}. For a mixture pass fastpipe.mix({data!r})"
+    if class_names & {"DataLoader", "Loader"}:
+        return f"a {name}. That is already a loader: iterate over it"
+    if type(data).__module__.startswith("fastpipe."):
+        return f"{data!r}. It is open already: pass fastpipe.loader the dataset itself"
+    if "Subset" in class_names:
+        return (
+            f"a {name}. Pass fastpipe.loader the same of its dataset: "
+            "fastpipe.open(FOLDER).select(subset.indices)"
+        )
+    if "Dataset" in class_names:
+        source = getattr(data, "root", "SRC")
+        return (
+            f"a {name}. Pack its images once, with the command: fastpipe pack {source} DST. "
+            "Then pass DST"
+        )
+    return repr(data)
+
+
+def _describe_collection(data: list[Any] | tuple[Any, ...] | set[Any]) -> str:
+    """A list of images, or of datasets, and what to pass instead."""
+    name = type(data).__name__
+    path = next(iter(data), None)
+    if isinstance(path, (list, tuple)) and path:  # pairs of a path and a label
+        path = path[0]
+    if isinstance(path, (str, os.PathLike)) and Path(path).suffix.lower() in _IMAGE_SUFFIXES:
+        return (
+            f"a {name} of {len(data)} image files, such as {str(path)!r}. Write them into a CSV "
+            "file with the columns path and label, a row for each image, and pack it: fastpipe "
+            "pack FILE.csv DST. Then pass DST. Or store the images with fastpipe.Writer"
+        )
+    return (
+        f"a {name} of {len(data)}. For all samples of several datasets pass "
+        "fastpipe.concat(*data), for a part of each in every batch fastpipe.mix({data: weight}). "
+        "Or pack the sources into one dataset: fastpipe pack"
+    )

@@ -1,0 +1,257 @@
+"""The description of a dataset, for all that plans, reads and decodes: labels, shards, records.
+
+Note [kinds of indexes]
+Three classes implement Index. They share no state and no constructor:
+
+- PackedIndex (packed_index.py): a dataset that `fastpipe pack` wrote; behind a URL, RemoteIndex.
+- UnpackedIndex (sources/scan/index.py): photos and tars where they lie.
+- JoinedIndex (joined_index.py): several of these as one, or one with other labels.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.folder import Place
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.format.shard_list import Shards
+from fastpipe.errors import DatasetError, SampleError
+
+
+class ReadableShard(Protocol):
+    """The bytes of a shard; `path` is for messages."""
+
+    @property
+    def path(self) -> Place: ...
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes: ...
+
+
+class Index(ABC):
+    """The description of a dataset, without its pixels. See Note [kinds of indexes].
+
+    Samples are numbered from 0 in the order of the shards. A record is a row of INDEX_DTYPE.
+    """
+
+    path: Place  # for messages
+    folder: Path  # that has the shards; of several datasets, that of the first
+    version: int  # of a packed dataset, from 1 on; 0: not packed, or several datasets
+    packed: bool  # whether `fastpipe pack` wrote it
+    fingerprint: str  # names content and order, byte by byte
+    content: str  # names identities, sizes and labels, whatever the storage
+    lineage: str = ""  # a packed dataset's: the same for all of its versions, and for no other
+
+    classes: list[str]  # a label is a position in it
+    class_counts: list[int]  # samples of each class
+    fields: Mapping[str, Field]
+    # Of several datasets: fields that only some have or that differ, and the reason in words.
+    unjoined_fields: Mapping[str, str] = MappingProxyType({})
+
+    shards: Shards
+    shard_sizes: NDArray[np.uint64]  # (shards,) in bytes
+    shard_starts: NDArray[np.int64]  # (shards,) the first sample of each
+    storage: str  # how JPEGs are stored; of several datasets, their storages in words
+    jpeg_bytes: int  # size of all images as JPEGs, whatever the storage
+    stored_bytes: int  # size of all images as they are stored
+    form_counts: Counter[PixelForm]  # samples of each form of pixels
+    counts: dict[str, Any]  # of packing or of the scan: docs/format.md
+    can_be_large: bool = True  # whether pictures of more than max_pixels are possible
+
+    # (shards,) when each was last written, which is checked when it is opened; None: not checked.
+    mtimes_ns: NDArray[np.int64] | None = None
+    # (samples,) pictures that `convert` makes a PNG or JPEG of, before the engine reads them.
+    odd: NDArray[np.bool_] | None = None
+    # Gets a sample. ImageError, OSError, DatasetError: it cannot. None: nothing is ever converted.
+    convert: Callable[[int], bytes] | None = None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def records(self) -> NDArray[np.void]:
+        """(samples,) all records, unchecked. Prefer `records_of`, which reads only some."""
+
+    @abstractmethod
+    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """A copy of the records of samples, in the same shape, unchecked."""
+
+    def records_of_shard(self, shard: int) -> NDArray[np.void]:
+        """The records of a shard's samples, unchecked."""
+        first = int(self.shard_starts[shard])
+        return self.records_of(np.arange(first, first + self.shards[shard].samples))
+
+    @abstractmethod
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """(n,) records, checked.
+
+        Raises:
+            DatasetError: a record cannot be read or cannot be true, or its picture has more pixels
+                than max_pixels.
+        """
+
+    @abstractmethod
+    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+        """Raises DatasetError if a picture has more than max_pixels.
+
+        Args:
+            samples: (n,) their numbers.
+            records: (n,) with at least the widths and heights.
+        """
+
+    @abstractmethod
+    def check_same(self) -> None:
+        """Raises DatasetError if the folder now holds a different dataset, or none."""
+
+    @abstractmethod
+    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+        """(n,) the "identity" of each picture, or the hash of each "key": see sample_layout.py."""
+
+    @abstractmethod
+    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
+        """The source paths of samples; None where only the shards have them: see SourcePaths."""
+
+    @abstractmethod
+    def column(self, name: str) -> Any:
+        """Opens the column of a field: format/columns.py.
+
+        Raises:
+            DatasetError: a file is missing, damaged, or of another dataset.
+        """
+
+    @abstractmethod
+    def open_shard(self, number: int) -> ReadableShard:
+        """Opens a shard, to read notes in it. DatasetError: it cannot be opened."""
+
+    @abstractmethod
+    def where(self, sample: int) -> tuple[str, str, int]:
+        """Shard path, WebDataset key and byte offset of a sample, for messages."""
+
+    @abstractmethod
+    def sample_at(self, shard: int, offset: int) -> int | None:
+        """The sample whose image begins at a byte of a shard, if any."""
+
+    @abstractmethod
+    def sample_error(
+        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+    ) -> SampleError:
+        """The error for a sample that cannot be read or decoded.
+
+        Args:
+            sample: its number.
+            reason: why, in words.
+            more: is put behind the reason.
+            replace: the sample was to be replaced by another one, which failed, too.
+        """
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Label by class name."""
+        return {name: label for label, name in enumerate(self.classes)}
+
+    def class_name(self, label: int) -> str:
+        """The name of a label; "" of NO_LABEL."""
+        return "" if label == NO_LABEL else self.classes[label]
+
+    def __repr__(self) -> str:
+        classes = _count_noun(len(self.classes), "class", "classes")
+        shards = _count_noun(len(self.shards), "shard", "shards")
+        return f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, {classes}, {shards}>"
+
+    def name_of(self, sample: int) -> str:
+        """A sample in words, for messages."""
+        shard, key, _ = self.where(sample)
+        return f"sample {sample} (key {key} of {shard})"
+
+    # The defaults that follow hold for a dataset in files of this machine.
+
+    @property
+    def scattered(self) -> bool:
+        """Whether nothing is gained by reading neighbours in the order of `samples_at` together."""
+        return False
+
+    @property
+    def in_tars(self) -> bool:
+        """Whether samples are members of tars; else each is a file."""
+        return True
+
+    @property
+    def has_deeper_folders(self) -> bool:
+        """Whether files that are not packed lie in folders of class folders."""
+        return False
+
+    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The samples at places of the order that shuffled epochs are cut from.
+
+        Of a packed dataset it is the order of the shards.
+        """
+        return places
+
+    def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n,) which of several datasets each sample is of."""
+        return np.zeros(len(samples), dtype=np.int64)
+
+    def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_] | bool:
+        """Whether shards have their JPEGs as coefficients: (n,), or the same for all."""
+        return False
+
+    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+        """The files of the dataset that have hashes, for Intact; of columns those of `fields`."""
+        return iter(())
+
+    def fetch_columns(self, names: Iterable[str]) -> None:
+        """Brings the files of some fields to this machine, where they are behind a URL."""
+        return
+
+    def reader(self, of: Index | None = None) -> object | None:
+        """The store.remote.reader.Reader of shards behind a URL; None: they are files.
+
+        Args:
+            of: the mixture that this is a part of, whose shards the reader is for.
+        """
+        return None
+
+
+def _count_noun(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular if count == 1 else plural}"
+
+
+def check_pixel_limit(
+    index: Index, max_pixels: int | None, samples: NDArray[np.int64], records: NDArray[np.void]
+) -> None:
+    """Raises DatasetError if a picture has more than max_pixels: Index.check_pixels."""
+    if max_pixels is None:
+        return
+    pixels = records["width"].astype(np.int64) * records["height"]
+    large_count = int((pixels > max_pixels).sum())
+    if not large_count:
+        return
+    row = int(np.argmax(pixels))
+    raise DatasetError(
+        f"{large_count:,} of {len(samples):,} samples have too many pixels: "
+        f"{index.name_of(int(samples[row]))} has {records['width'][row]} x "
+        f"{records['height'][row]} pixels; expected at most {max_pixels:,}. If you trust the "
+        "dataset, pass a larger max_pixels to fastpipe.open; or leave these out, with "
+        f"data.select(lambda c: c['width'] * c['height'] <= {max_pixels})"
+    )
+
+
+def refuse_other(path: Place, expected: str, actual: object) -> None:
+    """Raises DatasetError if the fingerprints of two datasets differ.
+
+    Facts that were read of the one must not be used for the other.
+    """
+    if actual != expected:
+        raise DatasetError(
+            f"{path} now holds a different dataset: expected fingerprint {expected}, got {actual}. "
+            "Open it again. While a dataset is in use, pack into another folder"
+        )

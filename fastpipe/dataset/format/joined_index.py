@@ -1,0 +1,306 @@
+"""Several datasets -> one index: their samples and shards one behind the other, and one numbering
+of their labels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.folder import Place, Url
+from fastpipe.dataset.format.index import Index, ReadableShard
+from fastpipe.dataset.format.layout import COEFFICIENTS_STORAGE, NO_LABEL
+from fastpipe.dataset.format.parts import (
+    JoinedColumn,
+    gather_from_parts,
+    part_and_number,
+    renumbered,
+    split_by_part,
+    starts_of,
+)
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.format.shard_list import Shards
+from fastpipe.errors import DatasetError, SampleError
+
+UNKNOWN_TIME = -1  # the engine's word for a file of which no time is recorded
+
+
+class JoinedIndex(Index):
+    """Several datasets as one; or one dataset with other labels.
+
+    Args:
+        parts: the datasets.
+        labels: of each part the new labels of its classes, and at the end that of NO_LABEL.
+        classes: the names of the new labels.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Index],
+        labels: Sequence[NDArray[np.int64]],
+        classes: Sequence[str],
+    ) -> None:
+        self.parts = tuple(parts)
+        self._new_labels = list(labels)
+        self.starts = starts_of([len(part) for part in parts])
+        self._first_shards = starts_of([len(part.shards) for part in parts])
+
+        self.folder = parts[0].folder
+        self.path = _join_paths([part.path for part in parts])
+        self.version = parts[0].version if len(parts) == 1 else 0
+        self.packed = all(part.packed for part in parts)
+        self.fingerprint = _join_names([part.fingerprint for part in parts])
+        self.content = _join_names([part.content for part in parts])
+
+        self.classes = list(classes)
+        self.class_counts = self._count_classes()
+        joined_fields = join_fields(parts)
+        self.fields = joined_fields.fields
+        self.unjoined_fields = joined_fields.reasons
+        self._field_labels = joined_fields.new_labels
+
+        self.shards = Shards.joined([part.shards for part in parts])
+        self.shard_sizes = self.shards.sizes
+        self.shard_starts = self.shards.starts
+        self.storage = " and ".join(sorted({part.storage for part in parts}))
+        self.jpeg_bytes = sum(part.jpeg_bytes for part in parts)
+        self.stored_bytes = sum(part.stored_bytes for part in parts)
+        self.form_counts = Counter[PixelForm]()
+        for part in parts:
+            self.form_counts += part.form_counts
+        self.counts = {}
+        for name in ("rejected", "converted"):  # a packed dataset has no "converted"
+            self.counts[name] = sum(int(part.counts.get(name, 0)) for part in parts)
+        self.can_be_large = any(part.can_be_large for part in parts)
+
+        times = [part.mtimes_ns for part in parts]
+        self.mtimes_ns = _concatenate(times, [len(part.shards) for part in parts], UNKNOWN_TIME)
+        odd = [part.odd for part in parts]
+        self.odd = _concatenate(odd, [len(part) for part in parts], False)
+        if any(part.convert is not None for part in parts):
+            self.convert = _Conversion(self.parts, self.starts)
+
+    def _count_classes(self) -> list[int]:
+        counts = np.zeros(len(self.classes) + 1, dtype=np.int64)  # the last one is that of NO_LABEL
+        for part, new_labels in zip(self.parts, self._new_labels, strict=True):
+            np.add.at(counts, new_labels[:-1], part.class_counts)
+        class_counts: list[int] = counts[:-1].tolist()
+        return class_counts
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @cached_property
+    def records(self) -> NDArray[np.void]:
+        return self.records_of(np.arange(len(self), dtype=np.int64))
+
+    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        records = gather_from_parts(
+            self.starts,
+            samples.ravel(),
+            lambda part, numbers: self._renumber(part, self.parts[part].records_of(numbers)),
+        )
+        return records.reshape(samples.shape)
+
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        return gather_from_parts(
+            self.starts,
+            samples,
+            lambda part, numbers: self._renumber(part, self.parts[part].read(numbers)),
+        )
+
+    def _renumber(self, part: int, records: NDArray[np.void]) -> NDArray[np.void]:
+        """Records of a part with the labels and shards of the whole."""
+        records = records.copy()  # an index that is in memory returns its own
+        records["label"] = renumbered(records["label"], self._new_labels[part])
+        records["shard"] += np.uint32(self._first_shards[part])
+        return records
+
+    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+        """See Index; the message counts the pictures of one part."""
+        for group in split_by_part(self.starts, samples):
+            self.parts[group.part].check_pixels(group.numbers, records[group.positions])
+
+    def check_same(self) -> None:
+        for part in self.parts:
+            part.check_same()
+
+    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+        for part in self.parts:
+            yield from part.list_hashed_files(fields)
+
+    def column(self, name: str) -> JoinedColumn:
+        columns = [part.column(name) for part in self.parts]
+        return JoinedColumn(self.starts, columns, self._field_labels.get(name))
+
+    def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        is_stored_so = np.array([part.storage == COEFFICIENTS_STORAGE for part in self.parts])
+        return is_stored_so[np.searchsorted(self._first_shards, shards, side="right") - 1]
+
+    def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self.starts, samples, side="right") - 1
+
+    @property
+    def scattered(self) -> bool:
+        return any(part.scattered for part in self.parts)
+
+    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return gather_from_parts(
+            self.starts,
+            places,
+            lambda part, numbers: self.parts[part].samples_at(numbers) + self.starts[part],
+        )
+
+    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
+        return gather_from_parts(
+            self.starts, samples, lambda part, numbers: self.parts[part].paths_of(numbers)
+        )
+
+    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+        return gather_from_parts(
+            self.starts, samples, lambda part, numbers: self.parts[part].hashes(numbers, name)
+        )
+
+    def sample_at(self, shard: int, offset: int) -> int | None:
+        part, number = part_and_number(self._first_shards, shard)
+        sample = self.parts[part].sample_at(number, offset)
+        return None if sample is None else sample + int(self.starts[part])
+
+    def open_shard(self, number: int) -> ReadableShard:
+        part, shard = part_and_number(self._first_shards, number)
+        return self.parts[part].open_shard(shard)
+
+    def where(self, sample: int) -> tuple[str, str, int]:
+        part, number = part_and_number(self.starts, sample)
+        return self.parts[part].where(number)
+
+    def sample_error(
+        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+    ) -> SampleError:
+        """See Index; it names the sample's number in its own dataset."""
+        part, number = part_and_number(self.starts, sample)
+        return self.parts[part].sample_error(number, reason, more, replace=replace)
+
+    def reader(self, of: Index | None = None) -> object | None:
+        for part in self.parts:
+            if isinstance(part.path, Url):
+                return part.reader(self)
+        return None
+
+
+@dataclass(frozen=True)
+class _Conversion:
+    """Index.convert of several datasets.
+
+    It has no reference to the JoinedIndex, which would keep itself alive by it.
+    """
+
+    parts: Sequence[Index]
+    starts: NDArray[np.int64]
+
+    def __call__(self, sample: int) -> bytes:
+        part_index, number = part_and_number(self.starts, sample)
+        part = self.parts[part_index]
+        if part.convert is None:
+            raise DatasetError(
+                f"sample {number} of {part.path} is not an image that can be decoded; pack it again"
+            )
+        return part.convert(number)
+
+
+class JoinedFields(NamedTuple):
+    """The fields of several datasets."""
+
+    fields: dict[str, Field]  # that all of them have
+    reasons: dict[str, str]  # in words, why the others cannot be joined
+    # Of those whose names of classes differ, for each dataset the new labels, as JoinedColumn has
+    # them.
+    new_labels: dict[str, list[NDArray[np.int64]]]
+
+
+def join_fields(parts: Sequence[Index]) -> JoinedFields:
+    """Which fields several datasets have in common."""
+    joined: dict[str, Field] = {}
+    reasons: dict[str, str] = {}
+    new_labels: dict[str, list[NDArray[np.int64]]] = {}
+    names = dict.fromkeys(name for part in parts for name in part.fields)
+    for name in names:
+        without = [part.path for part in parts if name not in part.fields]
+        if without:
+            reasons[name] = f"{without[0]} has no field {name!r}"
+            continue
+        fields = [part.fields[name] for part in parts]
+        first = fields[0]
+        class_names = [field.names for field in fields]
+        # A batch has one array for a field, so its values must have one shape in all datasets.
+        shapes = {(field.kind, field.width, field.points, field.labelled) for field in fields}
+        has_same_classes = len({(field.names, field.classes) for field in fields}) == 1
+        if len(shapes) > 1:
+            reasons[name] = f"{name!r} is not of one kind and shape in all of the datasets"
+        elif has_same_classes:
+            # Where the datasets differ about mirrored points, the user has to say which change.
+            has_same_pairs = len({field.flip_pairs for field in fields}) == 1
+            flip_pairs = first.flip_pairs if has_same_pairs else ()
+            joined[name] = replace(first, files={}, flip_pairs=flip_pairs)
+        elif not all(class_names) or first.kind not in ("classes", "boxes"):
+            reasons[name] = (
+                f"the classes of {name!r} have other names, or none, in some of the datasets"
+            )
+        else:
+            # Classes are joined by name, as the classes of images are.
+            all_names, new_labels[name] = union(class_names)
+            class_count = len(all_names) if first.classes else 0
+            joined[name] = replace(first, names=tuple(all_names), classes=class_count, files={})
+    return JoinedFields(joined, reasons, new_labels)
+
+
+def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.int64]]]:
+    """Joins lists of class names.
+
+    Returns:
+        Each name once; and for each list the new labels of its names, and at the end NO_LABEL.
+    """
+    numbers: dict[str, int] = {}
+    new_labels = []
+    for part_names in names:
+        labels = [numbers.setdefault(name, len(numbers)) for name in part_names]
+        new_labels.append(np.array([*labels, NO_LABEL]))
+    return list(numbers), new_labels
+
+
+def _join_paths(paths: Sequence[Place]) -> Place:
+    if len(paths) == 1:
+        return paths[0]
+    text = " + ".join(str(path) for path in paths)
+    if any(isinstance(path, Url) for path in paths):
+        return Url(text)  # a Path would turn the two slashes of a URL into one
+    return Path(text)
+
+
+def _join_names(names: list[str]) -> str:
+    """One fingerprint for several."""
+    if len(names) == 1:
+        return names[0]
+    return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps(names).encode())}"
+
+
+def _concatenate(
+    arrays: Sequence[NDArray[Any] | None], lengths: Sequence[int], missing: object
+) -> NDArray[Any] | None:
+    """Arrays one behind the other; `missing` stands for those that are None. None if all are."""
+    if all(array is None for array in arrays):
+        return None
+    filled = []
+    for array, length in zip(arrays, lengths, strict=True):
+        filled.append(np.full(length, missing) if array is None else array)
+    return np.concatenate(filled)

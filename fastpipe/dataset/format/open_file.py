@@ -1,0 +1,287 @@
+"""A file -> its state; an open file of a dataset -> ranges or rows of it, or a useful error."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.layout import DATASET_FILE
+from fastpipe.errors import DatasetError, PackError, readable
+from fastpipe.native import _engine
+
+RESTORE = (
+    "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
+)
+
+# Ranges that lie closer to one another are read in one go: 4 kB more of memory cost less than one
+# more system call.
+_NEAR_BYTES = 4608
+# The most that is read at once: a damaged file may announce a range of any length, which must not
+# cost its memory.
+_PIECE_BYTES = 64 << 20
+_HEADER_TRIES = 10
+_HEADER_BYTES = 4096  # more than the header of an .npy file of a dataset has
+
+
+class FileState(NamedTuple):
+    """A file's state by os.stat or a server. While it stays the same, so does the content.
+
+    Times are since 1970.
+    """
+
+    size_bytes: int
+    # Behind a URL the hash of the ETag; without an ETag, when it was written.
+    mtime_ns: int
+    # Behind a URL the end of the second in which it was written: servers give seconds only.
+    ctime_ns: int
+    is_regular: bool = True  # not a folder, pipe, socket or device
+
+
+def state_of(info: os.stat_result) -> FileState:
+    """The state in a result of os.stat."""
+    return FileState(info.st_size, info.st_mtime_ns, info.st_ctime_ns, stat.S_ISREG(info.st_mode))
+
+
+def changed(path: object, how: str = "") -> PackError:
+    """The error for a file that is no longer as it was listed; `how` says what is known of it."""
+    return PackError(
+        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait "
+        "until nothing changes the source, then run the same command again: it continues with the "
+        "files as they are then"
+    )
+
+
+def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+    """Reads a range, in as many reads as the system needs. It is shorter if the file ends before.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    pieces = []
+    offset = offset_bytes
+    end = offset_bytes + size_bytes
+    while offset < end:
+        data = os.pread(descriptor, min(end - offset, _PIECE_BYTES), offset)
+        if not data:
+            break
+        pieces.append(data)
+        offset += len(data)
+    return b"".join(pieces)
+
+
+class OpenFile:
+    """An open file. It never changes, so threads and forked children may share it.
+
+    Raises:
+        DatasetError: the file cannot be opened.
+    """
+
+    def __init__(self, file: Path, restore: str = "check that it exists") -> None:
+        self.path = file
+        try:
+            handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            self._open = _engine.Descriptor(handle)  # closes itself
+        except OSError as problem:
+            raise DatasetError(
+                f"{file} cannot be opened: {problem.strerror}; {restore}. Check the disk and the "
+                "limit on open files (ulimit -n)"
+            ) from problem
+        self.descriptor = self._open.number()
+
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Values that differ if another file takes its place, or if it is written again."""
+        status = os.fstat(self.descriptor)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """A range of the file. DatasetError: it cannot be read, or the file ends before."""
+        try:
+            data = read_at(self.descriptor, size_bytes, offset_bytes)
+        except OSError as problem:
+            raise DatasetError(
+                f"{self.path} cannot be read: {problem.strerror}, for {size_bytes:,} bytes at byte "
+                f"{offset_bytes:,}; check the disk or the network, or copy the dataset to another "
+                "disk"
+            ) from problem
+        if len(data) < size_bytes:
+            raise DatasetError(
+                f"{self.path} was truncated after it was opened: expected {size_bytes:,} bytes at "
+                f"byte {offset_bytes:,}, got {len(data):,}. Restore it (fastpipe verify DATA "
+                "--repair SRC). While a dataset is in use, pack into another folder"
+            )
+        return data
+
+    def gather(
+        self, starts: NDArray[np.int64], stops: NDArray[np.int64]
+    ) -> tuple[bytes, NDArray[np.int64]]:
+        """Reads (n,) ranges of the file, near ones in one read.
+
+        Returns:
+            Bytes that hold all of them, and (n,) where each range begins in these.
+        """
+        if not len(starts):
+            return b"", np.empty(0, dtype=np.int64)
+        order = np.argsort(starts)
+        sorted_starts = starts[order]
+        # (n,) the furthest end of a range and of all before it: ranges may overlap.
+        reached = np.maximum.accumulate(stops[order])
+
+        # Of a million ranges each array takes 8 MB, so temporary ones have no names.
+        begins_read = np.concatenate([[True], sorted_starts[1:] - reached[:-1] > _NEAR_BYTES])
+        firsts = np.flatnonzero(begins_read)  # (reads,) the first range of each read
+        lasts = np.concatenate([firsts[1:] - 1, [-1]])
+        read_offsets = sorted_starts[firsts]
+        read_sizes = reached[lasts] - read_offsets
+        data = b"".join(map(self.read, read_offsets.tolist(), read_sizes.tolist()))
+
+        # (reads,) the distance from a byte of the file to its place in `data`.
+        shifts = np.cumsum(read_sizes) - read_sizes - read_offsets
+        places = np.empty(len(starts), dtype=np.int64)
+        places[order] = sorted_starts + shifts[np.cumsum(begins_read) - 1]
+        return data, places
+
+
+class Rows:
+    """An open file of rows of one size, for rows here and there.
+
+    It never changes, so threads and forked children may share it.
+
+    Note [records of the index]
+    Loaders and `fastpipe.Dataset` read rows from the file, not from a map of it. A file that has
+    become too short, or a disk that fails, is then an error; looking at a map of it ends the
+    process by SIGBUS. And a process that looks up random rows of a map comes to have all of its
+    pages, and those that no other process has count as its private memory. What is read leaves
+    nothing behind.
+    """
+
+    def __init__(self, file: OpenFile, first_byte: int, dtype: np.dtype[Any]) -> None:
+        self.file = file
+        self.path = file.path
+        self.row_bytes = dtype.itemsize
+        self._first_byte = first_byte
+        self._dtype = dtype
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """The rows of these numbers, in the same shape.
+
+        Raises:
+            DatasetError: the file cannot be read, or is now too short.
+        """
+        flat_numbers = numbers.ravel()
+        data, places = self.gather(flat_numbers, flat_numbers + 1)
+        rows: NDArray[Any] = np.frombuffer(data, self._dtype)
+        return rows.take(places.reshape(numbers.shape) // self.row_bytes, axis=0)
+
+    def around(
+        self, numbers: NDArray[np.int64], count: int
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Reads rows together with their neighbours.
+
+        Args:
+            numbers: (n,) of the rows.
+            count: how many rows the file has.
+
+        Returns:
+            Rows among which they are, and (n,) the position of each in these.
+        """
+        begins = np.maximum(numbers - 1, 0)
+        data, places = self.gather(begins, np.minimum(numbers + 2, count))
+        return np.frombuffer(data, self._dtype), places // self.row_bytes + (numbers - begins)
+
+    def ranges(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
+        """The rows from begins[i] to before ends[i], one range behind the other.
+
+        Raises:
+            DatasetError: as `take`.
+        """
+        lengths = ends - begins
+        if not lengths.any():
+            return np.empty((0, *self._dtype.shape), dtype=self._dtype.base)
+        data, places = self.gather(begins, ends)
+        # (n,) the distance from a row of the result to its position in what was read.
+        shifts = places // self.row_bytes - (np.cumsum(lengths) - lengths)
+        positions = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
+        rows: NDArray[Any] = np.frombuffer(data, self._dtype)[positions]
+        return rows
+
+    def gather(
+        self, begins: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> tuple[bytes, NDArray[np.int64]]:
+        """The bytes of ranges of rows, as `OpenFile.gather` returns them."""
+        starts = self._first_byte + begins * self.row_bytes
+        stops = self._first_byte + ends * self.row_bytes
+        return self.file.gather(starts, stops)
+
+    def mapped(self, count: int) -> np.memmap[tuple[int], np.dtype[Any]]:
+        """The first rows, in a map of the file. DatasetError: the system refuses it."""
+        try:
+            return np.memmap(self.path, self._dtype, "r", self._first_byte, (count,))
+        except (OSError, ValueError) as problem:
+            raise DatasetError(
+                f"{self.path} cannot be mapped: {getattr(problem, 'strerror', problem)}; check the "
+                "disk and the limits on memory and open files (ulimit -v, ulimit -n)"
+            ) from problem
+
+
+def _read_header(head: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether it is in Fortran order, and dtype. Tries again on SystemError.
+
+    numpy uses Python's own parser. In early releases of Python 3.11 (Debian 12 has 3.11.2) threads
+    that parse at the same time share its count of the depth, and one of them gets a SystemError.
+    """
+    start = head.tell()
+    for _ in range(_HEADER_TRIES):
+        try:
+            return np.lib.format.read_array_header_1_0(head)
+        except SystemError:
+            head.seek(start)
+    return np.lib.format.read_array_header_1_0(head)
+
+
+def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, int]:
+    """Opens an .npy file of a dataset.
+
+    Args:
+        path: of the file.
+        row: the type of its rows, with their shape.
+        rows: how many it has; None: any number.
+
+    Returns:
+        The rows, and how many there are.
+
+    Raises:
+        DatasetError: the file is missing, damaged, or not of that type and length.
+    """
+    file = OpenFile(path, RESTORE)
+    try:
+        head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
+        if np.lib.format.read_magic(head) != (1, 0):
+            raise ValueError("not of version 1.0")
+        shape, is_fortran, dtype = _read_header(head)
+        is_expected = bool(shape) and rows in (None, shape[0])
+        if is_fortran or not is_expected or np.dtype((dtype, shape[1:])) != row:
+            raise ValueError(f"{shape} of {dtype}")
+        size_bytes = os.fstat(file.descriptor).st_size
+        expected_bytes = head.tell() + shape[0] * row.itemsize
+        if size_bytes != expected_bytes:
+            raise ValueError(f"{size_bytes:,} bytes, not {expected_bytes:,}")
+    except OSError as problem:
+        raise DatasetError(
+            f"{path} cannot be read: {problem.strerror}; check the disk"
+        ) from problem
+    except Exception as problem:  # Python's parser raises errors of many kinds
+        count = "any number of" if rows is None else f"{rows:,}"
+        # The parser's messages have line breaks, and may quote the whole header.
+        words = " ".join(str(problem).split())[:200] or type(problem).__name__
+        raise DatasetError(
+            f"{path} is not a complete .npy file of {count} rows of {row}, as {DATASET_FILE} has "
+            f"it: got {words}; {RESTORE}"
+        ) from problem
+    return Rows(file, head.tell(), row), shape[0]

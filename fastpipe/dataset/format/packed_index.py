@@ -1,0 +1,319 @@
+"""A packed dataset's folder -> its description and its memory-mapped index."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.columns import Column, open_column
+from fastpipe.dataset.format.description import REPACK, file_hash, read_info
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, read_fields
+from fastpipe.dataset.format.folder import Place, dataset_folder
+from fastpipe.dataset.format.index import Index, ReadableShard, check_pixel_limit, refuse_other
+from fastpipe.dataset.format.layout import (
+    COEFFICIENTS_STORAGE,
+    DATASET_FILE,
+    INDEX_DTYPE,
+    INDEX_FILE,
+    NO_LABEL,
+    PICTURE_ENDINGS,
+    SOURCES_FILE,
+    WITHOUT_HASHES,
+    shard_number,
+    version_folder,
+)
+from fastpipe.dataset.format.open_file import RESTORE, OpenFile, Rows, open_npy
+from fastpipe.dataset.format.pixel_form import possible_forms, read_forms
+from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
+from fastpipe.dataset.format.shard_list import ShardColumns, a_list, count, one_of, text
+from fastpipe.errors import DatasetError, SampleError
+
+
+class NoRecordsError(DatasetError):
+    """A dataset's index.npy cannot be opened, while its dataset.json is as it should be."""
+
+
+class PackedIndex(Index):
+    """The description of a packed dataset in a folder.
+
+    Records are read when they are needed, so that a billion samples open at once: see
+    Note [records of the index] in open_file.py.
+
+    Args:
+        path: the dataset's folder.
+        version: of the dataset; None: the newest.
+        max_pixels: reading the record of a larger picture is an error; None: no limit.
+        shown_as: the place of the dataset for messages, if the folder is a cache of it.
+
+    Raises:
+        DatasetError: there is no dataset, or it is damaged.
+    """
+
+    packed = True
+    restored_by = RESTORE  # advice on damaged files, for messages
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        version: int | None = None,
+        max_pixels: int | None = None,
+        shown_as: Place | None = None,
+    ) -> None:
+        folder = dataset_folder(path)
+        self.folder = Path(os.path.abspath(folder))  # of the shards; programs change their folder
+        self.path = shown_as or folder
+        self._max_pixels = max_pixels
+        # Shards are collected while the JSON is parsed: as objects, thousands would take megabytes.
+        shard_columns = ShardColumns()
+        info = read_info(folder, shard_columns.take, version)
+        try:
+            self._read_description(info, shard_columns)
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise DatasetError(
+                f"{self.path / DATASET_FILE} has a missing or invalid field ({problem!r}); {REPACK}"
+            ) from problem
+
+        self.files = self.folder / version_folder(self.version)  # of index and columns
+        samples = self.shards.samples
+        try:
+            rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples)
+            self._records_file = rows.file.identity
+            self._records = rows.mapped(samples)
+        except DatasetError as problem:
+            raise NoRecordsError(str(problem)) from problem.__cause__
+
+    def _read_description(self, info: dict[str, Any], shard_columns: ShardColumns) -> None:
+        """Takes what loaders need from dataset.json.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError: an entry is missing or impossible.
+        """
+        self.classes = [text(name) for name in a_list(info["classes"])]
+        self.version = info["version"]
+        self.fingerprint = text(info["fingerprint"])
+        self.content = text(info["content"])
+        self.fields = read_fields(info)
+        self.storage = one_of(info["storage"], PICTURE_ENDINGS)
+        self.jpeg_bytes = count(info["jpeg_bytes"])
+        self.stored_bytes = count(info["stored_bytes"])
+        self.class_counts = [count(value) for value in a_list(info["class_counts"])]
+        self.form_counts = read_forms(a_list(info["forms"]))
+        self.counts = info["counts"]
+        count(self.counts["rejected"])
+        self._index_hash = text(info["index"]["file_xxh3_64"])
+
+        self.shards = shard_columns.of(self.folder, info["shards"])
+        self.shard_sizes = self.shards.sizes
+        self.shard_starts = self.shards.starts
+        samples = count(info["samples"])
+        if samples != self.shards.samples:
+            raise ValueError("samples differs from the sum of the shards' samples")
+        if len(self.class_counts) != len(self.classes):
+            raise ValueError("class_counts and classes have different lengths")
+        # NO_LABEL is possible only if not all samples are counted in a class.
+        self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
+
+        packs = a_list(info.get("packs", []))
+        if packs:
+            first_pack = json.dumps(packs[0], sort_keys=True).encode()
+            self.lineage = xxhash.xxh3_64_hexdigest(first_pack)
+        packed_limits = [count(pack["options"].get("max_pixels", 0)) for pack in packs]
+        limit = self._max_pixels
+        self.can_be_large = limit is not None and limit < max(packed_limits, default=0)
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """All of dataset.json. It is read again, since a loader does not need most of it.
+
+        Raises:
+            DatasetError: the folder now holds a different dataset.
+        """
+        info = read_info(self.folder, version=self.version)
+        refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
+        return info
+
+    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+        """See Index: dataset.json, index.npy and columns, with advice on restoring them."""
+        yield self.folder / DATASET_FILE, "", self.restored_by
+        yield self.files / INDEX_FILE, self._index_hash, self.restored_by
+        for name in fields:
+            if name not in self.fields:
+                continue
+            for file, expected in self.fields[name].files.items():
+                yield self.files / FIELDS_FOLDER / file, expected, self.restored_by
+
+    def sources(self) -> NDArray[np.void]:
+        """(n,) of SOURCES_DTYPE, mapped into memory. DatasetError: the file has changed."""
+        file = self.files / SOURCES_FILE
+        if file_hash(file) != self.info["sources"]["file_xxh3_64"]:
+            raise DatasetError(
+                f"{file} has changed since it was packed; find the damage with fastpipe verify "
+                "first"
+            )
+        return np.lib.format.open_memmap(file, mode="r")
+
+    def check_same(self) -> None:
+        self._open_rows()
+
+    def _open_rows(self) -> Rows:
+        """Opens index.npy. DatasetError: it is gone, or the folder holds a different dataset."""
+        # The file is opened when it is first read, perhaps long after the description was. In
+        # between, somebody may have packed another dataset into the folder.
+        file = OpenFile(self.files / INDEX_FILE)
+        if file.identity != self._records_file:
+            # Another file is not yet another dataset: it may be a copy of the same one.
+            refuse_other(self.path, self.fingerprint, self.info.get("fingerprint"))
+        return Rows(file, self._records.offset, INDEX_DTYPE)
+
+    @cached_property
+    def _rows(self) -> Rows:
+        """index.npy, opened when records are first read. Forked children can use it, too."""
+        return self._open_rows()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def records(self) -> np.memmap[tuple[int], np.dtype[Any]]:
+        """See Index; a map of index.npy."""
+        return self._records
+
+    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        return self._rows.take(samples)
+
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        rows, positions = self._rows.around(samples, len(self))
+        records: NDArray[np.void] = rows.take(positions, mode="clip")  # faster than rows[positions]
+        before = rows.take(positions - 1, mode="clip")
+        behind = rows.take(positions + 1, mode="clip")
+        shards = np.searchsorted(self.shard_starts, samples, side="right") - 1
+
+        is_good = self._are_placed(samples, shards, before, records, behind)
+        is_good &= self._are_possible(records)
+        if not is_good.all():
+            row = int(np.flatnonzero(~is_good)[0])
+            raise self._impossible_record(int(samples[row]), int(shards[row]), records[row])
+        self.check_pixels(samples, records)
+        return records
+
+    def _are_placed(
+        self,
+        samples: NDArray[np.int64],
+        shards: NDArray[np.intp],
+        before: NDArray[np.void],
+        records: NDArray[np.void],
+        behind: NDArray[np.void],
+    ) -> NDArray[np.bool_]:
+        """(n,) whether records lie in their shards, between the records before and behind them."""
+        is_first = samples == self.shard_starts[shards]
+        next_shards = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1
+        is_last = (next_shards != shards) | (samples == len(self) - 1)
+        sizes = self.shard_sizes[shards]
+
+        is_placed = (records["shard"] == shards) & _are_inside(records, sizes)
+        # A neighbour whose own place is impossible proves nothing about this record.
+        is_behind = before["offset"] + before["size"] <= records["offset"]
+        is_placed &= is_first | ~_are_inside(before, sizes) | is_behind
+        is_before = records["offset"] + records["size"] <= behind["offset"]
+        is_placed &= is_last | ~_are_inside(behind, sizes) | is_before
+        return np.asarray(is_placed)
+
+    def _are_possible(self, records: NDArray[np.void]) -> NDArray[np.bool_]:
+        """(n,) whether such pictures and labels can exist."""
+        width = records["width"].astype(np.int64)
+        height = records["height"].astype(np.int64)
+        # No memory is allocated for a picture that cannot exist: a byte of a JPEG has at most 4
+        # blocks of 8 x 8 pixels. A byte of a PNG has 1,032 bytes (zlib.net/zlib_tech.html) of 8
+        # pixels each: 129 blocks.
+        blocks = (width + 7) // 8 * ((height + 7) // 8)
+        is_possible = (width > 0) & (height > 0) & possible_forms(records)
+        is_possible &= blocks <= 129 * records["size"].astype(np.int64)
+        label = records["label"]
+        is_possible &= (label >= self.least_label) & (label < len(self.classes))
+        return np.asarray(is_possible)
+
+    def _impossible_record(self, sample: int, shard: int, record: np.void) -> DatasetError:
+        values = ", ".join(f"{name} {record[name]}" for name in WITHOUT_HASHES)
+        return DatasetError(
+            f"{self.files / INDEX_FILE}: the record of sample {sample} is impossible: {values}; "
+            f"expected shard {shard}, a byte range inside it that overlaps no other sample, at "
+            "least 1 x 1 pixels but no more than these bytes can hold, 1, 3 or 4 channels of 8 or "
+            f"16 bits, and a label below {len(self.classes)}. The index is damaged: {REPACK}"
+        )
+
+    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+        check_pixel_limit(self, self._max_pixels, samples, records)
+
+    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
+        return [None] * len(samples)
+
+    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+        return np.asarray(self.records_of(samples)[name])
+
+    def sample_at(self, shard: int, offset: int) -> int | None:
+        offsets = self.records_of_shard(shard)["offset"]
+        position = int(np.searchsorted(offsets, offset))
+        if position == len(offsets) or int(offsets[position]) != offset:
+            return None
+        return int(self.shard_starts[shard]) + position
+
+    def column(self, name: str) -> Column:
+        self.fetch_columns([name])
+        return open_column(self.files / FIELDS_FOLDER, len(self), self.fields[name])
+
+    def in_coefficients(self, shards: NDArray[np.uint32]) -> bool:
+        return self.storage == COEFFICIENTS_STORAGE
+
+    def open_shard(self, number: int) -> ReadableShard:
+        return OpenFile(self.shards[number].path)
+
+    def where(self, sample: int) -> tuple[str, str, int]:
+        record = self.records_of(np.array(sample))[()]
+        name = self.shards[int(record["shard"])].name
+        offset = int(record["offset"])
+        key = sample_key(shard_number(name), offset - BEFORE_BYTES)
+        return str(self.path / name), key, offset
+
+    def damage(self, size_of: Callable[[str], int]) -> str | None:
+        """In words, the first shard that is missing or of another size; None: all are right.
+
+        Args:
+            size_of: gives the size of a file, by name, or raises OSError.
+        """
+        for shard in self.shards:
+            try:
+                size = size_of(shard.name)
+            except OSError as problem:
+                return f"{shard.name}: {problem.strerror}"
+            if size != shard.size_bytes:
+                return f"{shard.name} has {size:,} bytes, expected {shard.size_bytes:,}"
+        return None
+
+    def sample_error(
+        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+    ) -> SampleError:
+        shard, key, offset = self.where(sample)
+        return SampleError(
+            shard=shard,
+            key=key,
+            sample=sample,
+            offset=offset,
+            reason=f"{reason}{more}",
+            replace=replace,
+        )
+
+
+def _are_inside(records: NDArray[np.void], sizes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """(n,) whether records have bytes, inside shards of these sizes. No sum here can wrap."""
+    offset = records["offset"]
+    size = records["size"]
+    return np.asarray((size > 0) & (offset <= sizes) & (size <= sizes - offset))

@@ -1,0 +1,133 @@
+"""Several datasets one behind the other -> which of them a sample belongs to; their values as one.
+
+The datasets are called parts. `starts` (parts + 1,) has the first sample of each part, and behind
+them the number of all samples. The same is used for shards in place of samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.columns import Ragged
+
+V = TypeVar("V")
+
+
+class PartSamples(NamedTuple):
+    """Those of some samples that belong to one part."""
+
+    part: int
+    positions: NDArray[np.intp]  # (m,) where they stand among the samples
+    numbers: NDArray[np.int64]  # (m,) their numbers in the part
+
+
+def starts_of(counts: Sequence[int]) -> NDArray[np.int64]:
+    """(n + 1,) where each of n parts of these lengths begins, and the end of all."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def part_and_number(starts: NDArray[np.int64], number: int) -> tuple[int, int]:
+    """The part of a shard or sample, and its number there."""
+    part = int(np.searchsorted(starts, number, side="right")) - 1
+    return part, number - int(starts[part])
+
+
+def split_by_part(starts: NDArray[np.int64], samples: NDArray[np.int64]) -> Iterator[PartSamples]:
+    """The samples of each part that has some of them. Without samples, the first part and none."""
+    parts = np.searchsorted(starts, samples, side="right") - 1
+    for part in np.unique(parts).tolist() or [0]:
+        positions = np.flatnonzero(parts == part)
+        yield PartSamples(part, positions, samples[positions] - starts[part])
+
+
+def gather_from_parts(
+    starts: NDArray[np.int64],
+    samples: NDArray[np.int64],
+    read: Callable[[int, NDArray[np.int64]], V],
+) -> V:
+    """Reads the values of samples part by part; returns them in the order of the samples.
+
+    Args:
+        starts: of the parts.
+        samples: (n,) their numbers.
+        read: gets a part and (m,) numbers in it. Returns a Ragged, an array (m, ...) or a list.
+    """
+    positions = []
+    values: list[Any] = []
+    for group in split_by_part(starts, samples):
+        positions.append(group.positions)
+        values.append(read(group.part, group.numbers))
+    merged: V = _merge(positions, values, len(samples))
+    return merged
+
+
+def _merge(positions: Sequence[NDArray[np.intp]], values: Sequence[Any], count: int) -> Any:
+    """The values of `count` samples; `values` has those of each part, for these positions."""
+    if isinstance(values[0], Ragged):
+        return _merge_ragged(positions, values, count)
+    merged: Any = [None] * count
+    if isinstance(values[0], np.ndarray):
+        merged = np.empty((count, *values[0].shape[1:]), values[0].dtype)
+        for rows, array in zip(positions, values, strict=True):
+            merged[rows] = array
+        return merged
+    for rows, items in zip(positions, values, strict=True):
+        for row, item in zip(rows.tolist(), items, strict=True):
+            merged[row] = item
+    return merged
+
+
+def _merge_ragged(
+    positions: Sequence[NDArray[np.intp]], parts: Sequence[Ragged], count: int
+) -> Ragged:
+    # (M,) the sample of each value; the values of a sample follow one another in their part.
+    rows = np.concatenate(
+        [
+            np.repeat(samples, np.diff(ragged.offsets))
+            for samples, ragged in zip(positions, parts, strict=True)
+        ]
+    )
+    order = np.argsort(rows, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
+    values = np.concatenate([ragged.values for ragged in parts])[order]
+    labels = None
+    if parts[0].labels is not None:
+        labels = np.concatenate([ragged.labels for ragged in parts])[order]
+    return Ragged(values, offsets, labels)
+
+
+@dataclass(frozen=True)
+class JoinedColumn:
+    """A field of several datasets, one behind the other."""
+
+    starts: NDArray[np.int64]  # of the samples of each
+    columns: Sequence[Any]
+    # Of each dataset the new labels of its classes, as `renumbered` takes them; None: as they are.
+    labels: Sequence[NDArray[np.int64]] | None = None
+
+    def take(self, samples: NDArray[np.int64]) -> Any:
+        """The values of samples, in the form in which the datasets' own columns give them."""
+        return gather_from_parts(self.starts, samples, self._read_part)
+
+    def _read_part(self, part: int, numbers: NDArray[np.int64]) -> Any:
+        values = self.columns[part].take(numbers)
+        if self.labels is None:
+            return values
+        new_labels = self.labels[part]
+        if values.labels is None:  # a field of classes: its values are the labels
+            return replace(values, values=new_labels[values.values].astype(values.values.dtype))
+        return replace(values, labels=renumbered(values.labels, new_labels))
+
+
+def renumbered(labels: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels by their new numbers: `new` has that of each class, and at its end that of NO_LABEL.
+
+    Labels that the dataset does not have stay as they are: checks of the records report them.
+    """
+    is_known = (labels >= 0) & (labels < len(new) - 1)
+    return np.where(is_known, new[np.where(is_known, labels, -1)], labels)

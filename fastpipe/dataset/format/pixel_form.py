@@ -1,0 +1,71 @@
+"""Index records -> their forms of pixels: channels and bits, which dataset.json sums up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.shard_list import count
+
+
+class PixelForm(NamedTuple):
+    """The channels of a picture's pixels, and their bits."""
+
+    channels: int = 3  # 1: gray, 3: RGB, 4: RGB and alpha; gray with alpha counts as 4
+    bits: int = 8  # of a channel: 8 or 16
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of an array of such pixels: uint8 or uint16."""
+        return np.dtype(np.uint8 if self.bits == 8 else np.uint16)
+
+    def __str__(self) -> str:
+        return f"{self.channels} x {self.bits}"
+
+
+FORMS = tuple(PixelForm(channels, bits) for channels in (1, 3, 4) for bits in (8, 16))
+
+# (256, 256) by channels and bits, as records have them: whether the form exists.
+_IS_POSSIBLE = np.zeros((256, 256), dtype=np.bool_)
+for _form in FORMS:
+    _IS_POSSIBLE[_form.channels, _form.bits] = True
+
+
+def possible_forms(records: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Whether records have one of FORMS, in their shape."""
+    return np.asarray(_IS_POSSIBLE[records["channels"], records["bits"]])
+
+
+def count_forms(records: NDArray[np.void]) -> Counter[PixelForm]:
+    """How many records have each form."""
+    codes = records["channels"].astype(np.int64) << 8 | records["bits"]
+    counts = np.bincount(codes)
+    forms = Counter[PixelForm]()
+    for code in np.flatnonzero(counts).tolist():
+        forms[PixelForm(code >> 8, code & 255)] = int(counts[code])
+    return forms
+
+
+def describe_forms(counts: Counter[PixelForm]) -> list[dict[str, int]]:
+    """The entry "forms" of dataset.json."""
+    return [{**form._asdict(), "samples": samples} for form, samples in sorted(counts.items())]
+
+
+def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
+    """Reads the entry that `describe_forms` makes.
+
+    Raises:
+        KeyError, TypeError, ValueError: an entry is missing or impossible.
+    """
+    forms = Counter[PixelForm]()
+    for entry in entries:
+        form = PixelForm(count(entry["channels"]), count(entry["bits"]))
+        forms[form] = count(entry["samples"])
+    if not forms.keys() <= set(FORMS):
+        expected = ", ".join(map(str, FORMS))
+        raise ValueError(f"expected forms of {expected}; got {', '.join(map(str, forms))}")
+    return forms

@@ -1,0 +1,129 @@
+"""A sample -> its names, and the bytes before and after its image in a shard (docs/format.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import xxhash
+
+from fastpipe.dataset.format import tar_writer as tar
+
+# A header and a block for KEY.cls (a label has at most 20 digits), and the header of the image.
+BEFORE_BYTES = 3 * tar.BLOCK
+
+# The first entry of KEY.json, with the name of the class and the identity of the source's picture.
+OURS = "fastpipe"
+_PATH = ', "path": '  # the text of KEY.json behind that entry
+
+# The first bytes of a KEY.fpc and of a KEY.png.
+FPC_MAGIC = b"FPC"
+PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+_PIECE_BYTES = 4096  # of a picture, for its identity
+
+
+def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview]) -> int:
+    """The identity of a picture's file (docs/format.md).
+
+    Args:
+        size_bytes: of the file.
+        read: gets an offset and a size, and returns these bytes of the file.
+    """
+    digest = xxhash.xxh3_64(size_bytes.to_bytes(8, "little"))
+    last = max(size_bytes - _PIECE_BYTES, 0)
+    for offset in (0, last // 2, last):
+        digest.update(read(offset, min(size_bytes, _PIECE_BYTES)))
+    return digest.intdigest()
+
+
+def key_hash(path: str) -> int:
+    """XXH3-64 of a sample's source path, as `readable` gives it: column "key" of the index."""
+    return xxhash.xxh3_64_intdigest(path.encode(errors="surrogatepass"))
+
+
+def sample_key(shard: int, start: int) -> str:
+    """The WebDataset key of a sample: the number of its shard, and the block that it begins in.
+
+    Args:
+        shard: number of the shard.
+        start: the first byte of the sample in it.
+    """
+    return f"{shard:06d}-{start // tar.BLOCK:08d}"
+
+
+class Stored(NamedTuple):
+    """The value of a field as a shard has it: an entry of KEY.json, or a member, or neither."""
+
+    note: Any = None
+    member: bytes | None = None
+
+
+def picture_ending(data: bytes) -> str:
+    """The name, without "KEY.", of the member that begins with these bytes."""
+    if data.startswith(PNG_MAGIC):
+        return "png"
+    return "fpc" if data.startswith(FPC_MAGIC) else "jpg"
+
+
+def before_picture(key: str, label: int, picture: bytes) -> bytes:
+    """KEY.cls and the header of the image: BEFORE_BYTES bytes."""
+    digits = str(label).encode()
+    cls_header = tar.header(key + ".cls", len(digits))
+    image_header = tar.header(f"{key}.{picture_ending(picture)}", len(picture))
+    return cls_header + digits + tar.padding(len(digits)) + image_header
+
+
+def after_picture(key: str, size_bytes: int, note: bytes) -> bytes:
+    """The padding of an image of this size, and KEY.json with the note."""
+    note_header = tar.header(key + ".json", len(note))
+    return tar.padding(size_bytes) + note_header + note + tar.padding(len(note))
+
+
+class Ours(NamedTuple):
+    """The beginning of a KEY.json of fastpipe."""
+
+    class_name: str | None
+    identity: int  # of the source's picture
+    path: str  # of the source
+
+
+def read_ours(first: Callable[[int], bytes]) -> Ours | None:
+    """Reads the beginning of a KEY.json; None if another program wrote it.
+
+    Args:
+        first: returns so many bytes of its beginning.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    opening = f'{{"{OURS}": '.encode()
+    if first(len(opening)) != opening:
+        return None
+    decoder = json.JSONDecoder()
+    try:
+        text = first(1 << 16)[len(opening) :].decode("ascii", "replace")
+        entry, end = decoder.raw_decode(text)
+        if not text.startswith(_PATH, end):
+            raise ValueError("no path behind it")
+        path, _ = decoder.raw_decode(text, end + len(_PATH))
+        name = entry.get("class")
+        identity = int(entry["identity"], 16)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+        raise ValueError(
+            f"KEY.json is damaged: expected an identity and a path, got {problem!r}"
+        ) from problem
+    return Ours(None if name is None else str(name), identity, str(path))
+
+
+def read_names(note: bytes) -> tuple[int, int]:
+    """The columns "identity" and "key" of a sample's record, from its KEY.json.
+
+    Raises:
+        ValueError: the note is damaged.
+    """
+    ours = read_ours(lambda size: note[:size])
+    if ours is None:
+        raise ValueError("KEY.json is damaged: expected an identity and a path")
+    json.loads(note)  # `read_ours` does not look at the fields behind the path
+    return ours.identity, key_hash(ours.path)

@@ -1,0 +1,74 @@
+"""Samples -> the paths of their sources, which stand in KEY.json behind the images."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format import tar_writer as tar
+from fastpipe.dataset.format.fields import MOST_VALUE_BYTES
+from fastpipe.dataset.format.index import Index, ReadableShard
+from fastpipe.dataset.format.layout import shard_number
+from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
+from fastpipe.errors import DatasetError
+
+_NOTE_BYTES = 512  # most often all of KEY.json, read together with its header
+_MOST_OPEN = 32  # shards
+
+
+class SourcePaths:
+    """Reads the source paths of samples. Threads and forked children may share it."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        # A shard that falls out of the cache closes itself.
+        self._open_shard = lru_cache(_MOST_OPEN)(index.open_shard)
+
+    def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
+        """The source paths of samples (docs/format.md).
+
+        Args:
+            samples: (n,) their numbers.
+            records: (n,) their index records.
+
+        Raises:
+            DatasetError: a shard or a note is damaged.
+        """
+        known_paths = self._index.paths_of(samples)
+        places = records[["shard", "offset", "size"]].tolist()
+        paths = []
+        for known_path, (shard, offset, size) in zip(known_paths, places, strict=True):
+            if known_path is not None:
+                paths.append(known_path)
+                continue
+            note_offset = tar.padded(offset + size, tar.BLOCK)
+            paths.append(_path_in_note(self._open_shard(shard), offset, note_offset))
+        return paths
+
+
+def _path_in_note(shard: ReadableShard, image_offset: int, note_offset: int) -> str:
+    """The path in the KEY.json whose header begins at a byte of the shard."""
+    name = str(shard.path).rpartition("/")[2]
+    key = sample_key(shard_number(name), image_offset - BEFORE_BYTES)
+    # A shard ends with more bytes than that, so this never reads beyond its end.
+    data = shard.read(note_offset, tar.BLOCK + _NOTE_BYTES)
+    header = data[: tar.BLOCK]
+    try:
+        size = int(header[tar.SIZE_FIELD], 8)
+        if size > MOST_VALUE_BYTES or header != tar.header(key + ".json", size):
+            raise ValueError("it does not begin with its header")
+        note = data[tar.BLOCK :]
+        if size > _NOTE_BYTES:
+            note = shard.read(note_offset + tar.BLOCK, size)
+        path = json.loads(note[:size])["path"]
+        if not isinstance(path, str):
+            raise TypeError(f"its path is {path!r:.40}")
+    except (ValueError, TypeError, KeyError, RecursionError) as problem:
+        raise DatasetError(
+            f"{shard.path}: {key}.json is damaged ({problem}); expected a note with the path of "
+            f"the source at byte {note_offset}. Restore it (fastpipe verify DATA --repair SRC)"
+        ) from problem
+    return path

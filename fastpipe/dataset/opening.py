@@ -1,0 +1,167 @@
+"""Paths and URLs of datasets -> a Dataset: one, all samples of several, or a mixture."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.format.parts import starts_of
+from fastpipe.dataset.saved import with_saved
+from fastpipe.dataset.selection import Selection
+from fastpipe.dataset.stored_dataset import StoredDataset
+from fastpipe.engine.limits import MAX_PIXELS
+from fastpipe.errors import ConfigError, DatasetError, PackError, positive, whole
+from fastpipe.sources.picture.background import background_color
+from fastpipe.store.remote.options import remote_options
+
+if TYPE_CHECKING:
+    from fastpipe.sources.classes_from import ClassesFrom
+
+_MOST_TOTAL = 1e300  # of weights
+
+
+def open(
+    data: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    classes_from: ClassesFrom | None = None,
+    split: str | None = None,
+    max_pixels: int = MAX_PIXELS,
+    background: str | Sequence[int] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = "200GB",
+    storage_options: Mapping[str, Any] | None = None,
+    read_timeout: float = 20.0,
+) -> Dataset:
+    """Opens a dataset: to look at it, to choose from it, for `fastpipe.loader` or for torch's
+    DataLoader.
+
+    Args:
+        data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
+            hf://datasets/ORG/NAME/FOLDER. Or, for a first try, what is not packed: a folder with
+            one folder of images for each class, a folder of images, a tar file, a folder of tar
+            files, or a pattern of tars ("shards/*.tar"). That is slower: docs/quickstart.md.
+        version: of a packed dataset, as `fastpipe log` counts them; None: the newest.
+        classes_from: names of all classes in the order of their numbers, as `fastpipe.pack` takes
+            them: a packed dataset, a source such as a folder of class folders, a text file with a
+            name on each line, or a list of names. Labels get these numbers by name: see
+            `Dataset.with_classes`. None: the classes of the dataset.
+        split: of a folder that is not packed and has the folders train, val or the like: the one to
+            open, such as "train". A class has the same number in all splits. None: the folder has
+            none.
+        max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError
+            before memory is allocated for it. A dataset that was packed with a larger --max-pixels
+            needs the same value here.
+        background: of images that are not packed: the colour that transparent ones are put on, such
+            as "white", "#ffffff" or [255, 255, 255]; None: a loader of RGB drops their alpha, and
+            hidden colours show.
+        cache_dir: for a URL, as all that follow: the folder, on a disk of this machine, that keeps
+            what has been fetched. All processes of the machine share it. None: shards in
+            $FASTPIPE_CACHE, $XDG_CACHE_HOME/fastpipe or ~/.cache/fastpipe. Where no data is behind
+            a URL, these four are refused.
+        cache_limit: the most that the folder may take on the disk, in bytes or as text: "200GB". If
+            the dataset is larger, a part of it stays in the cache, and the rest is fetched in each
+            epoch. 0: no shard is kept.
+        storage_options: options of obstore's store: {"region": "eu-west-1"}, {"skip_signature":
+            True} for a public bucket, {"endpoint": "https://..."}. None: as the cloud's own tools
+            find them.
+        read_timeout: seconds without a byte after which a request is made again. After 9 times as
+            long without success a DatasetError is raised.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        DatasetError: there is nothing of that kind, or a packed dataset is unfinished, damaged or
+            of another format version.
+    """
+    remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
+    whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
+    color = background_color(background)
+    stored = StoredDataset(data, remote, max_pixels, version, split, color)
+    dataset = Dataset(Selection((stored,)))
+    if not len(dataset):
+        raise ConfigError(f"{dataset.path} has no samples; pack a source that contains images")
+    saved: Dataset = with_saved(dataset)
+    if classes_from is None:
+        return saved
+    from fastpipe.sources.classes_from import class_names  # most programs give no classes
+
+    try:
+        names = class_names(classes_from, remote)
+    except PackError as problem:  # the source is listed as packing does it
+        raise DatasetError(str(problem)) from problem
+    return saved._with_classes_from(names)
+
+
+def concat(*datasets: Dataset | str | os.PathLike[str], labels: str = "union") -> Dataset:
+    """All samples of some datasets, each once an epoch. Of a mixture it takes each sample once,
+    too.
+
+    Args:
+        datasets: of `fastpipe.open`, or what it takes.
+        labels: "union": classes of one name are one class; "offset": the classes of each dataset
+            come after those of the datasets before it, with its number in front: "0/cat"; "own":
+            labels stay those of their dataset, and the field "source" says of which dataset a
+            sample is.
+
+    Raises:
+        ConfigError: there are no datasets, or a column of with_column is not in all of them.
+        DatasetError: as `fastpipe.open`.
+    """
+    if not datasets:
+        raise ConfigError("concat: expected datasets, got none")
+    return Dataset._joined([as_dataset(data) for data in datasets], labels)
+
+
+def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
+    """A mixture: each batch has rows of each dataset by the weights, each dataset is read at its
+    own pace, and all batches are full.
+
+    Args:
+        datasets: of `fastpipe.open`, or what it takes, and the weight of each, above 0: {"data/a":
+            0.7, other: 0.3}. The weights of a mixture in it are divided by its own weight.
+        labels: as in `fastpipe.concat`.
+
+    Raises:
+        ConfigError: a weight is no number above 0, or as `fastpipe.concat`.
+        DatasetError: as `fastpipe.open`.
+    """
+    if not isinstance(datasets, Mapping) or not datasets:
+        raise ConfigError(f"mix: expected {{dataset: weight}}, got {datasets!r}")
+    parts = [as_dataset(data) for data in datasets]
+    weights: list[float] = []
+    for (name, weight), part in zip(datasets.items(), parts, strict=True):
+        part_weight = positive(f"mix: the weight of {name}", weight)
+        inner_weights = part.content.weights
+        total = math.fsum(inner_weights)
+        weights += [part_weight * inner_weight / total for inner_weight in inner_weights]
+    if not sum(weights) < _MOST_TOTAL:
+        raise ConfigError(
+            f"mix: expected weights with a sum below {_MOST_TOTAL:g}, got {sum(weights):g}; divide "
+            "them all by the largest one"
+        )
+
+    # The shares of a part that is a mixture itself are shares of the whole.
+    first_ids = starts_of([len(part) for part in parts])
+    starts = []
+    for part, first_id in zip(parts, first_ids, strict=False):
+        starts.append(part.content.starts[:-1] + first_id)
+    dataset = Dataset._joined(parts, labels)
+    total = math.fsum(weights)
+    normalised = [round(weight / total, 12) for weight in weights]
+    return dataset._with(
+        weights=tuple(weights),
+        share_starts=np.append(np.concatenate(starts), first_ids[-1]),
+        identity={**dataset._selection.identity, "mixture": normalised},
+    )
+
+
+def as_dataset(data: object) -> Dataset:
+    """A Dataset as it is; or opens a path or URL."""
+    if isinstance(data, Dataset):
+        return data
+    return open(data)  # type: ignore[arg-type]

@@ -1,0 +1,82 @@
+"""A dataset -> the small page that a notebook shows of it, with pictures of its first samples."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+
+from fastpipe.dataset.base_dataset import BaseDataset
+from fastpipe.dataset.cropping import Cropping
+from fastpipe.engine.pictures import Pictures
+from fastpipe.errors import SampleError
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.crops import Resize
+from fastpipe.sources.picture.jpeg import encode_jpeg
+
+_MOST_CLASSES = 12
+_MOST_PICTURES = 8
+_HEIGHT = 96  # of a picture, in pixels
+_MOST_WIDTH = 288
+_ROW_STYLE = "display: flex; gap: 8px; margin-top: 8px; overflow-x: auto"
+
+
+def page(data: BaseDataset) -> str:
+    """HTML: the name, the numbers of samples, the classes, the fields, and the first pictures."""
+    samples = f"{len(data):,} samples"
+    if len(data) < len(data.index):
+        samples += f" of {len(data.index):,}"
+    lines = [f"<b>{escape(str(data.path))}</b>: {samples}", _describe_classes(data)]
+    if data.content.mixed:
+        weights = " : ".join(f"{weight:g}" for weight in data.content.weights)
+        lines.append(f"mixed {weights}")
+    fields = [f"{escape(name)} ({field.kind})" for name, field in data.fields.items()]
+    if fields:
+        lines.append(f"fields: {', '.join(fields)}")
+    return f"{'<br>'.join(lines)}<div style='{_ROW_STYLE}'>{''.join(_figures(data))}</div>"
+
+
+def _describe_classes(data: BaseDataset) -> str:
+    counts = list(zip(data.classes, data.class_counts, strict=True))
+    texts = [f"{escape(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES]]
+    line = f"{len(counts):,} classes: {', '.join(texts)}"
+    if len(counts) > _MOST_CLASSES:
+        line += f" and {len(counts) - _MOST_CLASSES:,} more"
+    return line
+
+
+def _figures(data: BaseDataset) -> Iterator[str]:
+    """The first samples, each with the name of its class."""
+    pictures = Pictures(data.index)
+    ids = np.arange(min(_MOST_PICTURES, len(data)), dtype=np.int64)
+    numbers = data.content.numbers(ids)
+    records = data.content.read(ids)
+    with pictures.fetched(numbers):
+        for position, record in enumerate(records):
+            width = _HEIGHT * int(record["width"]) // max(int(record["height"]), 1)
+            size = (_HEIGHT, min(max(width, 1), _MOST_WIDTH))
+            one = slice(position, position + 1)
+            cropping = Cropping(Resize(), size, hflip=False, seed=0, exact=False)
+            plan = cropping.plan(ids[one], numbers[one], records[one])
+            image = _image(pictures, plan, size)
+            label = int(record["label"])
+            name = data.classes[label] if label >= 0 else "no label"
+            style = (
+                f"margin: 0; width: {size[1]}px; text-align: center; overflow: hidden; "
+                "text-overflow: ellipsis; flex: none"
+            )
+            caption = f"<figcaption>{escape(name)}</figcaption>"
+            yield f"<figure style='{style}'>{image}{caption}</figure>"
+
+
+def _image(pictures: Pictures, plan: BatchPlan, size: tuple[int, int]) -> str:
+    """The tag of a picture, or of its error."""
+    shape = f'height="{size[0]}" width="{size[1]}"'
+    try:
+        jpeg = encode_jpeg(pictures.rows(plan, size, exact=False)[0], quality=85, sampling="444")
+    except SampleError as problem:
+        return f'<img {shape} alt="damaged" title="{escape(str(problem))}">'
+    data = base64.b64encode(jpeg).decode()
+    return f'<img {shape} src="data:image/jpeg;base64,{data}">'

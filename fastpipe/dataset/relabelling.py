@@ -1,0 +1,242 @@
+"""A user's classes or labels -> the classes and labels that a dataset gets by them, checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import xxhash
+
+from fastpipe.dataset.base_dataset import BaseDataset
+from fastpipe.dataset.by_id import DerivedColumn, UserColumn, spans
+from fastpipe.dataset.choosing import array_of, near
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.selection import Relabelling, Selection
+from fastpipe.errors import ConfigError
+from fastpipe.plan.draws import Int64s
+
+if TYPE_CHECKING:  # most programs give no classes
+    from fastpipe.sources.class_names import ClassNames
+
+_CLASSES_IN_STATE = 16  # a loader's state has so many names as they are, and of more a hash
+
+
+def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
+    """A user's values of all samples: an array, a list, a tensor, or the path of an .npy file.
+
+    Args:
+        data: the samples.
+        method: begins the message of an error.
+        given: the values.
+
+    Raises:
+        ConfigError: they are not numbers or texts, or not one row for each sample.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        column = UserColumn(Path(given).absolute())
+    else:
+        if isinstance(given, torch.Tensor):
+            given = given.detach().cpu()
+        # A copy, since the user may change the array later.
+        array = array_of(given, f"{method}: expected rows of one shape").copy()
+        is_object = array.dtype == object
+        if is_object and all(isinstance(value, str) for value in array.ravel().tolist()):
+            array = array.astype(str)
+        column = UserColumn(array)
+    rows = column.rows
+    if rows.dtype.kind not in "biufU" or rows.ndim < 1 or len(rows) != len(data):
+        raise ConfigError(
+            f"{method}: expected {len(data):,} rows of numbers or texts, one for each sample, got "
+            f"{rows.dtype} of shape {rows.shape}"
+        )
+    return column
+
+
+def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int]]:
+    """The samples of some classes, for `Dataset.only`.
+
+    Returns:
+        Their ids, and the new label of each class of the dataset: its position in `classes`.
+
+    Raises:
+        ConfigError: `classes` are not names of its classes, each once.
+    """
+    if not isinstance(classes, (list, tuple)) or not classes:
+        raise ConfigError(
+            f"only: expected names of classes, for example {data.classes[:2]!r}, got {classes!r}"
+        )
+    known = data.class_to_idx
+    for name in classes:
+        if not isinstance(name, str) or name not in known:
+            hint = near(name, data.classes)
+            raise ConfigError(f"only: {data.path} has no class {name!r}{hint}")
+        if classes.count(name) > 1:
+            raise ConfigError(f"only: expected each name once, got {name!r} again")
+
+    new_labels = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)  # the last is that of NO_LABEL
+    new_labels[[known[name] for name in classes]] = np.arange(len(classes))
+    labels = data.by_id("label")
+    ids = []
+    for span in spans(len(data)):
+        is_chosen = new_labels[labels.take(span)] != NO_LABEL
+        ids.append(span[is_chosen])
+    return np.concatenate(ids), new_labels[:-1].tolist()
+
+
+def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], list[int]]:
+    """The classes of `Dataset.with_classes`.
+
+    Returns:
+        All names, and the new label of each class of the dataset.
+
+    Raises:
+        ConfigError: they are not names, or a class that has samples is not among them.
+    """
+    from fastpipe.sources.classes_from import checked_names  # most programs give no classes
+
+    if not isinstance(classes, (list, tuple)):
+        raise ConfigError(
+            f"with_classes: expected a list of the names of all classes, got {classes!r:.100}"
+        )
+    names = list(checked_names(classes, "with_classes"))
+    if not data.classes:
+        raise ConfigError(
+            f"with_classes: {data.path} has no classes; with_labels(labels, classes=) gives it some"
+        )
+    label_by_name = {name: label for label, name in enumerate(names)}
+    new_labels = [label_by_name.get(name, NO_LABEL) for name in data.classes]
+    if NO_LABEL not in new_labels:
+        return names, new_labels
+    for name, count, label in zip(data.classes, data.class_counts, new_labels, strict=True):
+        if count and label == NO_LABEL:
+            raise ConfigError(
+                f"with_classes: {count:,} samples of {data.path} are of the class {name!r}, which "
+                f"is not among the {len(names):,} names{near(name, names)}. Add it, or leave its "
+                "samples out: data.only(classes)"
+            )
+    return names, new_labels
+
+
+def class_list_by_number(
+    data: BaseDataset, given: ClassNames
+) -> tuple[list[str], list[int]] | None:
+    """The classes of `open(classes_from=)`, if they only name the numbers that labels are.
+
+    Returns:
+        All names, and the new label of each class of the dataset; None: its classes have names
+        that are to be found among those of `given`.
+    """
+    from fastpipe.sources.class_names import are_positions  # most programs give no classes
+
+    # The classes that samples have: a folder of numbers may have gaps.
+    used = []
+    for name, count in zip(data.classes, data.class_counts, strict=True):
+        if count:
+            used.append(name)
+    names = list(given.labels)
+    if not are_positions(data.classes, used, given.labels):
+        return None
+    new_labels = [label if label < len(names) else NO_LABEL for label in range(len(data.classes))]
+    return names, new_labels
+
+
+def check_field_classes(data: BaseDataset, given: ClassNames) -> None:
+    """Raises ConfigError if a field has other classes than `open(classes_from=)` gives it."""
+    for name, names in given.fields:
+        field = data.index.fields.get(name)
+        if field is not None and field.names and field.names != names:
+            raise ConfigError(
+                f"classes_from: the classes of the field {name!r} have other numbers in "
+                f"{data.path}; only labels can be renumbered here. Pack its source again with "
+                "classes_from"
+            )
+
+
+def with_new_classes(
+    selection: Selection, classes: Sequence[str], new_labels: Sequence[int]
+) -> Selection:
+    """The same samples with other classes.
+
+    Args:
+        selection: the samples.
+        classes: all names.
+        new_labels: of each class that there is now.
+    """
+    names = list(classes)
+    # Old label -> new one. NO_LABEL is -1 and so takes the last entry.
+    table = np.array([*new_labels, NO_LABEL], dtype=np.int64)
+    labels = selection.labels
+    if labels is not None:
+        labels = DerivedColumn(labels, table.__getitem__)
+    classes_in_state: list[str] | str = names
+    if len(names) > _CLASSES_IN_STATE:
+        classes_in_state = xxhash.xxh3_64_hexdigest(repr(names).encode())
+    return replace(
+        selection,
+        relabelling=Relabelling(names, [table[old] for old in selection.new_labels]),
+        labels=labels,
+        identity={**selection.identity, "classes": classes_in_state},
+    )
+
+
+def with_user_labels(data: BaseDataset, labels: Any, classes: Sequence[str] | None) -> Selection:
+    """The same samples with other labels: see Dataset.with_labels."""
+    column = parse_user_column(data, "with_labels", labels)
+    if classes is not None:
+        has_twins = len({str(name) for name in classes}) < len(classes)
+        if isinstance(classes, str) or has_twins:
+            raise ConfigError(f"with_labels: expected names of classes, each once, got {classes!r}")
+    if column.rows.dtype.kind == "U":
+        column, classes = _labels_of_names(column, classes)
+    names = data.classes if classes is None else [str(name) for name in classes]
+    _check_labels(column, names)
+
+    selection = data._selection
+    numbers = DerivedColumn(column, partial(np.asarray, dtype=np.int64))
+    digest = xxhash.xxh3_64()
+    for ids in spans(len(data)):
+        digest.update(numbers.take(ids).tobytes())
+    # Labels of the index are not used any more, but records are still checked against `names`.
+    tables = [np.where(table < len(names), table, NO_LABEL) for table in selection.new_labels]
+    return replace(
+        selection,
+        relabelling=Relabelling(names, tables),
+        labels=numbers,
+        identity={**selection.identity, "with_labels": digest.hexdigest()},
+    )
+
+
+def _labels_of_names(
+    column: UserColumn, classes: Sequence[str] | None
+) -> tuple[UserColumn, Sequence[str]]:
+    """Names of classes, one for each sample -> numbers, and all names."""
+    sample_names = column.rows.tolist()
+    names = sorted(set(sample_names)) if classes is None else list(classes)
+    label_by_name = {name: label for label, name in enumerate(names)}
+    for name in sample_names:
+        if name not in label_by_name:
+            raise ConfigError(f"with_labels: expected names of {names[:5]!r}, got {name!r}")
+    labels = np.array([label_by_name[name] for name in sample_names], dtype=np.int64)
+    return UserColumn(labels), names
+
+
+def _check_labels(column: UserColumn, names: Sequence[str]) -> None:
+    """Raises ConfigError if labels are not numbers of these classes, or NO_LABEL."""
+    rows = column.rows
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise ConfigError(
+            f"with_labels: expected whole numbers or names, got {rows.dtype} of shape {rows.shape}"
+        )
+    low = int(rows.min())
+    high = int(rows.max())
+    if low < NO_LABEL or high >= len(names):
+        raise ConfigError(
+            f"with_labels: expected labels from -1 to {len(names) - 1}, of {len(names)} classes, "
+            f"got {low if low < NO_LABEL else high}; pass classes=, the names of all classes"
+        )

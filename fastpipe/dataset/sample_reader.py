@@ -1,0 +1,287 @@
+"""Ids of samples -> (image, label) or a dict of fields for each, on the calling thread."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import get_worker_info
+
+from fastpipe.dataset.base_dataset import BaseDataset
+from fastpipe.dataset.cropping import Cropping
+from fastpipe.dataset.fields import FieldReader, FieldRequest, by_sample, check_mirrored, split
+from fastpipe.dataset.format.fields import NO_IMAGE
+from fastpipe.dataset.tensors import as_image, tv_tensor
+from fastpipe.dataset.transforms import applier
+from fastpipe.engine.pictures import Pictures
+from fastpipe.errors import ConfigError
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.crop_boxes import Crops
+from fastpipe.plan.draws import Int64s
+from fastpipe.plan.host_batch import Places
+from fastpipe.plan.placed import Boxes, Placed, Points, is_large_enough
+
+if TYPE_CHECKING:
+    from fastpipe.dataset.pixels import Pixels
+
+_PIL_HINT = (
+    "the transform got a uint8 tensor, (channels, height, width). One that expects Pillow's "
+    'images, such as torchvision\'s ToTensor: data.with_transform(transform, images="pil")'
+)
+_NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))  # of whole pictures
+
+
+@dataclass(frozen=True)
+class SampleFormat:
+    """The form in which single samples come. ConfigError: the options do not go together."""
+
+    transform: object = None  # of the user
+    images: str = "tensor"  # the form of images that the transform gets, or "pil"
+    # By key of a sample, in order, the field; None: a sample is (image, label).
+    fields: Mapping[str, FieldRequest] | None = None
+    cropping: Cropping | None = None  # of the images; None: they are whole
+    pixels: Pixels | None = None  # of the images; None: as a loader has them by default
+
+    def __post_init__(self) -> None:
+        self.applier()  # checks the transform
+        cropping = self.cropping
+        if cropping is None:
+            return
+        if cropping.mirrors and cropping.crop.rows > 1:
+            raise ConfigError(
+                f"crop: {type(cropping.crop).__name__} is for evaluation, and mirrors by itself "
+                "or not at all; leave hflip= out"
+            )
+        if self.fields is not None:
+            check_mirrored(self.fields.values(), cropping.mirroring)
+
+    def applier(self) -> Callable[[Any], Any]:
+        """A function that calls the transform with a sample in the form that it expects."""
+        if self.fields is None:
+            return applier(self.transform, images=self.images)
+        image_keys = [key for key, request in self.fields.items() if request == "image"]
+        return applier(self.transform, dicts=True, images=self.images, keys=image_keys)
+
+    def __repr__(self) -> str:
+        """The options that are not the default, each after a comma."""
+        texts = []
+        if self.transform is not None:
+            texts.append(f"transform={self.transform!r}")
+        if self.images != "tensor":
+            texts.append(f"images={self.images!r}")
+        if self.fields is not None:
+            texts.append(f"fields={list(self.fields)}")
+        if self.cropping is not None:
+            texts.append(repr(self.cropping))
+        if self.pixels is not None:
+            texts.append(repr(self.pixels))
+        return "".join(f", {text}" for text in texts)
+
+
+class SampleReader:
+    """Reads single samples of a dataset. It has open files, so each process has its own."""
+
+    def __init__(self, data: BaseDataset, sample_format: SampleFormat) -> None:
+        _keep_to_one_thread()
+        self.process = os.getpid()
+        self._content = data.content
+        self._cropping = sample_format.cropping
+        self._pixels = sample_format.pixels
+        form = None if self._pixels is None else self._pixels.form(data)
+        self._pictures = Pictures(data.index, form)
+        self._transform = sample_format.applier()
+        # Shown with an error of the transform: it may expect Pillow's images.
+        self._has_pil_hint = (
+            sample_format.transform is not None and sample_format.images == "tensor"
+        )
+        self._fields: FieldReader | None = None
+        if sample_format.fields is not None:
+            crop = None if self._cropping is None else self._cropping.crop
+            self._fields = FieldReader(data, sample_format.fields, [crop])
+
+    def read(self, ids: Int64s) -> list[Any]:
+        """Some samples of the dataset.
+
+        The index is read once for all of them. The images are decoded one by one, and the
+        transform is called while the image is in the CPU's cache; besides the results, only one
+        image is in memory.
+        """
+        numbers = self._content.numbers(ids)
+        records = self._content.read(ids)
+        if self._cropping is not None:
+            plan = self._cropping.plan(ids, numbers, records)
+        else:
+            # A plan of whole pictures: nothing looks at its crops.
+            flips = np.zeros(len(ids), dtype=np.bool_)
+            plan = BatchPlan(ids, numbers, records, _NO_CROPS, flips, ~flips, numbers)
+
+        samples: list[Any] = []
+        # Of a dataset behind a URL, all samples are fetched at a time.
+        with self._pictures.fetched(numbers):
+            if self._fields is not None:
+                for position, sample in enumerate(self._read_dicts(plan, self._fields)):
+                    samples.append(self._apply_transform(sample, ids[position]))
+            else:
+                for position, label in enumerate(plan.labels.tolist()):
+                    image = self._decode(plan, position)
+                    samples.append((self._apply_transform(image, ids[position]), label))
+        return samples
+
+    def _decode(self, plan: BatchPlan, position: int) -> NDArray[Any]:
+        """(height, width, channels) of a sample; of several crops (K, height, width, channels)."""
+        cropping = self._cropping
+        if cropping is None:
+            sample = int(plan.samples[position])
+            image = self._pictures.decode(sample, plan.records[position])
+        else:
+            part = plan.part(position, position + 1)
+            rows = self._pictures.rows(part, cropping.size, exact=cropping.exact)
+            image = rows[0] if len(rows) == 1 else rows
+        return image if self._pixels is None else self._pixels.of(image)
+
+    def _apply_transform(self, value: Any, sample: int) -> Any:
+        """Calls the transform; of several crops, with each, and stacks the results."""
+        try:
+            if not isinstance(value, np.ndarray) or value.ndim == 3:
+                return self._transform(value)
+            crops = [self._transform(row) for row in value]
+        except Exception as problem:
+            problem.add_note(f"in the transform of sample {sample} of {self._content.index.path}")
+            if self._has_pil_hint and isinstance(problem, (TypeError, AttributeError, ValueError)):
+                problem.add_note(_PIL_HINT)
+            raise
+        # A transform may return an array or a number for each crop.
+        tensors = []
+        for crop in crops:
+            is_tensor = isinstance(crop, torch.Tensor)
+            tensors.append(crop if is_tensor else torch.as_tensor(crop, device="cpu"))
+        return torch.stack(tensors)
+
+    def _read_dicts(self, plan: BatchPlan, fields: FieldReader) -> Iterator[dict[str, Any]]:
+        """The dict of each sample of a plan. Its pictures are decoded when its turn comes."""
+        values = fields.read(plan)
+        # For each entry a function that makes the value of the sample at a position of the plan.
+        makers: dict[str, Callable[[int], Any]] = {}
+        makers["image"] = lambda position: as_image(self._decode(plan, position))
+        makers["label"] = plan.labels.tolist().__getitem__
+        makers["id"] = plan.ids.tolist().__getitem__
+        for name, items in values.lists.items():
+            makers[name] = items.__getitem__
+        for name, array in values.arrays.items():
+            # A single number becomes Python's, as labels are in torchvision's datasets.
+            numbers: Any = array.tolist() if array.ndim == 1 else torch.from_numpy(array)
+            makers[name] = numbers.__getitem__
+        for name, column in fields.pictures.items():
+            is_mask = name in fields.masks
+            records = column.take(plan.ids)
+            makers[name] = partial(self._read_picture, plan, records, is_mask)
+        for name, of_rows in self._place_values(plan, values.places[0], fields):
+            makers[name] = by_sample(of_rows, plan).__getitem__
+
+        entries = self._entries(fields)
+        for position in range(len(plan)):
+            yield {key: makers[entry](position) for key, entry in entries.items()}
+
+    def _entries(self, fields: FieldReader) -> dict[str, str]:
+        """By key of a sample, the entry; points have one more than in a batch, the visibility."""
+        entries = {}
+        for key, entry in fields.keys.items():
+            entries[key] = entry
+            if isinstance(fields.options.get(entry), Points):
+                entries[f"{key}_visibility"] = f"{entry}_visibility"
+        return entries
+
+    def _place_values(
+        self, plan: BatchPlan, places: Places, fields: FieldReader
+    ) -> Iterator[tuple[str, list[Any]]]:
+        """The entries of boxes and points, with a tensor for each row of a plan."""
+        if self._cropping is None:
+            heights = plan.records["height"].tolist()
+            widths = plan.records["width"].tolist()
+            canvas_sizes = list(zip(heights, widths, strict=True))
+        else:
+            canvas_sizes = [self._cropping.size] * len(plan.flips)
+        for name, placed in places.items():
+            options = fields.options[name]
+            if isinstance(options, Boxes):
+                yield from self._box_values(plan, placed, options, canvas_sizes)
+            else:
+                values = split(placed.values, placed.rows, plan)
+                points = zip(values, canvas_sizes, strict=True)
+                yield name, [tv_tensor("KeyPoints", row[..., :2], size) for row, size in points]
+                yield f"{name}_visibility", [torch.from_numpy(row[..., 2]) for row in values]
+
+    def _box_values(
+        self,
+        plan: BatchPlan,
+        placed: Placed,
+        options: Boxes,
+        canvas_sizes: Sequence[tuple[int, int]],
+    ) -> Iterator[tuple[str, list[Any]]]:
+        # Only a crop can cut boxes down to a sliver.
+        if self._cropping is not None:
+            placed = placed.take(is_large_enough(placed.values, options.min_size, options.min_area))
+        tensors = []
+        values = split(placed.values, placed.rows, plan)
+        for boxes, canvas_size in zip(values, canvas_sizes, strict=True):
+            tensors.append(tv_tensor("BoundingBoxes", boxes, canvas_size, format="XYXY"))
+        yield options.name, tensors
+        if placed.labels is not None:
+            labels = split(placed.labels, placed.rows, plan)
+            yield f"{options.name}_labels", [torch.from_numpy(row) for row in labels]
+
+    def _read_picture(
+        self, plan: BatchPlan, field_records: NDArray[np.void], is_mask: bool, position: int
+    ) -> torch.Tensor:
+        """The mask or second picture of a sample.
+
+        (height, width) of ids, or (channels, height, width); of several crops (K, ...). It is
+        filled with zeros, or with mask_fill, if the sample has none.
+        """
+        cropping = self._cropping
+        record = plan.records[position]
+        field_record = field_records[position]
+        if field_record["format"] == NO_IMAGE:
+            pixels = self._empty_picture(plan, record, is_mask)
+        elif cropping is None:
+            sample = int(plan.samples[position])
+            pixels = self._pictures.whole_field(sample, record, field_record, mask=is_mask)
+        else:
+            part = plan.part(position, position + 1)
+            pixels = self._pictures.field_row(
+                part, cropping.size, field_record, exact=cropping.exact, mask=is_mask
+            )
+        return tv_tensor("Mask", pixels) if is_mask else as_image(pixels)
+
+    def _empty_picture(self, plan: BatchPlan, record: np.void, is_mask: bool) -> NDArray[Any]:
+        size: tuple[int, ...] = (int(record["height"]), int(record["width"]))
+        if self._cropping is not None:
+            size = self._cropping.size
+        if plan.rows_per_sample > 1:
+            size = (plan.rows_per_sample, *size)
+        if not is_mask:
+            form = self._pictures.form
+            return np.zeros((*size, form.channels), form.dtype)
+        fill = 0 if self._cropping is None else plan.crops.rendering.mask_fill
+        return np.full(size, fill, np.uint8)
+
+
+def _keep_to_one_thread() -> None:
+    """In a worker process of a DataLoader, makes OpenCV work on the calling thread.
+
+    Workers run side by side already, and OpenCV's threads do not live through a fork. OpenCV is
+    not imported for this: before its import, a variable of the environment does the same.
+    """
+    if get_worker_info() is None:
+        return
+    os.environ["OPENCV_FOR_THREADS_NUM"] = "1"
+    opencv = sys.modules.get("cv2")
+    if opencv is not None:
+        opencv.setNumThreads(0)

@@ -1,0 +1,110 @@
+"""The columns that a user has added to a dataset <-> files in DST/columns (docs/format.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastpipe.dataset.base_dataset import BaseDataset
+from fastpipe.dataset.by_id import as_array, spans
+from fastpipe.dataset.format.description import file_hash, read_info
+from fastpipe.dataset.format.index import Index
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.plan.content import ById
+from fastpipe.store.store import Folder
+
+_FOLDER = "columns"
+
+
+def _list_name(fingerprint: str) -> str:
+    """The file that lists a version's columns: another version has other samples."""
+    return f"{_FOLDER}/{fingerprint}.json"
+
+
+def with_saved(data: Any) -> Any:
+    """The Dataset with the columns that are saved beside it.
+
+    Raises:
+        DatasetError: they are damaged, or do not fit.
+    """
+    index = data.index
+    file = index.folder / _list_name(index.fingerprint)
+    if not index.packed or not file.exists():
+        return data
+    try:
+        entries: dict[str, Any] = json.loads(file.read_bytes())
+        for name, entry in entries["columns"].items():
+            # The file's name alone: a list must not lead to another folder.
+            path = index.folder / _FOLDER / Path(entry["file"]).name
+            if name == "label":
+                data = data.with_labels(path, classes=entries["classes"])
+            else:
+                data = data.with_column(name, path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, DatasetError) as problem:
+        raise DatasetError(
+            f"{file} lists columns that cannot be read ({problem}); save them again with "
+            "save_columns, or remove that file"
+        ) from problem
+    return data
+
+
+def check_saved(index: Index) -> None:
+    """Raises DatasetError if a column beside a dataset has changed since it was saved."""
+    file = index.folder / _list_name(index.fingerprint)
+    if not index.packed or not file.exists():
+        return
+    for name, entry in json.loads(file.read_bytes())["columns"].items():
+        path = index.folder / _FOLDER / entry["file"]
+        digest = file_hash(path)
+        if digest != entry["xxh3_64"]:
+            raise DatasetError(
+                f"{path}: the column {name!r} has changed: expected XXH3-64 {entry['xxh3_64']}, "
+                f"got {digest}. Save it again with save_columns"
+            )
+
+
+def save(data: BaseDataset, destination: Path) -> None:
+    """See Dataset.save_columns."""
+    selection = data._selection
+    columns: dict[str, ById] = dict(selection.added)
+    has_labels = selection.labels is not None or selection.relabelling is not None
+    if has_labels:
+        columns["label"] = data.by_id("label")
+    if not columns:
+        raise ConfigError(
+            "save_columns: this dataset has no columns of with_column, and no labels of "
+            "with_labels or with_classes"
+        )
+    is_one_whole_dataset = selection.samples is None and len(data.stored) == 1
+    if not is_one_whole_dataset or not data.index.packed:
+        raise ConfigError(
+            f"save_columns: expected columns of all samples of one packed dataset, got {data!r}; "
+            "add them to fastpipe.open(DATA) itself, and choose samples afterwards"
+        )
+    fingerprint = read_info(destination, version=data.version)["fingerprint"]
+    if fingerprint != data.index.fingerprint:
+        raise ConfigError(
+            f"save_columns: {destination} holds another dataset: expected fingerprint "
+            f"{data.index.fingerprint}, got {fingerprint}"
+        )
+
+    store = Folder(destination, None)
+    folder = destination / _FOLDER
+    entries = {}
+    for name, column in columns.items():
+        rows = np.concatenate([as_array(column.take(ids)) for ids in spans(len(data))])
+        if rows.dtype == object:
+            rows = rows.astype(str)
+        with store.whole(f"{_FOLDER}/{name}.npy") as file:
+            np.lib.format.write_array(file, rows, allow_pickle=False)
+        # The hash in its name keeps a file that an older list names.
+        digest = file_hash(folder / f"{name}.npy")
+        file_name = f"{name}-{digest}.npy"
+        (folder / f"{name}.npy").rename(folder / file_name)
+        entries[name] = {"file": file_name, "xxh3_64": digest}
+    classes = data.classes if has_labels else None
+    with store.whole(_list_name(fingerprint)) as file:
+        file.write(json.dumps({"columns": entries, "classes": classes}, indent=1).encode())

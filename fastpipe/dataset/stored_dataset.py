@@ -1,0 +1,64 @@
+"""A user's name of a dataset -> its index, which each process opens for itself."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fastpipe.dataset.format.folder import Place, Url, dataset_folder
+from fastpipe.dataset.format.index import Index, refuse_other
+from fastpipe.sources.scan.opening import open_data
+from fastpipe.store.remote.options import RemoteOptions, place_of
+
+
+class StoredDataset:
+    """A dataset as it is stored: packed, or photos and tars where they lie.
+
+    Its pickle has the path, the version and the fingerprint. Each process opens the files again,
+    and raises DatasetError if another dataset has taken their place.
+    """
+
+    def __init__(
+        self,
+        data: object,
+        remote: RemoteOptions,
+        max_pixels: int,
+        version: int | None,
+        split: str | None = None,
+        background: str | None = None,
+    ) -> None:
+        place = place_of(data)
+        if isinstance(place, Url):
+            self._place: Place = place
+        else:
+            self._place = Path(
+                os.path.abspath(dataset_folder(place))
+            )  # programs change their folder
+        self._options: dict[str, Any] = {
+            "max_pixels": max_pixels,
+            "remote": remote if isinstance(place, Url) else None,
+            "split": split,
+            "background": background,
+        }
+        self.index = open_data(data, version=version, **self._options)
+        self._fingerprint = self.index.fingerprint
+        # From now on the same version, even if the dataset grows while it is in use.
+        self._version = self.index.version or None
+
+    @cached_property
+    def index(self) -> Index:
+        """Its description.
+
+        A forked child goes on with that of its parent, which is memory alone; other processes open
+        their own when they first ask for it.
+        """
+        index = open_data(
+            self._place, fingerprint=self._fingerprint, version=self._version, **self._options
+        )
+        refuse_other(self._place, self._fingerprint, index.fingerprint)
+        return index
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "index"}

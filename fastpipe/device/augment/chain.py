@@ -1,0 +1,410 @@
+"""Images -> operations -> normalised -> boxes blanked -> mixed -> the output's dtype.
+
+Planned, then carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastpipe.device.augment import pixels
+from fastpipe.device.augment.canvases import Canvases
+from fastpipe.device.augment.foreign import Foreign
+from fastpipe.device.augment.inputs import (
+    check_fits,
+    check_labels,
+    choose_class_count,
+    without_torch_defaults,
+)
+from fastpipe.device.augment.moving import move_places
+from fastpipe.device.augment.normalised import Mixing, one_hot
+from fastpipe.device.augment.operation import AugmentPlan, Draws, Operation, Step, Tensors
+from fastpipe.device.augment.options import moment_of_channels, parse_moments
+from fastpipe.device.augment.pixels import affine, full_of, normalise, parts, to_unit
+from fastpipe.errors import ConfigError
+from fastpipe.plan.crops import Size
+from fastpipe.plan.draws import Int64s
+from fastpipe.plan.placed import Placed
+
+_CPU = torch.device("cpu")
+
+
+class Chain(torch.nn.Module):
+    """The stages of an augmentation, in the order of torchvision's recipes.
+
+    Mixing comes last and in float32, and the output is rounded to its dtype once, after it: so a
+    mixed pixel has the share that its label says.
+
+    Args:
+        before: operations before normalising.
+        after: operations after normalising.
+        dtype: of the output.
+        mean, std: of pixels in [0, 1], or None.
+    """
+
+    label_smoothing: float
+    num_classes: int | None
+
+    def __init__(
+        self,
+        before: Sequence[Operation],
+        after: Sequence[Operation],
+        dtype: torch.dtype,
+        mean: object,
+        std: object,
+    ) -> None:
+        super().__init__()
+        self.operations = torch.nn.ModuleList(before)
+        self.stages = tuple(before)
+        self._after = tuple(after)
+        # A plan has a step for each of these, in this order, and one more for normalising.
+        self._sequence = (*before, *after)
+        self.dtype = dtype
+        self.mean, self.std = parse_moments(mean, std)
+        self._canvases = Canvases()
+
+    @property
+    def compiled(self) -> bool:
+        """Whether fastpipe's own operations run through torch.compile."""
+        return any(operation.compiles for operation in self.stages)
+
+    @property
+    def soft(self) -> bool:
+        """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
+        return bool(self.mixers) or self.label_smoothing > 0
+
+    @property
+    def mixers(self) -> list[Operation]:
+        """The operations that mix images, in order."""
+        return [operation for operation in self._sequence if operation.mixes]
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether each image is mixed once, with one other image."""
+        mixers = self.mixers
+        return len(mixers) == 1 and mixers[0].in_pairs
+
+    @property
+    def moves(self) -> frozenset[str]:
+        """The kinds that move with images; see Operation."""
+        return frozenset[str]().union(*(operation.moves for operation in self._sequence))
+
+    @property
+    def pasted(self) -> frozenset[str]:
+        """The kinds of fields that all mixing operations paste: cutmix pastes masks."""
+        if not self.mixers:
+            return frozenset()
+        return frozenset[str].intersection(*(operation.moves for operation in self.mixers))
+
+    @property
+    def moving_parts(self) -> list[Operation]:
+        """The operations that move pixels, or may; without those that mix images."""
+        return [
+            operation for operation in self.stages if operation.may_move and not operation.mixes
+        ]
+
+    @without_torch_defaults(_CPU)
+    def names_interpolating_masks(self, size: Size, channels: int = 3) -> list[str]:
+        """The names of the operations that would put other numbers than ids into masks."""
+        mixing = []
+        for operation in self.stages:
+            if operation.interpolates_masks(size, channels):
+                mixing.append(operation.name)
+            size = operation.size_after(size, channels)
+        return mixing
+
+    def moments(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """mean and std of pixels in [0, 1] for images with so many channels; 0 and 1 without
+        normalising.
+
+        Raises:
+            ConfigError: another number of channels was given.
+        """
+        mean = moment_of_channels("mean", self.mean, channels, 0.0)
+        std = moment_of_channels("std", self.std, channels, 1.0)
+        return mean, std
+
+    @without_torch_defaults(_CPU)
+    def plan(
+        self,
+        samples: Int64s,
+        size: Size,
+        *,
+        seed: int,
+        epoch: int,
+        batch: int,
+        mixing_seed: int | None = None,
+        shown: Int64s | None = None,
+        channels: int = 3,
+        bits: int = 8,
+    ) -> AugmentPlan:
+        """Draws the augmentation of one batch, on the host.
+
+        Args:
+            samples: (n,) int64 sample numbers, at least one.
+            size: (height, width) of the images in pixels.
+            seed, epoch, batch: keys of the draws; batch is the number of the global batch in its
+                epoch.
+            mixing_seed: in place of seed, for mixing images: views with one such seed have one
+                partner and one share.
+            shown: (n, 2), height and width of the image at the top left of each row, where the rest
+                is padding.
+            channels: 1, 3 or 4.
+            bits: 8 for uint8 or 16 for uint16.
+
+        Raises:
+            ConfigError: mean, std or a module does not fit the channels.
+        """
+        shares = None if shown is None else shown / size
+        size = (int(size[0]), int(size[1]))
+        draws = Draws(samples, seed=seed, epoch=epoch, batch=batch, shown=shares, channels=channels)
+        mixing_draws = draws
+        if mixing_seed is not None:
+            mixing_draws = replace(draws, seed=mixing_seed)
+
+        steps = []
+        sizes = [size]
+        for position, operation in enumerate(self._sequence):
+            operation_draws = mixing_draws if operation.mixes else draws
+            steps.append(operation.plan(operation_draws, size, position))
+            size = operation.size_after(size, channels)
+            sizes.append(size)
+        # Normalising is the last step of a plan, whatever its place in the chain.
+        # After operations, 1 is white. Without operations, the images are normalised as they come.
+        full = 1 if self.stages else full_of(bits)
+        mean, std = self.moments(channels)
+        steps.append(Step(None, affine(mean, std, full=full)))
+
+        arrays = {}
+        for number, step in enumerate(steps):
+            for name, array in step.arrays.items():
+                arrays[f"{number}.{name}"] = np.ascontiguousarray(array)
+        hosts = tuple(step.host for step in steps)
+        return AugmentPlan(len(samples), tuple(sizes), channels, bits, hosts, arrays)
+
+    def partners(self, plan: AugmentPlan) -> tuple[Int64s, NDArray[np.float32]]:
+        """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share.
+
+        Needs `in_pairs`.
+        """
+        place = [operation.mixes for operation in self._sequence].index(True)
+        operation = self._sequence[place]
+        if isinstance(operation, Mixing):
+            return operation.partners(plan.count), plan.arrays[f"{place}.share"]
+        # A mixing module of kornia. In both arrays the first row is of the image itself.
+        partners = plan.arrays[f"{place}.partners"][1]
+        shares = plan.arrays[f"{place}.shares"][0]
+        return partners, shares.astype(np.float32)
+
+    @torch.no_grad()
+    @without_torch_defaults(_CPU)
+    def move_places(self, plan: AugmentPlan, places: Mapping[str, Placed]) -> Mapping[str, Placed]:
+        """Moves boxes and points, by name, as `carry_out` moves images; on the host, in pixels.
+
+        Boxes are clipped to the image; one that left it has no width or no height.
+        """
+        if self.moves.isdisjoint(("boxes", "keypoints")) or not places:
+            return places
+        tensors = {name: torch.from_numpy(array) for name, array in plan.arrays.items()}
+        return move_places(
+            plan, places, lambda points: self._move(points, plan, tensors, "keypoints", "boxes")
+        )
+
+    @torch.no_grad()
+    def move_masks(
+        self, masks: Tensor, plan: AugmentPlan, tensors: Tensors, fill: int = 0
+    ) -> Tensor:
+        """Moves masks or second images as `carry_out` moves images, on their device.
+
+        Args:
+            masks: (N, height, width) of ids; or images, (N, height, width, C), uint8 or uint16.
+            plan, tensors: as for `carry_out`.
+            fill: the id where pixels come from outside the image.
+        """
+        kind = "mask" if masks.ndim == 3 else "image"
+        if kind not in self.moves:
+            return masks
+        if kind == "mask":
+            return self._move_planes(masks[:, None], kind, plan, tensors, fill)[:, 0]
+        planes = masks.permute(0, 3, 1, 2)
+        return self._move_planes(planes, kind, plan, tensors, fill).permute(0, 2, 3, 1)
+
+    def _move_planes(
+        self, planes: Tensor, kind: str, plan: AugmentPlan, tensors: Tensors, fill: int
+    ) -> Tensor:
+        """Moves integer planes (N, c, height, width), with `fill` from outside the image."""
+        # Operations fill with 0, so `fill` is subtracted before. float32 holds 16 bits exactly.
+        values = planes.to(torch.float32, copy=True).sub_(fill)
+        return self._move(values, plan, tensors, kind).add(fill).to(planes.dtype)
+
+    @torch.no_grad()
+    def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Tensors) -> Tensor:
+        """(N, height, width) bool, False for padding -> the same after `carry_out`."""
+        if "shown" not in self.moves:
+            return shown
+        planes = shown[:, None].to(torch.float32)
+        return self._move(planes, plan, tensors, "shown")[:, 0] > 0.5
+
+    def _move(self, values: Tensor, plan: AugmentPlan, tensors: Tensors, *kinds: str) -> Tensor:
+        """Moves values of the first kind by all operations that move one of the kinds."""
+        with without_torch_defaults(values.device):
+            for operation, host, step_tensors in self._steps(plan, tensors):
+                if not operation.moves.isdisjoint(kinds):
+                    values = operation.move(kinds[0], values, host, step_tensors)
+        return values
+
+    @torch.no_grad()
+    def carry_out(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        plan: AugmentPlan,
+        tensors: Tensors,
+        *,
+        num_classes: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Applies a plan on the images' device, in its current stream; never waits for the device.
+
+        Args:
+            images: (N, C, height, width) uint8 or uint16, channels_last.
+            labels: (N,) int64 on the same device, each below the number of classes.
+            plan: of this batch.
+            tensors: plan.arrays on the same device.
+            num_classes: number of classes of the dataset; used if Augment(num_classes=) was not
+                given.
+
+        Returns:
+            images, channels_last in this Augment's dtype; labels, unchanged or soft.
+
+        Raises:
+            ConfigError: the tensors do not match the plan, a module returned no batch, or
+            num_classes is missing.
+        """
+        check_fits(images, labels, plan, tensors)
+        classes = choose_class_count(self.num_classes, num_classes) if self.soft else 0
+        with without_torch_defaults(images.device):
+            out = self._carry_out(images, plan, plan.split(tensors))
+            if self.soft:
+                check_labels(labels, classes)
+                labels = self._soften(labels, classes, plan, tensors)
+        return out, labels
+
+    def _carry_out(
+        self, images: Tensor, plan: AugmentPlan, step_tensors: Sequence[Tensors]
+    ) -> Tensor:
+        """Carries out a plan; `step_tensors` has the tensors of each step, on the device."""
+        # The operations after normalising that are done on parts of a batch; the first one that
+        # needs the whole batch ends them.
+        part_count = 0
+        while part_count < len(self._after) and self._after[part_count].by_rows:
+            part_count += 1
+        by_part = self._steps_of(len(self.stages), self._after[:part_count], plan, step_tensors)
+        by_batch = self._steps_of(
+            len(self.stages) + part_count, self._after[part_count:], plan, step_tensors
+        )
+
+        out: Tensor | None = None
+        for first, end in parts(images, self._part_bytes()):
+            part = self._operate(images[first:end], first, plan, step_tensors)
+            is_images = part.ndim == 4 and part.shape[1] == plan.channels
+            if self.mean is None and not self._after and not is_images:
+                # Nothing comes after the operations, so they may return results of any shape.
+                return part.to(self.dtype)
+            if out is None:
+                self._check_size(part, plan.channels, plan.sizes[-1] if self._after else None)
+                dtype = torch.float32 if by_batch else self.dtype
+                out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
+            # The following operations work in the output, part by part, while it is in the cache.
+            normalise(part, step_tensors[-1]["scale"], step_tensors[-1]["shift"], out[first:end])
+            for operation, host, tensors in by_part:
+                operation.run(out[first:end], first, host, tensors)
+        assert out is not None
+        for operation, host, tensors in by_batch:
+            out = operation.run(out, 0, host, tensors)
+        return out.to(self.dtype)
+
+    def _part_bytes(self) -> int | None:
+        """Bytes of the parts that a CPU takes a batch in; None: the whole batch."""
+        if not self.stages:
+            return pixels.NORMALISE_BYTES
+        if all(operation.by_rows for operation in self.stages):
+            return pixels.PART_BYTES
+        return None
+
+    def _steps_of(
+        self,
+        first: int,
+        operations: Sequence[Operation],
+        plan: AugmentPlan,
+        step_tensors: Sequence[Tensors],
+    ) -> list[tuple[Operation, Any, Tensors]]:
+        """Operations, the first of which is stage `first`, with their parts of a plan."""
+        end = first + len(operations)
+        return list(zip(operations, plan.hosts[first:end], step_tensors[first:end], strict=True))
+
+    def _steps(
+        self, plan: AugmentPlan, tensors: Tensors
+    ) -> Iterator[tuple[Operation, Any, Tensors]]:
+        """All operations with their parts of a plan."""
+        # Not the normalising step.
+        return zip(self._sequence, plan.hosts, plan.split(tensors), strict=False)
+
+    def _operate(
+        self, images: Tensor, first: int, plan: AugmentPlan, step_tensors: Sequence[Tensors]
+    ) -> Tensor:
+        """Runs the operations before normalising on the rows of a batch from `first` on."""
+        if not self.stages:
+            return images
+        images = to_unit(images, _memory_format(self.stages[0]))
+        for number, operation in enumerate(self.stages):
+            if not isinstance(operation, Foreign):
+                self._check_size(images, plan.channels, plan.sizes[number])
+                if number and isinstance(self.stages[number - 1], Foreign):
+                    # The module may keep its result, which this operation may overwrite.
+                    images = images.to(
+                        torch.float32, memory_format=_memory_format(operation), copy=True
+                    )
+            # This copies only after an operation that left another format.
+            images = images.contiguous(memory_format=_memory_format(operation))
+            images = operation.run(images, first, plan.hosts[number], step_tensors[number])
+        return images
+
+    def _check_size(self, images: Tensor, channels: int, size: Size | None) -> None:
+        """Raises ConfigError unless they are images with so many channels, and of `size` if it is
+        given.
+        """
+        shape = tuple(images.shape)
+        if images.ndim != 4 or shape[1] != channels:
+            raise ConfigError(
+                f"augment: the operations returned shape {shape}; expected images (N, {channels}, "
+                "height, width), with as many channels as before, to normalise. To get the output "
+                "of modules unchanged, pass fastpipe.Augment(modules, mean=None, std=None)"
+            )
+        if size is not None and shape[2:] != size:
+            raise ConfigError(
+                f"augment: the operations changed the images' size from {size} to {shape[2:]}; "
+                "erasing, mixup, cutmix and later operations of fastpipe or kornia need the same "
+                f"size. Pass the new size to the loader: size={shape[2:]}"
+            )
+
+    def _soften(self, labels: Tensor, classes: int, plan: AugmentPlan, tensors: Tensors) -> Tensor:
+        """The soft labels of a batch."""
+        soft = one_hot(labels, classes)
+        for operation, host, step_tensors in self._steps(plan, tensors):
+            if operation.mixes:
+                soft = operation.mixed_labels(soft, host, step_tensors)
+        if self.label_smoothing:
+            soft.mul_(1 - self.label_smoothing).add_(self.label_smoothing / classes)
+        return soft
+
+
+def _memory_format(operation: Operation) -> torch.memory_format:
+    """fastpipe's own operations are fastest on planes; other modules get the loader's format."""
+    return torch.contiguous_format if operation.by_rows else torch.channels_last

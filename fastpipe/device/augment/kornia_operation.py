@@ -1,0 +1,302 @@
+"""A module of kornia -> an operation: its parameters are drawn ahead, for each sample.
+
+    plan: which images it changes -> groups -> its own forward_parameters, with draws by sample ->
+    small arrays run:  only those images -> the module, with these parameters move: masks, boxes and
+    points of only those images -> the module, with the same parameters
+
+Note [groups]: some draws of kornia's modules are made once a call: the order of ColorJitter's
+steps, the policy of
+TrivialAugment. A batch of other samples would get another. So each sample belongs to a group, by a
+hash; each group has its own draws of an epoch and is a call of its own. A module that was made with
+`same_on_batch=True` has one group, and its draws belong to the batch, as its user wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from fastpipe.device.augment import kornia_modules, pixels
+from fastpipe.device.augment.by_sample import BySample, by_sample_on_cpu
+from fastpipe.device.augment.inputs import check_result
+from fastpipe.device.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable
+from fastpipe.device.augment.kornia_trials import (
+    Nature,
+    find_nature,
+    find_parameters_on_device,
+    tensor_places,
+)
+from fastpipe.device.augment.operation import Draws, ModuleOperation, Step, Tensors
+from fastpipe.device.augment.without_waits import WithoutWaits
+from fastpipe.plan.crops import Size
+from fastpipe.plan.draws import Int64s, Stream
+
+GROUPS = 2  # calls a batch of a module that draws something once a call
+POLICY_GROUPS = 16  # calls a batch of a module that chooses among other modules
+# Bytes of float32 images that a CPU does at once: 2 to 4 times as fast as 256 of 224 x 224.
+CPU_BYTES = 2**24
+_UINT64_MASK = 2**64 - 1
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the module, of a batch's step."""
+
+    # Of the batch, that it changes; a single row is there twice; None: all rows.
+    rows: Int64s | None
+    seed: int  # of its draws that are not by sample
+    # Its parameters, as torch's pytree has them; None: they are drawn on the device.
+    leaves: list[Any] | None
+    tree: TreeSpec | None
+    nature: Nature
+
+
+class Kornia(ModuleOperation):
+    """Calls a module of kornia with parameters that depend on seed, epoch and sample.
+
+    Args:
+        module: one for which kornia_modules.is_planned holds.
+        keys: the fields that its container moves.
+    """
+
+    def __init__(self, module: torch.nn.Module, keys: FieldKeys = FieldKeys()) -> None:  # noqa: B008
+        super().__init__(module)
+        # Other modules choose among modules; they have no probability of their own.
+        self._has_probability = hasattr(module, "__batch_prob_generator__")
+        self._draws_row_by_row = kornia_modules.INSIDE_ONE_IMAGE in kornia_modules.names(module)
+        self.could_move = movable(module)
+        self.moves = self.could_move & {"shown"}
+        self._mover: FieldMover | None = None
+        if keys.kinds & self.could_move:
+            self._mover = FieldMover(module, keys)
+            self.moves |= self._mover.kinds
+        self._shown_mover: FieldMover | None = None  # made at the first use
+        self._natures: dict[tuple[Size, int], Nature] = {}
+        # Places among the leaves, found at the first use.
+        self._parameters_on_device: list[int] | None = None
+
+    @torch.no_grad()
+    def plan(self, draws: Draws, size: Size, position: int) -> Step:
+        """Host: its calls.
+
+        Arrays of call i: "i.rows", and its parameters "i.PLACE", or "i.seeds" of its samples.
+        """
+        kornia_modules.place(self.module, _CPU)
+        nature = self._nature(size, draws.channels)
+        seeds = _at_least_two(draws.sample_bits(Stream.MODULE, position).view(np.int64))
+        calls = []
+        arrays = {}
+        for number, (group, rows) in enumerate(self._groups(draws, position, seeds, nature)):
+            group_seed = draws.group_seed(Stream.MODULE, position, group)
+            row_seeds = seeds if rows is None else seeds[rows]
+            # Large parameters, such as maps of displacements, are not copied to a device. They are
+            # drawn there, from the seeds.
+            leaves = None
+            tree = None
+            if nature.has_large_parameters:
+                arrays[f"{number}.seeds"] = row_seeds
+            else:
+                parameters = self._draw_parameters(row_seeds, group_seed, size, draws.channels)
+                leaves, tree = tree_flatten(parameters)
+                if self._has_probability:  # a module that chooses among modules does so on the host
+                    for place in tensor_places(leaves):
+                        arrays[f"{number}.{place}"] = leaves[place].numpy()
+            if rows is not None:
+                arrays[f"{number}.rows"] = rows
+            calls.append(Call(rows, group_seed, leaves, tree, nature))
+        return Step(calls, arrays)
+
+    def size_after(self, size: Size, channels: int) -> Size:
+        return self._nature(size, channels).size
+
+    def run(self, images: Tensor, first: int, host: list[Call], tensors: Tensors) -> Tensor:
+        """Makes the calls; raises ConfigError if the module returns no batch."""
+
+        def augment(part: Tensor, parameters: Any) -> object:
+            return self.module(part, params=parameters)
+
+        return self._make_calls(images, host, tensors, augment)
+
+    def move(self, kind: str, values: Tensor, host: list[Call], tensors: Tensors) -> Tensor:
+        mover = self._mover
+        if kind == "shown":
+            if self._shown_mover is None:
+                self._shown_mover = FieldMover(self.module, SHOWN)
+                self._parameters_on_device = None  # it may look at others than the module does
+            mover = self._shown_mover
+        assert mover is not None  # else `moves` would not have this kind
+        return self._make_calls(values, host, tensors, mover)
+
+    @torch.no_grad()
+    def interpolates_masks(self, size: Size, channels: int) -> bool:
+        """Tries the module on two masks of the ids 1 and 2: a mean of both is no whole number."""
+        if self._mover is None or "mask" not in self.moves:
+            return False
+        kornia_modules.place(self.module, _CPU)
+        draws = Draws(np.arange(1000), seed=0, epoch=0, batch=0)
+        seeds = draws.sample_bits(Stream.MODULE, 0).view(np.int64)
+        # The first two images, of a thousand, that the module's probability chooses.
+        changed = self._changed_rows(seeds, 0)[:2]
+        if len(changed) < 2:
+            return False
+        generator = torch.Generator("cpu").manual_seed(0)
+        ids = torch.randint(1, 3, (2, 1, *size), generator=generator, device=_CPU)
+        parameters = self._draw_parameters(seeds[changed], 0, size, channels)
+        moved = self._mover(ids.to(torch.float32), parameters)
+        return not torch.equal(moved, moved.round())
+
+    def _make_calls(
+        self,
+        images: Tensor,
+        calls: list[Call],
+        tensors: Tensors,
+        act: Callable[[Tensor, Any], object],
+    ) -> Tensor:
+        """Calls `act` with the images, masks or points of each call, and its parameters."""
+        kornia_modules.place(self.module, images.device)
+        # The parameters of a single image are there twice (`_at_least_two`), so the image is, too.
+        is_single = len(images) == 1
+        if is_single:
+            images = images.repeat(2, *[1] * (images.ndim - 1))
+        for number, call in enumerate(calls):
+            call_tensors = _with_prefix(tensors, f"{number}.")
+            rows = call_tensors.get("rows")
+            parts = self._parts_of(images, call)
+            for begin, end in parts:
+                # An index on the device, never a mask, for which the host would wait.
+                part = images[begin:end]
+                if rows is not None:
+                    part = images.index_select(0, rows[begin:end])
+                with WithoutWaits() if images.is_cuda else nullcontext():
+                    result = act(part, self._parameters_of(part, call, call_tensors, begin, end))
+                changed = check_result(self.module, result, len(part))
+                if rows is not None:
+                    images.index_copy_(0, rows[begin:end], changed.to(images.dtype))
+                elif len(parts) > 1:
+                    images[begin:end] = changed
+                else:
+                    images = changed  # it may have another size
+        if is_single:
+            return images[:1]
+        return images
+
+    def _nature(self, size: Size, channels: int) -> Nature:
+        if (size, channels) not in self._natures:
+            self._natures[size, channels] = find_nature(self.module, size, channels)
+        return self._natures[size, channels]
+
+    def _parts_of(self, images: Tensor, call: Call) -> list[tuple[int, int]]:
+        """The rows [begin, end) of a call that are done at once: CPU_BYTES on a CPU, else all."""
+        count = len(images) if call.rows is None else len(call.rows)
+        part_count = 1
+        if pixels.on_cpu(images.device) and call.nature.row_parameters is not None:
+            rows_at_once = max(2, CPU_BYTES // (4 * images[0].numel()))
+            part_count = max(1, count // rows_at_once)
+        edges = np.linspace(0, count, part_count + 1).astype(int).tolist()
+        return list(pairwise(edges))
+
+    def _groups(
+        self, draws: Draws, position: int, seeds: Int64s, nature: Nature
+    ) -> list[tuple[int | None, Int64s | None]]:
+        """The groups of a batch, and the rows that it changes of each; see Note [groups].
+
+        Group None: the batch. Rows None: all of them.
+        """
+        rows = self._changed_rows(seeds, draws.group_seed(Stream.MODULE, position, None))
+        # Its user wants one draw for the batch.
+        is_same_on_batch = self.module.same_on_batch or getattr(self.module, "p_batch", 1) != 1
+        if not nature.draws_once or is_same_on_batch or self._draws_row_by_row:
+            if len(rows) == len(seeds):
+                return [(None, None)]
+            return [(None, _at_least_two(rows))] if len(rows) else []
+
+        # The group of a sample, and a group's seed, are the same in any batch.
+        group_count = GROUPS if self._has_probability else POLICY_GROUPS
+        group_of_sample = draws.sample_bits(Stream.MODULE_GROUP, position) % np.uint64(group_count)
+        group_of_row = np.resize(group_of_sample, len(seeds))[rows]
+        groups: list[tuple[int | None, Int64s | None]] = []
+        for group in range(group_count):
+            group_rows = rows[group_of_row == group]
+            if len(group_rows):
+                groups.append((group, _at_least_two(group_rows)))
+        return groups
+
+    def _changed_rows(self, seeds: Int64s, seed: int) -> Int64s:
+        """The rows that the module's probability chooses. It is its first draw, made alone here."""
+        count = len(seeds)
+        module = self.module
+        if not self._has_probability or module.p == module.p_batch == 1:
+            return np.arange(count)
+        with by_sample_on_cpu(seeds, seed):
+            chosen = module.__batch_prob_generator__(
+                (count,), module.p, module.p_batch, module.same_on_batch
+            )
+        return np.flatnonzero(chosen.numpy() > 0.5)
+
+    def _draw_parameters(self, seeds: Int64s, seed: int, size: Size, channels: int) -> Any:
+        """The module's parameters for images with these seeds, (n,), drawn on the CPU."""
+        if not self._draws_row_by_row:
+            return kornia_modules.draw_parameters(self.module, seeds, seed, channels, size)
+
+        # The draws of this module differ with the number of rows, so each row's are made alone.
+        rows = []
+        for row_seed in seeds:
+            alone = row_seed[None]
+            unsigned_seed = int(row_seed) & _UINT64_MASK
+            rows.append(
+                kornia_modules.draw_parameters(self.module, alone, unsigned_seed, channels, size)
+            )
+        parameters = {}
+        for name, value in rows[0].items():
+            has_row = len(value) == 1
+            parameters[name] = torch.cat([row[name] for row in rows]) if has_row else value
+        return parameters
+
+    def _parameters_of(
+        self, images: Tensor, call: Call, tensors: Tensors, begin: int, end: int
+    ) -> Any:
+        """The parameters for images, or masks, that are the rows [begin, end) of a call."""
+        if call.leaves is None or call.tree is None:
+            generator = torch.Generator("cpu" if images.device.type == "meta" else images.device)
+            generator.manual_seed(call.seed)
+            shape = torch.Size((len(images), call.nature.channels, *images.shape[2:]))
+            with BySample(tensors["seeds"][begin:end], generator=generator, onto=images.device):
+                return self.module.forward_parameters(shape)
+
+        # On a device, parameters that were copied with the batch take the place of the host's.
+        leaves = list(call.leaves)
+        if images.device != _CPU and self._has_probability:
+            if self._parameters_on_device is None:
+                mover = self._shown_mover or self._mover
+                self._parameters_on_device = find_parameters_on_device(
+                    self.module, mover, images, call.leaves, call.tree
+                )
+            for place in self._parameters_on_device:
+                leaves[place] = tensors[str(place)]
+        # The others, such as one number for all images, stay whole.
+        for place in call.nature.row_parameters or ():
+            leaves[place] = leaves[place][begin:end]
+        return tree_unflatten(leaves, call.tree)
+
+
+def _with_prefix(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names have the prefix, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _at_least_two(rows: Int64s) -> Int64s:
+    """The same, or a single row twice: draws for one image look like draws for a batch."""
+    return np.resize(rows, max(2, len(rows)))

@@ -1,0 +1,155 @@
+"""A module of kornia -> how it treats images of a size, and its parameters, found by trying it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from fastpipe.device.augment import kornia_modules
+from fastpipe.device.augment.by_sample import by_sample_on_cpu
+from fastpipe.device.augment.kornia_modules import FieldMover
+from fastpipe.errors import ConfigError
+from fastpipe.plan.crops import Size
+
+_LARGEST_PARAMETER = 2**13  # numbers a sample; a module with a larger parameter draws on the device
+_CPU = torch.device("cpu")
+_META = torch.device("meta")
+
+
+@dataclass(frozen=True)
+class Nature:
+    """How a module treats images of a size, with so many channels."""
+
+    channels: int
+    draws_once: bool  # something once a call, and not for each image
+    has_large_parameters: bool  # such as maps as large as images
+    size: Size  # (height, width) of its results
+    # Places, among the leaves of its parameters, of those with a row an image; None: a call needs
+    # all its images.
+    row_parameters: frozenset[int] | None
+
+
+@torch.no_grad()
+def find_nature(module: Any, size: Size, channels: int) -> Nature:
+    """Draws parameters for two images, and for three to see which of them have a row an image.
+
+    Raises:
+        ConfigError: the module takes no images with so many channels, as far as a trial can tell.
+    """
+    parameters, once_count = _draw_parameters(module, 2, size, channels)
+    leaves = [leaf for leaf in tree_flatten(parameters)[0] if isinstance(leaf, Tensor)]
+    draws_once = once_count > 0
+    if not hasattr(module, "p_batch"):
+        # It chooses among other modules, on the host. So large parameters are drawn there, too.
+        return Nature(channels, draws_once, False, size, None)
+
+    is_large = any(leaf.numel() > 2 * _LARGEST_PARAMETER for leaf in leaves)
+    result: Tensor | None = None
+    if channels != 3 or module.p == module.p_batch == 1:
+        result = _try(module, parameters, (2, channels, *size))
+    if module.p_batch != 1:  # it changes a whole batch, or leaves it
+        return Nature(channels, draws_once, is_large, size, None)
+    size_after = size
+    if result is not None and module.p == 1:
+        height, width = result.shape[2:]
+        size_after = (height, width)
+
+    # A parameter of one number belongs to one image: RandomMotionBlur takes this image's kernel for
+    # all images. RandomChannelDropout numbers the rows of the whole call in `batch_idx`; for a part
+    # they would be too large.
+    can_be_cut = "batch_idx" not in parameters and not any(leaf.shape == (1,) for leaf in leaves)
+    row_parameters: frozenset[int] | None = None
+    if size_after == size and can_be_cut:
+        row_parameters = frozenset()  # large parameters are drawn for any rows, on the device
+        if not is_large:
+            other_parameters, _ = _draw_parameters(module, 3, size, channels)
+            row_parameters = _places_that_differ(leaves, tree_flatten(other_parameters)[0])
+    return Nature(channels, draws_once, is_large, size_after, row_parameters)
+
+
+def _places_that_differ(
+    leaves_of_two: list[Tensor], leaves_of_three: list[Tensor]
+) -> frozenset[int]:
+    """The places of parameters that have another length for three images than for two."""
+    places = set()
+    for place, (two, three) in enumerate(zip(leaves_of_two, leaves_of_three, strict=True)):
+        if len(two) != len(three):
+            places.add(place)
+    return frozenset(places)
+
+
+def _try(module: Any, parameters: Any, shape: tuple[int, ...]) -> Tensor:
+    """The module's result for black images, as if its probability were 1."""
+    try:
+        with _CPU:
+            result: Tensor = module(
+                torch.zeros(shape), params={**parameters, "batch_prob": torch.ones(shape[0])}
+            )
+    except Exception as error:
+        if shape[1] == 3:
+            raise
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise ConfigError(
+            f"augment: {type(module).__name__} refused images (N, {shape[1]}, height, width): "
+            f"{lines[0].rstrip('.')}. "
+            'Leave it out, or pass channels="rgb" to fastpipe.loader'
+        ) from error
+    return result
+
+
+def find_parameters_on_device(
+    module: torch.nn.Module,
+    mover: FieldMover | None,
+    images: Tensor,
+    leaves: list[Any],
+    tree: TreeSpec,
+) -> list[int]:
+    """The places of the parameters that the module, and its mover of masks, only compute with.
+
+    These may be on the device. For others the host wants to know a value, and would wait for the
+    device. It is tried on tensors without data (torch's meta device).
+    """
+    # The mover has the module, so both are copied together.
+    module, mover = copy.deepcopy((module, mover))
+    kornia_modules.place(module, _META)
+    images = torch.empty_like(images, device=_META)
+    places = tensor_places(leaves)
+
+    def works(on_device: list[int]) -> bool:
+        trial = [
+            leaf.to(_META) if place in on_device else leaf for place, leaf in enumerate(leaves)
+        ]
+        try:
+            module(images, params=tree_unflatten(trial, tree))
+            if mover is not None and "mask" in mover.kinds:
+                mover(images[:, :1], tree_unflatten(trial, tree))
+        # Kornia has many kinds for tensors of two devices, and torch for values that do not exist.
+        except Exception:
+            return False
+        return True
+
+    if works(places):
+        return places
+    on_device: list[int] = []
+    for place in places:
+        if works([*on_device, place]):
+            on_device.append(place)
+    return on_device
+
+
+def tensor_places(leaves: list[Any]) -> list[int]:
+    """The places of the tensors among the leaves of parameters."""
+    return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+
+
+def _draw_parameters(module: Any, count: int, size: Size, channels: int) -> tuple[Any, int]:
+    """Parameters for some images, and how many draws were not by sample."""
+    with by_sample_on_cpu(np.arange(count), 0) as mode:
+        parameters = module.forward_parameters(torch.Size((count, channels, *size)))
+    return parameters, mode.others

@@ -1,0 +1,117 @@
+"""Boxes and points of a batch -> the same after its augmentation has moved the images; on the host.
+
+Note [points on the host]: the parameters of kornia's modules are drawn on the host, so points are
+moved there too, with
+the same parameters, before they go to the device. Small boxes are also dropped there: on the
+device, nobody would know how many are left without waiting for it.
+
+Note [edges and centres]: kornia counts from the centre of the first pixel, boxes here from its
+edge. So half a pixel is
+subtracted before and added afterwards: kornia's RandomHorizontalFlip takes x to width - x, as the
+loader's own does. Points are counted from the centre, in kornia as here. Rotated boxes stay rotated
+from the first module to the last, and only then become the upright boxes around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastpipe.device.augment.operation import AugmentPlan
+from fastpipe.plan.crops import Size
+from fastpipe.plan.draws import Int64s
+from fastpipe.plan.placed import Float32s, Placed, places_in_row, swap_pairs
+
+Mover = Callable[[torch.Tensor], torch.Tensor]
+_CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
+_HALF_PIXEL = np.float32(0.5)
+
+
+def move_places(plan: AugmentPlan, places: Mapping[str, Placed], move: Mover) -> dict[str, Placed]:
+    """Moves boxes and points, by name of their field.
+
+    Args:
+        plan: of the augmentation.
+        places: in pixels of the images before it.
+        move: moves points (n, P, 2), P of each image, as the augmentation moves pixels.
+    """
+    # Three corners of each image show whether it becomes its mirror image.
+    height, width = plan.sizes[0]
+    corners = np.array([[0, 0], [width - 1, 0], [0, height - 1]], dtype=np.float32)
+    triangles = np.broadcast_to(corners, (plan.count, 3, 2))
+
+    # Vertices (M, V, 2) and rows (M,): all in one call, boxes first.
+    names = sorted(places, key=lambda name: not places[name].are_boxes)
+    vertices = [triangles]
+    rows = [np.arange(plan.count)]
+    for name in names:
+        placed = places[name]
+        if placed.are_boxes:
+            vertices.append(placed.values[:, _CORNERS] - _HALF_PIXEL)
+        else:
+            vertices.append(placed.values[..., :2])
+        rows.append(placed.rows)
+    moved = _move_all(plan.count, vertices, rows, move)
+
+    # The cross product of two sides changes its sign in a mirror image.
+    to_right = moved[0][:, 1] - moved[0][:, 0]
+    to_bottom = moved[0][:, 2] - moved[0][:, 0]
+    is_mirrored = to_right[:, 0] * to_bottom[:, 1] < to_right[:, 1] * to_bottom[:, 0]
+
+    result = {}
+    for name, before, after in zip(names, vertices[1:], moved[1:], strict=True):
+        placed = places[name]
+        if placed.are_boxes:
+            values = _upright_boxes(placed.values, before, after, plan.sizes[-1])
+        else:
+            points = np.concatenate([after, placed.values[..., 2:]], axis=2)
+            values = swap_pairs(points, is_mirrored[placed.rows], placed.flip_pairs)
+        result[name] = replace(placed, values=values)
+    return result
+
+
+def _move_all(
+    count: int, vertices: list[Float32s], rows: list[Int64s], move: Mover
+) -> list[Float32s]:
+    """Moves the vertices of several fields, (M, V, 2), of rows (M,), in one tensor."""
+    indices: list[tuple[Int64s, Int64s]] = []  # into the tensor: (M, 1) rows, (M, V) points
+    point_count = 0
+    for field_vertices, field_rows in zip(vertices, rows, strict=True):
+        vertex_count = field_vertices.shape[1]
+        places = places_in_row(field_rows, count)
+        # Each row has its first box or object first, with all its vertices.
+        points = point_count + places[:, None] * vertex_count + np.arange(vertex_count)
+        indices.append((field_rows[:, None], points))
+        point_count += (int(places.max(initial=-1)) + 1) * vertex_count
+    canvas = np.zeros((count, point_count, 2), dtype=np.float32)
+    for field_vertices, index in zip(vertices, indices, strict=True):
+        canvas[index] = field_vertices
+    moved = move(torch.from_numpy(canvas)).numpy()
+    return [moved[index] for index in indices]
+
+
+def _upright_boxes(boxes: Float32s, before: Float32s, after: Float32s, size: Size) -> Any:
+    """The upright boxes around moved ones, clipped to an image of `size`.
+
+    Args:
+        boxes: (M, 4) before they were moved.
+        before, after: (M, 4, 2) their corners before and after.
+        size: (height, width).
+    """
+    low = after.min(axis=1, initial=np.inf) + _HALF_PIXEL
+    high = after.max(axis=1, initial=-np.inf) + _HALF_PIXEL
+    # Subtracting and adding half a pixel may change the last bit of a box that did not move.
+    is_unmoved = (after == before).all(axis=(1, 2))
+    low[is_unmoved] = boxes[is_unmoved, :2]
+    high[is_unmoved] = boxes[is_unmoved, 2:]
+    limit = np.array(size[::-1], dtype=np.float32)
+    low = np.clip(low, 0, limit)
+    high = np.clip(high, 0, limit)
+    # A box that was outside the crop has no area. No rotation may bring it back.
+    is_gone = (boxes[:, :2] >= boxes[:, 2:]).any(axis=1)
+    high[is_gone] = low[is_gone]
+    return np.concatenate([low, high], axis=1)

@@ -1,0 +1,371 @@
+"""Operations on normalised images: a box of some becomes blank.
+
+Images are mixed with their neighbours, as are labels.
+
+Random erasing: Zhong et al., "Random Erasing Data Augmentation", 2020, with the ranges of
+torchvision's RandomErasing. Mixup and cutmix are one formula, mask * image + (1 - mask) * partner:
+mixup's mask is one number a sample (Zhang et al., "mixup: Beyond Empirical Risk Minimization",
+2018), cutmix's is 0 in a box and 1 outside (Yun et al., "CutMix", 2019). The partner of a row is
+the row before it; the partner of the first is the last.
+
+Boxes are (n, 4) int64: top, left, bottom, right. An empty one has no pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastpipe.device.augment import pixels
+from fastpipe.device.augment.operation import Draws, Operation, Step, Tensors, on_rows
+from fastpipe.device.augment.pixels import cut_out, inside
+from fastpipe.plan.crops import Size
+from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key
+
+SCALE = (0.02, 0.33)  # share of the image's area
+RATIO = (0.3, 3.3)  # height divided by width
+_TRIES = 10
+
+Draw = Callable[[int], Float64s]  # a stream -> (n,) in [0, 1)
+
+
+class Erasing(Operation):
+    """Blanks boxes in some samples: zeros in the normalised image, which is the mean colour.
+
+    Args:
+        probability: of a sample.
+        noise: "box": a box has one random colour; "pixel": each pixel has one, both from the normal
+            distribution; None: zeros.
+        most: boxes of a sample, which share the area of one; a number from 1 to it is drawn.
+        spared: the part of a batch, at its beginning, that stays as it is.
+
+    The last three are timm's.
+    """
+
+    def __init__(
+        self, probability: float, *, noise: str | None = None, most: int = 1, spared: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.probability = probability
+        self.noise = noise
+        self.most = most
+        self.spared = spared
+
+    def plan(self, draws: Draws, size: Size, position: int) -> Step:
+        """Draws which boxes of which rows are erased.
+
+        Returns:
+            A Step. Its `host` has rows, boxes, and seeds (m,) of their noise; its `arrays` have
+            "rows" (m,) ascending, and "boxes" (m, 4): top, left, bottom, right, in pixels.
+        """
+        is_chosen = draws.each(Stream.ERASE) < self.probability
+        is_chosen[: int(self.spared * len(draws))] = False
+        counts = 1 + np.floor(draws.each(Stream.ERASE_COUNT) * self.most)
+        row_parts = []
+        box_parts = []
+        seed_parts = []
+        for number in range(self.most):
+            # Each further box of a sample has draws of its own.
+            box_draws = draws
+            if number > 0:
+                box_draws = replace(draws, seed=key(draws.seed, number, Stream.ERASE))
+            boxes = _erased_boxes(box_draws, size, counts)
+            has_area = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+            rows = np.flatnonzero(is_chosen & (number < counts) & has_area)
+            # 63 bits, because a generator takes signed seeds.
+            seeds = box_draws.sample_bits(Stream.ERASE_NOISE, position) >> np.uint64(1)
+            row_parts.append(rows)
+            box_parts.append(boxes[rows])
+            seed_parts.append(seeds[rows])
+        # By row, as `run` needs them; the boxes of a row in the order of their numbers.
+        rows = np.concatenate(row_parts)
+        order = np.argsort(rows, kind="stable")
+        rows = rows[order]
+        boxes = np.concatenate(box_parts)[order]
+        seeds = np.concatenate(seed_parts)[order].astype(np.int64)
+        return Step((rows, boxes, seeds), {"rows": rows, "boxes": boxes})
+
+    def run(self, images: Tensor, first: int, host: tuple[Int64s, ...], tensors: Tensors) -> Tensor:
+        """Blanks the boxes, in place."""
+        rows, boxes, seeds = host
+        images_nhwc = images.permute(0, 2, 3, 1)  # as they lie in memory
+        is_simple = self.noise is None and self.most == 1
+        # All boxes at once. Noise, or several boxes of a row, are done box by box.
+        if is_simple and not pixels.on_cpu(images.device):
+            blanked = on_rows(_blank, images_nhwc, first, rows, tensors["rows"], tensors["boxes"])
+            return blanked.permute(0, 3, 1, 2)
+        begin = bisect_left(rows, first)
+        end = bisect_left(rows, first + len(images))
+        for place in range(begin, end):
+            box = cut_out(images_nhwc[rows[place] - first], boxes[place].tolist())
+            if self.noise is None:
+                box.zero_()
+            else:
+                self._fill_with_noise(box, int(seeds[place]))
+        return images
+
+    def _fill_with_noise(self, box: Tensor, seed: int) -> None:
+        generator = torch.Generator(box.device).manual_seed(seed)
+        colours = box if self.noise == "pixel" else box[0, 0]
+        noise = torch.randn(colours.shape, dtype=box.dtype, device=box.device, generator=generator)
+        box.copy_(noise)
+
+    def extra_repr(self) -> str:
+        return f"{self.probability}, noise={self.noise!r}, most={self.most}, spared={self.spared}"
+
+
+def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
+    """(n, 4): one of the `counts` boxes, (n,), of each sample.
+
+    Empty if ten tries gave none that fits.
+    """
+    height, width = size
+    min_log = math.log(RATIO[0])
+    max_log = math.log(RATIO[1])
+    boxes = np.zeros((len(draws), 4), dtype=np.int64)
+    is_todo = np.ones(len(draws), dtype=bool)
+    top = draws.each(Stream.ERASE_Y)
+    left = draws.each(Stream.ERASE_X)
+    for attempt in range(_TRIES):
+        if not is_todo.any():
+            break
+        share = SCALE[0] + (SCALE[1] - SCALE[0]) * draws.each(Stream.ERASE_AREA + attempt)
+        area = height * width * share / counts
+        ratio = np.exp(min_log + (max_log - min_log) * draws.each(Stream.ERASE_RATIO + attempt))
+        h = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        w = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        fits = is_todo & (h < height) & (w < width)
+        y = (top * (height - h + 1)).astype(np.int64)
+        x = (left * (width - w + 1)).astype(np.int64)
+        boxes[fits] = np.stack([y, x, y + h, x + w], axis=1)[fits]
+        is_todo &= ~fits
+    return boxes
+
+
+def _blank(images: Tensor, boxes: Tensor) -> Tensor:
+    return images.masked_fill_(inside(boxes, *images.shape[1:3])[..., None], 0)
+
+
+def beta(u: Float64s, v: Float64s, alpha: float) -> Float64s:
+    """Two uniform draws of [0, 1) -> one of Beta(alpha, alpha), exactly.
+
+    Source: Bailey's polar method for Student's t ("Polar generation of random variates with the
+    t-distribution", 1994); (1 + t / sqrt(2 alpha + t * t)) / 2 of a t with 2 alpha degrees of
+    freedom is Beta(alpha, alpha).
+    """
+    log_w = np.log1p(-u) / alpha  # 1 - u is never 0
+    w = np.exp(log_w)
+    one_minus_w = -np.expm1(log_w)
+    cosine = np.cos(2 * np.pi * v)
+    square = cosine * cosine * one_minus_w + w
+    root = np.sqrt(np.where(square > 0, square, 1))
+    share = (1 + cosine * np.sqrt(one_minus_w) / root) / 2
+    return np.clip(share, 0, 1)  # rounding may move it outside
+
+
+class Mixing(Operation):
+    """Mixes each sample with its neighbour, after normalising.
+
+    Args:
+        mixup, cutmix: alphas of their Beta distributions; 0: not done. With both, each sample draws
+            one of them.
+        probability: of being mixed at all.
+        cutting: probability of cutmix, if both are done.
+        sides: least and most of a box's sides, as parts of the image's, in place of cutmix's alpha;
+            such a box lies inside the image.
+        at_once: one draw for the whole batch.
+        from_the_end: a row's neighbour is as far from the end of the batch as the row is from its
+            beginning.
+
+    All but the first two are timm's.
+    """
+
+    by_rows = False
+    mixes = True
+    in_pairs = True
+
+    def __init__(
+        self,
+        mixup: float,
+        cutmix: float,
+        *,
+        probability: float = 1.0,
+        cutting: float = 0.5,
+        sides: tuple[float, float] | None = None,
+        at_once: bool = False,
+        from_the_end: bool = False,
+    ) -> None:
+        super().__init__()
+        self.alphas = (mixup, cutmix)
+        self.probability = probability
+        self.enabled = True
+        self.cutting = cutting
+        self.sides = sides
+        self.at_once = at_once
+        self.from_the_end = from_the_end
+        # A pixel of mixup belongs to two images, so masks and second images cannot follow.
+        self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])
+
+    def partners(self, count: int) -> Int64s:
+        """(count,): the row that is mixed into each row."""
+        rows = np.arange(count)
+        return np.flip(rows) if self.from_the_end else np.roll(rows, 1)
+
+    def _partners_of(self, rows: Tensor) -> Tensor:
+        """(n, ...): the rows that are mixed into these."""
+        return rows.flip(0) if self.from_the_end else rows.roll(1, 0)
+
+    def plan(self, draws: Draws, size: Size, position: int) -> Step:
+        """Draws the shares; where rows have padding, cutmix counts the pixels of images only.
+
+        Host and arrays: "cut" (n,), which samples are cut; "share" (n,) float32, the sample's share
+        of itself, exact to the pixel for cutmix; "boxes" (n, 4), empty for samples that are not
+        cut.
+        """
+
+        def draw(stream: int) -> Float64s:
+            if self.at_once:
+                return np.full(len(draws), draws.once(stream))
+            return draws.each(stream)
+
+        mixup, cutmix = self.alphas
+        is_cut = np.full(len(draws), cutmix > 0)
+        if mixup > 0 and cutmix > 0:
+            is_cut = draw(Stream.MIX_OR_CUT) < self.cutting
+        u = draw(Stream.MIX_RADIUS)
+        v = draw(Stream.MIX_ANGLE)
+        # A share is drawn for all samples by the alpha of their own method.
+        share = np.zeros(len(draws))
+        for alpha, rows in ((mixup, ~is_cut), (cutmix, is_cut)):
+            if alpha > 0:
+                share[rows] = beta(u[rows], v[rows], alpha)
+        boxes = self._draw_boxes(draw, size, share)
+
+        probability = self.probability if self.enabled else 0.0
+        if probability < 1:
+            is_unmixed = draw(Stream.MIX) >= probability
+            is_cut = is_cut & ~is_unmixed
+            share = np.where(is_unmixed, 1, share)
+        boxes = np.where(is_cut[:, None], boxes, 0)
+        # Boxes are clipped to the image, so the share that was drawn is not the one of the pixels.
+        share_outside = 1 - box_share(boxes, self.partners(len(draws)), draws, size)
+        share = np.where(is_cut, share_outside, share).astype(np.float32)
+        return Step(
+            (is_cut, share, boxes),
+            {"cut": is_cut.astype(np.float32), "share": share, "boxes": boxes},
+        )
+
+    def _draw_boxes(self, draw: Draw, size: Size, share: Float64s) -> Int64s:
+        """(n, 4) boxes of cutmix for all samples, cut or not."""
+        if self.sides is None:
+            return _boxes_of_share(draw, size, share)
+        return _boxes_of_sides(draw, size, self.sides)
+
+    def run(
+        self, images: Tensor, first: int, host: tuple[NDArray[Any], ...], tensors: Tensors
+    ) -> Tensor:
+        is_cut, share, boxes = host
+        images_nhwc = images.permute(0, 2, 3, 1)  # as they lie in memory
+        if pixels.on_cpu(images.device) and not self.from_the_end:
+            return _mix_one_by_one(images_nhwc, is_cut, share, boxes).permute(0, 3, 1, 2)
+        mask = tensors["share"][:, None, None, None]
+        if is_cut.any():
+            # The pixels of a cut sample do not have its share: 1 outside its box and 0 inside.
+            mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
+            in_box = inside(tensors["boxes"], *images_nhwc.shape[1:3])
+            mask = mask.masked_fill(in_box[..., None], 0)
+        return torch.lerp(self._partners_of(images_nhwc), images_nhwc, mask).permute(0, 3, 1, 2)
+
+    def move(self, kind: str, values: Tensor, host: Any, tensors: Tensors) -> Tensor:
+        """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""
+        partner = self._partners_of(values)
+        in_box = inside(tensors["boxes"], *values.shape[2:])
+        pasted = torch.where(in_box[:, None], partner, values)
+        if kind != "shown":
+            return pasted
+        is_cut = tensors["cut"][:, None, None, None] > 0
+        return torch.where(is_cut, pasted, torch.maximum(values, partner))
+
+    def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
+        """Each row keeps its share of its own label; the rest is its partner's."""
+        return torch.lerp(self._partners_of(labels), labels, tensors["share"][:, None])
+
+
+def box_share(boxes: Int64s, partners: Int64s, draws: Draws, size: Size) -> Float64s:
+    """(n,): the part of each row's image pixels that is its partner's, in its box.
+
+    Args:
+        boxes: (n, 4).
+        partners: (n,) rows.
+        draws: say which part of a row its image fills.
+        size: (height, width) of the rows.
+    """
+    if draws.shown is None:
+        areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+        return np.asarray(areas / (size[0] * size[1]))
+    shown = draws.shown * size  # (n, 2) height and width
+    # (n, 2, 2): the box's bottom right, cut off at the row's own image and at its partner's.
+    corners = np.minimum(boxes[:, None, 2:], np.stack([shown, shown[partners]], axis=1))
+    covered, pasted = np.maximum(corners - boxes[:, None, :2], 0).prod(axis=2).T
+    return np.asarray(pasted / (shown.prod(axis=1) - covered + pasted))
+
+
+def _boxes_of_sides(draw: Draw, size: Size, sides: tuple[float, float]) -> Int64s:
+    """(n, 4): boxes inside the image, with sides drawn between two parts of the image's."""
+    height, width = size
+    least, most = sides
+    h = (height * (least + (most - least) * draw(Stream.CUT_HEIGHT))).astype(np.int64)
+    w = (width * (least + (most - least) * draw(Stream.CUT_WIDTH))).astype(np.int64)
+    y = (draw(Stream.CUT_Y) * (height - h + 1)).astype(np.int64)
+    x = (draw(Stream.CUT_X) * (width - w + 1)).astype(np.int64)
+    return np.stack([y, x, y + h, x + w], axis=1)
+
+
+def _boxes_of_share(draw: Draw, size: Size, share: Float64s) -> Int64s:
+    """(n, 4): the paper's boxes, of 1 - share of the area around a uniform middle, clipped to the
+    image.
+    """
+    height, width = size
+    side = np.sqrt(1 - share)
+    h = (height * side).astype(np.int64)
+    w = (width * side).astype(np.int64)
+    y = (draw(Stream.CUT_Y) * height).astype(np.int64)
+    x = (draw(Stream.CUT_X) * width).astype(np.int64)
+    boxes = np.stack([y - h // 2, x - w // 2, y + h // 2, x + w // 2], axis=1)
+    return np.clip(boxes, 0, (height, width, height, width))
+
+
+def _mix_one_by_one(
+    images: Tensor, is_cut: Bools, share: NDArray[np.float32], boxes: Int64s
+) -> Tensor:
+    """Mixes (n, height, width, c) in place.
+
+    It goes from the last row to the first, so only one image has to be kept and no other memory is
+    touched.
+    """
+    last = images[-1].clone()
+    for row in range(len(images) - 1, -1, -1):
+        image = images[row]
+        partner = images[row - 1] if row else last
+        if is_cut[row]:
+            box = boxes[row].tolist()
+            cut_out(image, box).copy_(cut_out(partner, box))
+        else:
+            torch.lerp(partner, image, float(share[row]), out=image)
+    return images
+
+
+def one_hot(labels: Tensor, num_classes: int) -> Tensor:
+    """Labels (n,) int64 below num_classes -> (n, num_classes) float32: 1 for the class, else 0."""
+    # Not torch's one_hot or scatter: for a label out of range scatter ends a CUDA program, and
+    # one_hot asks the device.
+    classes = torch.arange(num_classes, device=labels.device)
+    return (labels[:, None] == classes).to(torch.float32)

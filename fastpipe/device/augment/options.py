@@ -1,0 +1,236 @@
+"""Arguments of fastpipe.Augment -> checked values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from fastpipe.device.augment import kornia_modules
+from fastpipe.device.augment.contents import normaliser_in
+from fastpipe.device.augment.foreign import Foreign
+from fastpipe.device.augment.kornia_mixing import KorniaMixing
+from fastpipe.device.augment.kornia_modules import FieldKeys, field_keys
+from fastpipe.device.augment.kornia_operation import Kornia
+from fastpipe.device.augment.operation import Operation
+from fastpipe.errors import ConfigError, real_number
+
+Moments = float | tuple[float, ...]  # one for all channels, or one a channel
+_LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
+_LARGEST_MOMENT = 16  # larger values are meant for pixels of 0 to 255
+PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructors of Augment
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def parse_operations(operations: object, augment_class: type) -> list[Operation]:
+    """A module or a sequence of modules -> operations.
+
+    `augment_class` is Augment, which none may contain.
+    """
+    if isinstance(operations, torch.nn.Module) and not isinstance(operations, torch.nn.ModuleList):
+        operations = [operations]
+    if not isinstance(operations, (Sequence, torch.nn.ModuleList)) or isinstance(operations, str):
+        raise ConfigError(
+            "Augment: expected a torch.nn.Module or a list of them, got "
+            f"{type(operations).__name__}; for no operations leave it out, or use a preset: "
+            "Augment.imagenet()"
+        )
+    stages = []
+    for place, module in enumerate(operations):
+        _check_module(module, place, augment_class)
+        stages += operations_of(module)
+    return stages
+
+
+def _check_module(module: object, place: int, augment_class: type) -> None:
+    """Raises ConfigError unless the module at this place of the list can be an operation."""
+    if isinstance(module, type) and issubclass(module, torch.nn.Module):
+        raise ConfigError(
+            f"Augment: operation {place} is the class {module.__name__}; create an object of it: "
+            f"{module.__name__}(...)"
+        )
+    if not isinstance(module, torch.nn.Module):
+        raise ConfigError(
+            f"Augment: operation {place}: expected a torch.nn.Module that takes and returns a "
+            f"batch, got {type(module).__name__}; for a function, write a module whose forward() "
+            "calls it. A transform of single images works with torch's "
+            "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+        )
+    if any(isinstance(part, augment_class) for part in module.modules()):
+        raise ConfigError(f"Augment: operation {place} is an Augment; pass its operations instead")
+
+
+def operations_of(module: torch.nn.Module, outer_keys: FieldKeys | None = None) -> list[Operation]:
+    """The operations that a module is; several for a container that only calls its modules in turn.
+
+    Args:
+        module: a user's.
+        outer_keys: of the containers around it.
+
+    Raises:
+        ConfigError: a module inside it mixes images.
+    """
+    if isinstance(module, Operation):  # one of fastpipe's own, of a preset
+        return [module]
+    # The data_keys of a container hold for all modules inside it.
+    keys = outer_keys
+    if keys is None or not keys.kinds:
+        keys = field_keys(module)
+    children = kornia_modules.children(module)
+    if children is not None:
+        operations = []
+        for child in children:
+            operations += operations_of(child, keys)
+        return operations
+    if kornia_modules.mixes(module):
+        return [KorniaMixing(module)]
+    # A module that calls a mixing one hides from us how labels have to be mixed.
+    for part in module.modules():
+        if kornia_modules.mixes(part):
+            mixer = type(part).__name__
+            raise ConfigError(
+                f"augment: {type(module).__name__} contains {mixer}, which mixes images; labels "
+                f"would stay as they are. Pass {mixer} itself in the list"
+            )
+    if kornia_modules.is_policy(module):
+        kornia_modules.warn_slow_policy(type(module).__name__)
+    if kornia_modules.is_planned(module):
+        return [Kornia(module, keys)]
+    return [Foreign(module)]
+
+
+def check_normalised_once(operations: list[Operation], mean: object) -> None:
+    """Raises ConfigError if a module, or one inside it, normalises and Augment does so, too."""
+    if mean is None:
+        return
+    for operation in operations:
+        module = getattr(operation, "module", None)
+        if module is None:
+            continue
+        normaliser = normaliser_in(module)
+        if normaliser is None:
+            continue
+        name = type(module).__name__
+        container = "the list" if name == normaliser else name
+        raise ConfigError(
+            f"Augment: {container} contains {normaliser}, and Augment itself normalises with mean= "
+            f"and std=, by default ImageNet's. Leave {normaliser} out, or pass mean=None, "
+            "std=None: augment=fastpipe.Augment(modules, mean=None, std=None)"
+        )
+
+
+def compile_operations(operations: list[Operation]) -> None:
+    """Lets fastpipe's own operations run through torch.compile."""
+    own_operations = [operation for operation in operations if not hasattr(operation, "module")]
+    if not own_operations:
+        raise ConfigError(
+            "compile: these operations contain nothing that fastpipe can compile: normalising and "
+            "mixing are one kernel each already, and fastpipe runs other modules unchanged. Leave "
+            "it out, or pass torch.compile(module) as an operation"
+        )
+    for operation in own_operations:
+        operation.compiles = True
+
+
+def parse_moments(mean: object, std: object) -> tuple[Moments | None, Moments | None]:
+    """Mean and std of pixels in [0, 1]; None for both: no normalising."""
+    if (mean is None) != (std is None):
+        raise ConfigError(
+            f"mean and std: expected both, or None for both (no normalising), got {mean!r} and "
+            f"{std!r}"
+        )
+    if mean is None:
+        return None, None
+    means = _parse_moment("mean", mean)
+    stds = _parse_moment("std", std)
+    if min(_numbers(stds)) <= 0:
+        raise ConfigError(f"std: expected numbers above 0, got {std!r}")
+    if max(map(abs, _numbers(means) + _numbers(stds))) > _LARGEST_MOMENT:
+        raise ConfigError(
+            f"mean and std: expected values for pixels in [0, 1], got {mean!r} and {std!r}; divide "
+            "values for bytes by 255"
+        )
+    return means, stds
+
+
+def _numbers(moment: Moments) -> tuple[float, ...]:
+    return moment if isinstance(moment, tuple) else (moment,)
+
+
+def _parse_moment(name: str, value: object) -> Moments:
+    single = real_number(value)
+    if single is not None and math.isfinite(single):
+        return single
+    # A list, a tuple, an array or a tensor.
+    try:
+        numbers = tuple(float(number) for number in value)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        numbers = ()
+    if len(numbers) not in (1, 3, 4) or not all(map(math.isfinite, numbers)):
+        raise ConfigError(
+            f"{name}: expected one number for all channels, or one per channel: 1 (gray), 3 (red, "
+            f"green, blue) or 4 (and alpha), got {value!r}"
+        )
+    return numbers
+
+
+def moment_of_channels(
+    name: str, moment: Moments | None, channels: int, neutral: float
+) -> tuple[float, ...]:
+    """mean or std -> a number for each of so many channels.
+
+    Three numbers are those of RGB: gray images get their luma, and alpha gets the neutral one, 0 or
+    1. With None all channels get it.
+    """
+    if moment is None:
+        return (neutral,) * channels
+    if not isinstance(moment, tuple):
+        return (moment,) * channels
+    if len(moment) == 3 and channels == 1:
+        return (sum(weight * number for weight, number in zip(_LUMA, moment, strict=True)),)
+    if len(moment) == 3 and channels == 4:
+        return (*moment, neutral)
+    if len(moment) != channels:
+        raise ConfigError(
+            f"{name}: expected one number for all channels, or one per channel, and the images "
+            f"have {channels}; got {moment!r}. Pass Augment({name}=) as many, or load images with "
+            f"{len(moment)}: fastpipe.loader(channels=)"
+        )
+    return moment
+
+
+def parse_number(name: str, value: object, *, most: float = math.inf, below: bool = False) -> float:
+    """Checks a number from 0 to `most`; `below`: `most` itself is too much."""
+    number = real_number(value)
+    if number is not None and math.isfinite(number):
+        is_small_enough = number < most if below else number <= most
+        if number >= 0 and is_small_enough:
+            return number
+    if most == math.inf:
+        expected = "at least 0"
+    elif below:
+        expected = f"from 0 to below {most:g}"
+    else:
+        expected = f"from 0 to {most:g}"
+    raise ConfigError(f"{name}: expected a number {expected}, got {value!r}")
+
+
+def describe_equivalent(value: object) -> str:
+    """How a preset's name, or another kind of augmentation, is written here."""
+    preset = value if isinstance(value, str) else getattr(value, "__name__", "")
+    preset = preset.lower()
+    if preset in ("trivialaugment", "trivialaugmentwide"):
+        preset = "trivial_augment"
+    if preset in PRESETS:
+        return f"write augment=fastpipe.Augment.{preset}()"
+    if isinstance(value, type):
+        return f"create an object: {value.__name__}(...)"
+    if callable(value):
+        return (
+            "for a function of the batch, write a module whose forward() calls it. A transform of "
+            "single images works with torch's "
+            "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+        )
+    others = ", ".join(PRESETS[1:])
+    return f"for the usual normalisation: fastpipe.Augment.imagenet(); other presets: {others}"

@@ -1,0 +1,116 @@
+"""How pixels are laid out, cut out and normalised, on a CPU or on an accelerator.
+
+Note [rows]: a CPU normalises an output as (n, height, width * channels), the bytes of channels_last
+without a dimension
+of channels, so that arithmetic runs along whole rows. Along a dimension of 3 it is several times as
+slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastpipe.device.augment.operation import Array
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+# A CPU works on parts of a batch that stay in its cache from the first operation to the last. These
+# are bytes of float32 images a thread: where operations make copies, and where pixels are only
+# normalised.
+PART_BYTES = 2**20
+NORMALISE_BYTES = 2**22
+
+
+def on_cpu(device: torch.device) -> bool:
+    """Whether work is laid out for a CPU.
+
+    True: memory and the cache count, so images are changed one by one, and boxes by slices at
+    places that the host knows. False: launches count, so a batch is changed at once, and boxes by
+    masks, whose places the device has.
+    """
+    return device.type == "cpu"
+
+
+def cut_out(image: Tensor, box: Sequence[int]) -> Tensor:
+    """A view of the pixels of one image (height, width, c) in a box (top, left, bottom, right)."""
+    top, left, bottom, right = box
+    return image[top:bottom, left:right]
+
+
+def inside(boxes: Tensor, height: int, width: int) -> Tensor:
+    """Boxes (n, 4) int64 on the device -> (n, height, width) bool: the pixels in each box."""
+    y = torch.arange(height, device=boxes.device)[:, None]
+    x = torch.arange(width, device=boxes.device)
+    top, left, bottom, right = boxes[:, :, None, None].unbind(1)
+    return ((y >= top) & (y < bottom)) & ((x >= left) & (x < right))
+
+
+def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
+    """The rows [first, end) of each part of a batch, of `part_bytes` bytes of float32 a thread;
+    None: one part.
+    """
+    count = len(images)
+    step = count
+    if on_cpu(images.device) and part_bytes is not None:
+        step = max(1, part_bytes * torch.get_num_threads() // (4 * images[0].numel()))
+    for first in range(0, count, step):
+        yield first, min(first + step, count)
+
+
+def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
+    """uint8 or uint16 -> float32 in [0, 1], in fresh memory of this format."""
+    out = torch.empty(
+        images.shape, dtype=torch.float32, device=images.device, memory_format=memory_format
+    )
+    if on_cpu(images.device) or images.dtype == torch.uint16:  # torch has no arithmetic of uint16
+        return out.copy_(images).mul_(1 / full_of(8 * images.element_size()))
+    # One pass over memory. A Python number would have torch's default dtype.
+    factor = torch.full((), 1 / 255, dtype=torch.float32, device=images.device)
+    return torch.mul(images, factor, out=out)
+
+
+def full_of(bits: int) -> int:
+    """The value that stands for 1: 255 or 65535."""
+    return (1 << bits) - 1
+
+
+def affine(mean: Sequence[float], std: Sequence[float], *, full: int) -> dict[str, Array]:
+    """(pixel / full - mean) / std as pixel * scale + shift: two (c,) float32 arrays."""
+    means = np.array(mean)
+    stds = np.array(std)
+    return {
+        "scale": (1 / (full * stds)).astype(np.float32),
+        "shift": (-means / stds).astype(np.float32),
+    }
+
+
+def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None:
+    """Writes images * scale + shift to `out`, which is channels_last; it is rounded once.
+
+    Args:
+        images: (n, c, height, width) uint8, uint16 or float32.
+        scale, shift: (c,) float32.
+        out: (n, c, height, width) of any floating dtype.
+    """
+    if not on_cpu(images.device):
+        if images.dtype == torch.uint16:  # torch has no arithmetic of it
+            images = images.to(torch.float32)
+        # One kernel.
+        torch.addcmul(shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1))
+        return
+    # The CPU's addcmul would convert all of the images first. So: convert into the output, then
+    # multiply there, while it is in the cache. A narrower dtype goes through a float32 buffer of
+    # this part.
+    is_float32 = out.dtype == torch.float32
+    work = out if is_float32 else torch.empty_like(out, dtype=torch.float32)
+    work.copy_(images)
+    count, channels, height, width = work.shape
+    rows = work.permute(0, 2, 3, 1).view(count, height, width * channels)  # Note [rows]
+    torch.addcmul(shift.repeat(width), rows, scale.repeat(width), out=rows)
+    if not is_float32:
+        out.copy_(work)

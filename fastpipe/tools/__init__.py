@@ -1,0 +1,1 @@
+"""What the command line does beside packing: verify, show, doctor, bench, demo."""

@@ -1,0 +1,149 @@
+"""`fastpipe cache`: what is kept of remote datasets and scans -> listed, checked, or removed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastpipe.errors import readable
+from fastpipe.sources.scan.cache import kept_scans
+from fastpipe.store.remote import contents
+from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.tools.cli import options
+from fastpipe.tools.cli.console import exit_codes, out, print_json
+from fastpipe.tools.cli.help import PlainCommand
+from fastpipe.tools.cli.tables import count
+
+app = typer.Typer(
+    help="Show or remove what is kept of remote datasets and of scans.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The cache.", show_default="that of fastpipe.loader"),
+]
+Which = Annotated[
+    str | None,
+    typer.Argument(metavar="DATA", help="URL or fingerprint of one dataset; without it: all."),
+]
+
+
+@app.command("ls", cls=PlainCommand, epilog="fastpipe cache ls")
+def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -> None:
+    """List what is kept: datasets and scans.
+
+    For each dataset in the cache: how much of it is there. Without --cache-dir also the scans: what
+    is known of the files of sources that are not packed.
+    """
+    with exit_codes():
+        root = cache_dir or RemoteOptions().cache_dir
+        datasets = contents.kept_datasets(root)
+        scans = kept_scans() if cache_dir is None else []
+        if as_json:
+            print_json(
+                {
+                    "cache_dir": str(root),
+                    "datasets": [asdict(dataset) for dataset in datasets],
+                    "scans": [asdict(scan) for scan in scans],
+                }
+            )
+            return
+        for scan in scans:
+            source = readable(scan.source) or "nothing: damaged"
+            size = f"{scan.disk_bytes / 1e6:,.2f} MB on the disk"
+            out.print(f"scan of {source}: {count(scan.files, 'file')}, {size}")
+        if not datasets:
+            _print_empty(root)
+            return
+        for dataset in datasets:
+            share = dataset.resident_bytes / max(dataset.shard_bytes, 1)
+            use = ", in use" if dataset.in_use else ""
+            out.print(readable(dataset.url))
+            out.print(
+                f"  {share:.0%} of {dataset.shard_bytes / 1e9:,.2f} GB here, "
+                f"{dataset.disk_bytes / 1e9:,.2f} GB on the disk{use}; {dataset.fingerprint}"
+            )
+        out.print(f"{count(len(datasets), 'dataset')} in {readable(str(root))}")
+
+
+@app.command("verify", cls=PlainCommand, epilog="fastpipe cache verify")
+def verify_datasets(
+    data: Which = None, cache_dir: CacheDir = None, as_json: options.AsJson = False
+) -> None:
+    """Check the samples in the cache, and forget damaged ones.
+
+    The hash of each sample is compared. Samples that are forgotten are fetched again when they are
+    needed. Exit code 1 if any was damaged.
+    """
+    with exit_codes():
+        root = cache_dir or RemoteOptions().cache_dir
+        results = []
+        for dataset in contents.chosen(root, data):
+            num_checked, num_damaged = contents.check_kept(dataset)
+            results.append(
+                {
+                    "url": dataset.url,
+                    "fingerprint": dataset.fingerprint,
+                    "checked": num_checked,
+                    "damaged": num_damaged,
+                }
+            )
+            if not as_json:
+                state = "sound"
+                if num_damaged:
+                    state = f"{count(num_damaged, 'sample')} damaged and forgotten"
+                checked = f"{count(num_checked, 'sample')} in the cache"
+                out.print(f"{readable(dataset.url)}: {state}; {checked}")
+        if as_json:
+            print_json(results)
+        elif not results:
+            _print_empty(root)
+        if any(result["damaged"] for result in results):
+            raise typer.Exit(1)
+
+
+@app.command(
+    "clear",
+    cls=PlainCommand,
+    epilog="fastpipe cache clear\nfastpipe cache clear s3://bucket/train",
+)
+def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
+    """Remove one dataset, or all, from the cache.
+
+    Datasets that a process uses stay. Without --cache-dir, DATA may also be the folder, tar or
+    pattern of a scan, and without DATA all scans are removed, too.
+    """
+    with exit_codes():
+        root = cache_dir or RemoteOptions().cache_dir
+        scans = kept_scans() if cache_dir is None else []
+        if data is not None:
+            source = readable(os.path.abspath(data))
+            scans = [scan for scan in scans if scan.source == source]
+        for scan in scans:
+            Path(scan.file).unlink(missing_ok=True)
+            out.print(f"removed: scan of {readable(scan.source)}, {scan.disk_bytes / 1e6:,.2f} MB")
+        if data is not None and scans:
+            return  # DATA is a scan
+
+        datasets = contents.chosen(root, data)
+        if not datasets and not scans:
+            _print_empty(root)
+        num_in_use = 0
+        for dataset in datasets:
+            if contents.clear(root, dataset):
+                out.print(f"removed: {readable(dataset.url)}, {dataset.disk_bytes / 1e9:,.2f} GB")
+            else:
+                num_in_use += 1
+                out.print(f"in use, not removed: {readable(dataset.url)}")
+        if num_in_use:
+            raise typer.Exit(1)
+
+
+def _print_empty(root: Path) -> None:
+    out.print(f"{readable(str(root))} holds no dataset")

@@ -1,0 +1,78 @@
+"""Shared by all commands: where they print, and how an error ends them.
+
+Exit codes: 0 done, 1 the data or the run failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from fastpipe.dataset.format.folder import Place, Url
+from fastpipe.errors import ConfigError, FastpipeError, readable
+from fastpipe.store.remote.options import place_of
+from fastpipe.tools.cli.interrupts import raise_at_ctrl_c
+
+
+def _new_console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    # A terminal would break long lines in the middle of a word, so rich breaks them at words.
+    # A file or a pipe gets a line as one line, which grep finds.
+    console.soft_wrap = not console.is_terminal
+    return console
+
+
+out = _new_console()
+err = _new_console(stderr=True)
+
+
+def place(data: str) -> Place:
+    """DATA as a path or a URL."""
+    data_place = place_of(data)
+    if isinstance(data_place, (Url, Path)):
+        return data_place
+    return Path(data)
+
+
+@contextlib.contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turns errors into a line on standard error and an exit code.
+
+    A command imports its modules before, so that Ctrl-C in an import still ends it at once.
+    """
+    try:
+        raise_at_ctrl_c()
+        yield
+    except (FastpipeError, OSError) as error:
+        prefix = "" if isinstance(error, FastpipeError) else "system error: "
+        err.print(f"fastpipe: {prefix}{readable(str(error))}")
+        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from error
+    except KeyboardInterrupt as error:
+        err.print("fastpipe: interrupted")
+        raise typer.Exit(130) from error
+
+
+def check_new(file: Path, *, overwrite: bool) -> None:
+    """Refuses to write over a file, before the work begins."""
+    if not overwrite and os.path.lexists(file):
+        raise ConfigError(f"{file} exists; pass another name, or --overwrite to replace it")
+
+
+def print_indented(line: str) -> None:
+    """Prints a line of a list. In a terminal, the rest of a long line is indented, too."""
+    if out.is_terminal:
+        out.print(Padding.indent(Text(line), 4))
+    else:
+        out.print(f"    {line}")
+
+
+def print_json(content: object) -> None:
+    out.print(json.dumps(content, indent=1), soft_wrap=True)

@@ -1,0 +1,211 @@
+"""`fastpipe add`, `remove` and `log`: a dataset -> its next version, or a table of its versions."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fastpipe.errors import ConfigError, readable
+from fastpipe.packing.api import add as run_add
+from fastpipe.packing.api import remove as run_remove
+from fastpipe.packing.growth.grow import Grown
+from fastpipe.packing.growth.version import versions
+from fastpipe.sources.options import Format
+from fastpipe.tools.cli import options
+from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
+from fastpipe.tools.cli.pack_report import grown_table, pack_progress, print_assumed, print_rejected
+
+By = StrEnum("By", "PATH CONTENT")
+Changed = StrEnum("Changed", "ERROR REPLACE SKIP")
+
+
+def add(
+    src: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="A source, as of `fastpipe pack`. Images that DST has are not packed again.",
+        ),
+    ],
+    dst: options.GrowingData,
+    by: Annotated[
+        By,
+        typer.Option(
+            help="A source is known by its path in SRC; with content also by its picture, so that "
+            "renamed copies are left out.",
+            rich_help_panel=options.SOURCE,
+        ),
+    ] = By.PATH,
+    changed: Annotated[
+        Changed,
+        typer.Option(
+            help="If a source has changed since it was packed: stop with an error, replace its "
+            "sample, or skip it.",
+            rich_help_panel=options.SOURCE,
+        ),
+    ] = Changed.ERROR,
+    format: options.SourceFormat = Format.AUTO,
+    image_column: options.ImageColumn = None,
+    image_root: options.ImageRoot = None,
+    split: options.Split = None,
+    unlisted: options.UnlistedImages = None,
+    encoding: options.Encoding = None,
+    label_column: options.LabelColumn = None,
+    classes_from: options.ClassesFrom = None,
+    first_label: options.FirstLabel = None,
+    fields: options.Fields = None,
+    separator: options.Separator = None,
+    box_format: options.FormatOfBoxes = None,
+    coordinates: options.CoordinatesOf = None,
+    workers: options.Workers = None,
+    on_error: options.IfFileFails = options.OnError.REPORT,
+    spool: options.Spool = None,
+    executor: options.On = options.Executor.THREADS,
+    address: options.Address = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Add the images of SRC that a packed dataset does not have.
+
+    They come into new shards, with the options of the dataset; until the end loaders see the old
+    version. If the command is interrupted, run it again: it continues where it stopped.
+    """
+    with exit_codes():
+        # The log has the assumptions, which are printed at the end.
+        logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)
+        with pack_progress(err) as on_progress:
+            grown = run_add(
+                src,
+                dst,
+                by=by,
+                changed=changed,
+                format=format,
+                image_column=image_column,
+                image_root=image_root,
+                split=split,
+                unlisted=unlisted,
+                encoding=encoding,
+                label_column=label_column,
+                classes_from=classes_from,
+                first_label=first_label,
+                fields=fields or None,
+                separator=separator,
+                box_format=box_format,
+                coordinates=coordinates,
+                workers=workers,
+                on_error=on_error,
+                spool=spool,
+                executor=executor,
+                address=address,
+                on_progress=on_progress,
+            )
+        _print_grown(grown, dst, as_json=as_json)
+
+
+def remove(
+    dst: options.GrowingData,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='A file with a key on each line: paths of sources, as batch["key"] has them.',
+        ),
+    ] = None,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", metavar="NAME", help="The samples of this class; may be repeated."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COMPARISON",
+            help="Samples for which it holds, such as 'score < 0.2': a column of numbers, label, "
+            "width, height, channels, bits or class, an operator, and a value. May be repeated: "
+            "then all must hold.",
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Remove samples from a packed dataset.
+
+    With several of --keys, --class and --where, the samples go that all of them name. The index and
+    the columns of the next version do not have them; shards stay. `fastpipe pack DST NEW` gives
+    their space back.
+    """
+    with exit_codes():
+        key_lines = None if keys is None else _read_lines(keys)
+        grown = run_remove(dst, keys=key_lines, classes=classes or None, where=where or None)
+        _print_grown(grown, dst, as_json=as_json)
+
+
+def log(data: options.PackedData, as_json: options.AsJson = False) -> None:
+    """List the versions of a dataset, the newest last.
+
+    For each version: when it was made, its samples, and the command. `fastpipe.open(DATA,
+    version=N)` opens one, for a loader.
+    """
+    with exit_codes():
+        entries = versions(place(data))
+        if as_json:
+            print_json(entries)
+            return
+        table = Table(box=None, pad_edge=False)
+        table.add_column("version", justify="right", no_wrap=True)
+        table.add_column("when", no_wrap=True)
+        for header in ("samples", "added", "removed"):
+            table.add_column(header, justify="right", no_wrap=True)
+        table.add_column("command", overflow="fold")
+        for entry in entries:
+            when = datetime.fromtimestamp(entry["time_ns"] / 1e9)
+            table.add_row(
+                str(entry["version"]),
+                when.strftime("%Y-%m-%d %H:%M"),
+                f"{entry['samples']:,}",
+                f"{entry['added']:,}",
+                f"{entry['removed']:,}",
+                readable(entry["command"]),
+            )
+        out.print(table)
+
+
+def _read_lines(file: Path) -> list[str]:
+    """The lines of a file that are not empty."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"--keys {file}: expected a text file in UTF-8 with a key on each line ({error})"
+        ) from None
+    # str.splitlines would also split at characters that a key may have, such as U+2028.
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return [line for line in lines if line]
+
+
+def _print_grown(grown: Grown, dst: str, *, as_json: bool) -> None:
+    rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
+    if as_json:
+        print_json(
+            {
+                "version": grown.info["version"],
+                "samples": grown.info["samples"],
+                "added": grown.added,
+                "removed": grown.removed,
+                "known": grown.known,
+                "copies": grown.copies,
+                "skipped": grown.skipped,
+                "seconds": grown.seconds,
+                "uploaded_bytes": grown.uploaded_bytes,
+                "rejected": rejected,
+                "assumed": [assumption._asdict() for assumption in grown.assumed],
+            }
+        )
+        return
+    out.print(grown_table(grown, dst))
+    if rejected:
+        print_rejected(rejected)
+    print_assumed(grown.assumed)

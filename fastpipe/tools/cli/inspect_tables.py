@@ -1,0 +1,167 @@
+"""Figures about a dataset -> the tables that `fastpipe inspect` prints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.errors import readable
+from fastpipe.tools.cli.tables import count, new_table
+from fastpipe.tools.show.inspection import Histogram, Inspection, ShuffleReport
+
+if TYPE_CHECKING:
+    from fastpipe.tools.show.duplicates import Duplicates
+
+_BAR_WIDTH = 30
+_MAX_CLASSES = 20
+_MAX_GROUPS = 20
+
+
+def inspection_tables(inspection: Inspection, *, ascii_only: bool) -> RenderableType:
+    """The counts, fields, classes and histograms of a dataset.
+
+    Args:
+        inspection: the figures.
+        ascii_only: for terminals that have no block characters.
+    """
+    parts = [_head(inspection), Text()]
+    if inspection.class_counts:
+        parts.append(_class_table(inspection.class_counts))
+    if inspection.fields:
+        parts.append(_field_table(inspection.fields))
+    bar = "#" if ascii_only else "█"
+    parts.append(_histogram("size in kB", inspection.bytes, 1e-3, bar))
+    parts.append(_histogram("width in pixels", inspection.width, 1, bar))
+    parts.append(_histogram("height in pixels", inspection.height, 1, bar))
+    parts.append(_histogram("megapixels", inspection.megapixels, 1, bar))
+    return Group(*parts)
+
+
+def _head(inspection: Inspection) -> RenderableType:
+    is_packed = inspection.packed
+    table = Table.grid(padding=(0, 2))
+    table.add_row("dataset", readable(inspection.path) + ("" if is_packed else " (not packed)"))
+    containers = count(inspection.shards, "shard" if is_packed else "file")
+    table.add_row(
+        "samples", f"{inspection.samples:,} in {containers}, {inspection.size_bytes:,} bytes"
+    )
+    stored_as = "JPEG" if inspection.storage == "jpeg" else inspection.storage
+    num_pngs = sum(inspection.counts.get("png", {}).values())
+    if num_pngs:
+        verb = "was" if num_pngs == 1 else "were"
+        stored_as += f"; {num_pngs:,} {verb} packed as PNG"
+    table.add_row("stored as", stored_as)
+    forms = [
+        (PixelForm(form["channels"], form["bits"]), form["samples"]) for form in inspection.forms
+    ]
+    if any(form != PixelForm() for form, _ in forms):
+        texts = [f"{form}: {num_samples:,}" for form, num_samples in forms]
+        table.add_row("channels x bits", ", ".join(texts))
+    table.add_row("fingerprint", inspection.fingerprint)
+    step = "packing" if is_packed else "the scan"
+    table.add_row("rejected", f"{inspection.counts['rejected']:,} at {step}")
+    if not is_packed:
+        num_converted = inspection.counts["converted"]
+        text = f"{num_converted:,} in each epoch, because they are no baseline JPEGs or PNGs"
+        table.add_row("converted", text)
+    if inspection.unlabelled:
+        table.add_row("without label", f"{inspection.unlabelled:,}")
+    return table
+
+
+def _class_table(class_counts: dict[str, int]) -> RenderableType:
+    table = new_table("class", "samples", title=count(len(class_counts), "class"))
+    classes = list(class_counts.items())
+    for name, num_samples in classes[:_MAX_CLASSES]:
+        table.add_row(readable(name), f"{num_samples:,}")
+    rest = [num_samples for _, num_samples in classes[_MAX_CLASSES:]]
+    if rest:
+        table.add_row(f"... {len(rest):,} more", f"{min(rest):,} to {max(rest):,} each")
+    return table
+
+
+def _field_table(kinds: dict[str, str]) -> RenderableType:
+    table = new_table("field", "kind", title=count(len(kinds), "field"))
+    table.columns[1].justify = "left"  # a word, not a figure
+    for name, kind in kinds.items():
+        table.add_row(name, kind)
+    return table
+
+
+def shuffle_table(report: ShuffleReport) -> RenderableType:
+    """The order of an epoch, beside a uniform permutation and the order of the shards."""
+    title = f"shuffle: {count(report.samples, 'sample')} in batches of {report.batch_size:,}"
+    table = new_table("order", "class mix", "neighbours kept", "displacement", title=title)
+    orders = (
+        ("an epoch", report.epoch),
+        ("uniform permutation", report.uniform),
+        ("as in the shards", report.shards),
+    )
+    for name, score in orders:
+        table.add_row(
+            name, f"{score.class_mix:.3f}", f"{score.neighbours:.3%}", f"{score.displacement:.3f}"
+        )
+    return table
+
+
+def duplicates_table(duplicates: Duplicates) -> RenderableType:
+    """The first pictures that are there several times, with the paths of their sources."""
+    where = "there several times"
+    if duplicates.other:
+        where = f"in both {duplicates.data.path} and {duplicates.other.path}"
+    if not duplicates.groups:
+        return Text(readable(f"no picture is {where}"))
+
+    pictures = count(len(duplicates.groups), "picture")
+    title = f"{pictures} {where}: {count(duplicates.samples, 'sample')}"
+    if duplicates.contradictions:
+        title += f"; {count(duplicates.contradictions, 'picture')} with different classes"
+    # Only the paths of these are looked up.
+    first = replace(
+        duplicates,
+        groups=duplicates.groups[:_MAX_GROUPS],
+        others=duplicates.others[:_MAX_GROUPS],
+    )
+    table = new_table("samples", title=readable(title))
+    if duplicates.other:
+        table.add_column("the same in the other")
+    for keys, other_keys in zip(first.group_keys(), first.other_keys(), strict=True):
+        row = ["\n".join(readable(key) for key in keys)]
+        if duplicates.other:
+            row.append("\n".join(readable(key) for key in other_keys))
+        table.add_row(*row, end_section=True)
+    num_more = len(duplicates.groups) - _MAX_GROUPS
+    if num_more > 0:
+        table.add_row(f"... {num_more:,} more; --json lists all")
+    return table
+
+
+def _histogram(title: str, spread: Histogram, unit: float, bar: str) -> RenderableType:
+    def describe(value: float) -> str:
+        scaled = value * unit
+        if scaled >= 10 or scaled == round(scaled):
+            return f"{scaled:,.0f}"
+        return f"{scaled:.2f}"
+
+    low, tenth, half, ninetieth, high = spread.percentiles.values()
+    title += (
+        f": mean {describe(spread.mean)}, median {describe(half)}, "
+        f"10 to 90 % {describe(tenth)} to {describe(ninetieth)}, "
+        f"all {describe(low)} to {describe(high)}"
+    )
+    table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    largest = max(spread.counts)
+    bins = zip(spread.edges, spread.edges[1:], spread.counts, strict=False)
+    for start, end, num_samples in bins:
+        # Rounded up, so that a bin with one sample has a bar.
+        length = -(-num_samples * _BAR_WIDTH // largest)
+        table.add_row(f"{describe(start)} to {describe(end)}", f"{num_samples:,}", bar * length)
+    return Group(table, Text())

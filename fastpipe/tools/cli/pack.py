@@ -1,0 +1,307 @@
+"""`fastpipe pack`: a source -> tar shards with an index."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import shlex
+import warnings
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from fastpipe.dataset.format.layout import REJECTED_FILE
+from fastpipe.errors import readable
+from fastpipe.packing.api import pack as run_pack
+from fastpipe.packing.job.summary import Summary
+from fastpipe.packing.shard.publish import read_rejected
+from fastpipe.sources.files import SourcePath, source_path
+from fastpipe.sources.options import Format
+from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+from fastpipe.tools.cli import options
+from fastpipe.tools.cli.console import err, exit_codes, out, print_json
+from fastpipe.tools.cli.pack_report import pack_progress, pack_table, print_assumed, print_rejected
+from fastpipe.tools.cli.tables import count
+
+Damaged = StrEnum("Damaged", "REJECT DECODE")
+Exif = StrEnum("Exif", "IGNORE APPLY")
+Storage = StrEnum("Storage", "JPEG COEFFICIENTS")
+
+
+def pack(
+    src: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="A folder with one folder of images for each class, or a folder of images without "
+            "classes; a tar file, or a folder of tar files (WebDataset), whose members such as "
+            "KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a "
+            "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or "
+            "YOLO; images beside masks; a folder of the splits train, val and the like: see "
+            "docs/sources.md. Or the URL of one of these (s3://, gs://, az://, https://, hf://): "
+            "see docs/remote.md.",
+        ),
+    ],
+    dst: Annotated[
+        str,
+        typer.Argument(
+            metavar="DST",
+            help="A new or empty folder for the dataset, or one that holds it, finished or not; or "
+            "its URL (s3://, gs://, az://).",
+        ),
+    ],
+    format: options.SourceFormat = Format.AUTO,
+    image_column: options.ImageColumn = None,
+    image_root: options.ImageRoot = None,
+    split: options.Split = None,
+    unlisted: options.UnlistedImages = None,
+    encoding: options.Encoding = None,
+    label_column: options.LabelColumn = None,
+    classes_from: options.ClassesFrom = None,
+    first_label: options.FirstLabel = None,
+    fields: options.Fields = None,
+    separator: options.Separator = None,
+    box_format: options.FormatOfBoxes = None,
+    coordinates: options.CoordinatesOf = None,
+    max_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PX",
+            help="Shrink images whose longest side has more pixels.",
+            show_default="no limit",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = None,
+    quality: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Store images that are no JPEGs, and those that are encoded again, as JPEGs of "
+            "this quality, 1 to 100.",
+            show_default="PNGs of images without loss, else quality 95, or 90 with --max-size",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = None,
+    lossless: Annotated[
+        bool,
+        typer.Option(
+            "--lossless",
+            help="Encode no image with loss: an image that is no JPEG, or is shrunk, becomes a "
+            "PNG, however large.",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = False,
+    exif: Annotated[
+        Exif,
+        typer.Option(
+            help="EXIF orientation: ignore leaves images as stored, apply rotates them upright, "
+            "with their fields.",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = Exif.IGNORE,
+    background: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLOR",
+            help="Put transparent images on this colour, such as white or #ffffff. Else they keep "
+            "their alpha, and the summary counts them; a loader of RGB drops alpha, so hidden "
+            "colours show.",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = None,
+    damaged: Annotated[
+        Damaged,
+        typer.Option(
+            help="Damaged JPEGs: reject them, or decode those that Pillow loads and encode them "
+            "again. With decode the dataset has the same samples as torchvision's ImageFolder.",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = Damaged.REJECT,
+    keep_metadata: Annotated[
+        bool,
+        typer.Option(
+            "--keep-metadata",
+            help="Keep all metadata of JPEGs, not only the ICC profile.",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = False,
+    max_pixels: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Reject images with more pixels.",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = MAX_PIXELS,
+    max_scans: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Reject progressive JPEGs with more scans.",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = MAX_SCANS,
+    storage: Annotated[
+        Storage,
+        typer.Option(
+            help="How JPEGs are stored: as they are (jpeg), or as their coefficients. These have "
+            "the same pixels, load about twice as fast and take a third more bytes.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = Storage.JPEG,
+    tile: Annotated[
+        int,
+        typer.Option(
+            metavar="PX",
+            help="The width of a tile, the smallest part of a JPEG that can be decoded alone "
+            "(restart markers), about, in pixels; 0: no tiles.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = TILE,
+    shard_size: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="The size of a shard, about, in bytes or as text such as 256MB.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = "256MB",
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="The seed of the order of the samples.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = 0,
+    no_shuffle: Annotated[
+        bool,
+        typer.Option(
+            "--no-shuffle",
+            help="Keep the order of classes and paths. Training then mixes the samples of a large "
+            "dataset less well.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace the dataset in DST, even if it is a different or a damaged one.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
+    workers: options.Workers = None,
+    on_error: options.IfFileFails = options.OnError.REPORT,
+    spool: options.Spool = None,
+    executor: options.On = options.Executor.THREADS,
+    address: options.Address = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Pack a folder of images, tars or a table into a dataset.
+
+    A dataset is tar shards with an index. Images keep their exact pixels: JPEGs stay JPEGs, and
+    formats without loss become PNGs. If the command is interrupted, run it again: it continues
+    where it stopped.
+    """
+    with exit_codes():
+        # Odd metadata of a file cost no pixel. A file that cannot be packed is among the rejected.
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        logging.getLogger("PIL").addHandler(logging.NullHandler())
+        # The log has the assumptions, which are printed at the end.
+        logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)
+        # The objects of imports stay; otherwise the garbage collector walks them again and again.
+        gc.freeze()
+        try:
+            with pack_progress(err) as on_progress:
+                summary = run_pack(
+                    src,
+                    dst,
+                    format=format,
+                    image_column=image_column,
+                    image_root=image_root,
+                    split=split,
+                    unlisted=unlisted,
+                    encoding=encoding,
+                    label_column=label_column,
+                    classes_from=classes_from,
+                    first_label=first_label,
+                    fields=fields or None,
+                    separator=separator,
+                    box_format=box_format,
+                    coordinates=coordinates,
+                    max_size=max_size,
+                    quality=quality,
+                    lossless=lossless,
+                    exif=exif,
+                    background=background,
+                    damaged=damaged,
+                    keep_metadata=keep_metadata,
+                    max_pixels=max_pixels,
+                    max_scans=max_scans,
+                    storage=storage,
+                    tile=tile,
+                    shard_size=shard_size,
+                    seed=seed,
+                    shuffle=not no_shuffle,
+                    overwrite=overwrite,
+                    workers=workers,
+                    on_error=on_error,
+                    spool=spool,
+                    executor=executor,
+                    address=address,
+                    on_progress=on_progress,
+                )
+        except KeyboardInterrupt:
+            err.print("fastpipe: finished shards are kept; run the same command again to continue")
+            raise
+        if as_json:
+            print_json(_as_json(summary, source_path(dst)))
+        else:
+            _print_summary(summary, dst)
+
+
+def _as_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
+    info = dict(summary.info)
+    # Lists for each shard and each class would be too long; there are their lengths.
+    del info["class_counts"]
+    info["classes"] = len(info["classes"])
+    info["shards"] = len(info["shards"])
+    return {
+        **info,
+        "packed_bytes": summary.info["stored_bytes"],
+        "rejected": read_rejected(destination),
+        "outside_classes": [readable(name) for name in summary.stray],
+        "members_left_out": dict(summary.dropped),
+        "assumed": [assumption._asdict() for assumption in summary.assumed],
+        "files_read": summary.files,
+        "seconds": summary.seconds,
+        "resumed_shards": summary.resumed,
+        "already_packed": summary.already_packed,
+        "uploaded_bytes": summary.uploaded_bytes,
+    }
+
+
+def _print_summary(summary: Summary, dst: str) -> None:
+    destination = source_path(dst)
+    rejected_file = str(destination / REJECTED_FILE)
+    if summary.already_packed:
+        out.print(
+            f"{destination} is already packed from these sources with these options; nothing to do"
+        )
+        num_rejected = summary.info["counts"]["rejected"]
+        if num_rejected:
+            verb = "was" if num_rejected == 1 else "were"
+            out.print(f"{count(num_rejected, 'file')} {verb} rejected: see {rejected_file}")
+        print_assumed(summary.assumed)
+        return
+
+    if summary.resumed:
+        out.print(f"continued after {count(summary.resumed, 'shard')} from an earlier run")
+    out.print(pack_table(summary))
+    print_rejected(read_rejected(destination), rejected_file)
+    print_assumed(summary.assumed)
+    out.print(
+        f"next: fastpipe inspect {shlex.quote(dst)}, or fastpipe.loader({dst!r}, 256) in Python"
+    )

@@ -1,0 +1,202 @@
+"""The progress and the result of a pack or an add -> lines and tables for a terminal, and JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+
+from rich.console import Console, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from fastpipe.errors import readable
+from fastpipe.machine.progress import shown
+from fastpipe.packing.growth.grow import Grown
+from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.summary import Summary
+from fastpipe.sources.listing import Assumption
+from fastpipe.tools.cli.console import out, print_indented
+from fastpipe.tools.cli.tables import count
+
+# The speed that is shown is that of the last seconds.
+_SPEED_OVER_S = 5.0
+_MAX_REJECTED = 5
+_MAX_NAMES = 8
+
+
+@contextlib.contextmanager
+def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
+    """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then."""
+    recent: list[tuple[float, PackProgress]] = []  # of this step, the oldest first
+
+    def describe(progress: PackProgress) -> str:
+        recent.append((time.monotonic(), progress))
+        while len(recent) > 2 and recent[-1][0] - recent[1][0] > _SPEED_OVER_S:
+            recent.pop(0)
+        is_terminal = console.is_terminal
+        return _describe_progress(*recent[0], *recent[-1], is_terminal=is_terminal)
+
+    with shown(console, "packing", describe) as show:
+
+        def update(progress: PackProgress) -> None:
+            # Each step has its own speed.
+            if not recent or progress.step != recent[-1][1].step:
+                recent[:] = [(time.monotonic(), progress)]
+            show(progress)
+
+        yield update
+
+
+def _describe_progress(
+    start_s: float, start: PackProgress, end_s: float, end: PackProgress, *, is_terminal: bool
+) -> str:
+    """The progress at `end`, with the speed since `start`."""
+    span_s = max(end_s - start_s, 1e-6)
+    images_per_s = (end.files - start.files) / span_s
+    mb_per_s = (end.bytes - start.bytes) / span_s / 1e6
+    text = f"{end.files:,}/{end.total_files:,} files  {images_per_s:,.0f} images/s"
+    text += f"  {mb_per_s:.1f} MB/s"
+    if end.step != "packing":
+        text = f"{end.step}: {text}"
+    if end.total_tasks:
+        text += f"  task {end.tasks:,}/{end.total_tasks:,}, {count(end.workers, 'CPU')}"
+        # In a terminal the bar shows the time left.
+        if not is_terminal and mb_per_s:
+            seconds_left = round((end.total_bytes - end.bytes) / 1e6 / mb_per_s)
+            text += f"  {timedelta(seconds=seconds_left)} left"
+    if end.uploaded_bytes:
+        text += f"  {end.uploaded_bytes / 1e6:,.0f} MB uploaded"
+    if end.rejected:
+        text += f"  {end.rejected:,} rejected"
+    return text
+
+
+def pack_table(summary: Summary) -> RenderableType:
+    """The result of a pack: one row for each thing that happened."""
+    info = summary.info
+    counts = info["counts"]
+    num_files = info["packs"][-1]["source"]["files"]
+    shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
+    table = Table.grid(padding=(0, 2))
+    table.add_row(
+        "packed",
+        f"{info['samples']:,} of {count(num_files, 'file')}, "
+        f"{count(len(info['classes']), 'class')}",
+    )
+    table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
+    source_bytes = summary.tally.source_bytes
+    if source_bytes:
+        share = shard_bytes / source_bytes
+        table.add_row("size", f"{share:.1%} of the source's {source_bytes:,} bytes")
+        files_per_s = summary.files / max(summary.seconds, 1e-9)
+        table.add_row("time", f"{summary.seconds:.1f} s, {files_per_s:,.0f} files/s")
+    if summary.uploaded_bytes:
+        table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
+    if info["fields"]:
+        kinds = [f"{name} ({field['kind']})" for name, field in info["fields"].items()]
+        table.add_row("fields", ", ".join(kinds))
+    num_unlabelled = info["samples"] - sum(info["class_counts"])
+    if num_unlabelled:
+        text = f"{count(num_unlabelled, 'sample')}, with label -1"
+        if not info["classes"]:
+            text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
+        table.add_row("no label", text)
+    if counts["png"]:
+        table.add_row("stored as PNG", _by_reason(counts["png"]))
+    if counts["reencoded"]:
+        text = f"{_by_reason(counts['reencoded'])}; all others keep their exact pixels"
+        table.add_row("encoded again", text)
+    if counts["exif_oriented"]:
+        effect = "left as stored (--exif apply rotates them upright)"
+        if info["packs"][-1]["options"]["apply_exif"]:
+            effect = "rotated upright"
+        table.add_row("EXIF orientation", f"{count(counts['exif_oriented'], 'image')}, {effect}")
+    if counts["stray_bytes"]:
+        jpegs = count(counts["stray_bytes"], "JPEG")
+        text = f"{jpegs} had bytes outside of the segments; these bytes were left out"
+        table.add_row("stray bytes", text)
+    if counts["multi_frame"]:
+        files = count(counts["multi_frame"], "file")
+        table.add_row("frames", f"{files} with several; the first of each was packed")
+    class_counts = zip(info["classes"], info["class_counts"], strict=True)
+    empty_classes = [name for name, num_samples in class_counts if not num_samples]
+    if empty_classes:
+        table.add_row("empty classes", _list_names(empty_classes))
+    if summary.stray:
+        files = count(len(summary.stray), "file")
+        text = f"{files} next to the class folders, or without a row: {_list_names(summary.stray)}"
+        table.add_row("not packed", text)
+    if summary.dropped:
+        kinds = [f"{number:,} {kind}" for kind, number in sorted(summary.dropped.items())]
+        text = f"{', '.join(kinds)}: members that are neither an image nor a label"
+        table.add_row("left out", text)
+    return table
+
+
+def grown_table(grown: Grown, dst: str) -> RenderableType:
+    """The result of an add or a remove."""
+    table = Table.grid(padding=(0, 2))
+    if grown.removed:
+        table.add_row("removed", count(grown.removed, "sample"))
+    if grown.added:
+        table.add_row("added", count(grown.added, "sample"))
+    if not grown.added and not grown.removed:
+        table.add_row("added", "nothing")
+    version = grown.info["version"]
+    is_new = grown.added or grown.removed
+    text = f"{'version' if is_new else 'still version'} {version} of {readable(dst)}"
+    table.add_row("dataset", f"{text}, {count(grown.info['samples'], 'sample')}")
+    if grown.added:
+        table.add_row("time", f"{grown.seconds:.1f} s")
+    if grown.uploaded_bytes:
+        table.add_row("uploaded", f"{grown.uploaded_bytes / 1e6:,.1f} MB")
+    if grown.known:
+        table.add_row("known", f"{count(grown.known, 'file')}, in the dataset already")
+    if grown.copies:
+        table.add_row("copies", f"{count(grown.copies, 'file')} with a picture of the dataset")
+    if grown.skipped:
+        table.add_row("skipped", f"{count(grown.skipped, 'file')} that changed since packing")
+    return table
+
+
+def print_rejected(rejected: Sequence[Mapping[str, str]], listed_in: str = "") -> None:
+    """Prints the first rejected files, each with its "path" and "reason"."""
+    if not rejected:
+        out.print("rejected  none")
+        return
+    text = f"rejected  {count(len(rejected), 'file')}"
+    out.print(f"{text}, listed in {listed_in}:" if listed_in else f"{text}:")
+    for entry in rejected[:_MAX_REJECTED]:
+        print_indented(readable(f"{entry['path']}: {entry['reason']}"))
+    if len(rejected) > _MAX_REJECTED:
+        print_indented(f"... and {len(rejected) - _MAX_REJECTED:,} more")
+
+
+def print_assumed(assumed: Sequence[Assumption]) -> None:
+    """Prints what the source does not say for sure, in a frame."""
+    if not assumed:
+        return
+    lines = [f"- {readable(str(assumption))}" for assumption in assumed]
+    frame = Panel(
+        Text("\n".join(lines), overflow="fold"),
+        title="assumed, please check",
+        title_align="left",
+        border_style="yellow",
+        expand=False,
+    )
+    # With soft wrap the frame would cut long lines off, with the options in them.
+    out.print(frame, soft_wrap=False)
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
+    """3 (2 CMYK, 1 GIF)"""
+    reasons = [f"{number:,} {reason}" for reason, number in counts.items()]
+    return f"{sum(counts.values()):,} ({', '.join(reasons)})"
+
+
+def _list_names(names: Sequence[str]) -> str:
+    text = ", ".join(readable(name) for name in names[:_MAX_NAMES])
+    return f"{text} ..." if len(names) > _MAX_NAMES else text

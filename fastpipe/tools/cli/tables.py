@@ -1,0 +1,70 @@
+"""Figures that several commands show -> tables for a terminal, and numbers with their nouns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from fastpipe.tools.bench.measure import NAMES, Figures, Result
+
+
+def new_table(*columns: str, title: str | None = None) -> Table:
+    """An empty table: the first column is a name, the others are figures."""
+    table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+        column.no_wrap = True
+    return table
+
+
+def show(console: Console, *parts: RenderableType) -> None:
+    """Prints tables with an empty line after each."""
+    for part in parts:
+        console.print(part)
+        console.print()
+
+
+def count(number: int, word: str) -> str:
+    """A number and its word: 1 file, 2 files, 3 classes."""
+    if number == 1:
+        return f"1 {word}"
+    ending = "es" if word.endswith("s") else "s"
+    return f"{number:,} {word}{ending}"
+
+
+def throughput_table(results: Sequence[Result]) -> RenderableType:
+    """The speed of loaders, and what they take. The ratio is fastpipe's images/s by theirs."""
+    table = new_table("loader", "images/s", "range", "ratio", "CPUs", "1st batch", "PSS")
+    for result in results:
+        figures = result.median
+        table.add_row(
+            NAMES[result.contender],
+            f"{figures.images_per_s:,.0f}",
+            f"{result.slowest:,.0f}-{result.fastest:,.0f}",
+            "" if result.contender == "fastpipe" else f"{result.ratio:.2f} x",
+            "?" if figures.cpus is None else f"{figures.cpus:.2f}",
+            f"{figures.first_batch_s:.2f} s",
+            "?" if figures.memory_mb is None else f"{figures.memory_mb:,.0f} MB",
+        )
+    return table
+
+
+def stages_table(figures: Figures, workers: int, batch_size: int) -> RenderableType:
+    """The time of each of fastpipe's stages, and its speed if it were the only one."""
+    table = new_table("fastpipe's stages", "runs in", "us per image", "images/s alone")
+    pool = count(workers, "thread")
+    rows = (
+        ("read", pool, figures.read_us, workers),
+        ("decode the crop", pool, figures.decode_us, workers),
+        ("resize and collate into the batch", pool, figures.resize_us, workers),
+        (f"plan and submit (batches of {batch_size})", "main thread", figures.plan_us, 1),
+    )
+    for name, runs_in, stage_us, num_threads in rows:
+        if stage_us is None:
+            continue
+        images_per_s = num_threads * 1e6 / max(stage_us, 1e-3)
+        table.add_row(name, runs_in, f"{stage_us:,.1f}", f"{images_per_s:,.0f}")
+    return table

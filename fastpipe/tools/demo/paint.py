@@ -1,0 +1,201 @@
+"""Turns a random generator and a class name into a photo-like scene with an object of the class.
+
+Natural photos have an amplitude spectrum of about 1/f (D. J. Field, "Relations between the
+statistics of natural images and the response properties of cortical cells", J. Opt. Soc. Am. A
+4(12), 1987). A sum of octaves of white noise, each twice as fine as the one before, has it where
+all octaves weigh the same.
+
+The order in which numbers are drawn decides every photo: a change to it makes other photos of the
+same seeds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.tools.demo.shapes import Field, Shape, draw_shape
+
+Planes = NDArray[np.float32]  # axes (blue-green-red, row, column), about 0..255
+Colour = NDArray[np.float32]  # blue, green, red, about 0..255
+
+_LUMA_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, section 2.5.1
+_CONTRAST = 62.0  # least luma distance between an object's colour and its surroundings
+
+
+class Light(NamedTuple):
+    """The unit vector towards the light."""
+
+    x: float
+    y: float
+    z: float  # towards the camera
+
+
+class Scene(NamedTuple):
+    """A painted scene."""
+
+    smooth: Planes  # all but the fine texture
+    texture: Planes  # to be added with some weight
+    shape: Shape  # its object
+
+
+def paint_scene(rng: np.random.Generator, height: int, width: int, name: str) -> Scene:
+    """Paint a scene of that many pixels, with an object of class `name`."""
+    turn = rng.uniform(0.0, 2.0 * np.pi)
+    light = Light(float(0.6 * np.cos(turn)), float(0.6 * np.sin(turn)), 0.8)
+    planes, rough = _paint_backdrop(rng, height, width)
+    shape = draw_shape(rng, name, height, width)
+    _lay_object(rng, planes, rough, shape, light)
+    texture = _draw_texture(rng, planes, rough, light)
+    return Scene(planes, texture, shape)
+
+
+def _resize(field: Field, height: int, width: int) -> Field:
+    resized = cv2.resize(field, (width, height), interpolation=cv2.INTER_CUBIC)
+    return np.asarray(resized, np.float32)
+
+
+def _blur(field: Field, sigma: float) -> Field:
+    return np.asarray(cv2.GaussianBlur(field, (0, 0), max(0.8, sigma)), np.float32)
+
+
+def _step(field: Field, softness: float) -> Field:
+    """A smooth step from 0 to 1 at 0, of half-width `softness`."""
+    t = np.clip(field * (0.5 / softness) + 0.5, 0.0, 1.0)
+    return np.asarray(t * t * (3.0 - 2.0 * t), np.float32)
+
+
+def _divide_up(number: int, divisor: int) -> int:
+    """7 / 2 -> 4."""
+    return -(-number // divisor)
+
+
+def _draw_noise(
+    rng: np.random.Generator, height: int, width: int, persistence: float, octaves: range
+) -> Field:
+    """A sum of octaves of noise with mean 0 and deviation 1; octave n has cells of 2**n pixels.
+
+    `persistence` is an octave's amplitude relative to the next coarser one; 0.5 is cloud-like, 1.0
+    is 1/f.
+    """
+    field = np.zeros((2, 2), np.float32)
+    amplitude = 1.0
+    for octave in reversed(octaves):
+        cells = (_divide_up(height, 1 << octave) + 1, _divide_up(width, 1 << octave) + 1)
+        noise = rng.standard_normal(cells, dtype=np.float32)
+        field = _resize(field, *cells) + amplitude * noise
+        amplitude *= persistence
+    field = _resize(field, height, width)
+    return np.asarray((field - field.mean()) / field.std(), np.float32)
+
+
+def _draw_colour(rng: np.random.Generator) -> Colour:
+    """Draw a colour. All surfaces of all classes have this one distribution."""
+    # Daylight scenes vary mostly between warm and cool, little between green and magenta, and are
+    # greyish.
+    warm = rng.laplace(4.0, 20.0)
+    magenta = rng.laplace(-1.0, 4.0)
+    colour = np.array([magenta - warm, 0.0, magenta + 0.8 * warm], np.float32)
+    colour[1] = -(colour @ _LUMA_BGR) / _LUMA_BGR[1]  # so that its luma is 0
+    luma = np.float32(rng.uniform(25.0, 230.0))
+    return np.asarray(np.clip(colour + luma, 4.0, 250.0), np.float32)
+
+
+def _draw_contrasting(rng: np.random.Generator, surroundings: Colour) -> Colour:
+    """Draw a colour whose luma is at least _CONTRAST away from another's, so that one sees it."""
+    while True:
+        colour = _draw_colour(rng)
+        if abs(float(_LUMA_BGR @ (colour - surroundings))) >= _CONTRAST:
+            return colour
+
+
+def _mix(first: Colour, second: Colour, share: Field) -> Planes:
+    """A surface that runs from one colour to another."""
+    return first[:, None, None] + (second - first)[:, None, None] * share
+
+
+def _paint_backdrop(rng: np.random.Generator, height: int, width: int) -> tuple[Planes, Field]:
+    """Paint a sky, and bodies such as ridges before it.
+
+    Returns:
+        The planes, and how strong the fine texture is at each pixel, 0 to 1.
+    """
+    octaves = range(2, int(np.log2(max(height, width))))
+    down: Field = np.linspace(-1.0, 1.0, height, dtype=np.float32)[:, None]
+    sky = 0.45 * _draw_noise(rng, height, width, 0.55, octaves)
+    sky += rng.uniform(-0.8, 0.8) * down
+    planes = _mix(_draw_colour(rng), _draw_colour(rng), _step(sky, 1.2))
+    rough = np.full((height, width), rng.uniform(0.02, 0.3), np.float32)
+
+    body_count = rng.integers(1, 4)
+    levels = rng.uniform(-0.5, 0.9, body_count)
+    for level in sorted(levels.tolist()):
+        persistence = rng.uniform(0.35, 0.6)
+        body = 0.5 * _draw_noise(rng, height, width, persistence, octaves) + 4.0 * (down - level)
+        mask = _step(body, rng.uniform(0.02, 0.12))
+        # Deeper inside a body less light falls in: a dark rim below its lit edge.
+        uneven = 0.6 * _draw_noise(rng, height, width, 0.6, octaves)
+        depth = _step(uneven + 0.5 * body - 0.3, 1.5)
+        lit_colour = _draw_colour(rng)
+        dark_colour = 0.65 * lit_colour + 0.25 * _draw_colour(rng)
+        planes += mask * (_mix(lit_colour, dark_colour, depth) - planes)
+        rough += mask * (rng.uniform(0.05, 1.0) - rough)
+    return planes, rough
+
+
+def _lay_object(
+    rng: np.random.Generator, planes: Planes, rough: Field, shape: Shape, light: Light
+) -> None:
+    """Lay the object with its shadow, shading and highlight, in place."""
+    height, width = rough.shape
+    behind = (planes * shape.cover).sum(axis=(1, 2)) / shape.cover.sum()  # the mean colour
+    first = _draw_contrasting(rng, behind)
+    second = _draw_contrasting(rng, first)
+
+    # Shadow and light are smooth, so a coarser grid is enough for them.
+    step = max(1, int(0.02 * shape.side))
+    side = shape.side / step
+    grid = (_divide_up(width, step), _divide_up(height, step))
+    small = np.asarray(cv2.resize(shape.cover, grid, interpolation=cv2.INTER_AREA), np.float32)
+    # The shadow lies away from the light. A matrix (2, 3), as cv2.warpAffine takes it.
+    shift_x = -0.09 * light.x * side
+    shift_y = -0.09 * light.y * side
+    shift = np.array([[1.0, 0.0, shift_x], [0.0, 1.0, shift_y]])
+    shifted = np.asarray(cv2.warpAffine(small, shift, grid), np.float32)
+    shadow = _blur(shifted, 0.04 * side)
+    planes *= 1.0 - rng.uniform(0.25, 0.6) * _resize(shadow, height, width)
+
+    # The object bulges: its blurred mask is its height. Its brightness is Lambert's law.
+    bulge = side * (0.07 * _blur(small, 0.06 * side) + 0.45 * _blur(small, 0.22 * side))
+    slope_y, slope_x = np.gradient(bulge)
+    steepness = np.sqrt(1.0 + slope_x**2 + slope_y**2)
+    lit = (light.z - light.x * slope_x - light.y * slope_y) / steepness
+    lit = np.clip(_resize(lit, height, width), 0.0, 1.0)
+    gloss = rng.uniform(0.0, 360.0) * np.clip(lit - 0.93, 0.0, 1.0)
+    share = shape.second
+    if share is None:
+        share = np.zeros((1, 1), np.float32)
+    surface = _mix(first, second, share) * (0.45 + 0.62 * lit) + gloss
+    mask = _blur(shape.cover, 0.0)  # a lens leaves every edge a little soft
+    planes += mask * (surface - planes)
+    rough += mask * (rng.uniform(0.05, 0.45) - rough)
+
+
+def _draw_texture(rng: np.random.Generator, planes: Planes, rough: Field, light: Light) -> Planes:
+    """Draw fine texture: a rough relief lit from the side, and coloured grain."""
+    height, width = rough.shape
+    persistence = rng.uniform(0.9, 1.4)
+    relief = _draw_noise(rng, height, width, persistence, range(5))
+    slope_y, slope_x = np.gradient(relief)
+    lit = light.x * slope_x + light.y * slope_y
+    luma = 11.0 * rough * (2.0 * lit + 0.6 * relief)
+    # A sensor's grain is everywhere, in focus or not.
+    luma += rng.uniform(1.5, 5.5) * rng.standard_normal(rough.shape, dtype=np.float32)
+    texture = luma * (planes * (0.6 / 128.0) + 0.4)
+    for channel in (0, 2):  # blue and red
+        hue = _draw_noise(rng, _divide_up(height, 2), _divide_up(width, 2), 1.1, range(5))
+        texture[channel] += _resize(hue, height, width) * (2.0 * rough + 1.0)
+    return np.asarray(texture, np.float32)

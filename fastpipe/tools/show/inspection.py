@@ -1,0 +1,287 @@
+"""A dataset -> figures about it, and a sheet of its images.
+
+Note [shuffle score]
+How well an epoch's order is shuffled, beside a uniform permutation and the order of the shards:
+three figures, each with its expectation for a uniform permutation of n samples in batches of b:
+
+- class mix: Pearson's chi-squared of a batch's class counts against the dataset's, by its degrees
+  of freedom and the correction for drawing without replacement, (classes - 1) * (n - b) / (n - 1);
+  the mean over batches. Expected: 1. Larger: batches hold too few classes; 0: all hold the same.
+- neighbours: the share of samples whose next one in the shard is in the same batch. Expected:
+  (b - 1) / n.
+- displacement: the mean distance between a sample's place in the shards and in the epoch, by n.
+  Expected: 1 / 3.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.folder import Place
+from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.pixel_form import PixelForm, describe_forms
+from fastpipe.engine.engine import Engine
+from fastpipe.engine.limits import MAX_PIXELS
+from fastpipe.engine.slots import SlotRing
+from fastpipe.engine.stats import Stats
+from fastpipe.engine.watchdog import Watchdog
+from fastpipe.loading.batch_maker import BatchMaker
+from fastpipe.machine.cpus import count_granted_cpus
+from fastpipe.plan.content import Content
+from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
+from fastpipe.plan.crops import Resize
+from fastpipe.plan.draws import Int64s, key
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.order import permute
+from fastpipe.plan.recipe import Recipe
+from fastpipe.sources.scan.opening import open_data
+
+# Enough for figures that do not move in the third place; a billion samples would take hours.
+MOST_SAMPLES = 2_000_000
+_MOST_ROWS = 1_000_000
+_SHEET_SIZE = 160
+_SHEET_IMAGES = 40
+_STALL_TIMEOUT_S = 60.0
+_BINS = 12
+_PERCENTS = (0, 10, 50, 90, 100)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How a quantity is spread."""
+
+    edges: list[float]  # one more than counts
+    counts: list[int]  # samples in each bin
+    percentiles: dict[int, float]  # at 0, 10, 50, 90 and 100 per cent
+    mean: float
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Figures about a dataset.
+
+    Histograms of more than a million samples are of some of them, evenly spread.
+    """
+
+    path: str
+    packed: bool  # else its shards are files or tars where they lie
+    fingerprint: str
+    samples: int
+    shards: int
+    size_bytes: int  # of all tar files
+    class_counts: dict[str, int]
+    unlabelled: int
+    fields: dict[str, str]  # kind by name
+    storage: str
+    forms: list[dict[str, int]]  # channels and bits that occur, and how many samples have them
+    counts: dict[str, Any]  # of packing or the scan: rejected, encoded anew, converted, ...
+    bytes: Histogram
+    width: Histogram
+    height: Histogram
+    megapixels: Histogram
+
+
+def inspect(index: Index) -> Inspection:
+    """Gathers the figures of a dataset. Reads its index, not its pictures."""
+    # Histograms of so many records do not change with more; the index may have a billion.
+    step = max(1, -(-len(index) // _MOST_ROWS))
+    records = index.records[::step]
+    width = records["width"].astype(np.float64)
+    height = records["height"].astype(np.float64)
+    return Inspection(
+        path=str(index.path),
+        packed=index.packed,
+        fingerprint=index.fingerprint,
+        samples=len(index),
+        shards=len(index.shards),
+        size_bytes=int(index.shard_sizes.sum()),
+        class_counts=dict(zip(index.classes, index.class_counts, strict=True)),
+        unlabelled=len(index) - sum(index.class_counts),
+        fields={name: field.kind for name, field in index.fields.items()},
+        storage=index.storage,
+        forms=describe_forms(index.form_counts),
+        counts=index.counts,
+        bytes=_histogram(records["size"].astype(np.float64)),
+        width=_histogram(width),
+        height=_histogram(height),
+        megapixels=_histogram(width * height / 1e6),
+    )
+
+
+def _histogram(values: NDArray[np.float64]) -> Histogram:
+    """Bins of equal width up to the 99th percentile.
+
+    The last bin takes all beyond, so that one giant does not hide the rest.
+    """
+    low = float(values.min())
+    high = float(np.percentile(values, 99))
+    bins = _BINS
+    if low == high:
+        # One bin for this value, and one for giants where there are any.
+        bins = 2 if values.max() > high else 1
+    edges = np.linspace(low, max(high, low + 1e-9), bins + 1)
+    counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
+    edges[-1] = max(edges[-1], values.max())
+    return Histogram(
+        edges=edges.tolist(),
+        counts=counts.tolist(),
+        percentiles={percent: float(np.percentile(values, percent)) for percent in _PERCENTS},
+        mean=float(values.mean()),
+    )
+
+
+def write_contact_sheet(
+    data: Place,
+    out: Path,
+    *,
+    seed: int = 0,
+    train: bool = False,
+    count: int = _SHEET_IMAGES,
+    fingerprint: str | None = None,
+) -> tuple[int, int]:
+    """Writes a PNG of a batch, with classes.
+
+    Args:
+        data: the dataset.
+        out: the PNG.
+        seed: of the batch.
+        train: True: crops as training sees them; False: the middle of each picture.
+        count: of pictures.
+        fingerprint: of an unpacked source that was scanned just now.
+
+    Returns:
+        How many pictures the sheet shows, and how many of them stand in for pictures that cannot be
+        decoded.
+    """
+    from fastpipe.tools.show.sheet import contact_sheet, write_png  # OpenCV: others do without
+
+    index = open_data(data, max_pixels=MAX_PIXELS, fingerprint=fingerprint)
+    size = (_SHEET_SIZE, _SHEET_SIZE)
+    recipe = Recipe(
+        batch_size=min(count, len(index)),
+        size=size,
+        crop=parse_crop(None, size, train=train),
+        flip=parse_flip_probability(None, train=train),
+        shuffle=True,
+        drop_last=False,
+        seed=seed,
+        content=Content.of(index),
+    )
+    # The first batch of a loader, without torch.
+    stats = Stats()
+    views = [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
+    with closing(Engine(index, count_granted_cpus())) as engine:
+        watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
+        maker = BatchMaker(index, engine, views, stats, watchdog, PixelForm(), replace_bad=True)
+        plan = EpochPlan(recipe, epoch=0)
+        batch = maker.end(maker.begin(plan.batch(0), plan, 0))
+    captions = [index.class_name(label) for label in batch.there.labels.tolist()]
+    write_png(out, contact_sheet(batch.views[0], captions))
+    return len(captions), stats.replaced
+
+
+@dataclass(frozen=True)
+class ShuffleScore:
+    """How an order is shuffled; see Note [shuffle score]."""
+
+    class_mix: float
+    neighbours: float
+    displacement: float
+
+
+@dataclass(frozen=True)
+class ShuffleReport:
+    """The scores of an epoch's order, of a uniform permutation, and of the order of the shards."""
+
+    batch_size: int
+    samples: int  # that were looked at: whole batches, the epoch's first
+    epoch: ShuffleScore
+    uniform: ShuffleScore
+    shards: ShuffleScore
+
+
+def score(samples: Int64s, labels: Int64s, batch_size: int, count: int) -> ShuffleScore:
+    """Scores the start of an order of `count` samples.
+
+    Args:
+        samples: (m,) their numbers; m is a multiple of batch_size.
+        labels: (m,) their labels.
+        batch_size: samples in a batch.
+        count: of all samples.
+    """
+    batch_count = len(samples) // batch_size
+    batches = np.repeat(np.arange(batch_count), batch_size)  # (m,) the batch of each sample
+    places = np.arange(len(samples))
+    displacement = float(np.abs(samples - places).mean()) / count
+
+    # Neighbours in the shards that are in the epoch's part at all, and whether one batch has both.
+    by_sample = np.argsort(samples, kind="stable")
+    is_next_sample = np.diff(samples[by_sample]) == 1
+    is_same_batch = batches[by_sample[1:]] == batches[by_sample[:-1]]
+    neighbours = float((is_next_sample & is_same_batch).sum()) / len(samples)
+    class_mix = _class_mix(labels, batches, batch_size, count)
+    return ShuffleScore(class_mix, neighbours, displacement)
+
+
+def _class_mix(labels: Int64s, batches: Int64s, batch_size: int, count: int) -> float:
+    """See Note [shuffle score]."""
+    _, class_of = np.unique(labels, return_inverse=True)
+    class_counts = np.bincount(class_of)
+    class_count = len(class_counts)
+    if class_count < 2 or batch_size >= count:
+        return 1.0  # nothing can be mixed badly
+    batch_count = len(labels) // batch_size
+    expected = class_counts / len(labels) * batch_size  # of each class, in a batch
+
+    # Chi-squared is the sum over all classes of (actual - expected)^2 / expected. Written as
+    # actual^2 / expected, minus batch_size, it needs only the classes that a batch has.
+    pairs, actual = np.unique(batches * class_count + class_of, return_counts=True)
+    sum_of_squares = (actual**2 / expected[pairs % class_count]).sum()
+    chi_squared = sum_of_squares / batch_count - batch_size
+    correction = (class_count - 1) * (count - batch_size) / (count - 1)
+    return float(chi_squared / correction)
+
+
+def shuffle_report(
+    index: Index, *, batch_size: int = 256, seed: int = 0, epoch: int = 0
+) -> ShuffleReport:
+    """Scores the order of an epoch of a training loader, in batches of all ranks together."""
+    count = len(index)
+    batch_size = min(batch_size, count)
+    most = min(count, max(MOST_SAMPLES, batch_size))
+    sample_count = most // batch_size * batch_size
+    recipe = Recipe(
+        batch_size=batch_size,
+        size=(1, 1),
+        crop=Resize(),
+        flip=0.0,
+        shuffle=True,
+        drop_last=True,
+        seed=seed,
+        content=Content.of(index),
+    )
+    order = EpochPlan(recipe, epoch).orders[0]
+    shard_order = np.arange(sample_count, dtype=np.int64)
+    if count > MOST_SAMPLES:
+        uniform_order = permute(shard_order, count, key(seed, epoch, 0))
+    else:
+        permutation = np.random.default_rng(0).permutation(count)
+        uniform_order = permutation[:sample_count].astype(np.int64)
+
+    def score_of(samples: Int64s) -> ShuffleScore:
+        labels = index.records["label"][samples].astype(np.int64)
+        return score(samples, labels, batch_size, count)
+
+    return ShuffleReport(
+        batch_size=batch_size,
+        samples=sample_count,
+        epoch=score_of(order.take(0, sample_count).ids),
+        uniform=score_of(uniform_order),
+        shards=score_of(shard_order),
+    )

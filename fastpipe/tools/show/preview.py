@@ -1,0 +1,292 @@
+"""A loader -> a sheet of some photos, their crops, and the images that the model sees."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.device.augment import Augment
+from fastpipe.engine.slots import SlotRing
+from fastpipe.engine.stats import Stats
+from fastpipe.errors import ConfigError, flag, whole
+from fastpipe.loading.loader import Loader, make_transfer
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.crop_boxes import Crops
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
+
+VARIANTS = 8
+SIZE = 160
+MOST_ROWS = 100
+_SQUARES = 20  # of the checkerboard behind alpha, on the longer side
+_MOST_DRAWS = 10_000  # of an epoch with weights, to find out which samples it has
+_LEAST_SHARE = 0.005  # of a class in a caption
+
+Pixels = NDArray[np.uint8]
+"""(height, width, 3) RGB, where nothing else is said."""
+
+
+class Preview(NamedTuple):
+    """A sheet that was drawn. A notebook shows it where it ends a cell."""
+
+    path: Path  # of the PNG
+    photos: int  # how many it shows
+
+    def _repr_png_(self) -> bytes:
+        return self.path.read_bytes()
+
+
+def preview(
+    loader: Loader,
+    out: str | os.PathLike[str] = "preview.png",
+    *,
+    rows: int = 6,
+    overwrite: bool = False,
+) -> Preview:
+    """Draws one row a photo: the photo, the crops on it, and each crop as the training loop gets
+    it.
+
+    Crops, mirroring and augmentation are those of the photos in epochs 0 to 7 of this loader, made
+    on its device by its own code. Only the normalising by mean= and std= is undone, and alpha is
+    drawn over a checkerboard. Yellow is the crop of epoch 0. With soft labels, a caption names the
+    classes with the largest shares. The loader's own iteration does not change.
+
+    If the loader has fields, boxes with their labels, masks and points are drawn on the photo, and
+    on each crop as the training loop gets them. Equal labels and ids have equal colours. Texts and
+    numbers stand below the row, cut to fit.
+
+    With several views, a row has each view of epoch 0 in place of the epochs. Yellow is the crop of
+    the first view.
+
+    Args:
+        loader: made by fastpipe.loader, with any augment= and fields=.
+        out: the PNG.
+        rows: number of photos, from 1 to 100. The loader's seed selects them.
+        overwrite: replace the PNG if it exists.
+
+    Returns:
+        The sheet, which a notebook shows: its `path`, and `photos`, which is `rows`, or as many as
+        there are.
+
+    Raises:
+        ConfigError: an argument is wrong, the PNG exists, or the augmentation returns no images.
+        SampleError: a photo cannot be decoded.
+        DatasetError: a field cannot be read.
+    """
+    if not isinstance(loader, Loader):
+        raise ConfigError(
+            f"preview: expected a loader, got {type(loader).__name__}; make one with "
+            "fastpipe.loader(data, augment=...)"
+        )
+    if not flag("overwrite", overwrite) and os.path.lexists(out):
+        raise ConfigError(
+            f"preview: {os.fspath(out)} exists; pass overwrite=True to replace it, or another name"
+        )
+    from fastpipe.tools.show.marks import marks_of_row, of_samples, visible, with_marks
+    from fastpipe.tools.show.sheet import contact_sheet, fitted, with_boxes, write_png
+
+    data = loader.dataset
+    recipe = loader.recipe
+    if recipe.crop.rows > 1:
+        raise ConfigError(
+            f"preview: it draws one crop of each photo, but {type(recipe.crop).__name__} has "
+            f"{recipe.crop.rows}; pass a loader with another crop="
+        )
+    ids = _some_samples(recipe, whole("rows", rows, least=1, most=MOST_ROWS))
+
+    # One column for each epoch, or for each view.
+    has_views = bool(recipe.more)
+    columns: list[Seen] = []
+    for epoch in range(1 if has_views else VARIANTS):
+        columns += preview_samples(loader, ids, epoch)
+    column_kind = "view" if has_views else "epoch"
+    names = [f"{column_kind} {number}" for number in range(len(columns))]
+    pixels = []
+    for column, augment in zip(columns, cycle(loader.augments), strict=False):
+        pixels.append(_pixels(column.images, augment))
+
+    plan = columns[0].plan
+    fields = visible(data, loader.maker.fields.names if loader.maker.fields else ())
+    cells: list[Pixels] = []
+    captions: list[str] = []
+    notes: list[list[str]] = []
+    # A row of the sheet: the photo with its fields, the photo with the crops, and each column.
+    for row, (marks, lines) in enumerate(of_samples(data, plan, fields)):
+        record = plan.records[row]
+        photo = _photo(loader, plan, row)
+        # Crops are in pixels of the stored picture, the photo has those of its cell.
+        scale = photo.shape[1] / record["width"]
+        crop_boxes = [column.plan.crops.boxes[row] * scale for column in columns]
+        cells.append(fitted(with_marks(photo, marks), SIZE))
+        cells.append(fitted(with_boxes(photo, np.stack(crop_boxes)), SIZE))
+        label = int(record["label"])
+        captions.append(loader.classes[label] if label >= 0 else "")
+        captions.append(f"{record['width']} x {record['height']}")
+        for name, column, images in zip(names, columns, pixels, strict=True):
+            moved_marks = marks_of_row(column.fields, row, fields, column.plan.crops.size)
+            cells.append(fitted(with_marks(_shrunk(images[row]), moved_marks), SIZE))
+            captions.append(_caption(name, column.labels[row], data.classes))
+        notes.append(lines)
+
+    sheet = contact_sheet(np.stack(cells), captions, columns=2 + len(columns), notes=notes)
+    write_png(Path(out), sheet)
+    return Preview(Path(os.path.abspath(out)), len(ids))
+
+
+def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
+    """The ids of so many samples that epochs have, ascending; or of all, if they are fewer."""
+    rng = np.random.default_rng(recipe.seed)
+    if not recipe.picks:
+        count = len(recipe.content)
+        return np.sort(rng.choice(count, min(rows, count), replace=False)).astype(np.int64)
+    # With weights, an epoch does not have all samples: choose among those of epoch 0.
+    orders = EpochPlan(recipe, 0).orders
+    draws = min(recipe.rows(0), _MOST_DRAWS)
+    drawn = [order.take(0, draws).ids for order in orders.values()]
+    ids = np.unique(np.concatenate(drawn))
+    return np.sort(rng.choice(ids, min(rows, len(ids)), replace=False))
+
+
+class Seen(NamedTuple):
+    """Some samples in one view, on the CPU, as the training loop gets them."""
+
+    plan: BatchPlan
+    images: torch.Tensor
+    labels: torch.Tensor
+    fields: dict[str, Any]  # values by name; none if the loop gets (images, labels)
+
+
+def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
+    """Takes samples through a loader's decoder, device and augmentation, at full size.
+
+    Args:
+        loader: whose batches they are like.
+        ids: (n,) of the samples.
+        epoch: that decides their crops and augmentation.
+
+    Returns:
+        The samples in each view.
+    """
+    # Memory and figures of its own, and no thread but those of the engine.
+    dtype = loader.maker.form.dtype
+    slots = [(SlotRing((0,), 0, loader.stream.slot, dtype), True) for _ in loader.augments]
+    maker = replace(loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None)
+    epoch_plan = EpochPlan(loader.recipe, epoch)
+    host_batch = maker.end(maker.begin(epoch_plan.of(ids), epoch_plan, 0))
+    transfer = make_transfer(maker, loader.stream, loader.augments, loader.recipe)
+    staged = transfer.begin(host_batch)
+    batch = transfer.hand_over(staged)
+
+    views = []
+    for view, images in enumerate(staged.images):
+        values = {}
+        if host_batch.fields is not None:
+            for key, name in host_batch.fields.names.items():
+                # Of several views, a batch has a list where each view has its own values.
+                value = batch[key]
+                if host_batch.plan.more and host_batch.fields.by_view(name):
+                    value = value[view]
+                values[name] = _on_cpu(value)
+        plan = replace(host_batch.plan.views[view], more=())
+        views.append(Seen(plan, images.cpu(), staged.labels.cpu(), values))
+    return views
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_on_cpu(item) for item in value]
+    return value.cpu() if isinstance(value, torch.Tensor) else value
+
+
+def _photo(loader: Loader, plan: BatchPlan, row: int) -> Pixels:
+    """A whole photo in the loader's channels, resized to fit a cell, as it is drawn."""
+    record = plan.records[row]
+    width = int(record["width"])
+    height = int(record["height"])
+    size = _size_in_cell(height, width)
+    image = np.empty((1, *size, loader.maker.form.channels), dtype=np.uint8)
+    box = np.array([[0, 0, width, height]])
+    crops = Crops(box.astype(np.float64), box.astype(np.int32), size)
+    flips = np.zeros(1, dtype=np.bool_)
+    whole_photo = replace(plan.part(row, row + 1), crops=crops, flips=flips)
+    # The engine returns the rows that failed; here is one row.
+    for _, reason in loader.maker.engine.decode(whole_photo, image):
+        raise loader.maker.index.sample_error(int(whole_photo.samples[0]), reason)
+    return _drawable(image[0])
+
+
+def _pixels(images: torch.Tensor, augment: Augment | None) -> Pixels:
+    """Images of a training loop -> (n, height, width, 3) uint8, with the normalising undone."""
+    if images.ndim != 4 or images.shape[1] not in (1, 3, 4):
+        raise ConfigError(
+            f"preview: the augmentation returned shape {tuple(images.shape)}; expected images (N, "
+            "channels, height, width) of 1, 3 or 4 channels, because only images can be drawn"
+        )
+    if images.dtype != torch.uint8:
+        is_16_bit = images.dtype == torch.uint16
+        images = images.float()
+        if is_16_bit:
+            images = images / 65535
+        if augment is not None:
+            mean, std = augment.moments(images.shape[1])
+            images = images * images.new_tensor(std).view(-1, 1, 1)
+            images = images + images.new_tensor(mean).view(-1, 1, 1)
+        images = images.clamp(0, 1).mul(255).round().to(torch.uint8)
+    return _drawable(images.permute(0, 2, 3, 1).numpy())
+
+
+def _drawable(images: Pixels) -> Pixels:
+    """(..., height, width, channels) -> (..., height, width, 3); alpha shows a checkerboard."""
+    *_, height, width, channels = images.shape
+    if channels < 4:
+        return np.broadcast_to(images, (*images.shape[:-1], 3)).copy()
+    # A checkerboard of two grays: (height, width, 1).
+    square = -(-max(height, width) // _SQUARES)
+    down, across = np.indices((height, width)) // square
+    is_light = (down + across) % 2 == 1
+    board = np.where(is_light, 255.0, 200.0)[..., None]
+    alpha = images[..., 3:] / 255
+    blended = images[..., :3] * alpha + board * (1 - alpha)
+    return np.rint(blended).astype(np.uint8)
+
+
+def _size_in_cell(height: int, width: int) -> tuple[int, int]:
+    scale = SIZE / max(height, width)
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def _shrunk(image: Pixels) -> Pixels:
+    """No larger than a cell: the mean of each pixel's area."""
+    height, width, _ = image.shape
+    if max(height, width) <= SIZE:
+        return image
+    planes = torch.from_numpy(image).permute(2, 0, 1).float()
+    size = _size_in_cell(height, width)
+    shrunk = torch.nn.functional.interpolate(planes[None], size, mode="area")[0]
+    rounded = shrunk.round().to(torch.uint8)
+    return np.asarray(rounded.permute(1, 2, 0).numpy())
+
+
+def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
+    """The name of a column; with soft labels its number, and the two largest shares."""
+    if label.ndim == 0:
+        return name
+    largest = label.topk(min(2, len(label)))
+    shares: list[float] = largest.values.tolist()
+    labels: list[int] = largest.indices.tolist()
+    texts = []
+    for class_label, share in zip(labels, shares, strict=True):
+        if share > _LEAST_SHARE:
+            # An augmentation may return more classes than the dataset has.
+            is_named = class_label < len(classes)
+            class_name = classes[class_label] if is_named else str(class_label)
+            texts.append(f"{class_name} {share:.2f}")
+    number = name.split()[-1]
+    return f"{number}: {', '.join(texts)}"

@@ -1,0 +1,348 @@
+"""The members of a sample in a shard, as far as the tar headers lead -> its row and its damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format import tar_writer as tar
+from fastpipe.dataset.format.layout import INDEX_DTYPE
+from fastpipe.dataset.format.open_file import read_at
+from fastpipe.dataset.format.sample_layout import read_names
+from fastpipe.engine.pictures import flaw, size_of
+from fastpipe.errors import PackError
+from fastpipe.sources.picture.probe import form_of
+from fastpipe.tools.verify.damage import Damage
+from fastpipe.tools.verify.shard_facts import ShardFacts
+
+Read = Callable[[int, int], bytes]  # gets an offset and a size, and returns bytes of a shard
+_FIXED_MEMBERS = 3  # label, image and note; those of fields follow
+
+
+class SampleMember(NamedTuple):
+    ending: str  # its name without "KEY."
+    offset: int  # of its bytes in the shard
+    size: int
+
+    @property
+    def stop(self) -> int:
+        """The end of its padding."""
+        return self.offset + tar.padded(self.size, tar.BLOCK)
+
+
+def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMember]:
+    """The label, image, note and fields of the sample at byte `start`.
+
+    Raises:
+        ValueError: a header is not as it was packed.
+    """
+    key = shard.key(start)
+    offset = start
+    members: list[SampleMember] = []
+    for endings in (("cls",), shard.pictures, ("json",), *shard.members):
+        head = read(offset, tar.BLOCK)
+        ending, size = _announced_member(head, key, endings)
+        if ending:
+            members.append(SampleMember(ending, offset + tar.BLOCK, size))
+            offset = members[-1].stop
+        elif len(members) < _FIXED_MEMBERS:  # a sample need not have all fields
+            names = " or .".join(endings)
+            raise ValueError(f"expected the tar header of {key}.{names} at byte {offset}")
+    return members
+
+
+def _announced_member(head: bytes, key: str, endings: tuple[str, ...]) -> tuple[str, int]:
+    """Which of these members of a key a tar header announces, and its size; "": none of them."""
+    for ending in endings:
+        name = f"{key}.{ending}"
+        if head.startswith(f"{name}\0".encode()):
+            # A header is compared as a whole: pack writes it in one way only.
+            size = int(head[tar.SIZE_FIELD], 8)
+            if head == tar.header(name, size):
+                return ending, size
+    return "", 0
+
+
+@contextmanager
+def opened(shard: ShardFacts, purpose: str) -> Iterator[Iterator[tuple[list[SampleMember], Read]]]:
+    """The members of each sample of a shard, and the function that reads their bytes.
+
+    Args:
+        shard: the shard.
+        purpose: what is rebuilt from it, for messages.
+
+    Raises:
+        PackError: the shard is damaged.
+    """
+    try:
+        with open(shard.path, "rb", buffering=0) as file:
+
+            def read(offset: int, size: int) -> bytes:
+                return read_at(file.fileno(), size, offset)
+
+            yield _members_of_samples(shard, read)
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
+        raise PackError(
+            f"{shard.name} is damaged, so {purpose} cannot be rebuilt from it ({problem}); run "
+            "fastpipe verify with --repair and without --quick"
+        ) from problem
+
+
+def _members_of_samples(shard: ShardFacts, read: Read) -> Iterator[tuple[list[SampleMember], Read]]:
+    start = 0
+    for _ in range(shard.samples):
+        members = sample_members(shard, start, read)
+        start = members[-1].stop
+        yield members, read
+
+
+def starts_in_tar(shard: ShardFacts) -> list[int]:
+    """Where samples begin, by the headers in the shard.
+
+    Empty if the headers do not lead through it, if it is behind a URL, or if it has samples that
+    were removed: its headers do not say which these are.
+    """
+    if shard.direct is not None or shard.removed:
+        return []
+    starts = []
+    try:
+        with opened(shard, "the list of its samples") as samples:
+            for members, _ in samples:
+                starts.append(members[0].offset - tar.BLOCK)
+    except PackError:
+        return []
+    return starts
+
+
+def record_of(
+    shard: ShardFacts, offset: int, label: bytes, picture: bytes, note: bytes, digest: int
+) -> tuple[Any, ...]:
+    """The index record of a sample with these members, in the order of INDEX_DTYPE.
+
+    Raises:
+        ValueError, RecursionError: a member is damaged.
+    """
+    width, height = size_of(picture)
+    channels, bits = form_of(picture)
+    identity, key = read_names(note)
+    return (
+        shard.number,
+        offset,
+        len(picture),
+        width,
+        height,
+        channels,
+        bits,
+        int(label),
+        digest,
+        identity,
+        key,
+    )
+
+
+def records_of(shard: ShardFacts) -> NDArray[np.void]:
+    """(samples,) of INDEX_DTYPE: the records that pack wrote. PackError: the shard is damaged."""
+    records = []
+    with opened(shard, "the index") as samples:
+        for members, read in samples:
+            label, picture, note = _read_fixed_members(members, read)
+            digest = xxhash.xxh3_64_intdigest(picture)
+            records.append(record_of(shard, members[1].offset, label, picture, note, digest))
+    return np.array(records, dtype=INDEX_DTYPE)
+
+
+def _read_fixed_members(members: list[SampleMember], read: Read) -> tuple[bytes, bytes, bytes]:
+    """The bytes of label, image and note."""
+    label, picture, note = members[:_FIXED_MEMBERS]
+    return (
+        read(label.offset, label.size),
+        read(picture.offset, picture.size),
+        read(note.offset, note.size),
+    )
+
+
+@dataclass(frozen=True)
+class ShardSpan:
+    """A run of bytes of a shard that is read at once, and the samples in it."""
+
+    shard: ShardFacts
+    start: int  # byte of the file
+    stop: int
+    first: int  # number of its first sample, counted in the shard
+    # Where its samples begin (their KEY.cls). Each ends where the next one does, or at `stop`.
+    starts: list[int]
+    records: NDArray[np.void]  # (samples,) of the index
+    last: bool  # of the shard: its last sample is followed by the end of the archive
+
+
+class Mismatch(NamedTuple):
+    """A fault in a sample, as damage of the shard.
+
+    It may be a fault of the index instead, unless the bytes are wrong in any case: `of_shard`. The
+    shard's hash decides.
+    """
+
+    damage: Damage
+    of_shard: bool
+
+
+class Checked(NamedTuple):
+    """The result of check_span."""
+
+    data: bytes  # of the span; fewer where the shard ends before
+    unreadable: str | None  # why the span cannot be read
+    mismatches: list[Mismatch]  # in order
+
+
+def check_span(span: ShardSpan) -> Checked:
+    """Reads a span and checks each sample in it: its members, its hash, that it decodes."""
+    shard = span.shard
+    data = b""
+    unreadable = None
+    try:
+        data = _read_range(shard, span.start, span.stop)
+    except OSError as problem:
+        unreadable = problem.strerror or str(problem)
+
+    view = memoryview(data)
+    mismatches = []
+    for position, (start, stop) in enumerate(pairwise([*span.starts, span.stop])):
+        sample = shard.first_sample + span.first + position
+        new_damage = partial(Damage, shard.name, sample=sample, samples=1, key=shard.key(start))
+        sample_data = view[start - span.start : stop - span.start]
+        if unreadable is not None:
+            # The span cannot be read as a whole, but some of its samples may be readable.
+            try:
+                sample_data = memoryview(_read_range(shard, start, stop))
+            except OSError as problem:
+                words = f"cannot be read: {problem.strerror or problem}"
+                mismatches.append(Mismatch(new_damage(words, offset=start), of_shard=True))
+                continue
+        is_last = span.last and position == len(span.starts) - 1
+        mismatch = _check_sample(
+            shard,
+            start,
+            sample_data,
+            span.records[position],
+            new_damage,
+            with_end=is_last and not shard.removed,
+        )
+        if mismatch is not None:
+            mismatches.append(mismatch)
+    return Checked(data, unreadable, mismatches)
+
+
+def _read_range(shard: ShardFacts, start: int, stop: int) -> bytes:
+    """The bytes of a shard in a range, as far as there are any."""
+    if shard.direct is not None:
+        if start >= stop:
+            return b""
+        return bytes(shard.direct.fetched(shard.name, start, stop).data)
+    with open(shard.path, "rb", buffering=0) as file:
+        return read_at(file.fileno(), stop - start, start)
+
+
+def _check_sample(
+    shard: ShardFacts,
+    start: int,
+    data: memoryview,
+    record: Any,
+    new_damage: Callable[..., Damage],
+    *,
+    with_end: bool,
+) -> Mismatch | None:
+    """The first thing in a sample that does not fit its index record.
+
+    Args:
+        shard: that it is in.
+        start: its first byte there.
+        data: its bytes.
+        record: of the index.
+        new_damage: makes a Damage of the sample.
+        with_end: whether the end of the archive follows it.
+    """
+
+    def read(offset: int, size: int) -> bytes:
+        return bytes(data[offset - start : offset - start + size])
+
+    try:
+        members = sample_members(shard, start, read)
+    except ValueError as problem:
+        misplaced = f"a member is damaged, or not where the index has it: {problem}"
+        return Mismatch(new_damage(misplaced, offset=start), of_shard=False)
+
+    picture_offset = members[1].offset
+    label, picture, note = _read_fixed_members(members, read)
+    digest = xxhash.xxh3_64_intdigest(picture)
+    expected_digest = int(record["xxh3_64"])
+    if digest != expected_digest:
+        damage = new_damage(
+            "the image has changed since it was packed: hash",
+            f"{expected_digest:016x}",
+            f"{digest:016x}",
+            offset=picture_offset,
+        )
+        return Mismatch(damage, of_shard=False)
+
+    # The image has the bytes that the index expects, so a flaw in it is damage in any case. Label
+    # and note have no hash of their own: the record that they give is compared below.
+    problem_words = flaw(picture)
+    if problem_words is None:
+        try:
+            actual_record = record_of(shard, picture_offset, label, picture, note, digest)
+        except (ValueError, RecursionError) as problem:
+            problem_words = f"its members are damaged: {problem}"
+    if problem_words is not None:
+        return Mismatch(new_damage(problem_words, offset=picture_offset), of_shard=True)
+    for name, expected, actual in zip(
+        INDEX_DTYPE.names or (), record.item(), actual_record, strict=True
+    ):
+        if expected != actual:
+            damage = new_damage(
+                f"its {name} differs from the index",
+                str(expected),
+                str(actual),
+                offset=picture_offset,
+            )
+            return Mismatch(damage, of_shard=False)
+
+    if not _is_rest_intact(shard, start, data, members, read, with_end=with_end):
+        damage = new_damage(
+            "image and label are intact, but bytes beside them have changed",
+            offset=members[-1].stop,
+        )
+        return Mismatch(damage, of_shard=True)
+    return None
+
+
+def _is_rest_intact(
+    shard: ShardFacts,
+    start: int,
+    data: memoryview,
+    members: list[SampleMember],
+    read: Read,
+    *,
+    with_end: bool,
+) -> bool:
+    """Whether the bytes behind the members are as they were packed: padding, and the end."""
+    stop = members[-1].stop
+    if stop > start + len(data):
+        return False
+    # In a shard with removed samples, their members follow.
+    if not shard.removed:
+        expected = tar.end(stop) if with_end else b""
+        if read(stop, len(data)) != expected:
+            return False
+    for member in members:
+        member_end = member.offset + member.size
+        if any(read(member_end, member.stop - member_end)):
+            return False
+    return True

@@ -1,0 +1,383 @@
+"""Shards, read and hashed in order while threads check their samples, and the index -> damage."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.layout import (
+    DATASET_FILE,
+    INDEX_DTYPE,
+    INDEX_FILE,
+    JPEG_STORAGE,
+    WITHOUT_HASHES,
+)
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.pixel_form import (
+    PixelForm,
+    count_forms,
+    describe_forms,
+    possible_forms,
+)
+from fastpipe.dataset.format.sample_layout import BEFORE_BYTES
+from fastpipe.machine.progress import WorkProgress
+from fastpipe.packing.pipeline.ahead import Ahead
+from fastpipe.tools.verify.check_sample import (
+    Checked,
+    Mismatch,
+    ShardSpan,
+    check_span,
+    starts_in_tar,
+)
+from fastpipe.tools.verify.damage import Damage
+from fastpipe.tools.verify.shard_facts import ShardFacts
+
+SPAN_BYTES = 2 << 20  # about so much is read at once
+_CHUNK_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class IndexPart:
+    """Index records of samples that follow one another."""
+
+    records: NDArray[np.void]
+    first: int  # number of the first sample
+    rows_at: int  # byte of index.npy where the row of sample 0 begins
+    least_label: int  # that is possible
+    classes: int  # how many there are; a label is below it
+
+    def of(self, shard: ShardFacts) -> NDArray[np.void]:
+        """(samples,) a copy of the records of a shard's samples."""
+        start = shard.first_sample - self.first
+        return np.array(self.records[start : start + shard.samples])
+
+    def cut(self, shards: Sequence[ShardFacts]) -> IndexPart:
+        """The part for shards that follow one another, in memory."""
+        first = shards[0].first_sample
+        stop = shards[-1].first_sample + shards[-1].samples
+        records = np.array(self.records[first - self.first : stop - self.first])
+        return replace(self, records=records, first=first)
+
+
+def check_index(index: PackedIndex) -> Iterator[Damage]:
+    """Compares dataset.json with sums of an index that has not changed.
+
+    It goes through the index in one pass, which keeps a few MB in memory.
+    """
+    # The hash of index.npy is right, so a sum that differs is an error of dataset.json.
+    class_counts = np.zeros(len(index.classes), dtype=np.int64)
+    stored_bytes = 0
+    forms = Counter[PixelForm]()
+    for start in range(0, len(index), _CHUNK_ROWS):
+        records = np.array(index.records[start : start + _CHUNK_ROWS])
+        stored_bytes += int(records["size"].sum(dtype=np.int64))
+        forms += count_forms(records)
+        labels = records["label"]
+        labels = labels[(labels >= 0) & (labels < len(class_counts))]
+        class_counts += np.bincount(labels, minlength=len(class_counts))
+
+    described_sizes = {"stored_bytes": index.stored_bytes}
+    if index.storage == JPEG_STORAGE:
+        described_sizes["jpeg_bytes"] = index.jpeg_bytes
+    for name, described in described_sizes.items():
+        if stored_bytes != described:
+            problem = f"{name} differs from the sum of the sizes in the index"
+            yield Damage(DATASET_FILE, problem, f"{stored_bytes:,}", f"{described:,}")
+    if class_counts.tolist() != index.class_counts:
+        label = int(np.flatnonzero(class_counts != index.class_counts)[0])
+        yield Damage(
+            DATASET_FILE,
+            f"class_counts of label {label} differs from the index",
+            f"{class_counts[label]:,}",
+            f"{index.class_counts[label]:,}",
+        )
+    if forms != index.form_counts:
+        expected = json.dumps(describe_forms(forms))
+        actual = json.dumps(describe_forms(index.form_counts))
+        yield Damage(DATASET_FILE, "forms differs from the index", expected, actual)
+
+
+def impossible(records: NDArray[np.void], shard: ShardFacts, index: IndexPart) -> NDArray[np.bool_]:
+    """(samples,) which records cannot be true.
+
+    They are of another shard, outside it, or overlap the sample before.
+    """
+    # Offsets up to the size first: no sum of two unsigned numbers may wrap.
+    is_inside = (records["offset"] >= BEFORE_BYTES) & (records["offset"] <= shard.size_bytes)
+    offset = np.where(is_inside, records["offset"], 0).astype(np.int64)
+    end = offset + records["size"]
+    is_inside &= end <= shard.size_bytes
+    is_apart = np.ones(len(records), dtype=np.bool_)
+    is_apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
+    is_picture = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
+    is_picture &= possible_forms(records)
+    label = records["label"]
+    has_label = (label >= index.least_label) & (label < index.classes)
+    is_of_shard = records["shard"] == shard.number
+    return np.asarray(~(is_of_shard & is_inside & is_apart & is_picture & has_label))
+
+
+def impossible_records(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
+    """A finding for each record of a shard that cannot be true."""
+    records = index.of(shard)
+    expected = (
+        f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and after the "
+        "previous sample, at least 1 x 1 pixels, 1, 3 or 4 channels of 8 or 16 bits, a label below "
+        f"{index.classes}"
+    )
+    for row in np.flatnonzero(impossible(records, shard, index)).tolist():
+        values = ", ".join(f"{name} {records[name][row]}" for name in WITHOUT_HASHES)
+        yield Damage(
+            INDEX_FILE,
+            "the row has impossible values",
+            expected,
+            values,
+            sample=shard.first_sample + row,
+            samples=1,
+        )
+
+
+@dataclass
+class ShardFindings:
+    """The damage of some shards."""
+
+    # Shards that are missing or of another size, in order.
+    of_sizes: list[Damage] = field(default_factory=list)
+    of_contents: list[Damage] = field(default_factory=list)  # everything else, shard by shard
+    bytes_read: int = 0
+
+    @property
+    def damages(self) -> list[Damage]:
+        """All, in the order of a report."""
+        return self.of_sizes + self.of_contents
+
+
+def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> Iterator[Damage]:
+    """Whether a shard exists and has its packed size.
+
+    Args:
+        shard: the shard.
+        records: of its samples; they tell which are lost of a shard that is too short.
+    """
+    try:
+        size_bytes, is_regular = _size_of(shard)
+        problem = "" if is_regular else "is not a regular file"
+    except OSError as error:
+        problem = f"cannot be opened: {error.strerror or error}"
+    if problem:
+        yield Damage(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
+    elif size_bytes != shard.size_bytes:
+        lost = 0
+        if records is not None:
+            start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
+            lost = int((records["size"] > size_bytes - start).sum())
+        first_lost = shard.first_sample + shard.samples - lost
+        yield Damage(
+            shard.name,
+            "has a different size than when it was packed",
+            f"{shard.size_bytes:,} bytes",
+            f"{size_bytes:,} bytes",
+            sample=first_lost if lost else None,
+            samples=lost,
+        )
+
+
+def _size_of(shard: ShardFacts) -> tuple[int, bool]:
+    """A shard's size at present, and whether it is a regular file. OSError: it is missing."""
+    if shard.direct is not None:
+        return shard.direct.fetched(shard.name, 0, 1).state.size_bytes, True
+    status = shard.path.stat()
+    return status.st_size, stat.S_ISREG(status.st_mode)
+
+
+def check_quickly(shards: Sequence[ShardFacts], index: IndexPart | None) -> Iterator[Damage]:
+    """Checks shards by their sizes, and their records, if `index` has them; reads no shard."""
+    for shard in shards:
+        if index is None:
+            yield from check_size(shard)
+        else:
+            yield from check_size(shard, index.of(shard))
+            yield from impossible_records(shard, index)
+
+
+def check_shards(
+    shards: Sequence[ShardFacts],
+    index: IndexPart | None,
+    *,
+    whole_index: bool,
+    threads: int,
+    on_progress: Callable[[WorkProgress], None] = lambda _: None,
+) -> ShardFindings:
+    """Reads and checks shards.
+
+    Args:
+        shards: in order.
+        index: their records; None: index.npy cannot be opened.
+        whole_index: index.npy has not changed.
+        threads: how many check samples.
+        on_progress: called in this thread.
+    """
+    findings = ShardFindings()
+    size_is_wrong: set[int] = set()  # numbers of shards of another size
+    readable: list[ShardFacts] = []
+    # By the number of the shard. Behind a URL each look is a request.
+    readable_bytes: dict[int, int] = {}
+    for shard in shards:
+        damages = list(check_size(shard))
+        findings.of_sizes += damages
+        if damages:
+            size_is_wrong.add(shard.number)
+        if not any(damage.samples for damage in damages):  # else all of its samples are lost
+            readable.append(shard)
+            readable_bytes[shard.number] = _readable_bytes(shard)
+
+    # Threads check spans, in any order. `Ahead` returns them in the order of the shards, so that
+    # each shard's bytes are hashed here one after the other, while they are in the cache.
+    total_samples = sum(shard.samples for shard in readable)
+    total_bytes = sum(readable_bytes.values())
+    samples_done = 0
+    bytes_done = 0
+    spans = _plan_spans(readable, readable_bytes, index, whole_index=whole_index)
+    reading: _ShardReading | None = None
+    with closing(Ahead(check_span, threads)) as ahead:
+        for span, checked in ahead.each(spans):
+            if reading is None or span.start == 0:  # the first span of a shard
+                reading = _ShardReading(
+                    span.shard,
+                    index,
+                    has_samples=bool(span.starts),
+                    fault_is_known=span.shard.number in size_is_wrong,
+                )
+            findings.of_contents += reading.add(span, checked)
+            if span.last:
+                findings.of_contents += reading.judge()
+            samples_done += len(span.starts)
+            bytes_done += span.stop - span.start
+            findings.bytes_read += len(checked.data)
+            problems = len(findings.of_sizes) + len(findings.of_contents)
+            on_progress(
+                WorkProgress(samples_done, total_samples, bytes_done, total_bytes, problems)
+            )
+    return findings
+
+
+class _ShardReading:
+    """A shard that is read span by span, in order.
+
+    Args:
+        shard: the shard.
+        index: its records; None: index.npy cannot be opened.
+        has_samples: whether its samples could be told apart, by the index or by its headers.
+        fault_is_known: a finding says already that it has another size or cannot be read, so that
+            its hash says nothing new.
+    """
+
+    def __init__(
+        self, shard: ShardFacts, index: IndexPart | None, has_samples: bool, fault_is_known: bool
+    ) -> None:
+        self._shard = shard
+        self._index = index
+        self._has_samples = has_samples
+        self._fault_is_known = fault_is_known
+        self._digest = xxhash.xxh3_64()
+        self._mismatches: list[Mismatch] = []
+
+    def add(self, span: ShardSpan, checked: Checked) -> Iterator[Damage]:
+        """Takes the next span; yields a finding if it cannot be read."""
+        self._digest.update(checked.data)
+        self._mismatches += checked.mismatches
+        if checked.unreadable is not None:
+            self._fault_is_known = True
+            problem = f"cannot be read: {checked.unreadable}"
+            yield Damage(self._shard.name, problem, offset=span.start)
+
+    def judge(self) -> Iterator[Damage]:
+        """The findings about a shard that was read to its end, and about its records."""
+        shard = self._shard
+        usable_index = self._index if self._has_samples else None
+        if self._index is not None and usable_index is None:
+            yield from impossible_records(shard, self._index)
+
+        digest = self._digest.hexdigest()
+        # If the bytes of the shard are those that were packed, a record that does not fit them is
+        # wrong. Otherwise the shard is to blame.
+        is_intact = not self._fault_is_known and digest == shard.xxh3_64
+        for damage, of_shard in self._mismatches:
+            is_of_index = is_intact and not of_shard
+            if is_of_index and usable_index is not None and damage.sample is not None:
+                yield replace(
+                    damage,
+                    file=INDEX_FILE,
+                    problem=f"the row is wrong, because {shard.name} is intact: {damage.problem}",
+                    offset=usable_index.rows_at + damage.sample * INDEX_DTYPE.itemsize,
+                )
+            else:
+                yield damage
+        if self._fault_is_known or is_intact:
+            return
+
+        problem = "its content has changed since it was packed: hash"
+        changed = Damage(shard.name, problem, shard.xxh3_64, digest)
+        if usable_index is None:
+            yield replace(changed, sample=shard.first_sample, samples=shard.samples)
+        elif self._mismatches:
+            yield changed
+        else:
+            yield replace(changed, problem=f"its images and labels are intact, but {problem}")
+
+
+def _plan_spans(
+    shards: list[ShardFacts],
+    readable_bytes: Mapping[int, int],
+    index: IndexPart | None,
+    *,
+    whole_index: bool,
+) -> Iterator[ShardSpan]:
+    """The spans of all shards. Where the index is damaged, the shards' headers give the samples."""
+    for shard in shards:
+        records = np.empty(0, dtype=INDEX_DTYPE)
+        starts: list[int] = []
+        if index is not None:
+            records = index.of(shard)
+            is_possible = not impossible(records, shard, index).any()
+            # The headers cost a pass through the shard, so they are read only if the index is in
+            # doubt.
+            if not (is_possible and whole_index):
+                starts = starts_in_tar(shard)
+            if is_possible and not starts:
+                starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
+        yield from _cut_into_spans(shard, readable_bytes[shard.number], starts, records)
+
+
+def _cut_into_spans(
+    shard: ShardFacts, size_bytes: int, starts: list[int], records: NDArray[np.void]
+) -> Iterator[ShardSpan]:
+    """Cuts a shard where its samples start; or anywhere, if they are not known."""
+    edges = starts or range(0, size_bytes, SPAN_BYTES)
+    first = 0
+    start = 0
+    for position in range(1, len(edges)):
+        stop = edges[position]
+        if stop - start >= SPAN_BYTES:
+            some = slice(first, position)
+            yield ShardSpan(shard, start, stop, first, starts[some], records[some], last=False)
+            first = position
+            start = stop
+    yield ShardSpan(shard, start, size_bytes, first, starts[first:], records[first:], last=True)
+
+
+def _readable_bytes(shard: ShardFacts) -> int:
+    """How many bytes of a shard can be read. dataset.json may name a size of any length."""
+    try:
+        size_bytes, _ = _size_of(shard)
+    except OSError:
+        return 0
+    return min(shard.size_bytes, size_bytes)

@@ -1,0 +1,302 @@
+"""A packed dataset -> a Report of its damage, found on this machine or on a Ray cluster.
+
+A task of a cluster gets names, sizes, hashes and index records of shards, 54 bytes a sample, and
+returns findings. It reads the shards itself, from the folder or URL that all machines see.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xxhash
+
+from fastpipe.dataset.format.description import file_hash
+from fastpipe.dataset.format.fields import FIELDS_FOLDER
+from fastpipe.dataset.format.folder import Place, Url
+from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, SOURCES_FILE, version_folder
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.errors import ConfigError
+from fastpipe.machine.progress import WorkProgress
+from fastpipe.packing.cluster import THREADS, on_ray, run_tasks, session
+from fastpipe.packing.shard.options import PackOptions
+from fastpipe.store.remote.dataset import RemoteIndex
+from fastpipe.store.remote.objects import Objects, ShardError
+from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.tools.verify.check_shards import (
+    IndexPart,
+    ShardFindings,
+    check_index,
+    check_quickly,
+    check_shards,
+)
+from fastpipe.tools.verify.damage import Damage, Report
+from fastpipe.tools.verify.shard_facts import Description, ShardFacts, describe
+
+_MOST_BYTES = 1 << 30  # of the shards of a task, unless one alone has more: some seconds of work
+_TASKS_PER_CPU = 4  # at least, so that all CPUs have work until the end
+_MEMORY_BYTES = 256 << 20  # of a task's process
+
+
+def verify(
+    path: Place,
+    *,
+    quick: bool = False,
+    workers: int | None = None,
+    executor: str = THREADS,
+    address: str | None = None,
+    on_progress: Callable[[WorkProgress], None] = lambda _: None,
+) -> Report:
+    """Checks a packed dataset.
+
+    dataset.json, index.npy and the sidecars of fields by their hashes, the first two also by their
+    sense; each shard by its size and hash; in it each sample's tar members, label and hash, and
+    that its image decodes. A changed bit anywhere in these files is found.
+
+    Args:
+        path: the dataset's folder, or its URL: then shards are read there, past the cache.
+        quick: hash the small files, check shards by their sizes and the index; read no shard.
+        workers: number of threads, or of tasks of Ray at a time; None: the CPUs granted to this
+        process.
+        executor: read the shards in "threads" of this process, or with "ray" in tasks of a Ray
+        cluster that sees it.
+        address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT;
+            None: $RAY_ADDRESS, else Ray is started on this machine.
+        on_progress: called now and then, in this thread.
+
+    Raises:
+        DatasetError: there is no dataset, or it is unfinished.
+        ConfigError: an argument is wrong, or Ray is not installed.
+        ClusterError: the cluster cannot be reached, or a task fails on its machines again and
+        again.
+    """
+    in_tasks = on_ray(executor, address)
+    if quick and in_tasks:
+        raise ConfigError(
+            "--quick reads no shard, so there is nothing for a cluster to do; leave out --on ray"
+        )
+    threads = PackOptions(workers=workers).threads
+    started = time.monotonic()
+    description, folder, remote = _describe_place(path)
+    findings = list(description.findings)
+    index_part = None
+    index = description.index
+    if index is not None and description.info is not None:
+        findings += _check_files(index, description.info)
+        # The records stay in the file: a copy could be larger than the memory.
+        index_part = IndexPart(
+            index.records, 0, index.records.offset, index.least_label, len(index.classes)
+        )
+
+    bytes_read = 0
+    if quick:
+        findings += check_quickly(description.shards, index_part)
+    else:
+        # Progress shows all problems, also those that are known before the shards are read.
+        known_count = len(findings)
+
+        def add_known(progress: WorkProgress) -> None:
+            on_progress(progress._replace(problems=progress.problems + known_count))
+
+        check: Callable[..., ShardFindings] = partial(check_shards, threads=threads)
+        if in_tasks:
+            seen = Seen.of(folder, remote)
+            check = partial(check_on_ray, seen=seen, workers=workers, address=address)
+        has_whole_index = not any(damage.file == INDEX_FILE for damage in findings)
+        shard_findings = check(
+            description.shards, index_part, whole_index=has_whole_index, on_progress=add_known
+        )
+        findings += shard_findings.damages
+        bytes_read = shard_findings.bytes_read
+
+    return Report(
+        path=str(path),
+        quick=quick,
+        samples=sum(shard.samples for shard in description.shards),
+        shards=len(description.shards),
+        bytes=bytes_read,
+        seconds=time.monotonic() - started,
+        findings=_with_version_folder(findings, description.info),
+    )
+
+
+def _with_version_folder(findings: list[Damage], info: dict[str, Any] | None) -> list[Damage]:
+    """Puts the folder of the version before the names of files that lie in it."""
+    if info is None:
+        return findings
+    folder = version_folder(info["version"])
+    of_version = (INDEX_FILE, SOURCES_FILE, f"{FIELDS_FOLDER}/")
+    renamed = []
+    for damage in findings:
+        if damage.file.startswith(of_version):
+            damage = replace(damage, file=folder + damage.file)
+        renamed.append(damage)
+    return renamed
+
+
+def _describe_place(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
+    """The description of a dataset, its folder or its cache, and the dataset behind a URL."""
+    if isinstance(path, Path):
+        return describe(path), path, None
+    index = RemoteIndex(path, RemoteOptions())
+    index.fetch_small()
+    description = describe(index.folder)
+    # Shards are read behind the URL, not in the cache.
+    description.shards = [replace(shard, direct=index.past_cache) for shard in description.shards]
+    return description, index.folder, index
+
+
+def _check_files(index: PackedIndex, info: dict[str, Any]) -> Iterator[Damage]:
+    """Hashes index.npy, sources.npy and each sidecar, and checks the sums of the index.
+
+    It goes through each file in one pass, which keeps a few MB in memory.
+    """
+    expected_hashes = {
+        INDEX_FILE: info["index"]["file_xxh3_64"],
+        SOURCES_FILE: info["sources"]["file_xxh3_64"],
+    }
+    for field in index.fields.values():
+        for name, expected in field.files.items():
+            expected_hashes[f"{FIELDS_FOLDER}/{name}"] = expected
+    for name, expected in expected_hashes.items():
+        try:
+            actual = file_hash(index.files / name)
+        except OSError as problem:
+            yield Damage(name, f"cannot be read: {problem.strerror or problem}")
+            continue
+        if actual != expected:
+            problem_words = "its content has changed since it was packed: hash"
+            yield Damage(name, problem_words, expected, actual)
+        elif name == INDEX_FILE:
+            yield from check_index(index)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A dataset as each task has to see it."""
+
+    folder: Path  # absolute; of the dataset, or of the cache of what is behind the URL
+    description_xxh3_64: str  # of dataset.json
+    # The URL of the dataset, and how it is read; None: it is in the folder.
+    remote: tuple[Url, RemoteOptions] | None = None
+
+    @classmethod
+    def of(cls, folder: Path, remote: RemoteIndex | None) -> Seen:
+        """The dataset in a folder of this machine, or behind a URL."""
+        digest = xxhash.xxh3_64_hexdigest((folder / DATASET_FILE).read_bytes())
+        source = None if remote is None else (remote.url, remote.options)
+        return cls(Path(os.path.abspath(folder)), digest, source)
+
+    def shards(self, shards: Sequence[ShardFacts]) -> list[ShardFacts]:
+        """Shards as this process reads them.
+
+        Raises:
+            OSError: this machine does not see the dataset. Without this error it would report
+                every shard as lost.
+        """
+        objects = None
+        if self.remote is None:
+            description = (self.folder / DATASET_FILE).read_bytes()
+        else:
+            objects = Objects(*self.remote, ShardError)
+            description = bytes(objects.fetched(DATASET_FILE, 0, None).data)
+        digest = xxhash.xxh3_64_hexdigest(description)
+        if digest != self.description_xxh3_64:
+            raise OSError(
+                errno.ESTALE,
+                f"another {DATASET_FILE} is on this machine than where the check was started: "
+                f"expected XXH3-64 {self.description_xxh3_64}, got {digest}. All machines have to "
+                "see the same dataset",
+                str(self.folder if self.remote is None else self.remote[0]),
+            )
+        return [replace(shard, path=self.folder / shard.name, direct=objects) for shard in shards]
+
+
+class _Run(NamedTuple):
+    """The shards of a task, which follow one another, and their part of the index."""
+
+    shards: list[ShardFacts]
+    index_part: IndexPart | None
+
+
+def check_run(seen: Seen, whole_index: bool, run: _Run) -> ShardFindings:
+    """Checks the shards of a task, in the task."""
+    return check_shards(seen.shards(run.shards), run.index_part, whole_index=whole_index, threads=1)
+
+
+def check_on_ray(
+    shards: Sequence[ShardFacts],
+    index: IndexPart | None,
+    seen: Seen,
+    *,
+    whole_index: bool,
+    workers: int | None = None,
+    address: str | None = None,
+    on_progress: Callable[[WorkProgress], None] = lambda _: None,
+) -> ShardFindings:
+    """The same as `check_shards`, in tasks of Ray.
+
+    Args:
+        shards, index, whole_index, on_progress: as of check_shards.
+        seen: the dataset.
+        workers, address: as of packing.cluster.session, which raises its errors.
+    """
+    # A connection stays in its process.
+    shards = [replace(shard, direct=None) for shard in shards]
+    total_samples = sum(shard.samples for shard in shards)
+    total_bytes = sum(shard.size_bytes for shard in shards)
+    findings_by_shard: dict[int, ShardFindings] = {}  # by the first shard of each run
+    samples_done = 0
+    bytes_done = 0
+    problems = 0
+    with session(address, workers=workers) as cpus:
+        # Small enough that all CPUs have work until the end, large enough that a task pays.
+        most_bytes = min(_MOST_BYTES, total_bytes // (_TASKS_PER_CPU * max(cpus, 1)))
+        check = partial(check_run, seen, whole_index)
+        runs = _cut_into_runs(shards, index, most_bytes)
+        for run, findings in run_tasks(check, runs, name=_task_name, memory=_MEMORY_BYTES):
+            findings_by_shard[run.shards[0].number] = findings
+            samples_done += sum(shard.samples for shard in run.shards)
+            bytes_done += sum(shard.size_bytes for shard in run.shards)
+            problems += len(findings.damages)
+            on_progress(
+                WorkProgress(samples_done, total_samples, bytes_done, total_bytes, problems)
+            )
+
+    # Tasks end in any order; a report has the findings in the order of the shards.
+    merged = ShardFindings()
+    for number in sorted(findings_by_shard):
+        findings = findings_by_shard[number]
+        merged.of_sizes += findings.of_sizes
+        merged.of_contents += findings.of_contents
+        merged.bytes_read += findings.bytes_read
+    return merged
+
+
+def _cut_into_runs(
+    shards: Sequence[ShardFacts], index: IndexPart | None, most_bytes: int
+) -> Iterator[_Run]:
+    """Runs of shards of at most so many bytes together; a larger shard is alone."""
+    run: list[ShardFacts] = []
+    run_bytes = 0
+    for position, shard in enumerate(shards):
+        run.append(shard)
+        run_bytes += shard.size_bytes
+        is_last = position + 1 == len(shards)
+        if is_last or run_bytes + shards[position + 1].size_bytes > most_bytes:
+            yield _Run(run, None if index is None else index.cut(run))
+            run = []
+            run_bytes = 0
+
+
+def _task_name(run: _Run) -> str:
+    first = run.shards[0].name
+    if len(run.shards) == 1:
+        return f"verify {first}"
+    return f"verify {first} to {run.shards[-1].name}"

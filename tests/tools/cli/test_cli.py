@@ -1,0 +1,289 @@
+"""Tests of the command line in general, and of inspect and bench; test_cli_pack.py has those of pack."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.programs.cli_run import COMMAND, failed, fp, succeeded
+from support.sources.pack_sources import jpeg_bytes, write_folder
+
+import fastpipe
+from fastpipe.dataset.format.layout import INDEX_DTYPE
+from fastpipe.packing.job.threads import pack
+from fastpipe.tools.bench.measure import Figures, Task
+from fastpipe.tools.bench.measure import Result as Measured
+from fastpipe.tools.cli import bench, interrupts
+from fastpipe.tools.cli import pack as pack_command
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "source")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("cli")
+    pack(write_folder(root / "source"), root / "packed")
+    return root / "packed"
+
+
+def test_version() -> None:
+    assert succeeded("--version") == f"fastpipe {fastpipe.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["verify", "unpack", "log"])
+def test_help_names_photos_only_where_they_need_no_packing(command: str) -> None:
+    assert "not packed" not in succeeded(command, "--help")
+    assert "not packed" in succeeded("inspect", "--help")
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    result = fp()
+    assert result.exit_code == 2
+    assert "Usage" in result.output
+    assert "pack" in result.output
+
+
+def test_wrong_usage(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    for size in ("abc", "", "1XB", "-5MB", "1 MB 2"):
+        assert "expected a number of bytes, or text such as" in failed(
+            2, "pack", source, packed, "--shard-size", size
+        )
+    assert "shard-size: expected 100000" in failed(2, "pack", source, packed, "--shard-size", "1kB")
+    assert "--lossless does not go with --quality" in failed(
+        2, "pack", source, packed, "--quality", 80, "--lossless"
+    )
+    assert "quality: expected 1 to 100, got 0" in failed(2, "pack", source, packed, "--quality", 0)
+    assert "workers: expected 1" in failed(2, "pack", source, packed, "--workers", 0)
+    assert "must not contain DST" in failed(2, "pack", source, source / "inside")
+    assert "dst" in failed(2, "pack", source).lower()
+    assert "'report', 'fail'" in failed(2, "pack", source, packed, "--on-error", "ignore")
+    assert "No such command" in failed(2, "pakc")
+    assert not packed.exists()
+
+
+def test_what_failed_says_what_to_do(tmp_path: Path, source: Path, packed: Path) -> None:
+    assert "does not exist; expected a folder" in failed(
+        1, "pack", tmp_path / "nowhere", tmp_path / "packed"
+    )
+    assert f"pack them first: fastpipe pack {source} DST" in failed(1, "verify", source)
+    assert "fastpipe pack SRC" in failed(1, "bench", tmp_path / "nowhere")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_bytes(b"")
+    assert "Choose a new or empty folder" in failed(1, "pack", source, tmp_path / "full")
+    assert "cannot write" in failed(1, "inspect", packed, "--sheet", tmp_path / "no" / "folder.png")
+
+
+def test_names_that_look_like_markup_or_are_not_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard output takes UTF-8 only: a name that is not would be an error there."""
+    monkeypatch.setenv("COLUMNS", "120")
+    source, packed = os.fsencode(tmp_path / "source"), tmp_path / "packed"
+    for name in (b"[red]", b"[bold]b", b"caf\xe9", b"[red]empty", b"empty\xff"):
+        os.makedirs(source + b"/" + name)
+        for file, content in {b"[i]1\xff.jpg": jpeg_bytes(), b"[i]2\xff.jpg": b"bad"}.items():
+            if b"empty" not in name:
+                write_raw(source + b"/" + name + b"/" + file, content)
+    write_raw(source + b"/[blue]", b"beside")
+    write_raw(source + b"/beside\xff", b"beside")
+    text = succeeded("pack", tmp_path / "source", packed)
+    assert "packed         3 of 6 files" in text
+    for name in (
+        "[red]empty, empty\\xff",
+        "[blue], beside\\xff",
+        "[red]/[i]2\\xff.jpg: not an image",
+    ):
+        assert name in text
+    text = succeeded("inspect", packed, "--no-sheet")
+    for name in ("[red]", "[bold]b", "caf\\xe9"):
+        assert name in text
+    assert (
+        "[bold]b"
+        in json.loads(succeeded("inspect", packed, "--no-sheet", "--json"))["class_counts"]
+    )
+
+
+def write_raw(path: bytes, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+def test_inspect(packed: Path, tmp_path: Path) -> None:
+    text = succeeded("inspect", packed, "--sheet", tmp_path / "sheet.png")
+    assert re.search(r"samples +24 in 1 shard,", text)
+    assert re.search(r"ant +8 *\n", text)
+    assert f"24 images drawn to {tmp_path / 'sheet.png'}" in text
+    assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")
+    assert "exclude each other" in failed(2, "inspect", packed, "--sheet", "x.png", "--no-sheet")
+
+
+def test_inspect_draws_to_a_file_named_after_the_dataset(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "packed-sheet.png" in succeeded("inspect", packed)
+    assert os.listdir(tmp_path) == ["packed-sheet.png"]
+    assert "packed-sheet.png, which replaces an earlier file" in succeeded("inspect", packed)
+    (tmp_path / "mine.png").write_bytes(b"precious")
+    assert "mine.png exists; pass another name, or --overwrite" in failed(
+        2, "inspect", packed, "--sheet", "mine.png"
+    )
+    assert (tmp_path / "mine.png").read_bytes() == b"precious"
+    succeeded("inspect", packed, "--sheet", "mine.png", "--overwrite")
+    assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_inspect_as_json(packed: Path, tmp_path: Path) -> None:
+    content = json.loads(succeeded("inspect", packed, "--json", "--sheet", tmp_path / "sheet.png"))
+    assert content["samples"] == 24
+    assert content["class_counts"] == {"ant": 8, "bee": 8, "cow": 8}
+    assert sum(content["width"]["counts"]) == 24
+    assert content["sheet"] == str(tmp_path / "sheet.png")
+    assert json.loads(succeeded("inspect", packed, "--json", "--no-sheet"))["sheet"] is None
+
+
+def fake_compare(task: Task, contenders: list[str], **options: object) -> list[Measured]:
+    figures = Figures(1000.0, 0.5, 1.5, None, 1.0, 500.0, 300.0, 2.0)
+    return [
+        Measured(name, figures, 900.0, 1100.0, 1.0 + number)
+        for number, name in enumerate(contenders)
+    ]
+
+
+def test_bench_shows_everyone_and_the_ratios(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "compare", fake_compare)
+    monkeypatch.setenv("COLUMNS", "140")
+    text = succeeded("bench", packed, "--against", "torch", "--workers", 2)
+    assert re.search(r"^ ?fastpipe +1,000 +900-1,100", text, re.MULTILINE)
+    assert re.search(r"DataLoader, PIL +1,000 +900-1,100 +2.00 x +1.50 +0.50 s +\?", text)
+    assert re.search(r"DataLoader, turbo, cv2 +1,000 +900-1,100 +3.00 x", text)
+    assert re.search(r"decode the crop +2 threads +500.0 +4,000", text)
+
+
+def test_bench_refuses(packed: Path) -> None:
+    assert "--against: expected torch, got 'ffcv'" in failed(
+        2, "bench", packed, "--against", "ffcv"
+    )
+    assert "repeats: expected 1" in failed(2, "bench", packed, "--repeats", 0)
+    assert "seconds: expected 0.1" in failed(2, "bench", packed, "--seconds", 0)
+    assert "size: expected 1" in failed(2, "bench", packed, "--size", 0)
+
+
+def test_a_damaged_dataset_is_reported_not_a_traceback(packed: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for name in ("dataset.json", "index.npy"):
+        (broken / name).write_bytes((packed / name).read_bytes())
+    assert "shard-000000.tar" in failed(1, "inspect", broken)
+    (broken / "index.npy").write_bytes((packed / "index.npy").read_bytes()[: -INDEX_DTYPE.itemsize])
+    assert "pack the source again" in failed(1, "inspect", broken)
+    (broken / "dataset.json").write_bytes(b"{")
+    assert "not valid JSON" in failed(1, "bench", broken)
+
+
+def test_bench_as_json(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "compare", fake_compare)
+    size = ("--repeats", 1, "--seconds", 0.1, "--batch-size", 8, "--workers", 1, "--size", 32)
+    content = json.loads(succeeded("bench", packed, "--json", *size))
+    assert content["task"] == {
+        "data": str(packed),
+        "batch_size": 8,
+        "workers": 1,
+        "size": 32,
+        "seed": 0,
+    }
+    (result,) = content["results"]
+    assert (result["contender"], result["ratio"], result["median"]["images_per_s"]) == (
+        "fastpipe",
+        1,
+        1000,
+    )
+    assert content["skipped"] == {}
+
+
+@pytest.mark.new_python("the command line as a program")
+def test_the_program_needs_no_torch(packed: Path, tmp_path: Path) -> None:
+    """The console script itself, with a torch that cannot be imported."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')\n")
+    paths = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(
+        [COMMAND, "verify", str(packed)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"sound: {packed}: 24 samples in 1 shard, ")
+
+
+@pytest.fixture
+def at_ctrl_c() -> Iterator[None]:
+    """What Ctrl-C means to this process is the same again afterwards."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_what_ctrl_c_means(
+    at_ctrl_c: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # as a shell starts what is to run in the background
+    interrupts.end_at_ctrl_c()
+    interrupts.raise_at_ctrl_c()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts.end_at_ctrl_c()  # while modules are imported
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    signal.raise_signal(signal.SIGINT)
+    assert codes == [130]
+    assert capfd.readouterr().err == "fastpipe: interrupted\n"
+    interrupts.raise_at_ctrl_c()  # there is work that must end well
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupted_command_ends_with_130(
+    source: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pack_command, "run_pack", interrupted)
+    monkeypatch.setattr(bench, "compare", interrupted)
+    result = fp("pack", source, tmp_path / "packed")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr.splitlines()[-2:] == [
+        "fastpipe: finished shards are kept; run the same command again to continue",
+        "fastpipe: interrupted",
+    ]
+    result = fp("bench", packed)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "fastpipe: interrupted")
+
+
+def test_an_error_of_the_system_ends_with_1(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error", "/data")
+
+    monkeypatch.setattr(bench, "compare", broken)
+    result = fp("bench", packed)
+    assert result.exit_code == 1
+    assert (
+        result.stderr.splitlines()[-1]
+        == "fastpipe: system error: [Errno 5] Input/output error: '/data'"
+    )

@@ -1,0 +1,189 @@
+"""Tests of `fastpipe pack`: what it says, as words and as JSON, what its options do, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.datasets.packed import packed_jpeg
+from support.programs.cli_run import failed, fp, succeeded
+from support.sources.pack_sources import saved, segments, write_folder
+
+from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.errors import size_bytes
+
+DRI = 0xDD
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "source")
+
+
+def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    (source / "README").write_bytes(b"")
+    (source / "dog").mkdir()
+    text = succeeded("pack", source, tmp_path / "packed")
+    assert re.search(r"packed +24 of 25 files, 4 classes *\n", text)
+    assert re.search(r"shards +1, [\d,]+ bytes *\n", text)
+    assert re.search(r"size +\d+\.\d% of the source's [\d,]+ bytes", text)
+    assert re.search(r"empty classes +dog *\n", text)
+    assert re.search(
+        r"not packed +1 file next to the class folders, or without a row: README *\n", text
+    )
+    assert "rejected  1 file, listed in" in text
+    assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
+    packed = str(tmp_path / "packed")
+    assert text.endswith(
+        f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, 256) in Python\n"
+    )
+    assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
+
+
+def test_the_size_in_the_table_is_that_of_the_shards(source: Path, tmp_path: Path) -> None:
+    """A share below 100 % beside a size that grew, because only one of them counts the tars' headers, misleads."""
+    text = succeeded("pack", source, tmp_path / "packed")
+    shards = int(re.search(r"shards +1, ([\d,]+) bytes", text)[1].replace(",", ""))  # type: ignore[index]
+    size = re.search(r"size +([\d.]+)% of the source's ([\d,]+) bytes *\n", text)
+    assert size is not None
+    before = sum(file.stat().st_size for file in source.rglob("*.jpg"))
+    assert int(size[2].replace(",", "")) == before
+    assert shards == sum(file.stat().st_size for file in (tmp_path / "packed").glob("*.tar"))
+    assert float(size[1]) == pytest.approx(100 * shards / before, abs=0.05)
+
+
+def test_pack_tells_what_was_encoded_anew(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "a.png").write_bytes(saved("PNG"))
+    (source / "ant" / "b.jpg").write_bytes(saved(mode="CMYK"))
+    text = succeeded("pack", source, tmp_path / "packed")
+    assert re.search(r"encoded again +1 \(1 CMYK\); all others keep their exact pixels", text)
+    assert re.search(r"stored as PNG +1 \(1 PNG\)", text)
+    assert "rejected  none" in text
+
+
+def test_pack_as_json(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    (source / "README").write_bytes(b"")
+    content = json.loads(succeeded("pack", source, tmp_path / "packed", "--json"))
+    assert (content["samples"], content["classes"], content["shards"]) == (24, 3, 1)
+    assert [one["path"] for one in content["rejected"]] == ["ant/bad.jpg"]
+    assert content["outside_classes"] == ["README"]
+    assert content["packed_bytes"] == PackedIndex(tmp_path / "packed").jpeg_bytes
+    assert not content["already_packed"]
+
+    again = json.loads(succeeded("pack", source, tmp_path / "packed", "--json"))
+    assert again["already_packed"]
+    assert again["fingerprint"] == content["fingerprint"]
+    assert again["rejected"] == content["rejected"]
+
+
+def test_pack_tells_of_files_of_several_frames(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "a.gif").write_bytes(
+        saved("GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))])
+    )
+    text = succeeded("pack", source, tmp_path / "packed")
+    assert re.search(r"frames +1 file with several; the first of each was packed", text)
+
+
+def test_odd_metadata_leave_the_terminal_alone(source: Path, tmp_path: Path) -> None:
+    tiff = saved("TIFF")
+    entry = tiff.index(b"\x1c\x01\x03\x00")  # PlanarConfiguration, of which there can be one only
+    (source / "ant" / "a.tiff").write_bytes(tiff[: entry + 4] + b"\2" + tiff[entry + 5 :])
+    run = fp("pack", source, tmp_path / "packed")
+    assert run.exit_code == 0
+    assert "1 TIFF" in run.stdout
+    assert "Warning" not in run.stderr
+
+
+def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    options = "--workers 1 --max-size 40 --quality 70 --tile 16 --shard-size 1MiB --seed 3 --exif apply --keep-metadata"
+    limits = "--max-pixels 1000000 --max-scans 20 --on-error report --damaged decode"
+    packed = tmp_path / "packed"
+    content = json.loads(
+        succeeded("pack", source, packed, *options.split(), *limits.split(), "--json")
+    )
+    assert content["packs"][0]["options"] == {
+        "max_size": 40,
+        "quality": 70,
+        "lossless": False,
+        "shard_size": 1048576,
+        "seed": 3,
+        "shuffle": True,
+        "apply_exif": True,
+        "keep_metadata": True,
+        "max_pixels": 1_000_000,
+        "max_scans": 20,
+        "tile": 16,
+        "damaged": "decode",
+        "storage": "jpeg",
+        "source": {},
+        "fields": {},
+    }
+    assert "--overwrite" in failed(1, "pack", source, packed)
+    assert "packed" in succeeded("pack", source, packed, "--overwrite")
+    assert "ant/bad.jpg cannot be packed" in failed(
+        1, "pack", source, tmp_path / "fail", "--on-error", "fail"
+    )
+
+
+def test_tiles_are_32_pixels_wide_if_not_told_otherwise(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    content = json.loads(succeeded("pack", source, packed, "--json"))
+    assert content["packs"][0]["options"]["tile"] == 32
+    assert json.loads((packed / "dataset.json").read_bytes())["packs"][0]["options"]["tile"] == 32
+    assert "nothing to do" in succeeded("pack", source, packed, "--tile", "32")
+    text = failed(1, "pack", source, packed, "--tile", "16")
+    assert "tile 32 there, 16 now" in text
+    assert "--overwrite" in text
+
+
+def test_without_tiles_there_are_no_restart_markers(source: Path, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (200, 320, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(source / "ant" / "noise.jpg", quality=95)
+    for tile, marked in [(0, 0), (32, 1)]:  # the others are too small for tiles
+        packed = tmp_path / f"packed-{tile}"
+        succeeded("pack", source, packed, "--tile", tile)
+        index = PackedIndex(packed)
+        found = [
+            DRI in [marker for marker, _ in segments(packed_jpeg(index, sample))]
+            for sample in range(len(index))
+        ]
+        assert sum(found) == marked, tile
+
+
+def test_tiles_that_cannot_be_are_refused(source: Path, tmp_path: Path) -> None:
+    for tile in ("-1", "65501", "99999999999999999999"):
+        said = failed(2, "pack", source, tmp_path / "packed", "--tile", tile)
+        assert f"--tile: expected 0 to 65500, got {tile}" in said
+    for tile in ("wide", "1.5", ""):
+        said = failed(2, "pack", source, tmp_path / "packed", "--tile", tile)
+        assert "Invalid value for '--tile': Input should be a valid integer" in said
+    assert not (tmp_path / "packed").exists()
+
+
+def test_shard_sizes() -> None:
+    sizes = {
+        "100000": 100_000,
+        "256MB": 256_000_000,
+        "1GiB": 2**30,
+        "1.5 mib": 1572864,
+        "200k": 200_000,
+    }
+    assert {words: size_bytes("--shard-size", words) for words in sizes} == sizes
+
+
+def test_a_progress_line_now_and_then_where_there_is_no_terminal(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastpipe.machine.progress._LINE_EVERY_S", 0.0)
+    result = fp("pack", source, tmp_path / "packed")
+    assert re.search(
+        r"^packing: 24/24 files  [\d,]+ images/s  [\d.]+ MB/s$", result.stderr, re.MULTILINE
+    )
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", result.output)
