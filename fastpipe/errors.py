@@ -168,7 +168,9 @@ def option_name(name: str) -> str:
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     """Checks one of a few words."""
     if value not in choices:
-        raise ConfigError(f"{name}: expected {' or '.join(map(repr, choices))}, got {value!r}")
+        raise ConfigError(
+            f"{name}: expected {' or '.join(map(repr, choices))}, got {value!r}"
+        )
     return str(value)
 
 
@@ -177,7 +179,12 @@ def pair(name: str, value: object, *, most: float = math.inf) -> tuple[float, fl
     if isinstance(value, (tuple, list)) and len(value) == 2:
         low = real_number(value[0])
         high = real_number(value[1])
-        if low is not None and high is not None and 0 < low <= high <= most and high < math.inf:
+        if (
+            low is not None
+            and high is not None
+            and 0 < low <= high <= most
+            and high < math.inf
+        ):
             return low, high
     limit = "" if most == math.inf else f" and at most {most:g}"
     raise ConfigError(

@@ -29,7 +29,9 @@ except ImportError as problem:
     # glibc says this if there are no addresses left for a library.
     message = str(problem).lower()
     if "failed to map segment" in message or "cannot allocate memory" in message:
-        raise MemoryError(f"not enough memory to load the C++ engine: {problem}") from problem
+        raise MemoryError(
+            f"not enough memory to load the C++ engine: {problem}"
+        ) from problem
     raise
 
 _engine = fastpipe._engine

@@ -42,7 +42,9 @@ class _Metric:
 _LOADER_STAGES = {
     stage: f"{stage}_s" for stage in ("plan", "wait", "transfer", "augment", "device")
 }
-_THREAD_STAGES = {stage: f"{stage}_s" for stage in ("read", "decode", "resize", "convert")}
+_THREAD_STAGES = {
+    stage: f"{stage}_s" for stage in ("read", "decode", "resize", "convert")
+}
 _COUNTERS = (
     _Metric("batches", "Batches given to the training loop.", "batches"),
     _Metric("samples", "Samples given to the training loop.", "samples"),
@@ -84,7 +86,9 @@ _COUNTERS = (
         {"read": "images_read", "decode": "images_decoded"},
         "stage",
     ),
-    _Metric("images_failed", "Images that could not be read or decoded.", "images_failed"),
+    _Metric(
+        "images_failed", "Images that could not be read or decoded.", "images_failed"
+    ),
     _Metric(
         "images_converted",
         "Images of an unpacked source that were no baseline JPEGs or PNGs.",
@@ -126,7 +130,11 @@ _QUEUES = (
     "requests_under_way",
 )
 _GAUGES = (
-    _Metric("epoch", "Epoch of the latest iteration; -1 before the first iteration.", "epoch"),
+    _Metric(
+        "epoch",
+        "Epoch of the latest iteration; -1 before the first iteration.",
+        "epoch",
+    ),
     _Metric("threads", "Threads of the engine, and those that convert.", "threads"),
     _Metric("threads_busy", "Threads that are working on an image.", "threads_busy"),
     _Metric(
@@ -143,8 +151,14 @@ _GAUGES = (
         {"lent": "slots_lent", "idle": "slots_idle"},
         "state",
     ),
-    _Metric("ring_bytes", "Memory that holds remote samples which no cache keeps.", "ring_bytes"),
-    _Metric("pinned_bytes", "Page-locked host memory of the batch buffers.", "pinned_bytes"),
+    _Metric(
+        "ring_bytes",
+        "Memory that holds remote samples which no cache keeps.",
+        "ring_bytes",
+    ),
+    _Metric(
+        "pinned_bytes", "Page-locked host memory of the batch buffers.", "pinned_bytes"
+    ),
     _Metric(
         "load_ratio",
         "Time in the loader divided by the time of the steps, since the loader was created; for a "
@@ -199,7 +213,9 @@ def _are_named_loaders(loaders: object) -> bool:
 
 
 def _fill(
-    family: type[_Family], metric: _Metric, stats_by_loader: Mapping[str, Mapping[str, float]]
+    family: type[_Family],
+    metric: _Metric,
+    stats_by_loader: Mapping[str, Mapping[str, float]],
 ) -> _Family:
     """Makes a metric with its values for each loader."""
     labels = ["loader"]

@@ -92,9 +92,13 @@ class BaseDataset:
         """
         selection = self._selection
         is_as_stored = (
-            selection.samples is None and selection.labels is None and selection.relabelling is None
+            selection.samples is None
+            and selection.labels is None
+            and selection.relabelling is None
         )
-        stored_labels = self.index.records["label"] if is_as_stored else self.column("label")
+        stored_labels = (
+            self.index.records["label"] if is_as_stored else self.column("label")
+        )
         labels: NDArray[np.int64] = np.asarray(stored_labels)
         labels.flags.writeable = False
         return labels

@@ -59,9 +59,13 @@ class UserColumn:
             )
         self._state = state
         try:
-            rows: NDArray[Any] = np.load(self._source, mmap_mode="r", allow_pickle=False)
+            rows: NDArray[Any] = np.load(
+                self._source, mmap_mode="r", allow_pickle=False
+            )
             if not rows.flags.c_contiguous:
-                raise ValueError("its rows are not in C order; save np.ascontiguousarray(values)")
+                raise ValueError(
+                    "its rows are not in C order; save np.ascontiguousarray(values)"
+                )
         except (OSError, ValueError) as problem:
             raise ConfigError(
                 f"{self._source}: expected an .npy file with a row for each sample: {problem}"
@@ -150,7 +154,9 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         values = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return values if dtype is None else values.astype(dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
         arrays = []
         for value in inputs:
             arrays.append(np.asarray(value) if isinstance(value, Column) else value)

@@ -43,8 +43,11 @@ def array_of(given: Any, expected: str) -> NDArray[Any]:
     """A user's value as an array. ConfigError, which begins with `expected`: it cannot be one."""
     try:
         return np.asarray(given)
-    except (ValueError, TypeError, RuntimeError) as problem:  # RuntimeError: it needs a gradient
-        raise ConfigError(f"{expected}; got {type(given).__name__}: {problem}") from problem
+    except (ValueError, TypeError, RuntimeError) as problem:
+        # RuntimeError: it needs a gradient.
+        raise ConfigError(
+            f"{expected}; got {type(given).__name__}: {problem}"
+        ) from problem
 
 
 def parse_ids(given: Any, count: int, expected: str) -> Int64s:
@@ -106,7 +109,9 @@ def parse_choice(data: BaseDataset, chosen: Any) -> Int64s:
     return ids
 
 
-def _call_by_spans(data: BaseDataset, function: Callable[[Columns], Any], expected: str) -> Bools:
+def _call_by_spans(
+    data: BaseDataset, function: Callable[[Columns], Any], expected: str
+) -> Bools:
     """(samples,) the mask that a user's function returns; it gets some samples at a time."""
     masks = [np.empty(0, dtype=np.bool_)]
     for ids in spans(len(data)):
@@ -121,7 +126,9 @@ def _call_by_spans(data: BaseDataset, function: Callable[[Columns], Any], expect
     return np.concatenate(masks)
 
 
-def find_keys(content: Content, keys: Sequence[object], option: str, end: str = "") -> Int64s:
+def find_keys(
+    content: Content, keys: Sequence[object], option: str, end: str = ""
+) -> Int64s:
     """The ids of the samples that have these keys: a key outlives a packing, a number does not.
 
     Args:

@@ -47,7 +47,14 @@ class Cropping:
     """
 
     def __init__(
-        self, crop: Any, size: Any, *, hflip: Any, seed: Any, exact: Any, train: bool = False
+        self,
+        crop: Any,
+        size: Any,
+        *,
+        hflip: Any,
+        seed: Any,
+        exact: Any,
+        train: bool = False,
     ) -> None:
         self.size = output_size(size)
         self.crop = parse_crop(crop, self.size, train=train)
@@ -81,7 +88,11 @@ class Cropping:
         """The inputs of the draws of samples. `named` (n,) names them after `set_epoch`."""
         is_random = self.mirrors or self.crop.is_random
         if is_random and not self.knows_epoch:
-            named = torch.empty(len(named), dtype=torch.int64, device="cpu").random_().numpy()
+            named = (
+                torch.empty(len(named), dtype=torch.int64, device="cpu")
+                .random_()
+                .numpy()
+            )
         return Draws(max(int(self._epoch), 0), named)
 
     def crops_of(
@@ -106,10 +117,14 @@ class Cropping:
         )
         if crops.mirrored is not None:  # a TenCrop mirrors half of its rows itself
             return crops, crops.mirrored
-        uniform_draws = uniform(key(self._seed, draws.epoch, Stream.FLIP), draws.numbers)
+        uniform_draws = uniform(
+            key(self._seed, draws.epoch, Stream.FLIP), draws.numbers
+        )
         return crops, np.repeat(uniform_draws < self._flip, self.crop.rows)
 
-    def plan(self, ids: Int64s, samples: Int64s, records: NDArray[np.void]) -> BatchPlan:
+    def plan(
+        self, ids: Int64s, samples: Int64s, records: NDArray[np.void]
+    ) -> BatchPlan:
         """The plan of (n,) samples: their ids, numbers in the index, and records."""
         draws = self.draws(samples)
         widths = records["width"].astype(np.int64)

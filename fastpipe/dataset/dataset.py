@@ -114,7 +114,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         # A forked child opens its own files.
         if self._reader is None or self._reader.process != os.getpid():
             self._reader = SampleReader(self, self._sample_format)
-        return self._reader.read(np.array([self._parse_id(value) for value in ids], dtype=np.int64))
+        return self._reader.read(
+            np.array([self._parse_id(value) for value in ids], dtype=np.int64)
+        )
 
     def __iter__(self) -> Iterator[Any]:
         for number in range(len(self)):
@@ -177,7 +179,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         """
         # A detection set has classes of fields only.
         has_no_labels = not self.classes and not isinstance(classes, str)
-        if has_no_labels and check_fields_alone(self.fields, classes, "with_classes", self.path):
+        if has_no_labels and check_fields_alone(
+            self.fields, classes, "with_classes", self.path
+        ):
             return self
         names, new_labels = parse_class_list(self, classes)
         check_fields_agree(self.fields, names, "with_classes")
@@ -231,7 +235,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         if is_inside.all() or not is_inside.any():
             empty_side = "the rest" if is_inside.all() else "the part"
             units = "samples" if groups is None else "groups"
-            remedy = "" if stratify else ', or pass stratify="label", which deals them out'
+            remedy = (
+                "" if stratify else ', or pass stratify="label", which deals them out'
+            )
             raise ConfigError(
                 f"fold({fold}, of={of}): {empty_side} has no sample, for there are few {units} in "
                 f"{self.path}; choose fewer parts{remedy}"
@@ -332,9 +338,13 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             seed: of crops and mirroring after `set_epoch`.
             exact: True: always decode at full size. See fastpipe.loader.
         """
-        return self._with_format(cropping=Cropping(crop, size, hflip=hflip, seed=seed, exact=exact))
+        return self._with_format(
+            cropping=Cropping(crop, size, hflip=hflip, seed=seed, exact=exact)
+        )
 
-    def with_pixels(self, channels: str = "rgb", dtype: torch.dtype = torch.uint8) -> Dataset:
+    def with_pixels(
+        self, channels: str = "rgb", dtype: torch.dtype = torch.uint8
+    ) -> Dataset:
         """The same samples, their images with other channels or another dtype.
 
         Second images have the same channels and bits, but are never floats, as in a loader.
@@ -348,10 +358,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             ConfigError: an argument is wrong, or with "own" samples have several numbers of
                 channels.
         """
-        from fastpipe.dataset.pixels import Pixels  # imports the augmentation, which few need
+        # Imports the augmentation, which few need.
+        from fastpipe.dataset.pixels import Pixels
 
         pixels = Pixels(channels, dtype)
-        pixels.form(self)  # raises here what would otherwise be raised at the first sample
+        # Raises here what would otherwise be raised at the first sample.
+        pixels.form(self)
         return self._with_format(pixels=pixels)
 
     def with_fields(self, fields: Sequence[Any] | Mapping[str, Any]) -> Dataset:
@@ -417,7 +429,11 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         return page(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_reader"}
+        return {
+            name: value
+            for name, value in super().__getstate__().items()
+            if name != "_reader"
+        }
 
     # How the methods above make other datasets
 
@@ -470,7 +486,10 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         labels = selection.labels
         if labels is not None:
             labels = DerivedColumn(labels, ids=ids)
-        added = {name: DerivedColumn(column, ids=ids) for name, column in selection.added.items()}
+        added = {
+            name: DerivedColumn(column, ids=ids)
+            for name, column in selection.added.items()
+        }
         # A loader's state has the digest, so that it is not loaded for other samples.
         digest = xxhash.xxh3_64_hexdigest(samples.astype("<i8").tobytes())
         return self._with(
@@ -481,7 +500,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             identity={**selection.identity, "samples": f"{len(samples)} {digest}"},
         )
 
-    def _with_new_classes(self, classes: Sequence[str], new_labels: Sequence[int]) -> Dataset:
+    def _with_new_classes(
+        self, classes: Sequence[str], new_labels: Sequence[int]
+    ) -> Dataset:
         """The same samples with other classes; `new_labels` has that of each class until now."""
         is_unchanged = list(new_labels) == list(range(len(classes)))
         if is_unchanged and list(classes) == self.classes:
@@ -498,7 +519,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         if numbered is None:
             return self.with_classes(given.labels)
         _LOG.warning(
-            "%s: assumed labels are numbers: number 0 is %r, and so on", self.path, given.labels[0]
+            "%s: assumed labels are numbers: number 0 is %r, and so on",
+            self.path,
+            given.labels[0],
         )
         check_fields_agree(self.fields, given.labels, "classes_from")
         return self._with_new_classes(*numbered)

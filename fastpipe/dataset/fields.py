@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 OF_SAMPLES = ("image", "label", "id", "key", "source")
 OF_MIXING = ("mix_index", "mix_lam")
-SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
+# Kinds that are moved as the pictures are.
+SPATIAL = ("boxes", "keypoints", "mask", "image")
 FieldRequest = str | Boxes | Points  # the name of a field, or its options
 
 
@@ -90,7 +91,9 @@ def parse_fields(
         name = value.name if isinstance(value, (Boxes, Points)) else value
         if name not in known:
             hint = data.missing_field_hint(name)
-            raise ConfigError(f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}")
+            raise ConfigError(
+                f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}"
+            )
         request = _with_options(value, data.fields.get(name))
         if options.setdefault(name, request) != request:
             raise ConfigError(
@@ -140,7 +143,11 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
             return request
         request = option_type(request)
     elif option_type is None or not isinstance(request, option_type):
-        kind = f"a field of {field.kind}" if field is not None else "not a field of the dataset"
+        kind = (
+            f"a field of {field.kind}"
+            if field is not None
+            else "not a field of the dataset"
+        )
         raise ConfigError(
             f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
         )
@@ -226,7 +233,8 @@ class FieldReader:
         # The columns, by how their values come into a batch.
         self._source_paths = SourcePaths(data.index) if "key" in self.names else None
         self._plain: dict[str, ById] = {}
-        self._class_counts: dict[str, int] = {}  # of plain columns whose values are sets of classes
+        # Of plain columns whose values are sets of classes.
+        self._class_counts: dict[str, int] = {}
         self._placed: dict[str, ById] = {}  # boxes and points
         self.pictures: dict[str, ById] = {}  # records of masks and second pictures
         self.masks: set[str] = set()  # the names of those that are masks
@@ -339,9 +347,13 @@ class FieldReader:
         """
         for name, column in self.pictures.items():
             records = column.take(plan.by_row().ids)
-            for number, (view, exact) in enumerate(zip(plan.views, exacts, strict=True)):
+            for number, (view, exact) in enumerate(
+                zip(plan.views, exacts, strict=True)
+            ):
                 slot = slots[f"{number}.{name}"]
-                yield engine.submit_field(view.by_row(), records, slot, exact=exact, rows=rows)
+                yield engine.submit_field(
+                    view.by_row(), records, slot, exact=exact, rows=rows
+                )
 
 
 def _mask_dtype(column: ById, samples: int) -> DTypeLike:
@@ -352,7 +364,9 @@ def _mask_dtype(column: ById, samples: int) -> DTypeLike:
     return np.uint8
 
 
-def split(values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[NDArray[Any]]:
+def split(
+    values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan
+) -> list[NDArray[Any]]:
     """The values that are on each row of a plan.
 
     Args:

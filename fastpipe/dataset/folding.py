@@ -63,7 +63,12 @@ def parts_of(
 
 
 def warn_of_missing_classes(
-    data: BaseDataset, part: BaseDataset, rest: BaseDataset, fold: str, *, stratified: bool
+    data: BaseDataset,
+    part: BaseDataset,
+    rest: BaseDataset,
+    fold: str,
+    *,
+    stratified: bool,
 ) -> None:
     """Logs which classes of a dataset one of two parts of it lacks. `fold` names the fold."""
     if not data.classes:
@@ -124,7 +129,9 @@ def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
     # groups come or go.
     hashes = []
     for name in names:
-        hashes.append(xxhash.xxh3_64_intdigest(str(name).encode(errors="surrogatepass")))
+        hashes.append(
+            xxhash.xxh3_64_intdigest(str(name).encode(errors="surrogatepass"))
+        )
     return np.array(hashes, dtype=np.uint64)[group_of]
 
 
@@ -139,7 +146,9 @@ def _join_groups(groups: Uint64s, pictures: Uint64s) -> Uint64s:
         smaller_names = names
         for together in (pictures, groups):
             _, positions = np.unique(together, return_inverse=True)
-            least = np.full(int(positions.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
+            least = np.full(
+                int(positions.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64
+            )
             np.minimum.at(least, positions, smaller_names)
             smaller_names = least[positions]
         if np.array_equal(smaller_names, names):
@@ -168,7 +177,8 @@ def _balance_groups(
     by_unit = np.argsort(unit_of, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(unit_sizes)])
 
-    class_shares = np.zeros((count, len(class_sizes)))  # of each class, that each part has so far
+    # Of each class, that each part has so far.
+    class_shares = np.zeros((count, len(class_sizes)))
     sample_counts = np.zeros(count, dtype=np.int64)
     parts = np.empty(len(unit_sizes), dtype=np.int64)
     for unit in np.lexsort((draws, -unit_sizes)).tolist():

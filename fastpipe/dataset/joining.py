@@ -84,12 +84,16 @@ def _join_samples(parts: Sequence[BaseDataset]) -> Int64s | None:
     firsts = starts_of([len(part.index) for part in parts])
     samples = []
     for part, first in zip(parts, firsts, strict=False):
-        samples.append(part.content.numbers(np.arange(len(part), dtype=np.int64)) + first)
+        samples.append(
+            part.content.numbers(np.arange(len(part), dtype=np.int64)) + first
+        )
     return np.concatenate(samples)
 
 
 def _join_labels(
-    parts: Sequence[BaseDataset], label_tables: Sequence[NDArray[np.int64]], starts: Int64s
+    parts: Sequence[BaseDataset],
+    label_tables: Sequence[NDArray[np.int64]],
+    starts: Int64s,
 ) -> ById | None:
     """The labels of with_labels; None if no dataset has such labels."""
     if all(part._selection.labels is None for part in parts):
@@ -100,7 +104,9 @@ def _join_labels(
     return _join_columns("label", columns, starts)
 
 
-def _join_added_columns(parts: Sequence[BaseDataset], starts: Int64s) -> dict[str, ById]:
+def _join_added_columns(
+    parts: Sequence[BaseDataset], starts: Int64s
+) -> dict[str, ById]:
     """The columns of with_column that any of the datasets has."""
     names = dict.fromkeys(name for part in parts for name in part._selection.added)
     for name in names:
@@ -111,7 +117,8 @@ def _join_added_columns(parts: Sequence[BaseDataset], starts: Int64s) -> dict[st
                     "too"
                 )
     return {
-        name: _join_columns(name, [part.by_id(name) for part in parts], starts) for name in names
+        name: _join_columns(name, [part.by_id(name) for part in parts], starts)
+        for name in names
     }
 
 
@@ -129,7 +136,10 @@ def _join_columns(name: str, columns: Sequence[ById], starts: Int64s) -> ById:
     if isinstance(samples[0], np.ndarray):
         # A batch may have rows of several datasets, and an array has one dtype.
         dtype = np.result_type(*samples)
-        columns = [DerivedColumn(column, partial(np.asarray, dtype=dtype)) for column in columns]
+        columns = [
+            DerivedColumn(column, partial(np.asarray, dtype=dtype))
+            for column in columns
+        ]
     return JoinedColumn(starts, columns)
 
 

@@ -84,11 +84,14 @@ def open(
     stored = StoredDataset(data, remote, max_pixels, version, split, color)
     dataset = Dataset(Selection((stored,)))
     if not len(dataset):
-        raise ConfigError(f"{dataset.path} has no samples; pack a source that contains images")
+        raise ConfigError(
+            f"{dataset.path} has no samples; pack a source that contains images"
+        )
     saved: Dataset = with_saved(dataset)
     if classes_from is None:
         return saved
-    from fastpipe.sources.classes_from import class_names  # most programs give no classes
+    # Most programs give no classes.
+    from fastpipe.sources.classes_from import class_names
 
     try:
         names = class_names(classes_from, remote)
@@ -97,7 +100,9 @@ def open(
     return saved._with_classes_from(names)
 
 
-def concat(*datasets: Dataset | str | os.PathLike[str], labels: str = "union") -> Dataset:
+def concat(
+    *datasets: Dataset | str | os.PathLike[str], labels: str = "union"
+) -> Dataset:
     """All samples of some datasets, each once an epoch. Of a mixture it takes each sample once,
     too.
 
@@ -138,7 +143,9 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
         part_weight = positive(f"mix: the weight of {name}", weight)
         inner_weights = part.content.weights
         total = math.fsum(inner_weights)
-        weights += [part_weight * inner_weight / total for inner_weight in inner_weights]
+        weights += [
+            part_weight * inner_weight / total for inner_weight in inner_weights
+        ]
     if not sum(weights) < _MOST_TOTAL:
         raise ConfigError(
             f"mix: expected weights with a sum below {_MOST_TOTAL:g}, got {sum(weights):g}; divide "

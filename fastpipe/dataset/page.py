@@ -35,7 +35,9 @@ def page(data: BaseDataset) -> str:
     fields = [f"{escape(name)} ({field.kind})" for name, field in data.fields.items()]
     if fields:
         lines.append(f"fields: {', '.join(fields)}")
-    return f"{'<br>'.join(lines)}<div style='{_ROW_STYLE}'>{''.join(_figures(data))}</div>"
+    return (
+        f"{'<br>'.join(lines)}<div style='{_ROW_STYLE}'>{''.join(_figures(data))}</div>"
+    )
 
 
 def _describe_classes(data: BaseDataset) -> str:
@@ -75,7 +77,9 @@ def _image(pictures: Pictures, plan: BatchPlan, size: tuple[int, int]) -> str:
     """The tag of a picture, or of its error."""
     shape = f'height="{size[0]}" width="{size[1]}"'
     try:
-        jpeg = encode_jpeg(pictures.rows(plan, size, exact=False)[0], quality=85, sampling="444")
+        jpeg = encode_jpeg(
+            pictures.rows(plan, size, exact=False)[0], quality=85, sampling="444"
+        )
     except SampleError as problem:
         return f'<img {shape} alt="damaged" title="{escape(str(problem))}">'
     data = base64.b64encode(jpeg).decode()

@@ -18,7 +18,8 @@ from fastpipe.errors import ConfigError, choice
 
 _CHANNELS = {"rgb": 3, "gray": 1, "rgba": 4}
 _CHANNEL_NAMES = {1: "1 (gray)", 3: "3 (RGB)", 4: "4 (with alpha)"}
-_BITS = {torch.uint8: 8, torch.uint16: 16, torch.float32: None}  # None: as many as are stored
+# None: as many as are stored.
+_BITS = {torch.uint8: 8, torch.uint16: 16, torch.float32: None}
 
 
 @dataclass(frozen=True)

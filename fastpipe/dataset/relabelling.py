@@ -24,7 +24,8 @@ from fastpipe.plan.draws import Int64s
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
 
-_CLASSES_IN_STATE = 16  # a loader's state has so many names as they are, and of more a hash
+# A loader's state has so many names as they are, and of more a hash.
+_CLASSES_IN_STATE = 16
 
 
 def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
@@ -46,7 +47,9 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
         # A copy, since the user may change the array later.
         array = array_of(given, f"{method}: expected rows of one shape").copy()
         is_object = array.dtype == object
-        if is_object and all(isinstance(value, str) for value in array.ravel().tolist()):
+        if is_object and all(
+            isinstance(value, str) for value in array.ravel().tolist()
+        ):
             array = array.astype(str)
         column = UserColumn(array)
     rows = column.rows
@@ -79,7 +82,8 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
         if classes.count(name) > 1:
             raise ConfigError(f"only: expected each name once, got {name!r} again")
 
-    new_labels = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)  # the last is that of NO_LABEL
+    # The last is that of NO_LABEL.
+    new_labels = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)
     new_labels[[known[name] for name in classes]] = np.arange(len(classes))
     labels = data.by_id("label")
     ids = []
@@ -98,7 +102,8 @@ def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], lis
     Raises:
         ConfigError: they are not names, or a class that has samples is not among them.
     """
-    from fastpipe.sources.classes_from import checked_names  # most programs give no classes
+    # Most programs give no classes.
+    from fastpipe.sources.classes_from import checked_names
 
     if not isinstance(classes, (list, tuple)):
         raise ConfigError(
@@ -113,7 +118,9 @@ def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], lis
     new_labels = [label_by_name.get(name, NO_LABEL) for name in data.classes]
     if NO_LABEL not in new_labels:
         return names, new_labels
-    for name, count, label in zip(data.classes, data.class_counts, new_labels, strict=True):
+    for name, count, label in zip(
+        data.classes, data.class_counts, new_labels, strict=True
+    ):
         if count and label == NO_LABEL:
             raise ConfigError(
                 f"with_classes: {count:,} samples of {data.path} are of the class {name!r}, which "
@@ -132,7 +139,8 @@ def class_list_by_number(
         All names, and the new label of each class of the dataset; None: its classes have names
         that are to be found among those of `given`.
     """
-    from fastpipe.sources.class_names import are_positions  # most programs give no classes
+    # Most programs give no classes.
+    from fastpipe.sources.class_names import are_positions
 
     # The classes that samples have: a folder of numbers may have gaps.
     used = []
@@ -142,7 +150,9 @@ def class_list_by_number(
     names = list(given.labels)
     if not are_positions(data.classes, used, given.labels):
         return None
-    new_labels = [label if label < len(names) else NO_LABEL for label in range(len(data.classes))]
+    new_labels = [
+        label if label < len(names) else NO_LABEL for label in range(len(data.classes))
+    ]
     return names, new_labels
 
 
@@ -185,13 +195,17 @@ def with_new_classes(
     )
 
 
-def with_user_labels(data: BaseDataset, labels: Any, classes: Sequence[str] | None) -> Selection:
+def with_user_labels(
+    data: BaseDataset, labels: Any, classes: Sequence[str] | None
+) -> Selection:
     """The same samples with other labels: see Dataset.with_labels."""
     column = parse_user_column(data, "with_labels", labels)
     if classes is not None:
         has_twins = len({str(name) for name in classes}) < len(classes)
         if isinstance(classes, str) or has_twins:
-            raise ConfigError(f"with_labels: expected names of classes, each once, got {classes!r}")
+            raise ConfigError(
+                f"with_labels: expected names of classes, each once, got {classes!r}"
+            )
     if column.rows.dtype.kind == "U":
         column, classes = _labels_of_names(column, classes)
     names = data.classes if classes is None else [str(name) for name in classes]
@@ -203,7 +217,9 @@ def with_user_labels(data: BaseDataset, labels: Any, classes: Sequence[str] | No
     for ids in spans(len(data)):
         digest.update(numbers.take(ids).tobytes())
     # Labels of the index are not used any more, but records are still checked against `names`.
-    tables = [np.where(table < len(names), table, NO_LABEL) for table in selection.new_labels]
+    tables = [
+        np.where(table < len(names), table, NO_LABEL) for table in selection.new_labels
+    ]
     return replace(
         selection,
         relabelling=Relabelling(names, tables),
@@ -221,7 +237,9 @@ def _labels_of_names(
     label_by_name = {name: label for label, name in enumerate(names)}
     for name in sample_names:
         if name not in label_by_name:
-            raise ConfigError(f"with_labels: expected names of {names[:5]!r}, got {name!r}")
+            raise ConfigError(
+                f"with_labels: expected names of {names[:5]!r}, got {name!r}"
+            )
     labels = np.array([label_by_name[name] for name in sample_names], dtype=np.int64)
     return UserColumn(labels), names
 

@@ -16,7 +16,13 @@ from torch.utils.data import get_worker_info
 
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.cropping import Cropping
-from fastpipe.dataset.fields import FieldReader, FieldRequest, by_sample, check_mirrored, split
+from fastpipe.dataset.fields import (
+    FieldReader,
+    FieldRequest,
+    by_sample,
+    check_mirrored,
+    split,
+)
 from fastpipe.dataset.format.fields import NO_IMAGE
 from fastpipe.dataset.tensors import as_image, tv_tensor
 from fastpipe.dataset.transforms import applier
@@ -35,7 +41,8 @@ _PIL_HINT = (
     "the transform got a uint8 tensor, (channels, height, width). One that expects Pillow's "
     'images, such as torchvision\'s ToTensor: data.with_transform(transform, images="pil")'
 )
-_NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))  # of whole pictures
+# Of whole pictures.
+_NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))
 
 
 @dataclass(frozen=True)
@@ -153,8 +160,12 @@ class SampleReader:
                 return self._transform(value)
             crops = [self._transform(row) for row in value]
         except Exception as problem:
-            problem.add_note(f"in the transform of sample {sample} of {self._content.index.path}")
-            if self._has_pil_hint and isinstance(problem, (TypeError, AttributeError, ValueError)):
+            problem.add_note(
+                f"in the transform of sample {sample} of {self._content.index.path}"
+            )
+            if self._has_pil_hint and isinstance(
+                problem, (TypeError, AttributeError, ValueError)
+            ):
                 problem.add_note(_PIL_HINT)
             raise
         # A transform may return an array or a number for each crop.
@@ -164,7 +175,9 @@ class SampleReader:
             tensors.append(crop if is_tensor else torch.as_tensor(crop, device="cpu"))
         return torch.stack(tensors)
 
-    def _read_dicts(self, plan: BatchPlan, fields: FieldReader) -> Iterator[dict[str, Any]]:
+    def _read_dicts(
+        self, plan: BatchPlan, fields: FieldReader
+    ) -> Iterator[dict[str, Any]]:
         """The dict of each sample of a plan. Its pictures are decoded when its turn comes."""
         values = fields.read(plan)
         # For each entry a function that makes the value of the sample at a position of the plan.
@@ -176,7 +189,9 @@ class SampleReader:
             makers[name] = items.__getitem__
         for name, array in values.arrays.items():
             # A single number becomes Python's, as labels are in torchvision's datasets.
-            numbers: Any = array.tolist() if array.ndim == 1 else torch.from_numpy(array)
+            numbers: Any = (
+                array.tolist() if array.ndim == 1 else torch.from_numpy(array)
+            )
             makers[name] = numbers.__getitem__
         for name, column in fields.pictures.items():
             is_mask = name in fields.masks
@@ -215,8 +230,17 @@ class SampleReader:
             else:
                 values = split(placed.values, placed.rows, plan)
                 points = zip(values, canvas_sizes, strict=True)
-                yield name, [tv_tensor("KeyPoints", row[..., :2], size) for row, size in points]
-                yield f"{name}_visibility", [torch.from_numpy(row[..., 2]) for row in values]
+                yield (
+                    name,
+                    [
+                        tv_tensor("KeyPoints", row[..., :2], size)
+                        for row, size in points
+                    ],
+                )
+                yield (
+                    f"{name}_visibility",
+                    [torch.from_numpy(row[..., 2]) for row in values],
+                )
 
     def _box_values(
         self,
@@ -227,18 +251,26 @@ class SampleReader:
     ) -> Iterator[tuple[str, list[Any]]]:
         # Only a crop can cut boxes down to a sliver.
         if self._cropping is not None:
-            placed = placed.take(is_large_enough(placed.values, options.min_size, options.min_area))
+            placed = placed.take(
+                is_large_enough(placed.values, options.min_size, options.min_area)
+            )
         tensors = []
         values = split(placed.values, placed.rows, plan)
         for boxes, canvas_size in zip(values, canvas_sizes, strict=True):
-            tensors.append(tv_tensor("BoundingBoxes", boxes, canvas_size, format="XYXY"))
+            tensors.append(
+                tv_tensor("BoundingBoxes", boxes, canvas_size, format="XYXY")
+            )
         yield options.name, tensors
         if placed.labels is not None:
             labels = split(placed.labels, placed.rows, plan)
             yield f"{options.name}_labels", [torch.from_numpy(row) for row in labels]
 
     def _read_picture(
-        self, plan: BatchPlan, field_records: NDArray[np.void], is_mask: bool, position: int
+        self,
+        plan: BatchPlan,
+        field_records: NDArray[np.void],
+        is_mask: bool,
+        position: int,
     ) -> torch.Tensor:
         """The mask or second picture of a sample.
 
@@ -252,7 +284,9 @@ class SampleReader:
             pixels = self._empty_picture(plan, record, is_mask)
         elif cropping is None:
             sample = int(plan.samples[position])
-            pixels = self._pictures.whole_field(sample, record, field_record, mask=is_mask)
+            pixels = self._pictures.whole_field(
+                sample, record, field_record, mask=is_mask
+            )
         else:
             part = plan.part(position, position + 1)
             pixels = self._pictures.field_row(
@@ -260,7 +294,9 @@ class SampleReader:
             )
         return tv_tensor("Mask", pixels) if is_mask else as_image(pixels)
 
-    def _empty_picture(self, plan: BatchPlan, record: np.void, is_mask: bool) -> NDArray[Any]:
+    def _empty_picture(
+        self, plan: BatchPlan, record: np.void, is_mask: bool
+    ) -> NDArray[Any]:
         size: tuple[int, ...] = (int(record["height"]), int(record["width"]))
         if self._cropping is not None:
             size = self._cropping.size

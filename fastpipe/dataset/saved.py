@@ -43,7 +43,14 @@ def with_saved(data: Any) -> Any:
                 data = data.with_labels(path, classes=entries["classes"])
             else:
                 data = data.with_column(name, path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, DatasetError) as problem:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        DatasetError,
+    ) as problem:
         raise DatasetError(
             f"{file} lists columns that cannot be read ({problem}); save them again with "
             "save_columns, or remove that file"
@@ -107,4 +114,6 @@ def save(data: BaseDataset, destination: Path) -> None:
         entries[name] = {"file": file_name, "xxh3_64": digest}
     classes = data.classes if has_labels else None
     with store.whole(_list_name(fingerprint)) as file:
-        file.write(json.dumps({"columns": entries, "classes": classes}, indent=1).encode())
+        file.write(
+            json.dumps({"columns": entries, "classes": classes}, indent=1).encode()
+        )

@@ -41,13 +41,16 @@ class Selection:
     """
 
     stored: tuple[StoredDataset, ...]  # one behind the other
-    relabelling: Relabelling | None = None  # None: the classes of the one stored dataset
+    # None: the classes of the one stored dataset.
+    relabelling: Relabelling | None = None
     samples: Int64s | None = None  # (n,) numbers in the index; None: all, in its order
     share_starts: Int64s | None = None  # as Content.starts; None: one share
     weights: tuple[float, ...] = (1.0,)  # of the shares
     fold_level: int = 0  # how often `fold` has divided the samples
-    labels: ById | None = None  # a label for each sample, in place of those of the index
-    added: Mapping[str, ById] = field(default_factory=dict)  # columns of `with_column`, by name
+    # A label for each sample, in place of those of the index.
+    labels: ById | None = None
+    # Columns of `with_column`, by name.
+    added: Mapping[str, ById] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)  # as Content.identity
 
     @property
@@ -64,7 +67,9 @@ class Selection:
         # The usual case, one dataset as it is, needs no index around its index.
         if self.relabelling is None:
             return indexes[0]
-        return JoinedIndex(indexes, self.relabelling.new_labels, self.relabelling.classes)
+        return JoinedIndex(
+            indexes, self.relabelling.new_labels, self.relabelling.classes
+        )
 
     @cached_property
     def content(self) -> Content:
@@ -73,7 +78,9 @@ class Selection:
         if starts is None:
             count = len(self.index) if self.samples is None else len(self.samples)
             starts = np.array([0, count], dtype=np.int64)
-        return Content(self.index, self.samples, starts, self.weights, self.labels, self.identity)
+        return Content(
+            self.index, self.samples, starts, self.weights, self.labels, self.identity
+        )
 
     def open_column(self, name: str) -> ById:
         """Opens a column, by ids of samples. DatasetError: its files are missing or damaged."""

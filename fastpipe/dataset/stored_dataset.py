@@ -55,7 +55,10 @@ class StoredDataset:
         their own when they first ask for it.
         """
         index = open_data(
-            self._place, fingerprint=self._fingerprint, version=self._version, **self._options
+            self._place,
+            fingerprint=self._fingerprint,
+            version=self._version,
+            **self._options,
         )
         refuse_other(self._place, self._fingerprint, index.fingerprint)
         return index

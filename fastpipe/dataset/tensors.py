@@ -40,7 +40,9 @@ def tv_tensor(
         return tensor
     if canvas_size is not None:
         options["canvas_size"] = canvas_size
-    image: torch.Tensor = getattr(classes, kind)(tensor, device=tensor.device, **options)
+    image: torch.Tensor = getattr(classes, kind)(
+        tensor, device=tensor.device, **options
+    )
     return image
 
 

@@ -16,7 +16,11 @@ _ALBUMENTATIONS = ("albumentations", "albumentationsx")
 
 
 def applier(
-    transform: object, *, dicts: bool = False, images: str = "tensor", keys: Sequence[str] = ()
+    transform: object,
+    *,
+    dicts: bool = False,
+    images: str = "tensor",
+    keys: Sequence[str] = (),
 ) -> Callable[[Any], Any]:
     """Checks a transform, and adapts it to the samples that it gets. See Dataset.with_transform.
 
@@ -85,7 +89,11 @@ def _call_by_name(transform: Callable[..., Any], picture: NDArray[Any]) -> Any:
             "transform: expected transform(image=...) to return a dict with 'image', as "
             f"albumentations' transforms do, got {type(result).__name__}"
         ) from None
-    if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] in (1, 3, 4):
+    if (
+        isinstance(image, np.ndarray)
+        and image.ndim == 3
+        and image.shape[2] in (1, 3, 4)
+    ):
         return as_tensor(np.ascontiguousarray(image))
     return image
 

@@ -44,5 +44,8 @@ def unpack(buffer: torch.Tensor, like: Arrays) -> dict[str, torch.Tensor]:
 
 def _offsets(arrays: Arrays) -> list[int]:
     """Where each array begins, and the end of all."""
-    sizes = [-(-array.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for array in arrays.values()]
+    sizes = [
+        -(-array.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        for array in arrays.values()
+    ]
     return list(accumulate(sizes, initial=0))

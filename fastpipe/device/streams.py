@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 from fastpipe.engine.slots import aligned
 from fastpipe.errors import ConfigError
 
-CurrentDevice = Callable[[], AbstractContextManager[object]]  # makes a device the current one
+# Makes a device the current one.
+CurrentDevice = Callable[[], AbstractContextManager[object]]
 
 # Between two queries of an event. A loop that waits for one is several batches ahead of its GPU.
 _POLL_INTERVAL_S = 0.5e-3
@@ -70,7 +71,10 @@ class Mark:
     """
 
     def __init__(
-        self, event: Any = None, current_device: CurrentDevice = nullcontext, is_timed: bool = False
+        self,
+        event: Any = None,
+        current_device: CurrentDevice = nullcontext,
+        is_timed: bool = False,
     ) -> None:
         self.event = event
         self._current_device = current_device
@@ -231,7 +235,9 @@ class PageLocked:
         # its memory.
         for act in reversed(self._release(address)):
             _ends.add(_End(array, act))
-        self._arrays = [reference for reference in self._arrays if reference() is not None]
+        self._arrays = [
+            reference for reference in self._arrays if reference() is not None
+        ]
         self._arrays.append(weakref.ref(array))
         return array
 
@@ -283,7 +289,9 @@ class SideStream(Stream):
                 if allocate is _allocate and refused_bytes == math.inf:
                     reason = str(problem).strip().splitlines()[0]
                     warnings.warn(
-                        _UNPINNED.format(size_bytes, reason), RuntimeWarning, stacklevel=2
+                        _UNPINNED.format(size_bytes, reason),
+                        RuntimeWarning,
+                        stacklevel=2,
                     )
         return aligned(shape)
 
@@ -351,7 +359,9 @@ def _allocate(size_bytes: int) -> NDArray[np.uint8]:
 
     With CUDA it is cudaHostAlloc: some systems give this only.
     """
-    return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
+    return torch.empty(
+        size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True
+    ).numpy()
 
 
 def stream_of(device: object) -> Stream:
@@ -377,7 +387,9 @@ def stream_of(device: object) -> Stream:
     backend: Any = getattr(torch, chosen.type, None)
     problem_text = _describe_missing(chosen.type, backend)
     if problem_text is not None:
-        raise ConfigError(f"device: got {device!r}, which cannot be used: {problem_text}")
+        raise ConfigError(
+            f"device: got {device!r}, which cannot be used: {problem_text}"
+        )
     count = backend.device_count()
     index = _default_index(backend, count) if chosen.index is None else chosen.index
     if index >= count:

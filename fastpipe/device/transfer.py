@@ -43,7 +43,8 @@ class _AugmentedView(NamedTuple):
     plan: AugmentPlan
 
 
-_Plans = dict[int, _AugmentedView]  # by view; a view whose images stay as they are is not there
+# By view; a view whose images stay as they are is not there.
+_Plans = dict[int, _AugmentedView]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class StagedBatch:
     images: tuple[torch.Tensor, ...]  # by view
     labels: torch.Tensor
     valid: torch.Tensor
-    memory: tuple[torch.Tensor, ...]  # one tensor in each piece of memory that the batch uses
+    # One tensor in each piece of memory that the batch uses.
+    memory: tuple[torch.Tensor, ...]
     ready: Mark  # its work is done
 
 
@@ -161,7 +163,9 @@ class Transfer:
             queued = time.perf_counter()
             staged = self._augment(batch, plans, copies)
         # Copies that are done by now left the device waiting for the augmentation.
-        work = _Work(copies.first, copies.copied, staged.ready, in_time=not copies.copied.done())
+        work = _Work(
+            copies.first, copies.copied, staged.ready, in_time=not copies.copied.done()
+        )
         self._working.append(work)
         self._stats.transfer_s += queued - planned
         self._stats.augment_s += planned - started + time.perf_counter() - queued
@@ -203,7 +207,9 @@ class Transfer:
             plans[view] = _AugmentedView(augment, plan)
         return plans
 
-    def _small_arrays(self, batch: HostBatch, plans: _Plans) -> dict[str, NDArray[np.generic]]:
+    def _small_arrays(
+        self, batch: HostBatch, plans: _Plans
+    ) -> dict[str, NDArray[np.generic]]:
         """All arrays of a batch but its images: facts, "augment.VIEW.NAME" and "field.NAME"."""
         arrays: dict[str, NDArray[np.generic]] = {
             "labels": batch.there.labels,
@@ -221,7 +227,9 @@ class Transfer:
                 arrays[f"field.{name}"] = array
         return arrays
 
-    def _complete_fields(self, batch: HostBatch, fields: HostFields, plans: _Plans) -> None:
+    def _complete_fields(
+        self, batch: HostBatch, fields: HostFields, plans: _Plans
+    ) -> None:
         """Adds the fields that depend on the augmentation: partners of mixed images, moved boxes
         and points.
         """
@@ -236,7 +244,9 @@ class Transfer:
             if view in plans:
                 augment, plan = plans[view]
                 places = augment.move_places(plan, places)
-            lay_out(fields, view, places, len(batch.plan.flips), batch.plan.rows_per_sample)
+            lay_out(
+                fields, view, places, len(batch.plan.flips), batch.plan.rows_per_sample
+            )
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> _Copies:
         """Queues the copies of the images and of the small arrays."""
@@ -292,7 +302,9 @@ class Transfer:
             for name in batch.fields.arrays:
                 values[name] = tensors[f"field.{name}"]
                 memory.append(values[name])
-            loop_batch = _as_dict(batch.fields, values, len(views), batch.plan.rows_per_sample)
+            loop_batch = _as_dict(
+                batch.fields, values, len(views), batch.plan.rows_per_sample
+            )
         ready = self._stream.mark()
         # The training stream has to know each piece of memory once, however many tensors are in it.
         different = {tensor.untyped_storage().data_ptr(): tensor for tensor in memory}
@@ -331,7 +343,9 @@ class Transfer:
         for view, images in enumerate(copies.views):
             if view in plans:
                 augment, plan = plans[view]
-                plan_tensors = {name: tensors[f"augment.{view}.{name}"] for name in plan.arrays}
+                plan_tensors = {
+                    name: tensors[f"augment.{view}.{name}"] for name in plan.arrays
+                }
                 images, soft = augment.carry_out(
                     images, row_labels, plan, plan_tensors, num_classes=self._classes
                 )
@@ -342,7 +356,9 @@ class Transfer:
                 fill = batch.plan.views[view].crops.rendering.mask_fill
                 for name in field_names:
                     entry = f"field.{view}.{name}"
-                    tensors[entry] = augment.move_masks(tensors[entry], plan, plan_tensors, fill)
+                    tensors[entry] = augment.move_masks(
+                        tensors[entry], plan, plan_tensors, fill
+                    )
             if rows_per_sample > 1:
                 images = images.view(-1, rows_per_sample, *images.shape[1:])
             views.append(images)
@@ -375,7 +391,9 @@ def _as_dict(
                 entry = f"{view}.{name}"
                 counts = fields.counts.get(entry)
                 is_images = name in fields.images
-                entries.append(_entry_of_view(values[entry], counts, is_images, rows_per_sample))
+                entries.append(
+                    _entry_of_view(values[entry], counts, is_images, rows_per_sample)
+                )
             batch[key] = _one_or_list(entries)
         elif name in values:
             batch[key] = values[name]

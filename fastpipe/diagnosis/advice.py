@@ -1,6 +1,8 @@
 """Sentences that the findings of several checks have in common."""
 
-LESS_MEMORY = "fewer num_workers, prefetch_factor=1, smaller batches, arrays instead of lists"
+LESS_MEMORY = (
+    "fewer num_workers, prefetch_factor=1, smaller batches, arrays instead of lists"
+)
 MORE_SHARED_MEMORY = (
     "docker run --shm-size=8g (or --ipc=host); "
     "or fewer num_workers, prefetch_factor=1, uint8 batches"

@@ -58,7 +58,8 @@ class Watched:
     # Of the DataLoaders that gave most batches, those that are stuck first.
     diagnoses: tuple[Diagnosis, ...]
     ended: str  # why the watching ended
-    refused: tuple[Finding, ...]  # options that torch refused, and errors that ended the program
+    # Options that torch refused, and errors that ended the program.
+    refused: tuple[Finding, ...]
     python: bool  # whether a Python program of the command could be watched at all
     trouble: str  # errors of the watching itself; "" without any
 
@@ -131,7 +132,8 @@ def _start(command: str, folder: Path, output: TextIO | int | None) -> Popen[byt
             f"train-script: {command!r} is not a valid command: {problem}"
         ) from problem
     environment = dict(os.environ)
-    while words and _VARIABLE.match(words[0]):  # as in: OMP_NUM_THREADS=1 python train.py
+    while words and _VARIABLE.match(words[0]):
+        # As in: OMP_NUM_THREADS=1 python train.py.
         name, _, value = words.pop(0).partition("=")
         environment[name] = value
     if not words:
@@ -182,7 +184,9 @@ def _wait(process: Popen[bytes], folder: Path, limits: _Limits) -> _End:
             return _End(f"the command ended with exit code {process.returncode}")
         if first_s is None:
             if now_s - began_s > most_until_first_s:
-                return _End(f"the command iterated over no DataLoader in {most_until_first_s:g} s")
+                return _End(
+                    f"the command iterated over no DataLoader in {most_until_first_s:g} s"
+                )
         elif now_s - first_s > limits.seconds:
             stuck_key = _find_stuck_step(activities, now_s, limits.stall_timeout)
             return _End(f"after {limits.seconds:g} s of batches", stuck_key)
@@ -227,7 +231,9 @@ def _find_stall(
         if in_step and stacks[0].status.startswith("R"):
             return None  # it computes: a step may take long
         waited_s = time.monotonic() - activity.since_s
-        finding = stuck.explain_stall(observation, folder, stacks, waited_s, in_step=in_step)
+        finding = stuck.explain_stall(
+            observation, folder, stacks, waited_s, in_step=in_step
+        )
         return Stall(stuck_key, finding, stacks)
     return None
 
@@ -243,9 +249,15 @@ def _evaluate(
     programs = read_programs(folder)
     # Workers that run the script again make loaders, too.
     worker_pids = {program.pid for program in programs if program.unguarded}
-    observations = [seen for seen in observations if seen.facts["pid"] not in worker_pids]
+    observations = [
+        seen for seen in observations if seen.facts["pid"] not in worker_pids
+    ]
     diagnoses = diagnose_loaders(observations, programs, stall, surroundings, folder)
-    refused = [report_refused_options(error) for program in programs for error in program.refused]
+    refused = [
+        report_refused_options(error)
+        for program in programs
+        for error in program.refused
+    ]
     for program in programs:
         if program.unguarded:
             continue

@@ -44,7 +44,10 @@ def is_worker_gone(ending: Ending) -> bool:
 
 
 def explain_ending(
-    observation: Observation, ending: Ending, kills_before: int | None, folder: Path | None = None
+    observation: Observation,
+    ending: Ending,
+    kills_before: int | None,
+    folder: Path | None = None,
 ) -> list[Finding]:
     """Explains the error that ended a loader.
 
@@ -95,7 +98,9 @@ def _split_traceback(text: str) -> tuple[str, str]:
     return head, traceback
 
 
-def _report_timed_out(observation: Observation, ending: Ending, folder: Path | None) -> Finding:
+def _report_timed_out(
+    observation: Observation, ending: Ending, folder: Path | None
+) -> Finding:
     """The DataLoader's own `timeout` ran out."""
     text, _ = _split_traceback(ending.text)
     headline = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
@@ -115,7 +120,9 @@ def _report_timed_out(observation: Observation, ending: Ending, folder: Path | N
     )
 
 
-def _describe_samples(observation: Observation, folder: Path | None, pid: int | None = None) -> str:
+def _describe_samples(
+    observation: Observation, folder: Path | None, pid: int | None = None
+) -> str:
     """Lists the samples that all workers, or one of them, are reading, or were when they ended."""
     if folder is None:
         return ""
@@ -133,7 +140,9 @@ def _report_not_picklable(
     unpicklable = observation.facts["unpicklable"]
     reason = text[:_MOST_LETTERS]
     if unpicklable:
-        refused = ", ".join(f"{part['path']} ({part['kind']})" for part in unpicklable[:3])
+        refused = ", ".join(
+            f"{part['path']} ({part['kind']})" for part in unpicklable[:3]
+        )
         symptom = f"{refused} cannot be pickled: {reason}"
         return NOT_PICKLABLE.make_finding(symptom, unpicklable[0]["place"])
     if ending.refused:
@@ -154,7 +163,10 @@ class _Death:
 
 
 def _report_worker_gone(
-    observation: Observation, ending: Ending, kills_before: int | None, folder: Path | None
+    observation: Observation,
+    ending: Ending,
+    kills_before: int | None,
+    folder: Path | None,
 ) -> Finding:
     death = _parse_death(ending)
     symptom = f"{_name_worker(observation, death.pid)} {death.description}"
@@ -211,7 +223,10 @@ def _explain_death(death: _Death, kills_before: int | None) -> tuple[str, str]:
     """Returns why a worker was ended, and what to change."""
     kills = count_oom_kills()
     if kills_before is not None and kills is not None and kills > kills_before:
-        return "the kernel's OOM killer ended it: there was too little memory", LESS_MEMORY
+        return (
+            "the kernel's OOM killer ended it: there was too little memory",
+            LESS_MEMORY,
+        )
     if death.signal == "SIGKILL":
         why = (
             "SIGKILL comes from outside: most often from the kernel's OOM killer, "

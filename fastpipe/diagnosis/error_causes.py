@@ -34,14 +34,16 @@ class ErrorCause:
 
 SMALL_SHARED_MEMORY = ErrorCause(
     Code.SMALL_SHARED_MEMORY,
-    signs=("shared memory", "Bus error", "/torch_"),  # torch, the C library, names of torch's files
+    # torch, the C library, names of torch's files.
+    signs=("shared memory", "Bus error", "/torch_"),
     why="/dev/shm is full: workers pass batches in files there. No sample is at fault",
     change=MORE_SHARED_MEMORY,
     section=3,
 )
 _OPEN_FILES = ErrorCause(
     Code.OPEN_FILES,
-    signs=("ancdata", "Too many open files", "Errno 24"),  # Python's sockets, the C library, Python
+    # Python's sockets, the C library, Python.
+    signs=("ancdata", "Too many open files", "Errno 24"),
     why=WHY_FILES_ARE_OPEN,
     change=FEWER_OPEN_FILES,
     section=4,
@@ -49,7 +51,12 @@ _OPEN_FILES = ErrorCause(
 _OUT_OF_MEMORY = ErrorCause(
     Code.OUT_OF_MEMORY,
     # The first is torch's, the others are Python's and the C library's.
-    signs=("can't allocate memory", "MemoryError", "Cannot allocate memory", "Errno 12"),
+    signs=(
+        "can't allocate memory",
+        "MemoryError",
+        "Cannot allocate memory",
+        "Errno 12",
+    ),
     why="there is not enough memory",
     change=LESS_MEMORY,
     section=15,

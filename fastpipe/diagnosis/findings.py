@@ -80,7 +80,8 @@ class Finding:
     change: str  # what to write instead
     section: int = 0  # the section of docs/failures.md about it; 0 if it has none
     severity: Severity = Severity.BAD
-    headline: str = ""  # one clause for the report's first lines; only a stuck loader has one
+    # One clause for the report's first lines; only a stuck loader has one.
+    headline: str = ""
 
     @property
     def name(self) -> str:

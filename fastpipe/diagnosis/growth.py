@@ -29,7 +29,8 @@ class Growth:
     # By how much it grew after the first third, as fast to the end. 0 if the growth slowed down, as
     # when a process takes some memory once.
     steadily_grown_bytes: int
-    kept_bytes: int  # the part of it in use: *Note [memory in use]* in fastpipe_probe/machine.py
+    # The part of it in use: *Note [memory in use]* in fastpipe_probe/machine.py.
+    kept_bytes: int
     # Growth in an epoch at this rate; None: not steady, or an epoch's length is not known.
     epoch_bytes: int | None
 
@@ -78,7 +79,9 @@ def measure_growth(observation: Observation) -> list[Growth]:
     return growths
 
 
-def _measure_process(process: WatchedProcess, epoch_batches: float | None) -> Growth | None:
+def _measure_process(
+    process: WatchedProcess, epoch_batches: float | None
+) -> Growth | None:
     """Measures a process that takes part in `epoch_batches` batches of an epoch."""
     private: list[tuple[int, int]] = []  # (batch, bytes)
     used: list[tuple[int, int]] = []
@@ -128,7 +131,9 @@ def measure_steady(
     first_batch = samples[0][0]
     last_batch = samples[-1][0]
     third = (last_batch - first_batch) / 3
-    later = [(batch, number) for batch, number in samples if batch - first_batch >= third]
+    later = [
+        (batch, number) for batch, number in samples if batch - first_batch >= third
+    ]
     begin = later[0][0]
     batch_count = max(last_batch - begin, 1)
     quarters: list[list[int]] = [[], [], [], []]

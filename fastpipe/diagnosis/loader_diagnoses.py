@@ -80,7 +80,9 @@ def diagnose_loaders(
         if unguarded and observation.num_workers:
             findings = [_report_no_main_guard(unguarded, observation)]
         elif errors and not has_stalled:
-            findings = explain_ending(observation, errors[0], surroundings.oom_kills, folder)
+            findings = explain_ending(
+                observation, errors[0], surroundings.oom_kills, folder
+            )
         if observation.batches or errors or findings or len(observations) == 1:
             diagnosis = make_diagnosis(
                 observation, surroundings, more=tuple(findings), stacks=tuple(stacks)

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastpipe.diagnosis.inject.fastpipe_probe.loader_facts import identify_loader
-from fastpipe.diagnosis.inject.fastpipe_probe.records import Batch, Ending, Epoch, Fetch, Snapshot
+from fastpipe.diagnosis.inject.fastpipe_probe.records import (
+    Batch,
+    Ending,
+    Epoch,
+    Fetch,
+    Snapshot,
+)
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.machine.state import (
     read_container_memory,
@@ -60,8 +66,10 @@ class Worker:
     reused: list[dict[str, str]] = field(default_factory=list)
     # Files and handles that were open before the fork, and that it uses.
     inherited: list[dict[str, str]] = field(default_factory=list)
-    locks: list[dict[str, str]] = field(default_factory=list)  # locks that were held at the fork
-    threads: list[dict[str, str]] = field(default_factory=list)  # threads of its parent at the fork
+    # Locks that were held at the fork.
+    locks: list[dict[str, str]] = field(default_factory=list)
+    # Threads of its parent at the fork.
+    threads: list[dict[str, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -80,8 +88,10 @@ class Observation:
     epochs: list[Epoch] = field(default_factory=list)
     # Sorted by their numbers, then by their starts.
     workers: list[Worker] = field(default_factory=list)
-    snapshots: list[Snapshot] = field(default_factory=list)  # of the process that iterates
-    errors: list[Ending] = field(default_factory=list)  # with which a request for a batch ended
+    # Of the process that iterates.
+    snapshots: list[Snapshot] = field(default_factory=list)
+    # With which a request for a batch ended.
+    errors: list[Ending] = field(default_factory=list)
     # The same DataLoader in other processes.
     others: list[Observation] = field(default_factory=list)
     # Locks of multiprocessing that it held when it started workers.
@@ -104,12 +114,15 @@ class Program:
     errors: list[Ending] = field(default_factory=list)  # with which it ended
     # Errors of options, and the line of the loader.
     refused: list[dict[str, str]] = field(default_factory=list)
-    unguarded: str = ""  # the line that a worker runs again, and that would start workers
+    # The line that a worker runs again, and that would start workers.
+    unguarded: str = ""
 
 
 def read_programs(folder: Path) -> list[Program]:
     """Reads the file of each Python program that was watched."""
-    return [_read_fields(Program(), path) for path in sorted(folder.glob("program-*.jsonl"))]
+    return [
+        _read_fields(Program(), path) for path in sorted(folder.glob("program-*.jsonl"))
+    ]
 
 
 def read_observations(folder: Path) -> list[Observation]:
@@ -200,12 +213,16 @@ def measure_surroundings() -> Surroundings:
     if container_memory is not None:
         used, limit = container_memory
         free_bytes.append(limit - used)
-    return Surroundings(count_granted_cpus(), min(free_bytes, default=None), count_oom_kills())
+    return Surroundings(
+        count_granted_cpus(), min(free_bytes, default=None), count_oom_kills()
+    )
 
 
 def count_oom_kills() -> int | None:
     """Counts the processes that the kernel killed for want of memory; None if it is not known."""
     counts = [
-        count for count in (read_oom_kills(), read_container_oom_kills()) if count is not None
+        count
+        for count in (read_oom_kills(), read_container_oom_kills())
+        if count is not None
     ]
     return sum(counts) if counts else None

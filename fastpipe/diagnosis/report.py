@@ -77,7 +77,11 @@ class Diagnosis:
 
     def __str__(self) -> str:
         console = Console(
-            width=_WIDTH, highlight=False, markup=False, soft_wrap=False, color_system=None
+            width=_WIDTH,
+            highlight=False,
+            markup=False,
+            soft_wrap=False,
+            color_system=None,
         )
         with console.capture() as captured:
             console.print(self)
@@ -86,14 +90,20 @@ class Diagnosis:
 
     __repr__ = __str__  # a notebook and a prompt show it
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
         arguments = ", ".join(
-            f"{name}={value}" for name, value in self.options.items() if value is not None
+            f"{name}={value}"
+            for name, value in self.options.items()
+            if value is not None
         )
         where = f"{readable(self.made_at)}: " if self.made_at else ""
         yield Text(f"{where}DataLoader({arguments})")
         yield Text(self.summary)
-        threads = f", {format_count(self.threads, 'thread')} in all" if self.threads else ""
+        threads = (
+            f", {format_count(self.threads, 'thread')} in all" if self.threads else ""
+        )
         yield Text(f"{format_count(self.processes + 1, 'process')}{threads}")
         if self.stages is not None:
             yield _make_stages_table(self.stages, int(self.options["num_workers"]))
@@ -132,7 +142,9 @@ def make_diagnosis(
 
 def _list_last_workers(observation: Observation) -> list[Worker]:
     """Lists the last worker of each number: these ran at the same time."""
-    by_number = {worker.number: worker for worker in observation.workers if worker.number >= 0}
+    by_number = {
+        worker.number: worker for worker in observation.workers if worker.number >= 0
+    }
     return list(by_number.values())
 
 
@@ -146,12 +158,18 @@ def _count_threads(observation: Observation, workers: list[Worker]) -> int:
 
 
 def _summarize(
-    observation: Observation, stages: Stages | None, findings: list[Finding], *, has_ended: bool
+    observation: Observation,
+    stages: Stages | None,
+    findings: list[Finding],
+    *,
+    has_ended: bool,
 ) -> str:
     if findings and findings[0].severity is Severity.STUCK:
         return f"stuck: {findings[0].headline}"
     if has_ended or observation.errors:
-        return f"ended by an error after {format_count(len(observation.batches), 'batch')}"
+        return (
+            f"ended by an error after {format_count(len(observation.batches), 'batch')}"
+        )
     if stages is not None:
         return summarize(observation, stages, is_sound=not findings)
     if observation.facts["length"] == 0:
@@ -185,11 +203,15 @@ def _render_findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
 
 def _render_stacks(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
     for stack in stacks:
-        title = f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU"
+        title = (
+            f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU"
+        )
         yield Text(title, style="bold")
         lines = stack.lines
         if not lines:
-            lines = ["no Python stack: the process did not answer, or Python had not started"]
+            lines = [
+                "no Python stack: the process did not answer, or Python had not started"
+            ]
         hidden_count = len(lines) - _MOST_STACK_LINES
         if hidden_count > 0:
             lines = [*lines[:_MOST_STACK_LINES], f"... {hidden_count} more lines"]
@@ -211,7 +233,9 @@ def _make_stages_table(stages: Stages, num_workers: int) -> RenderableType:
     """Shows where the time of a batch goes."""
     table = _make_table("stage", "runs in", "a batch", "share of its time")
 
-    def add(name: str, runs_in: str, seconds: float | None, whole_s: float | None = None) -> None:
+    def add(
+        name: str, runs_in: str, seconds: float | None, whole_s: float | None = None
+    ) -> None:
         if seconds is None:
             return
         share = ""
@@ -248,7 +272,11 @@ def _make_memory_table(memory: Sequence[Growth]) -> RenderableType:
     for number in sorted(largest)[:_MOST_PROCESSES]:
         growth = largest[number]
         sign = "+" if growth.grown_bytes >= 0 else "-"
-        epoch = f"+{format_size(growth.epoch_bytes)}" if growth.epoch_bytes is not None else ""
+        epoch = (
+            f"+{format_size(growth.epoch_bytes)}"
+            if growth.epoch_bytes is not None
+            else ""
+        )
         table.add_row(
             growth.process,
             f"{growth.batches:,}",

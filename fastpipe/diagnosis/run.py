@@ -24,7 +24,11 @@ import torch
 from torch.utils.data._utils import signal_handling
 
 from fastpipe.diagnosis import stuck
-from fastpipe.diagnosis.batch_requests import THREAD_NAME, request_from_thread, request_here
+from fastpipe.diagnosis.batch_requests import (
+    THREAD_NAME,
+    request_from_thread,
+    request_here,
+)
 from fastpipe.diagnosis.ended import explain_ending
 from fastpipe.diagnosis.findings import Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import (
@@ -33,7 +37,11 @@ from fastpipe.diagnosis.inject.fastpipe_probe.files import (
 )
 from fastpipe.diagnosis.inject.fastpipe_probe.generators import preserve_generators
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch
-from fastpipe.diagnosis.observation import Observation, measure_surroundings, read_observation
+from fastpipe.diagnosis.observation import (
+    Observation,
+    measure_surroundings,
+    read_observation,
+)
 from fastpipe.diagnosis.processes import list_children
 from fastpipe.diagnosis.report import Diagnosis, make_diagnosis
 from fastpipe.diagnosis.stacks import Stack
@@ -41,9 +49,7 @@ from fastpipe.errors import ConfigError
 
 # The findings say the same better than torch. And Python warns of a fork beside a thread, which is
 # one of ours.
-_KNOWN_WARNINGS = (
-    r"[\s\S]*(pin_memory|worker processes in total|Got pickle error|multi-threaded, use of fork)"
-)
+_KNOWN_WARNINGS = r"[\s\S]*(pin_memory|worker processes in total|Got pickle error|multi-threaded, use of fork)"
 _MOST_SHUTDOWN_S = 15.0
 # Stands among the batches where an epoch has begun or ended. The time until a batch is late begins
 # anew there.
@@ -74,7 +80,9 @@ def run(
             generators.append(generator)
     prefix = "fastpipe-diagnose-"
     with (
-        tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(
+            prefix=prefix, ignore_cleanup_errors=True
+        ) as folder,
         preserve_generators(*generators),
     ):
         watch = LoaderWatch(folder, dataloader, made_at, step=step is not None)
@@ -93,7 +101,9 @@ class _Run:
     Nothing is read ahead: batches are asked for as a loop would.
     """
 
-    def __init__(self, dataloader: Any, folder: Path, limits: Limits, watch: LoaderWatch) -> None:
+    def __init__(
+        self, dataloader: Any, folder: Path, limits: Limits, watch: LoaderWatch
+    ) -> None:
         self._folder = folder
         self._limits = limits
         self._watch = watch
@@ -141,7 +151,8 @@ class _Run:
         self._iterator = None
 
         def shut_down() -> None:
-            with contextlib.suppress(Exception):  # an iterator without workers has no such method
+            with contextlib.suppress(Exception):
+                # An iterator without workers has no such method.
                 iterator._shutdown_workers()
 
         # In a thread, because a worker that hangs would hang its shutdown, too.
@@ -178,7 +189,9 @@ class _Run:
 
     def _get_iterator(self) -> Any:
         """Replaces the method of this name of the copied loader."""
-        iterator = self._watch.make_iterator(self._loader, type(self._loader)._get_iterator)
+        iterator = self._watch.make_iterator(
+            self._loader, type(self._loader)._get_iterator
+        )
         self._iterator = iterator
         # torch would raise an error in the main thread, wherever the caller is, if a worker ends by
         # an error.
@@ -189,7 +202,9 @@ class _Run:
         return iterator
 
     def _read_observation(self) -> Observation:
-        observation = read_observation(self._folder / f"loader-{self._watch.line.key}.jsonl")
+        observation = read_observation(
+            self._folder / f"loader-{self._watch.line.key}.jsonl"
+        )
         if observation is None:
             raise ConfigError(
                 f"diagnose: cannot write to {self._folder}; check that the disk is not full"

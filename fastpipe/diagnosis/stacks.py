@@ -15,7 +15,12 @@ from typing import NamedTuple
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import DUMP_SIGNAL
 from fastpipe.diagnosis.inject.fastpipe_probe.user_code import is_user_file
-from fastpipe.diagnosis.processes import read_bytes, read_cpu_s, read_parent, read_status
+from fastpipe.diagnosis.processes import (
+    read_bytes,
+    read_cpu_s,
+    read_parent,
+    read_status,
+)
 
 _PROC = Path("/proc")
 # A process that is stuck in the kernel may never write its stacks.
@@ -65,7 +70,8 @@ class Stack:
     role: str  # the process in words, such as "worker 1"
     status: str  # the kernel's state of it, and where in the kernel it waits
     cpu_s: float  # CPU time that it has used
-    text: str  # the stacks of all its threads as faulthandler writes them; "" if it did not answer
+    # The stacks of all its threads as faulthandler writes them; "" if it did not answer.
+    text: str
 
     @cached_property
     def threads(self) -> list[list[Frame]]:
@@ -107,7 +113,9 @@ class Stack:
 
 def read_stack(pid: int, role: str, folder: Path) -> Stack:
     """Asks a process for its stacks, if it has installed the handler, and waits 3 s at most."""
-    return Stack(pid, role, read_status(pid), read_cpu_s(pid), _request_dump(pid, folder))
+    return Stack(
+        pid, role, read_status(pid), read_cpu_s(pid), _request_dump(pid, folder)
+    )
 
 
 def find_fatal_line(pid: int, folder: Path) -> str:

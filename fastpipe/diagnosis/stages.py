@@ -27,7 +27,8 @@ class Stages:
     # How long the loop waited for a batch that was made already: it came through shared memory, was
     # unpickled and pinned. A mean without the first batches. None if it cannot be measured.
     transfer_s: float | None
-    wait_s: float  # how long the loop waited for a batch, without the first batches of epochs
+    # How long the loop waited for a batch, without the first batches of epochs.
+    wait_s: float
     # From a batch to the request for the next one; None without a training step.
     step_s: float | None
     start_s: float  # from an epoch's beginning to its first batch
@@ -74,7 +75,9 @@ def measure_stages(observation: Observation) -> Stages | None:
     delays_s = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
     return Stages(
         batches=len(batches),
-        samples=round(len(batches) * _compute_mean([fetch.samples for fetch in fetches])),
+        samples=round(
+            len(batches) * _compute_mean([fetch.samples for fetch in fetches])
+        ),
         seconds=loop_s,
         dataset_s=_compute_mean([fetch.dataset_s for fetch in fetches]),
         collate_s=_compute_mean([fetch.collate_s for fetch in fetches]),
@@ -106,7 +109,8 @@ def _measure_start_s(observation: Observation) -> float:
 def list_steps_s(observation: Observation) -> list[float]:
     """Lists the seconds of each step, from a batch to the next request, if that was seen."""
     ends: dict[tuple[int, int], float] = {}  # (epoch, batch) -> end of its step
-    if not any(batch.number for batch in observation.batches):  # next(iter(loader)) in each step
+    if not any(batch.number for batch in observation.batches):
+        # next(iter(loader)) in each step.
         for number, epoch in enumerate(observation.epochs):
             ends[number - 1, 0] = epoch.at_s
     for epoch_number, batch_number, at_s in observation.stepped:

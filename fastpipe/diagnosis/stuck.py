@@ -54,7 +54,9 @@ def collect_stacks(
     """
     main_pid = int(observation.facts["pid"])
     started = {
-        worker.pid: worker for worker in observation.workers if worker.number != WITHOUT_WORKERS
+        worker.pid: worker
+        for worker in observation.workers
+        if worker.number != WITHOUT_WORKERS
     }
     pids_with_files = set()
     for path in folder.glob("worker-*.jsonl"):
@@ -69,7 +71,9 @@ def collect_stacks(
         if worker_pids is not None:
             is_silent_worker = pid in worker_pids
         else:
-            is_silent_worker = pid not in pids_with_files and _may_be_worker(pid, main_pid)
+            is_silent_worker = pid not in pids_with_files and _may_be_worker(
+                pid, main_pid
+            )
         if is_silent_worker:
             stacks.append(read_stack(pid, SILENT, folder))
     return stacks
@@ -81,7 +85,8 @@ def _may_be_worker(pid: int, main_pid: int) -> bool:
     if b"resource_tracker" in command:
         return False
     if b"multiprocessing.forkserver" in command:
-        return read_parent(pid) != main_pid  # the server itself is a child of the main process
+        # The server itself is a child of the main process.
+        return read_parent(pid) != main_pid
     if b"multiprocessing.spawn" in command:
         return True
     return command != b"" and command == read_command_line(main_pid)
@@ -125,9 +130,15 @@ def explain_stall(
     if freeing is not None:
         return _report_stuck_freeing(observation, headline, freeing)
     # A worker whose process is gone has no stack.
-    busy = [entry for entry in list_busy_workers(observation, folder) if entry.worker.pid in by_pid]
+    busy = [
+        entry
+        for entry in list_busy_workers(observation, folder)
+        if entry.worker.pid in by_pid
+    ]
     if busy:
-        return _report_stuck_worker(observation, headline, busy, by_pid[busy[0].worker.pid])
+        return _report_stuck_worker(
+            observation, headline, busy, by_pid[busy[0].worker.pid]
+        )
     silent = [stack for stack in stacks if stack.role == SILENT]
     if observation.num_workers and silent:
         return _report_stuck_start(observation, headline, silent)
@@ -170,7 +181,9 @@ def _report_stuck_step(
     return _make_finding(observation, main, headline, symptom, reason)
 
 
-def _report_stuck_freeing(observation: Observation, headline: str, stack: Stack) -> Finding:
+def _report_stuck_freeing(
+    observation: Observation, headline: str, stack: Stack
+) -> Finding:
     symptom = (
         f"{headline}: {stack.role} (pid {stack.pid}) frees garbage, which does not end; "
         f"the kernel says {stack.status}"
@@ -196,7 +209,9 @@ def _report_stuck_worker(
     return _make_finding(observation, stack, headline, symptom, reason)
 
 
-def _report_stuck_start(observation: Observation, headline: str, silent: list[Stack]) -> Finding:
+def _report_stuck_start(
+    observation: Observation, headline: str, silent: list[Stack]
+) -> Finding:
     """Workers that have not come as far as worker_init_fn."""
     method = observation.facts["method"]
     first = silent[0]
@@ -224,7 +239,9 @@ def _report_stuck_start(observation: Observation, headline: str, silent: list[St
     return _make_finding(observation, first, headline, symptom, reason)
 
 
-def _report_lost_batch(observation: Observation, headline: str, main: Stack | None) -> Finding:
+def _report_lost_batch(
+    observation: Observation, headline: str, main: Stack | None
+) -> Finding:
     """No process is at work."""
     symptom = f"{headline}: no worker is working"
     if main is not None and main.line is not None:
@@ -239,7 +256,11 @@ def _report_lost_batch(observation: Observation, headline: str, main: Stack | No
 
 
 def _make_finding(
-    observation: Observation, stack: Stack | None, headline: str, symptom: str, reason: Reason
+    observation: Observation,
+    stack: Stack | None,
+    headline: str,
+    symptom: str,
+    reason: Reason,
 ) -> Finding:
     where = observation.made_at
     if stack is not None and stack.user_frame is not None:

@@ -40,7 +40,9 @@ _THREAD_CALLS = {
     "/threading.py ": "another thread",
 }
 # A source line that takes a lock.
-_LOCK_LINE = re.compile(r"\bwith\b.*(lock|mutex|sem|guard|cond)|\.acquire\(", re.IGNORECASE)
+_LOCK_LINE = re.compile(
+    r"\bwith\b.*(lock|mutex|sem|guard|cond)|\.acquire\(", re.IGNORECASE
+)
 
 _QUEUE_FULL = Reason(
     why="the queue is full: it has a maxsize, "
@@ -60,12 +62,15 @@ _CALL = Reason(
 )
 
 
-def find_reason(observation: Observation, worker: Worker, stage: str, stack: Stack) -> Reason:
+def find_reason(
+    observation: Observation, worker: Worker, stage: str, stack: Stack
+) -> Reason:
     """Finds out why a worker does not go on."""
     if stack.status.startswith("D:"):
         return _DISK
     user_line = ""
-    library_frames: list[Frame] = []  # those that the user's line has called, the innermost first
+    # Those that the user's line has called, the innermost first.
+    library_frames: list[Frame] = []
     user_frame = stack.user_frame
     if user_frame is not None:
         user_line = read_line(user_frame.place)
@@ -74,7 +79,9 @@ def find_reason(observation: Observation, worker: Worker, stage: str, stack: Sta
         return _explain_lock(observation, worker, user_line)
     # The call in the user's line tells more than the calls that it is made of.
     for frame in reversed(library_frames):
-        reason = _explain_call(observation, worker, user_line, f"{frame.file} {frame.function}")
+        reason = _explain_call(
+            observation, worker, user_line, f"{frame.file} {frame.function}"
+        )
         if reason is not None:
             return reason
     is_forked = observation.num_workers > 0 and observation.facts["method"] == "fork"
@@ -137,9 +144,13 @@ def _explain_lock(observation: Observation, worker: Worker, user_line: str) -> R
     if observation.holds:
         return _explain_held_lock(MAIN, observation.holds[0])
     if not worker.locks:
-        return _explain_wait_for_other("a lock that another worker, thread or process holds")
+        return _explain_wait_for_other(
+            "a lock that another worker, thread or process holds"
+        )
     lock = _choose_lock(worker, user_line)
-    threads = [f"{thread['name']} (at {thread['place']})" for thread in worker.threads[:3]]
+    threads = [
+        f"{thread['name']} (at {thread['place']})" for thread in worker.threads[:3]
+    ]
     holder = "another thread of the main process"
     if threads:
         holder = f"the main process's thread {' and '.join(threads)}"

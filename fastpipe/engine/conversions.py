@@ -41,7 +41,8 @@ class _Worker:
 
     def __init__(self, convert: Callable[[int], bytes]) -> None:
         self._convert = convert
-        self.queue: SimpleQueue[Any] = SimpleQueue()  # rows; anything else ends a thread
+        # rows; anything else ends a thread.
+        self.queue: SimpleQueue[Any] = SimpleQueue()
         self.lock = threading.Lock()
         self.is_closed = False  # the queue takes no more rows
         self.unfinished = 0  # rows in the queue, and those that threads are converting
@@ -60,7 +61,8 @@ class _Worker:
             future = row.future()
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_result(self._process(row))
-            del row, future  # so that the slot's memory can be used again while this thread waits
+            # So that the slot's memory can be used again while this thread waits.
+            del row, future
             with self.lock:
                 self.unfinished -= 1
 
@@ -90,18 +92,25 @@ class _Worker:
             tasks["size"] = len(data)
             for view, slot in enumerate(row.slots):
                 errors = _engine.fill_rows(
-                    [data], tasks[view : view + 1], slot.images, slot.exact, **slot.keywords
+                    [data],
+                    tasks[view : view + 1],
+                    slot.images,
+                    slot.exact,
+                    **slot.keywords,
                 )
                 if errors:
                     return errors[0][1]
         except MemoryError:
             size = f"{row.tasks['width'][0]} x {row.tasks['height'][0]}"
-            return _engine.reason(_engine.Code.out_of_memory, f"to convert an image of {size}")
+            return _engine.reason(
+                _engine.Code.out_of_memory, f"to convert an image of {size}"
+            )
         except OSError as problem:
             return _engine.Reason(f"the file cannot be read: {problem.strerror}")
         except (ImageError, DatasetError, ValueError) as problem:
             return _engine.Reason(problem)
-        except Exception as problem:  # a thread that died would leave its rows unfinished for ever
+        except Exception as problem:
+            # A thread that died would leave its rows unfinished for ever.
             return _engine.Reason(f"{type(problem).__name__}: {problem}")
         return None
 
@@ -115,7 +124,9 @@ class Conversions:
         needed: (samples,) which samples have to be converted. Jobs add those that they find.
     """
 
-    def __init__(self, convert: Callable[[int], bytes], most_threads: int, needed: Bools) -> None:
+    def __init__(
+        self, convert: Callable[[int], bytes], most_threads: int, needed: Bools
+    ) -> None:
         self.needed = needed
         self._worker = _Worker(convert)
         self._most_threads = most_threads
@@ -126,7 +137,12 @@ class Conversions:
         self._reference = weakref.ref(self, self._worker.queue.put)
 
     def begin(
-        self, samples: list[int], tasks: Tasks, slots: Sequence[Slot], *, refused: bool = False
+        self,
+        samples: list[int],
+        tasks: Tasks,
+        slots: Sequence[Slot],
+        *,
+        refused: bool = False,
     ) -> list[Future[_engine.Reason | None]]:
         """Queues samples; returns for each a future of None, or of why it failed.
 
@@ -134,11 +150,14 @@ class Conversions:
         """
         worker = self._worker
         futures: list[Future[_engine.Reason | None]] = [Future() for _ in samples]
-        with worker.lock:  # the training loop's thread comes here, and the one that fetches
+        with worker.lock:
+            # The training loop's thread comes here, and the one that fetches.
             self._start_threads(len(samples))
             if refused:
                 worker.counters["images_failed"] -= len(samples)
-            for index, (sample, future) in enumerate(zip(samples, futures, strict=True)):
+            for index, (sample, future) in enumerate(
+                zip(samples, futures, strict=True)
+            ):
                 if worker.is_closed:
                     future.cancel()
                     continue
@@ -151,7 +170,9 @@ class Conversions:
         """Starts threads until there is one for each unfinished row, or the most."""
         wanted = min(self._most_threads, self._worker.unfinished + new_rows)
         while len(self._threads) < wanted:
-            thread = threading.Thread(target=self._worker.run, name="fastpipe-convert", daemon=True)
+            thread = threading.Thread(
+                target=self._worker.run, name="fastpipe-convert", daemon=True
+            )
             with unbound():
                 thread.start()
             self._threads.append(thread)
@@ -177,7 +198,9 @@ class Conversions:
         for started, row in busy:
             shard = int(row.tasks["shard"][0])
             offset = int(row.tasks["offset"][0])
-            activities.append(Activity("converting", shard, offset, time.monotonic() - started))
+            activities.append(
+                Activity("converting", shard, offset, time.monotonic() - started)
+            )
         return activities
 
     def close(self, patience_s: float = PATIENCE_S) -> None:

@@ -82,7 +82,12 @@ class Engine:
     """
 
     def __init__(
-        self, index: Index, num_workers: int, *, verify: bool = False, fields: Iterable[str] = ()
+        self,
+        index: Index,
+        num_workers: int,
+        *,
+        verify: bool = False,
+        fields: Iterable[str] = (),
     ) -> None:
         self.intact = Intact(index.list_hashed_files(fields))
         if verify:
@@ -93,15 +98,21 @@ class Engine:
         # Fetches shards that are behind URLs. It has to know which batches come next.
         self.reader = cast("Reader | None", index.reader())
         if self.reader is not None:
-            self._verify = True  # a file of the cache may have changed since it was fetched
+            # A file of the cache may have changed since it was fetched.
+            self._verify = True
         self._engine = self._start_threads()
         self._process = os.getpid()
         self._conversions: Conversions | None = None
         if index.convert is not None:
-            from fastpipe.engine.conversions import Conversions  # most programs read packed data
+            # Most programs read packed data.
+            from fastpipe.engine.conversions import Conversions
 
             # A copy, as jobs add the samples that they find.
-            needed = np.zeros(len(index), dtype=np.bool_) if index.odd is None else index.odd.copy()
+            needed = (
+                np.zeros(len(index), dtype=np.bool_)
+                if index.odd is None
+                else index.odd.copy()
+            )
             self._conversions = Conversions(index.convert, num_workers, needed)
 
         # The two parts end their threads when nothing refers to them any more; _close_all does it
@@ -116,7 +127,9 @@ class Engine:
         index = self._index
         shards = []
         for shard in index.shards:
-            shards.append((os.fsencode(f"{shard.folder}/{shard.name}"), shard.size_bytes))
+            shards.append(
+                (os.fsencode(f"{shard.folder}/{shard.name}"), shard.size_bytes)
+            )
         times: list[int] = []
         if index.mtimes_ns is not None:
             times = index.mtimes_ns.tolist()
@@ -178,7 +191,9 @@ class Engine:
         is_missing = records["format"] == NO_IMAGE
         out[tasks["out_row"][is_missing]] = rendering.mask_fill if are_masks else 0
         slots = [Slot(out, exact, rendering, are_masks)]
-        return self._begin(plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True)
+        return self._begin(
+            plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True
+        )
 
     def _begin(
         self,
@@ -198,7 +213,12 @@ class Engine:
             ):  # masks and second pictures need no conversion
                 return Job(self._submit_tasks(row_tasks[rows], slots), rows)
             return ConvertingJob(
-                self._submit_tasks, self._conversions, plan.samples, row_tasks, slots, rows
+                self._submit_tasks,
+                self._conversions,
+                plan.samples,
+                row_tasks,
+                slots,
+                rows,
             )
 
         if self.reader is None:

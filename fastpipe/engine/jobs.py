@@ -26,12 +26,14 @@ if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.store.remote.reader import Reader
     from fastpipe.store.remote.wants import Ticket, Where
 
-    StartRows = Callable[[NDArray[np.intp], Where], "Job"]  # starts rows whose bytes have arrived
+    # Starts rows whose bytes have arrived.
+    StartRows = Callable[[NDArray[np.intp], Where], "Job"]
 
 # Bytes may be right when they arrive, and wrong when they are read. They are fetched again this
 # often.
 _MOST_REFETCHES = 2
-Reason = _engine.Reason  # why a row failed: a text, whose `code` is a member of _engine.Code
+# Why a row failed: a text, whose `code` is a member of _engine.Code.
+Reason = _engine.Reason
 _CANCELLED = Reason("cancelled")
 
 
@@ -91,7 +93,9 @@ class ConvertingJob(Job):
 
     def _convert(self, rows: NDArray[np.intp], *, refused: bool = False) -> None:
         samples = self._samples[rows].tolist()
-        futures = self._conversions.begin(samples, self._tasks[rows], self._slots, refused=refused)
+        futures = self._conversions.begin(
+            samples, self._tasks[rows], self._slots, refused=refused
+        )
         self._conversion_by_row.update(zip(rows.tolist(), futures, strict=True))
 
     def wait(self, timeout_s: float) -> bool:
@@ -100,7 +104,9 @@ class ConvertingJob(Job):
             return False
         # The engine has done its rows. Those that it refused are converted now.
         if self._refused is None:
-            refused = [row for row, reason in super().errors() if reason.code in CONVERTIBLE]
+            refused = [
+                row for row, reason in super().errors() if reason.code in CONVERTIBLE
+            ]
             self._refused = set(refused)
             self._convert(np.array(refused, dtype=np.intp), refused=True)
         seconds_left = max(0.0, deadline - time.monotonic())
@@ -114,7 +120,9 @@ class ConvertingJob(Job):
 
     def cancel(self, patience_s: float = PATIENCE_S) -> None:
         super().cancel(patience_s)
-        begun = [future for future in self._conversion_by_row.values() if not future.cancel()]
+        begun = [
+            future for future in self._conversion_by_row.values() if not future.cancel()
+        ]
         wait_for(begun, patience_s)
 
     def errors(self) -> list[tuple[int, Reason]]:
@@ -152,7 +160,8 @@ class FetchedJob:
         self._start: StartRows | None = start
         self._refetch_count = 0
         self._failed: dict[int, Reason] = {}
-        self._job: Future[Job] | None = None  # of the rows that are under way; None: all are done
+        # Of the rows that are under way; None: all are done.
+        self._job: Future[Job] | None = None
         self._ticket: Ticket | None = None  # what the reader brings for them
         self._request(rows)
 
@@ -191,9 +200,12 @@ class FetchedJob:
         # Only bytes that came over the network can be fetched again, and only if it is of use.
         errors = job.errors()
         mismatch = _engine.Code.hash_mismatch
-        wrong = np.array([row for row, why in errors if why.code == mismatch], dtype=np.intp)
+        wrong = np.array(
+            [row for row, why in errors if why.code == mismatch], dtype=np.intp
+        )
         wrong = wrong[self._reader.brings(self._samples[wrong])]
-        is_known = self._reader.damaged(self._samples[wrong])  # was fetched again before, in vain
+        # Was fetched again before, in vain.
+        is_known = self._reader.damaged(self._samples[wrong])
         refetched = wrong[~is_known]
         if self._refetch_count >= _MOST_REFETCHES:
             refetched = wrong[:0]
@@ -239,7 +251,9 @@ class FetchedJob:
 
 # A function, which refers to no FetchedJob: otherwise the reader would keep the job, and with it
 # the batch's memory, after the job was dropped.
-def _start_rows(job: Future[Job], start: Callable[[Where], Job], where: Where | Exception) -> None:
+def _start_rows(
+    job: Future[Job], start: Callable[[Where], Job], where: Where | Exception
+) -> None:
     """Starts rows whose bytes have arrived, in the reader's thread; errors go to who waits."""
     if isinstance(where, Exception):
         job.set_exception(where)

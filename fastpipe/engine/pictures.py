@@ -65,7 +65,9 @@ class Pictures:
             channels=self.form.channels,
             bits=self.form.bits,
         )
-        return self._read(sample, record, record, _engine.Shard.read_picture, image, decode_bytes)
+        return self._read(
+            sample, record, record, _engine.Shard.read_picture, image, decode_bytes
+        )
 
     def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> Pixels:
         """Makes the rows of a plan of one sample: (rows, height, width, channels).
@@ -90,7 +92,13 @@ class Pictures:
         return self._read(sample, tasks[0], tasks[0], fill, slot.images, decode_bytes)
 
     def field_row(
-        self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool
+        self,
+        plan: BatchPlan,
+        size: tuple[int, int],
+        record: np.void,
+        *,
+        exact: bool,
+        mask: bool,
     ) -> Pixels:
         """Makes the rows of a mask, (height, width) of ids, or of a second picture, as `rows`.
 
@@ -106,7 +114,9 @@ class Pictures:
         rows = self._read(int(plan.samples[0]), tasks[0], tasks[0], fill, slot.images)
         return cast(Pixels, rows[0]) if len(rows) == 1 else rows
 
-    def whole_field(self, sample: int, record: np.void, field: np.void, *, mask: bool) -> Pixels:
+    def whole_field(
+        self, sample: int, record: np.void, field: np.void, *, mask: bool
+    ) -> Pixels:
         """Reads the whole mask or second picture of a sample; `field` is its own record.
 
         A mask is (height, width) of ids, uint8, or int32 where it is stored in 16 bits.
@@ -115,7 +125,9 @@ class Pictures:
         if mask:
             out = _allocate_mask(field, *shape)
             return self._read(sample, record, field, _engine.Shard.read_mask, out)
-        return self._read(sample, record, field, _engine.Shard.read_picture, self._allocate(*shape))
+        return self._read(
+            sample, record, field, _engine.Shard.read_picture, self._allocate(*shape)
+        )
 
     def _allocate(self, *shape: int) -> Pixels:
         return np.empty((*shape, self.form.channels), dtype=self.form.dtype)
@@ -157,7 +169,12 @@ class Pictures:
             raise index.sample_error(sample, problem) from None
 
     def _read_stored(
-        self, sample: int, record: np.void, stored: np.void, read_image: _ReadImage, out: Pixels
+        self,
+        sample: int,
+        record: np.void,
+        stored: np.void,
+        read_image: _ReadImage,
+        out: Pixels,
     ) -> Pixels:
         with self._stored_bytes(sample, record, stored) as (file, offset, size):
             read_image(file, offset, size, out)
@@ -185,7 +202,11 @@ class Pictures:
                 raise self._index.sample_error(sample, problem) from None
             # Asked again, because `check` may have fetched the sample again, to another place.
             with self._reader.brought(samples) as where:
-                yield self._open_shard(int(where.shard[0])), offset + int(where.shift[0]), size
+                yield (
+                    self._open_shard(int(where.shard[0])),
+                    offset + int(where.shift[0]),
+                    size,
+                )
 
 
 def _convert(index: Index, sample: int) -> bytes:

@@ -54,7 +54,8 @@ class SlotRing:
         # The buffers in use, by the id of the weak reference to the array that was lent. Each entry
         # keeps its reference alive: a reference that is gone calls nothing.
         self._lent: dict[int, tuple[weakref.ref[Any], NDArray[np.uint8]]] = {}
-        self._returned: deque[weakref.ref[Any]] = deque()  # references whose arrays have died
+        # References whose arrays have died.
+        self._returned: deque[weakref.ref[Any]] = deque()
 
     @property
     def lent(self) -> int:

@@ -32,7 +32,9 @@ class Slot(NamedTuple):
         """The rendering as the keyword arguments of the native functions."""
         form = PixelForm()
         if self.images.ndim == 4:
-            form = PixelForm(channels=self.images.shape[3], bits=self.images.itemsize * 8)
+            form = PixelForm(
+                channels=self.images.shape[3], bits=self.images.itemsize * 8
+            )
         return self.rendering.keywords(form)
 
 
@@ -51,7 +53,9 @@ def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks
     return tasks
 
 
-def field_tasks(plan: BatchPlan, records: NDArray[np.void], rows: Int64s | None = None) -> Tasks:
+def field_tasks(
+    plan: BatchPlan, records: NDArray[np.void], rows: Int64s | None = None
+) -> Tasks:
     """The same for masks or second pictures, whose `records` are (n,) of FIELD_IMAGE_DTYPE."""
     tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
     for name in ("shard", "width", "height"):

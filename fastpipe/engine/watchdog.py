@@ -47,7 +47,10 @@ class Watchdog:
     """
 
     def __init__(
-        self, timeout_s: float, index: Index, activities: Callable[[], Sequence[Activity]]
+        self,
+        timeout_s: float,
+        index: Index,
+        activities: Callable[[], Sequence[Activity]],
     ) -> None:
         self._timeout_s = timeout_s
         self._index = index

@@ -47,7 +47,8 @@ class Settings:
     """The options of a loader that advice depends on."""
 
     workers: int  # threads of the loader
-    cpus: int  # granted to the process, or its share of them where several ranks run here
+    # Granted to the process, or its share of them where several ranks run here.
+    cpus: int
     device: str  # of the batches: "cpu", "cuda", ...
     exact: bool
     compiled: bool  # the augmentation
@@ -88,11 +89,16 @@ class LoadWatch:
             self._has_warned = True
             after = self._read_stats()
             _LOG.warning(
-                "%s", describe_bottleneck(self._before, after, self._settings, load_s / step_s)
+                "%s",
+                describe_bottleneck(
+                    self._before, after, self._settings, load_s / step_s
+                ),
             )
 
 
-def describe_bottleneck(before: Stats, after: Stats, settings: Settings, ratio: float) -> str:
+def describe_bottleneck(
+    before: Stats, after: Stats, settings: Settings, ratio: float
+) -> str:
     """Says what delayed a training loop between two readings, and what to change.
 
     `ratio` is the loop's time in the loader divided by the time of its steps.
@@ -107,7 +113,9 @@ def describe_bottleneck(before: Stats, after: Stats, settings: Settings, ratio: 
         stage = max(_THREAD_STAGES, key=lambda name: seconds[name])
         share = f"{_share(seconds, stage, _THREAD_STAGES)} of the threads' time"
     if stage == "fetch_wait_s":
-        cached = _share(seconds, "cache_hit_bytes", ["fetched_bytes", "cache_hit_bytes"])
+        cached = _share(
+            seconds, "cache_hit_bytes", ["fetched_bytes", "cache_hit_bytes"]
+        )
         share += f"; {cached} of the bytes were in the cache"
     name = (STAGES | _THREAD_STAGES)[stage]
     return (

@@ -34,8 +34,14 @@ from fastpipe.plan.recipe import Recipe
 
 # Facts that may differ -> a user's name for them, and what to do. Others have their own name.
 _OPTIONS = {
-    "seed": ("seed=", "each rank gets samples, crops and flips of its own with the same seed"),
-    "global_batch_size": ("batch_size= times world_size=", "all ranks need the same batch_size="),
+    "seed": (
+        "seed=",
+        "each rank gets samples, crops and flips of its own with the same seed",
+    ),
+    "global_batch_size": (
+        "batch_size= times world_size=",
+        "all ranks need the same batch_size=",
+    ),
     "dataset": (
         "the dataset",
         "all ranks have to read the same files: a rank may have an older or unfinished copy",
@@ -68,7 +74,8 @@ class Agreement:
     def __init__(self, data: Dataset) -> None:
         self._data = data
         self._line = _calling_line()
-        self._turn: int | None = None  # of this loader among those that its line has made
+        # Of this loader among those that its line has made.
+        self._turn: int | None = None
         self._begun: Counter[int] = Counter()  # by epoch: how often it was begun
         self._key = ""  # of the running epoch in the store; "": it is not compared
 
@@ -87,7 +94,8 @@ class Agreement:
         first = _exchange(store, key, mine)  # this rank's own, if it is the first
         if first is not None and first["facts"] != facts:
             message = self._describe_difference(mine, first, epoch)
-            with suppress(RuntimeError):  # the process that has the store may have ended
+            with suppress(RuntimeError):
+                # The process that has the store may have ended.
                 store.set(f"{key}/differs", message)
             raise ConfigError(message)
         # A rank may begin an epoch several times; the other ranks then do so, too.
@@ -116,9 +124,13 @@ class Agreement:
                 _turns[self._line] += 1
         return self._turn
 
-    def _describe_difference(self, mine: dict[str, Any], first: dict[str, Any], epoch: int) -> str:
+    def _describe_difference(
+        self, mine: dict[str, Any], first: dict[str, Any], epoch: int
+    ) -> str:
         # In the order of ranks, so that all ranks say the same.
-        low, high = sorted((mine, first), key=lambda rank_facts: int(rank_facts["rank"]))
+        low, high = sorted(
+            (mine, first), key=lambda rank_facts: int(rank_facts["rank"])
+        )
         low_facts = low["facts"]
         high_facts = high["facts"]
         differences = []
@@ -127,7 +139,9 @@ class Agreement:
         for name in {**low_facts, **high_facts}:
             if low_facts.get(name) == high_facts.get(name):
                 continue
-            option, hint = _OPTIONS.get(name, (name, "pass the same options on all ranks"))
+            option, hint = _OPTIONS.get(
+                name, (name, "pass the same options on all ranks")
+            )
             differences.append(
                 f"{option} is {low_facts.get(name)!r} on rank {low['rank']} and "
                 f"{high_facts.get(name)!r} on rank {high['rank']}"
@@ -146,13 +160,21 @@ def _shared_store(recipe: Recipe) -> Any:
     """The store of torch.distributed, if its ranks are those that share an epoch; else None."""
     distributed = torch.distributed
     ranks = recipe.ranks
-    if ranks.world_size < 2 or not distributed.is_available() or not distributed.is_initialized():
+    if (
+        ranks.world_size < 2
+        or not distributed.is_available()
+        or not distributed.is_initialized()
+    ):
         return None
-    if (distributed.get_rank(), distributed.get_world_size()) != (ranks.rank, ranks.world_size):
+    if (distributed.get_rank(), distributed.get_world_size()) != (
+        ranks.rank,
+        ranks.world_size,
+    ):
         return None  # the program has made groups of ranks itself
     try:
         return distributed.distributed_c10d._get_default_store()
-    except (AttributeError, KeyError, RuntimeError, ValueError):  # a private function, or no store
+    except (AttributeError, KeyError, RuntimeError, ValueError):
+        # A private function, or no store.
         return None
 
 

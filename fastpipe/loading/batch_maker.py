@@ -37,8 +37,10 @@ class PendingBatch:
     epoch_plan: EpochPlan
     number: int  # in the epoch
     plan: BatchPlan
-    views: Sequence[tuple[NDArray[Any], bool]]  # of each view, its slot, and whether it is exact
-    field_images: dict[str, NDArray[Any]]  # memory of masks and second pictures, by entry
+    # Of each view, its slot, and whether it is exact.
+    views: Sequence[tuple[NDArray[Any], bool]]
+    # Memory of masks and second pictures, by entry.
+    field_images: dict[str, NDArray[Any]]
     jobs: Sequence[Job | FetchedJob] = ()
     prepared: Future[HostFields] | None = None  # the result of prepare=
 
@@ -76,7 +78,8 @@ class BatchMaker:
 
     index: Index
     engine: Engine
-    views: Sequence[tuple[SlotRing, bool]]  # of each view, its slots, and whether it is exact
+    # Of each view, its slots, and whether it is exact.
+    views: Sequence[tuple[SlotRing, bool]]
     stats: Stats
     watchdog: Watchdog
     form: PixelForm  # of images; the slots have its dtype
@@ -84,7 +87,9 @@ class BatchMaker:
     fields: FieldReader | None = None  # None: batches are (images, labels)
     prepare: Prepare | None = None
 
-    def begin(self, plan: BatchPlan, epoch_plan: EpochPlan, number: int) -> PendingBatch:
+    def begin(
+        self, plan: BatchPlan, epoch_plan: EpochPlan, number: int
+    ) -> PendingBatch:
         """Has the engine make batch `number` of an epoch; does not wait."""
         views = []
         for (ring, exact), view in zip(self.views, plan.views, strict=True):
@@ -109,10 +114,15 @@ class BatchMaker:
         images = tuple(slot for slot, _ in pending.views)
         epoch = pending.epoch_plan.epoch
         # The augmentation is drawn by the planned samples, also for rows with other samples.
-        return HostBatch(pending.number, epoch, pending.plan, shown.plan, images, fields)
+        return HostBatch(
+            pending.number, epoch, pending.plan, shown.plan, images, fields
+        )
 
     def _submit(
-        self, pending: PendingBatch, plan: BatchPlan, samples: NDArray[np.int64] | None = None
+        self,
+        pending: PendingBatch,
+        plan: BatchPlan,
+        samples: NDArray[np.int64] | None = None,
     ) -> list[Job | FetchedJob]:
         """Starts a job for the images, and one for each kind of mask and second picture.
 
@@ -122,7 +132,9 @@ class BatchMaker:
         jobs = [self.engine.submit(plan.by_row(), *pending.views, rows=rows)]
         if self.fields is not None:
             exacts = [exact for _, exact in pending.views]
-            jobs += self.fields.begin(self.engine, plan, pending.field_images, exacts, rows)
+            jobs += self.fields.begin(
+                self.engine, plan, pending.field_images, exacts, rows
+            )
         return jobs
 
     def _begin_prepare(self, pending: PendingBatch) -> None:
@@ -154,7 +166,8 @@ class BatchMaker:
         self, pending: PendingBatch, errors: Sequence[tuple[int, Reason]]
     ) -> PendingBatch | None:
         """Puts other samples in the place of bad ones; None: all that were tried are bad, too."""
-        self.engine.intact.begin()  # a damaged index or column is not the fault of samples
+        # A damaged index or column is not the fault of samples.
+        self.engine.intact.begin()
         plan = pending.plan
         bad = np.array([place for place, _ in errors], dtype=np.int64)
         for attempt in range(_REPLACE_ATTEMPTS):
@@ -166,7 +179,8 @@ class BatchMaker:
             if not still_bad:
                 self.stats.replaced += len(errors)
                 replaced = replace(pending, plan=plan)
-                self._begin_prepare(replaced)  # again, as it has got the fields of bad samples
+                # again, as it has got the fields of bad samples.
+                self._begin_prepare(replaced)
                 return replaced
             bad = bad[[place for place, _ in still_bad]]
         return None
@@ -207,7 +221,11 @@ class BatchMaker:
         self.engine.check_usable()  # another thread's close cancels it
         return prepared.result()
 
-    def _wait(self, wait_until_done: Callable[[float], bool], user_work: str = "") -> float:
-        waited_s = self.watchdog.wait(wait_until_done, user_work, self.engine.check_usable)
+    def _wait(
+        self, wait_until_done: Callable[[float], bool], user_work: str = ""
+    ) -> float:
+        waited_s = self.watchdog.wait(
+            wait_until_done, user_work, self.engine.check_usable
+        )
         self.stats.wait_s += waited_s
         return waited_s

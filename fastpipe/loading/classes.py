@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from fastpipe.loading.loader import Loader
 
 _LOG = logging.getLogger("fastpipe")
-_FIELD_KINDS = ("boxes", "classes", "mask")  # fields whose values are numbers of classes
+# Fields whose values are numbers of classes.
+_FIELD_KINDS = ("boxes", "classes", "mask")
 _warned: set[str] = set()
 
 
@@ -56,13 +57,17 @@ def describe_other_classes(data: Dataset, *, train: bool) -> Iterator[str]:
             continue
         training = data if train else loader.dataset
         evaluation = loader.dataset if train else data
-        for field, training_names, evaluation_names in _common_names(training, evaluation):
+        for field, training_names, evaluation_names in _common_names(
+            training, evaluation
+        ):
             difference = _describe_difference(training_names, evaluation_names)
             if difference is not None:
                 yield _message(training, evaluation, field, difference)
 
 
-def _message(training: Dataset, evaluation: Dataset, field: str, difference: str) -> str:
+def _message(
+    training: Dataset, evaluation: Dataset, field: str, difference: str
+) -> str:
     of_field = f"of the field {field!r} " if field else ""
     # Labels can be numbered when a dataset is opened, and fields only when it is packed.
     option = ""
@@ -83,11 +88,17 @@ def _common_names(
     evaluation_fields = evaluation.index.fields
     for name, field in training.index.fields.items():
         other = evaluation_fields.get(name)
-        if other is not None and field.kind == other.kind and field.kind in _FIELD_KINDS:
+        if (
+            other is not None
+            and field.kind == other.kind
+            and field.kind in _FIELD_KINDS
+        ):
             yield name, field.names, other.names
 
 
-def _describe_difference(training: Sequence[str], evaluation: Sequence[str]) -> str | None:
+def _describe_difference(
+    training: Sequence[str], evaluation: Sequence[str]
+) -> str | None:
     """The first name with another number, or that training does not have.
 
     None if there is none, or if the datasets have no common name.
@@ -104,7 +115,9 @@ def _describe_difference(training: Sequence[str], evaluation: Sequence[str]) -> 
         return None  # two datasets that have nothing to do with each other
 
     # A name with another number is worse than a new name, so it is reported first.
-    moved = [name for name in common if training_numbers[name] != evaluation_numbers[name]]
+    moved = [
+        name for name in common if training_numbers[name] != evaluation_numbers[name]
+    ]
     if moved:
         name = moved[0]
         others = f", and so are {len(moved) - 1:,} more" if len(moved) > 1 else ""

@@ -22,7 +22,9 @@ class EpochIterator:
     `on_batch` gets the seconds that the loop waited in here, and those of the step before.
     """
 
-    def __init__(self, epochs: EpochSequence, on_batch: Callable[[float, float], None]) -> None:
+    def __init__(
+        self, epochs: EpochSequence, on_batch: Callable[[float, float], None]
+    ) -> None:
         self._epochs = epochs
         self._on_batch = on_batch
         self._prefetcher: Prefetcher | None = None  # None: the epoch has not begun
@@ -72,7 +74,8 @@ class EpochIterator:
                 # An epoch must not look complete: after any interruption the next call raises.
                 self._has_failed = True
                 self._prefetcher.cancel()
-                if isinstance(problem, StopIteration):  # the loop would take it for the end
+                if isinstance(problem, StopIteration):
+                    # The loop would take it for the end.
                     raise RuntimeError(
                         "a module of augment= raised StopIteration, as next() does at an end; "
                         "correct it there"
@@ -119,7 +122,8 @@ class EpochIterator:
         now_s = time.perf_counter()
         load_s = now_s - asked_at
         if held_s >= _LEAST_HELD_S:
-            load_s = 0.0  # the device was still busy with an earlier step, so it did not wait
+            # The device was still busy with an earlier step, so it did not wait.
+            load_s = 0.0
         stats.load_s += load_s
         if self._handed_out_at is not None:
             step_s = now_s - self._handed_out_at - load_s

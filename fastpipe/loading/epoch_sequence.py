@@ -52,7 +52,8 @@ class EpochSequence:
         # Raises if a loaded state does not belong to a recipe; None: no state waits for its epoch.
         self._check_loaded: Callable[[Recipe], object] | None = None
         self._was_placed = False  # by set_epoch or a state
-        self._prefetched: Prefetcher | None = None  # the next epoch, if it was begun early
+        # The next epoch, if it was begun early.
+        self._prefetched: Prefetcher | None = None
         # The position of the iterator that may begin the next epoch early: the newest one, unless
         # it is the loader's first one. Who iterates a second time will probably iterate again.
         self._prefetching_position: Position | None = None
@@ -125,7 +126,9 @@ class EpochSequence:
         recipe = prefetcher.recipe
         start = prefetcher.start
         self.agreement.begin(recipe, start.epoch)
-        programs.warn_trainer(recipe, self.maker.engine.num_workers, self.prefetch_factor)
+        programs.warn_trainer(
+            recipe, self.maker.engine.num_workers, self.prefetch_factor
+        )
         if not self._was_placed:
             programs.warn_begun_anew(recipe)
 
@@ -139,7 +142,9 @@ class EpochSequence:
         self.maker.stats.epoch = start.epoch
         return prefetcher
 
-    def prefetch_next(self, position: Position, *, pending: int = 0, staged: int = 0) -> None:
+    def prefetch_next(
+        self, position: Position, *, pending: int = 0, staged: int = 0
+    ) -> None:
         """Begins the next epoch early: so many batches pending, and so many queued on the device.
 
         `position` is that of the iterator that asks. Only the newest one may, and not the loader's
@@ -173,11 +178,19 @@ class EpochSequence:
         self._prefetched = None
         recipe = self.recipes.current()
         start = self.next
-        if prefetched is not None and prefetched.recipe is recipe and prefetched.start == start:
+        if (
+            prefetched is not None
+            and prefetched.recipe is recipe
+            and prefetched.start == start
+        ):
             return prefetched
         check_batches(recipe, start.epoch)  # a sampler's epochs may differ in length
-        prefetcher = Prefetcher(self.maker, self.transfer, recipe, start, self.prefetch_factor)
-        alive = [reference for reference in self._prefetchers if reference() is not None]
+        prefetcher = Prefetcher(
+            self.maker, self.transfer, recipe, start, self.prefetch_factor
+        )
+        alive = [
+            reference for reference in self._prefetchers if reference() is not None
+        ]
         self._prefetchers = [*alive, weakref.ref(prefetcher)]
         return prefetcher
 

@@ -27,7 +27,12 @@ from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
 from fastpipe.loading.loader import Loader
-from fastpipe.loading.options import View, check_together, make_field_reader, recipe_with_views
+from fastpipe.loading.options import (
+    View,
+    check_together,
+    make_field_reader,
+    recipe_with_views,
+)
 from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
@@ -49,7 +54,9 @@ from fastpipe.plan.partition import ALONE
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
 
-_WORKERS_HINT = "workers are threads in this process; the default is the number of CPUs granted"
+_WORKERS_HINT = (
+    "workers are threads in this process; the default is the number of CPUs granted"
+)
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
@@ -58,7 +65,11 @@ def loader(
     data: str | os.PathLike[str] | Dataset,
     batch_size: int = 256,
     *,
-    size: int | tuple[int, int] | str | Buckets | Callable[[int], int | tuple[int, int]] = 224,
+    size: int
+    | tuple[int, int]
+    | str
+    | Buckets
+    | Callable[[int], int | tuple[int, int]] = 224,
     size_choices: Sequence[int | tuple[int, int]] | None = None,
     train: bool = True,
     crop: Crop | None = None,
@@ -78,7 +89,9 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str | Boxes | Points] | Mapping[str, str | Boxes | Points] | None = None,
+    fields: Sequence[str | Boxes | Points]
+    | Mapping[str, str | Boxes | Points]
+    | None = None,
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     rank: int | None = None,
     world_size: int | None = None,
@@ -171,14 +184,19 @@ def loader(
         ConfigError: an argument is wrong.
         DatasetError: `data` holds no finished dataset, and no images.
     """
-    refuse(unknown, [name for name in inspect.signature(loader).parameters if name != "unknown"])
+    refuse(
+        unknown,
+        [name for name in inspect.signature(loader).parameters if name != "unknown"],
+    )
 
     # First everything that needs no dataset: opening one may take long.
     flag("train", train)
     ranks = RankResolver(rank, world_size)
     known_ranks = ranks.known() or ALONE
     if partition not in ("sample", "node"):
-        partition = whole("partition", partition, least=1, most=2**20, hint=_PARTITION_HINT)
+        partition = whole(
+            "partition", partition, least=1, most=2**20, hint=_PARTITION_HINT
+        )
     cpus = max(1, count_granted_cpus() // ranks_per_node(known_ranks))
     workers = _parse_workers(num_workers, cpus)
     if prefetch_factor is None:
@@ -264,7 +282,9 @@ def loader(
         form,
         replace_bad=on_error == "replace",
         fields=reader,
-        prepare=None if prepare is None or reader is None else Prepare(prepare, reader.read, stats),
+        prepare=None
+        if prepare is None or reader is None
+        else Prepare(prepare, reader.read, stats),
     )
     settings = Settings(
         workers,
@@ -275,7 +295,9 @@ def loader(
         packed=index.packed,
         remote=engine.reader is not None,
     )
-    new_loader = Loader(dataset, recipes, maker, stream, augments, settings, prefetch_factor)
+    new_loader = Loader(
+        dataset, recipes, maker, stream, augments, settings, prefetch_factor
+    )
     warn_of_other_classes(new_loader, train=train)
     return new_loader
 
@@ -301,7 +323,12 @@ def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str 
 
 
 def _make_slots(
-    recipe: Recipe, form: PixelForm, stream: Stream, prefetch_factor: int, *, exact: bool
+    recipe: Recipe,
+    form: PixelForm,
+    stream: Stream,
+    prefetch_factor: int,
+    *,
+    exact: bool,
 ) -> list[tuple[SlotRing, bool]]:
     """The batch buffers of each view, and whether the view is decoded exactly."""
     # One buffer is with the user or on its way to the device, one holds the batch that is handed

@@ -64,7 +64,9 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
     return numbers
 
 
-def _numbers_of_ranks(sampler: Any, seed: int, epoch: int, rows: int, times: int) -> Any:
+def _numbers_of_ranks(
+    sampler: Any, seed: int, epoch: int, rows: int, times: int
+) -> Any:
     """The numbers that a sampler or function gives for an epoch, with all generators seeded.
 
     Of a sampler that splits its numbers among ranks: those of all ranks, batch by batch.
@@ -109,6 +111,8 @@ def _call(sampler: Any, seed: int, epoch: int) -> Any:
                 setattr(sampler, name, copy.copy(value))
     with seeded(torch.device("cpu"), seed), torch.device("cpu"):
         numbers = sampler if isinstance(sampler, Iterable) else sampler(epoch)
-        if isinstance(numbers, Iterable) and not isinstance(numbers, (np.ndarray, torch.Tensor)):
+        if isinstance(numbers, Iterable) and not isinstance(
+            numbers, (np.ndarray, torch.Tensor)
+        ):
             return list(numbers)
         return numbers

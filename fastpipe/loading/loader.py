@@ -63,7 +63,9 @@ class Loader(DataLoaderAttributes):
 
         transfer = make_transfer(maker, stream, augments, recipes.current())
         agreement = Agreement(data)
-        self._epochs = EpochSequence(maker, transfer, recipes, agreement, prefetch_factor)
+        self._epochs = EpochSequence(
+            maker, transfer, recipes, agreement, prefetch_factor
+        )
         # A function, not a method: nothing in here may refer to the loader, so that its threads end
         # when it is dropped.
         self._read_stats = partial(_read_stats, self._epochs, stream)
@@ -101,7 +103,9 @@ class Loader(DataLoaderAttributes):
     def __repr__(self) -> str:
         recipe = self.recipe
         ranks = recipe.ranks
-        text = f"<fastpipe loader {str(self._data.index.path)!r}: {len(self)} batches of "
+        text = (
+            f"<fastpipe loader {str(self._data.index.path)!r}: {len(self)} batches of "
+        )
         text += f"{self.batch_size}, {_describe_sizes(recipe)}, on {self.stream.device}"
         if ranks.world_size > 1:
             text += f", rank {ranks.rank} of {ranks.world_size}"
@@ -251,7 +255,10 @@ class Loader(DataLoaderAttributes):
 
 
 def make_transfer(
-    maker: BatchMaker, stream: Stream, augments: tuple[Augment | None, ...], recipe: Recipe
+    maker: BatchMaker,
+    stream: Stream,
+    augments: tuple[Augment | None, ...],
+    recipe: Recipe,
 ) -> Transfer:
     """The way to the device of batches that `maker` makes by this recipe."""
     seeds = [view.seed for view in recipe.views]
@@ -283,7 +290,8 @@ def _read_stats(epochs: EpochSequence, stream: Stream) -> Stats:
     engine = maker.engine
     num_making = 0
     num_ready = 0
-    if not engine.is_foreign():  # a forked child has no threads, and may not ask for their jobs
+    if not engine.is_foreign():
+        # A forked child has no threads, and may not ask for their jobs.
         num_making, num_ready = epochs.count_pending()
     return replace(
         maker.stats,

@@ -63,7 +63,10 @@ def _show_meanwhile(
         console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     is_over = threading.Event()
     thread = threading.Thread(
-        target=_show, args=(loader, every_s, console, is_over), name="fastpipe-monitor", daemon=True
+        target=_show,
+        args=(loader, every_s, console, is_over),
+        name="fastpipe-monitor",
+        daemon=True,
     )
     try:
         thread.start()
@@ -101,7 +104,9 @@ def _show(
             live.update(table, refresh=True)
 
 
-def _readings(loader: Loader, every_s: float, is_over: threading.Event) -> Iterator[dict[str, str]]:
+def _readings(
+    loader: Loader, every_s: float, is_over: threading.Event
+) -> Iterator[dict[str, str]]:
     # Every text is about the time since the text before it.
     before = loader.stats()
     before_s = time.monotonic()
@@ -113,12 +118,15 @@ def _readings(loader: Loader, every_s: float, is_over: threading.Event) -> Itera
         before_s = after_s
 
 
-def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[str, str]:
+def describe(
+    before: Stats, after: Stats, seconds: float, batches: int
+) -> dict[str, str]:
     """Describes what a loader did between two readings, and its queues at the second, by subject.
 
     `batches` is the number in an epoch.
     """
-    done = after.since(before)  # counts and times of these seconds; levels are the latest
+    # Counts and times of these seconds; levels are the latest.
+    done = after.since(before)
     epoch = "not begun"
     if after.epoch >= 0:
         epoch = f"epoch {after.epoch} ({batches:,} batches)"
@@ -151,9 +159,7 @@ def _describe_threads(after: Stats, done: Stats) -> str:
 def _describe_queues(after: Stats) -> str:
     # If none is ready, the loop waits for the engine; if all are, the engine waits for the loop.
     num_pending = after.batches_ready + after.batches_making
-    text = (
-        f"{after.batches_ready} of {num_pending} batches ready, {after.rows_waiting:,} rows waiting"
-    )
+    text = f"{after.batches_ready} of {num_pending} batches ready, {after.rows_waiting:,} rows waiting"
     if after.batches_copying:
         text += f", {after.batches_copying} being copied to the device"
     return text

@@ -80,7 +80,9 @@ def recipe_with_views(
         flip = recipe.flip
         if view.hflip is not None:
             flip = parse_flip_probability(view.hflip, train=train)
-        view_recipes.append(ViewRecipe(size, crop, flip, view_seed(recipe.seed, number)))
+        view_recipes.append(
+            ViewRecipe(size, crop, flip, view_seed(recipe.seed, number))
+        )
         augments.append(augment if view.augment is None else as_augment(view.augment))
 
     # The batch has one tensor of labels, so all views have to mix and smooth them alike.
@@ -162,7 +164,11 @@ def make_field_reader(
         loader_fields += OF_MIXING
     chosen = parse_fields(data, fields, own=loader_fields)
     names = [name_of(field) for field in chosen.values()]
-    if not set(OF_MIXING).isdisjoint(names) and first is not None and not first.in_pairs:
+    if (
+        not set(OF_MIXING).isdisjoint(names)
+        and first is not None
+        and not first.in_pairs
+    ):
         raise impossible("mixed twice")
     if "image" not in chosen.values():
         raise ConfigError(
@@ -174,7 +180,9 @@ def make_field_reader(
 
     # Points of a body need flip_pairs if anything mirrors the image.
     check_mirrored(chosen.values(), _mirroring_option(recipe, augments))
-    kinds = {name: data.fields[name].kind for name in names if name not in loader_fields}
+    kinds = {
+        name: data.fields[name].kind for name in names if name not in loader_fields
+    }
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
             _check_augment(augment, kinds, view.size or recipe.size, form.channels)
@@ -245,7 +253,10 @@ def _check_augment(
     """Raises ConfigError if an augmentation would make fields wrong; `kinds` are by field."""
     # Mixup and cutmix paste another image. Fields that cannot be pasted with it would be wrong.
     if augment.mixers:
-        kinds_of_error = {"mixed places": ("boxes", "keypoints"), "mixed masks": ("mask", "image")}
+        kinds_of_error = {
+            "mixed places": ("boxes", "keypoints"),
+            "mixed masks": ("mask", "image"),
+        }
         for error, affected in kinds_of_error.items():
             unmixed = []
             for name, kind in kinds.items():

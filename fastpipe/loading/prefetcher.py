@@ -42,7 +42,8 @@ class Prefetcher:
         self._transfer = transfer
         self._plan = EpochPlan(recipe, start.epoch)
         self._staged: deque[StagedBatch] = deque()
-        self._next_to_stage = start.batches  # pending batches have the numbers from here on
+        # Pending batches have the numbers from here on.
+        self._next_to_stage = start.batches
         # No batch from this number on is made: it is the end of the epoch, or that batch failed.
         self._end = len(self._plan)
 
@@ -136,7 +137,8 @@ class Prefetcher:
     def cancel(self) -> None:
         """Cancels everything that has not begun; nothing can be taken afterwards."""
         self._end = self._next_to_stage
-        self.failure = None  # its traceback refers to this object, so neither would be freed
+        # Its traceback refers to this object, so neither would be freed.
+        self.failure = None
         self._staged.clear()
         while self.pending:
             self.pending.popleft().cancel()

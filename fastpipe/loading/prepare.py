@@ -66,7 +66,9 @@ class Prepare:
             reason = f"the function failed: {problem!r}"
             if isinstance(problem, ConfigError):
                 reason = str(problem)
-            samples = ", ".join(str(sample) for sample in plan.ids[:_MOST_NAMED].tolist())
+            samples = ", ".join(
+                str(sample) for sample in plan.ids[:_MOST_NAMED].tolist()
+            )
             if len(plan) > _MOST_NAMED:
                 samples += ", ..."
             raise ConfigError(
@@ -94,7 +96,9 @@ def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any
     by_view: dict[str, list[Any]] = {}
     for view, places in zip(plan.views, fields.places, strict=True):
         for name, placed in places.items():
-            by_view.setdefault(name, []).append(_by_row(placed.values, placed.rows, view))
+            by_view.setdefault(name, []).append(
+                _by_row(placed.values, placed.rows, view)
+            )
             if placed.labels is not None:
                 labels = _by_row(placed.labels, placed.rows, view)
                 by_view.setdefault(f"{name}_labels", []).append(labels)
@@ -106,7 +110,9 @@ def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any
     for key, name in fields.names.items():
         if name in values:
             value = values[name]
-            arguments[key] = value.copy() if isinstance(value, (np.ndarray, list)) else value
+            arguments[key] = (
+                value.copy() if isinstance(value, (np.ndarray, list)) else value
+            )
     return arguments
 
 
@@ -144,7 +150,11 @@ def _with_entries(fields: HostFields, entries: object) -> HostFields:
 
 def _as_array(key: str, value: torch.Tensor | NDArray[Any]) -> NDArray[Any]:
     try:
-        array = value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        array = (
+            value.detach().numpy()
+            if isinstance(value, torch.Tensor)
+            else np.asarray(value)
+        )
         torch.from_numpy(np.empty(0, array.dtype))  # raises if torch has no such dtype
     except (TypeError, RuntimeError) as problem:
         raise ConfigError(

@@ -36,9 +36,13 @@ def warn_trainer(recipe: Recipe, num_workers: int, prefetch_factor: int) -> None
         if arguments is None:
             continue
         _warned.add("trainer")
-        options = _options_without_effect(arguments, recipe, num_workers, prefetch_factor)
+        options = _options_without_effect(
+            arguments, recipe, num_workers, prefetch_factor
+        )
         if options:
-            given = ", ".join(f"{name}={getattr(arguments, name)!r}" for name in options)
+            given = ", ".join(
+                f"{name}={getattr(arguments, name)!r}" for name in options
+            )
             advice = ", ".join(filter(None, options.values()))
             if advice:
                 advice = f" Pass it to fastpipe.loader(...): {advice}"

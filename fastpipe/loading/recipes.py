@@ -24,7 +24,11 @@ class RecipeResolver:
     """
 
     def __init__(
-        self, ranks: RankResolver, recipe: Recipe, sampling: Sampling, partition: str | int
+        self,
+        ranks: RankResolver,
+        recipe: Recipe,
+        sampling: Sampling,
+        partition: str | int,
     ) -> None:
         self.ranks = ranks
         self.size: tuple[int, int] | None = None
@@ -42,7 +46,8 @@ class RecipeResolver:
     def set_weights(self, weights: Any, data: Dataset) -> None:
         """See Loader.set_weights. Weights that are refused change nothing."""
         sampling = self._sampling.with_weights(weights, data, shuffle=self._shuffle)
-        self._resolve(self.ranks.known() or ALONE, self.size, sampling)  # raises if they are wrong
+        # Raises if they are wrong.
+        self._resolve(self.ranks.known() or ALONE, self.size, sampling)
         self._sampling = sampling
 
     def refresh_listed(self, epoch: int) -> None:
@@ -52,7 +57,8 @@ class RecipeResolver:
         """
         for pick in self.current().picks:
             if isinstance(pick, Listed) and pick.changed(epoch):
-                self._sampling = replace(self._sampling)  # an equal one, but another object
+                # An equal one, but another object.
+                self._sampling = replace(self._sampling)
                 return
 
     def for_global_batch(self, rows: object) -> Recipe:

@@ -95,7 +95,9 @@ def balanced(data: Dataset) -> dict[str, float]:
         ConfigError: `data` is not a dataset, or has no classes.
     """
     if not isinstance(data, Dataset):
-        raise ConfigError(f"balanced: expected a dataset from fastpipe.open(FOLDER), got {data!r}")
+        raise ConfigError(
+            f"balanced: expected a dataset from fastpipe.open(FOLDER), got {data!r}"
+        )
     if not data.classes:
         raise ConfigError(
             f"balanced: {data.path} has no classes; pass fastpipe.Weighted a weight for each sample"
@@ -163,7 +165,9 @@ class Sampling:
         self._check_distinct(recipe)
         return recipe
 
-    def _apply_by_class(self, batches: ClassBatches, recipe: Recipe, rows: int) -> Recipe:
+    def _apply_by_class(
+        self, batches: ClassBatches, recipe: Recipe, rows: int
+    ) -> Recipe:
         labels = batches.labels
         num_classes = len(np.unique(labels[labels >= 0]))
         rows_per_class = batches.samples * self.repeats
@@ -183,7 +187,9 @@ class Sampling:
 
     def _check_distinct(self, recipe: Recipe) -> None:
         """Raises ConfigError if an epoch needs more samples than can be drawn once each."""
-        if not self.picks or not isinstance(self.picks[0], WeightedDrawsWithoutReplacement):
+        if not self.picks or not isinstance(
+            self.picks[0], WeightedDrawsWithoutReplacement
+        ):
             return
         # All sequences of an epoch draw the same number of samples.
         parts = recipe.sequences
@@ -230,7 +236,9 @@ def _check_kind(sampler: Any) -> None:
     # These are iterable or callable, too, but not as a sampler is: a class that the user forgot to
     # instantiate, a name, weights without Weighted, and what gives batches.
     is_wrong = isinstance(sampler, (type, str, Mapping, BatchSampler))
-    if not is_wrong and (isinstance(sampler, (PerClass, Iterable)) or callable(sampler)):
+    if not is_wrong and (
+        isinstance(sampler, (PerClass, Iterable)) or callable(sampler)
+    ):
         return
     hint = ""
     if isinstance(sampler, BatchSampler):
@@ -242,7 +250,9 @@ def _check_kind(sampler: Any) -> None:
     )
 
 
-def _sampling_with_repeats(sampler: Repeated, data: Dataset, shuffle: bool, seed: int) -> Sampling:
+def _sampling_with_repeats(
+    sampler: Repeated, data: Dataset, shuffle: bool, seed: int
+) -> Sampling:
     times = whole("Repeated(times=)", sampler.times, least=1, most=_MOST_REPEATS)
     inner = parse_sampler(sampler.sampler, data, shuffle=shuffle, seed=seed)
     repeats = times * inner.repeats
@@ -266,7 +276,9 @@ def _sampling_by_class(sampler: PerClass, data: Dataset) -> Sampling:
 
 
 def _sampling_by_weights(sampler: Weighted, data: Dataset, shuffle: bool) -> Sampling:
-    draws = parse_weighted_draws(sampler.weights, sampler.replacement, data, shuffle=shuffle)
+    draws = parse_weighted_draws(
+        sampler.weights, sampler.replacement, data, shuffle=shuffle
+    )
     return Sampling(
         draws.picks,
         labelled=draws.of_classes,

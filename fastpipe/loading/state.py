@@ -103,7 +103,9 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     return order
 
 
-def parse_position(state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe) -> Position:
+def parse_position(
+    state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe
+) -> Position:
     """Reads a state's position. Raises ConfigError if the recipe has another order of samples."""
     epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
     # By way of JSON, as the state's order has come: a tuple is a list there.
@@ -113,7 +115,9 @@ def parse_position(state: Mapping[str, Any], order: Mapping[str, Any], recipe: R
         before = order.get(name)
         after = current.get(name)
         if before != after:
-            changes.append(f"{name} was {before!r} and is now {after!r}{_OPTIONS.get(name, '')}")
+            changes.append(
+                f"{name} was {before!r} and is now {after!r}{_OPTIONS.get(name, '')}"
+            )
     if changes:
         raise ConfigError(
             "load_state_dict: the state belongs to another order of the samples: "
@@ -213,6 +217,4 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
             f"{state_datasets[0]} there, {_Stored.of(indexes[0])} here. Open the dataset of the "
             "state"
         )
-    return (
-        f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the path"
-    )
+    return f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the path"

@@ -70,9 +70,13 @@ def refuse(names: Iterable[str], known: Collection[str]) -> None:
     """Raises for the first name: ConfigError if other loaders have it, else TypeError."""
     for name in names:
         if name in _INSTEAD:
-            raise ConfigError(f"fastpipe.loader() has no argument {name}: {_INSTEAD[name]}")
+            raise ConfigError(
+                f"fastpipe.loader() has no argument {name}: {_INSTEAD[name]}"
+            )
         near = difflib.get_close_matches(name.lower(), known, n=1)
         hint = f"it has {', '.join(known)}"
         if near:
             hint = f"did you mean {near[0]}=?"
-        raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}; {hint}")
+        raise TypeError(
+            f"fastpipe.loader() got an unexpected argument {name!r}; {hint}"
+        )

@@ -40,7 +40,8 @@ class WeightedDraws:
 @dataclass(frozen=True)
 class _Weights:
     values: (
-        Float64s  # (samples,), or (classes + 1,), where the last one is for samples without label
+        # (samples,), or (classes + 1,), where the last one is for samples without label.
+        Float64s
     )
     of_classes: bool
 
@@ -75,7 +76,8 @@ def parse_weighted_draws(
         # Block by block, so that the numbers of samples take little memory.
         blocks = [weights_at(ids + start) for ids in spans(end - start)]
         share_weights = np.concatenate(blocks)
-        with np.errstate(over="ignore"):  # a sum of inf is an error with words of its own
+        with np.errstate(over="ignore"):
+            # A sum of inf is an error with words of its own.
             _check_sum(float(share_weights.sum()))
         draws = SpreadDraws if may_repeat else WeightedDrawsWithoutReplacement
         picks.append(draws(share_weights))
@@ -147,7 +149,9 @@ def _check_numbers(given: Any, names: Any, kind: str, expected: str) -> Float64s
     is_wrong = ~(np.isfinite(numbers) & (numbers >= 0))
     if is_wrong.any():
         first = int(np.argmax(is_wrong))
-        raise ConfigError(f"{expected}; got {numbers[first]} for {kind} {names[first]!r}")
+        raise ConfigError(
+            f"{expected}; got {numbers[first]} for {kind} {names[first]!r}"
+        )
     return numbers
 
 
@@ -174,7 +178,9 @@ def _draws_by_trying(
             f"times the mean of all samples; got {most / mean:,.0f} times. Use less extreme "
             "weights, or a mixture: fastpipe.mix({data: 0.9, data.only(RARE): 0.1})"
         )
-    return RejectionDraws(count, lambda places: weights_at(places + start), most, most / mean)
+    return RejectionDraws(
+        count, lambda places: weights_at(places + start), most, most / mean
+    )
 
 
 def _count_classes(data: Dataset, start: int, count: int) -> Int64s:
@@ -183,6 +189,7 @@ def _count_classes(data: Dataset, start: int, count: int) -> Int64s:
     num_classes = len(data.class_counts) + 1
     counts = np.zeros(num_classes, dtype=np.int64)
     for ids in spans(count):
-        numbers = labels.take(ids + start) % num_classes  # NO_LABEL, -1, becomes the last one
+        # NO_LABEL, -1, becomes the last one.
+        numbers = labels.take(ids + start) % num_classes
         counts += np.bincount(numbers, minlength=num_classes)
     return counts

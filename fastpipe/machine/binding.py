@@ -91,7 +91,8 @@ def unbind_thread() -> None:
 
 
 def _set_thread_cpus(cpus: frozenset[int]) -> None:
-    with contextlib.suppress(OSError):  # the administrator may have taken a CPU away since
+    with contextlib.suppress(OSError):
+        # The administrator may have taken a CPU away since.
         os.sched_setaffinity(0, cpus)
 
 
@@ -102,7 +103,8 @@ def _read_places() -> list[list[frozenset[int]]]:
     """
     places_of_libraries = []
     for path in _list_loaded():
-        with contextlib.suppress(OSError, AttributeError):  # a library without these functions
+        with contextlib.suppress(OSError, AttributeError):
+            # A library without these functions.
             library = ctypes.CDLL(path)  # it is loaded already
             places = []
             for place in range(library.omp_get_num_places()):

@@ -41,7 +41,9 @@ W = TypeVar("W", bound=Work)
 
 
 @contextlib.contextmanager
-def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[Callable[[W], None]]:
+def shown(
+    console: Console, doing: str, words: Callable[[W], str]
+) -> Iterator[Callable[[W], None]]:
     """Shows the progress of work: as a bar with the time left, or as a line now and then.
 
     Args:
@@ -63,7 +65,8 @@ def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[C
     is_terminal = console.is_terminal
     every_s = _MOVE_EVERY_S if is_terminal else _LINE_EVERY_S
     bar = Progress(
-        TextColumn("{task.description}", markup=False),  # names of folders may look like markup
+        # Names of folders may look like markup.
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TextColumn("{task.fields[words]}", markup=False),
@@ -85,7 +88,9 @@ def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[C
         shown_s = now_s
         if is_terminal:
             total = max(progress.total_bytes, 1)
-            bar.update(task, total=total, completed=progress.bytes, words=words(progress))
+            bar.update(
+                task, total=total, completed=progress.bytes, words=words(progress)
+            )
         elif not is_first:  # work that is soon over needs no line
             line = f"{doing}: {words(progress)}"
             console.print(line, highlight=False, markup=False, emoji=False)

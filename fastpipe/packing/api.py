@@ -189,13 +189,16 @@ def pack(
         ClusterError: the cluster cannot be reached, or its machines fail a task again and again.
     """
     # This must be the first line: `locals` has the parameters, and nothing else yet.
-    given = {name: value for name, value in locals().items() if name not in _NOT_OPTIONS}
+    given = {
+        name: value for name, value in locals().items() if name not in _NOT_OPTIONS
+    }
     uses_ray = on_ray(executor, address)
     options = pack_options(**given)
     source = source_path(src, options.source.remote)
     destination = destination_of(dst)
     if uses_ray:
-        from fastpipe.packing.distributed.pack import pack_on_ray  # most packs need no Ray
+        # Most packs need no Ray.
+        from fastpipe.packing.distributed.pack import pack_on_ray
 
         summary = pack_on_ray(
             source, destination, options, address=address, on_progress=on_progress
@@ -258,7 +261,8 @@ def add(
     source = source_path(src, given.source.remote)
     destination = destination_of(dst)
     if on_ray(executor, address):
-        from fastpipe.packing.distributed.pack import make_on_ray  # most programs need no Ray
+        # Most programs need no Ray.
+        from fastpipe.packing.distributed.pack import make_on_ray
 
         with session(address, workers=given.workers) as cpus:
             grown = grow.add(

@@ -153,7 +153,9 @@ def _unreachable_message(
             "Ray do, set RAY_AUTH_MODE=token, and copy ~/.ray/auth_token from the machine of ray "
             "start --head"
         )
-    alternative = "leave out --address" if shown_address.startswith("--") else "unset RAY_ADDRESS"
+    alternative = (
+        "leave out --address" if shown_address.startswith("--") else "unset RAY_ADDRESS"
+    )
     return (
         f"there is no Ray cluster at {shown_address}: {reason}. Start one (ray start --head; on "
         f"other machines ray start --address=HOST:6379), or {alternative} to use this machine alone"
@@ -220,7 +222,10 @@ def run_tasks(
             "max_retries": RETRIES,
             **_placement(ray, failed_at),
         }
-        running[remote_attempt.options(**options).remote(shared_function, item)] = (item, failed_at)
+        running[remote_attempt.options(**options).remote(shared_function, item)] = (
+            item,
+            failed_at,
+        )
 
     def submit_more() -> None:
         cpus = _cluster_cpus(time.monotonic() // _COUNT_EVERY_S)
@@ -249,7 +254,8 @@ def run_tasks(
                 submit(item, failed_at)
             submit_more()
     finally:
-        with contextlib.suppress(Exception):  # the tasks have just ended, or the cluster is gone
+        with contextlib.suppress(Exception):
+            # The tasks have just ended, or the cluster is gone.
             _cancel(ray, list(running))
 
 
@@ -259,14 +265,20 @@ def _cancel(ray: Any, running: list[Any]) -> None:
         for reference in running:
             ray.cancel(reference, force=True)
         if running:
-            _, running = ray.wait(running, num_returns=len(running), timeout=_LOOK_EVERY_S)
+            _, running = ray.wait(
+                running, num_returns=len(running), timeout=_LOOK_EVERY_S
+            )
 
 
 def _warn_if_no_node_fits(nodes: list[dict[str, Any]], memory: int) -> None:
     """Ray queues a task until a node has room for it; such a node may still join."""
     for node in nodes:
         resources = node["Resources"]
-        if node["Alive"] and resources.get("CPU", 0) >= 1 and resources.get("memory", 0) >= memory:
+        if (
+            node["Alive"]
+            and resources.get("CPU", 0) >= 1
+            and resources.get("memory", 0) >= memory
+        ):
             return
     _LOG.warning(
         "no node of the Ray cluster has the CPU and the %.1f GB of memory of a task: tasks wait "
@@ -294,9 +306,12 @@ def _task_place() -> TaskPlace:
     ray = import_ray()
     log = ""
     with contextlib.suppress(OSError):  # there is no /proc on macOS
-        log = os.readlink("/proc/self/fd/2")  # Ray sends the standard error of a worker there
+        # Ray sends the standard error of a worker there.
+        log = os.readlink("/proc/self/fd/2")
     node = ray.get_runtime_context().get_node_id()
-    return TaskPlace(node, ray.util.get_node_ip_address(), os.getpid(), log.partition(" ")[0])
+    return TaskPlace(
+        node, ray.util.get_node_ip_address(), os.getpid(), log.partition(" ")[0]
+    )
 
 
 def _placement(ray: Any, failed_at: list[TaskPlace]) -> dict[str, Any]:
@@ -305,7 +320,11 @@ def _placement(ray: Any, failed_at: list[TaskPlace]) -> dict[str, Any]:
     if failed_nodes and any(
         node["Alive"] and node["NodeID"] not in failed_nodes for node in ray.nodes()
     ):
-        return {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(failed_nodes))})"}}
+        return {
+            "label_selector": {
+                "ray.io/node-id": f"!in({','.join(sorted(failed_nodes))})"
+            }
+        }
     return {"scheduling_strategy": "SPREAD"}
 
 

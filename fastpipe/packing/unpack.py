@@ -85,7 +85,9 @@ def _write_folders(
             file.write(sample.picture)
 
 
-def _write_tars(index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]) -> None:
+def _write_tars(
+    index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]
+) -> None:
     """Writes shards with the names of the dataset's. Each appears when it is whole."""
     for shard, shard_samples in itertools.groupby(samples, lambda sample: sample.shard):
         with Folder(destination, destination).whole(index.shards[shard].name) as file:
@@ -161,7 +163,9 @@ def unpack(
     num_images = 0
     image_bytes = 0
     stored_bytes = 0
-    ahead: Ahead[range, list[UnpackedSample]] = Ahead(lambda run: _read_run(index, run), threads)
+    ahead: Ahead[range, list[UnpackedSample]] = Ahead(
+        lambda run: _read_run(index, run), threads
+    )
 
     def unpacked_samples() -> Iterator[UnpackedSample]:
         nonlocal num_images, image_bytes, stored_bytes
@@ -170,7 +174,9 @@ def unpack(
             num_images += len(samples)
             image_bytes += sum(len(sample.picture) for sample in samples)
             stored_bytes += sum(sample.stored_bytes for sample in samples)
-            on_progress(WorkProgress(num_images, len(index), stored_bytes, index.stored_bytes))
+            on_progress(
+                WorkProgress(num_images, len(index), stored_bytes, index.stored_bytes)
+            )
 
     try:
         destination.mkdir(parents=True, exist_ok=True)
@@ -184,7 +190,9 @@ def unpack(
         ) from problem
     finally:
         ahead.close()
-    return Unpacked(num_images, image_bytes, list(index.fields) if form == "folder" else [])
+    return Unpacked(
+        num_images, image_bytes, list(index.fields) if form == "folder" else []
+    )
 
 
 def _runs_of(index: PackedIndex) -> Iterator[range]:
@@ -251,7 +259,9 @@ def _unpack_sample(
         raise index.sample_error(row, f"{problem}; {remedy}") from None
     rest = data[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
     others = rest[: _members_end(rest, key)]
-    return UnpackedSample(shard_index, key, int(record["label"]), picture, others, len(stored))
+    return UnpackedSample(
+        shard_index, key, int(record["label"]), picture, others, len(stored)
+    )
 
 
 def _members_end(data: bytes, key: str) -> int:

@@ -138,7 +138,9 @@ class Writer:
             made_by=_MADE_BY,
         )
         with contextlib.ExitStack() as stack:
-            journal = stack.enter_context(open_journal(self._destination, self._options))
+            journal = stack.enter_context(
+                open_journal(self._destination, self._options)
+            )
             begin_pack(journal, self._facts, self._options)
             if self._options.overwrite:
                 journal.remove_stale(())
@@ -147,7 +149,9 @@ class Writer:
             stack.enter_context(series.finisher)
             stack.callback(series.discard)
             self._ahead = Ahead(
-                self._convert, self._options.threads, lambda pending: pending.sample.size_bytes
+                self._convert,
+                self._options.threads,
+                lambda pending: pending.sample.size_bytes,
             )
             stack.callback(self._ahead.close)
             # From here on, the end of the `with` block closes all of them.
@@ -235,10 +239,16 @@ class Writer:
             series.add_all(self._ahead.rest())
             series.finish()
             identity = series.digest.hexdigest()
-            facts = replace(self._facts, files=series.count, content=identity, state=identity)
+            facts = replace(
+                self._facts, files=series.count, content=identity, state=identity
+            )
             num_new = series.count - series.resumed
-            shards = PackedShards(None, series.entries, files=num_new, resumed=self._resumed)
-            self.summary = publish(series.journal, facts, self._options, shards, self._started)
+            shards = PackedShards(
+                None, series.entries, files=num_new, resumed=self._resumed
+            )
+            self.summary = publish(
+                series.journal, facts, self._options, shards, self._started
+            )
             tell_assumed(_MADE_BY, self.summary.assumed)
 
     def _check_arguments(self, key: object, fields: Mapping[str, object]) -> None:
@@ -290,7 +300,9 @@ class _ShardSeries:
         finisher: finishes full shards.
     """
 
-    def __init__(self, journal: Journal, options: PackOptions, kinds: Mapping[str, str]) -> None:
+    def __init__(
+        self, journal: Journal, options: PackOptions, kinds: Mapping[str, str]
+    ) -> None:
         self.journal = journal
         self.entries: list[Entry] = []
         # Number of samples at the end of a finished shard -> name of all samples up to there.
@@ -343,7 +355,9 @@ class _ShardSeries:
             self._has_keys = False
         self.digest.update(f"{identity}\n".encode(errors="surrogatepass"))
         self.count += 1
-        up_to = f"{self.count}-{self.digest.hexdigest() if self._has_keys else _NO_KEYS}"
+        up_to = (
+            f"{self.count}-{self.digest.hexdigest() if self._has_keys else _NO_KEYS}"
+        )
         if self._expected_names.get(self.count, up_to) != up_to:
             raise self.other_samples_error()
         return up_to
@@ -374,9 +388,13 @@ class _ShardSeries:
     def _add(self, pending: _Pending, outcome: Outcome) -> None:
         sample = pending.sample
         max_bytes = self._context.options.shard_size
-        if not self._maker.add(sample.name, sample.label, sample.size_bytes, outcome, max_bytes):
+        if not self._maker.add(
+            sample.name, sample.label, sample.size_bytes, outcome, max_bytes
+        ):
             self._end_shard()
-            self._maker.add(sample.name, sample.label, sample.size_bytes, outcome, max_bytes)
+            self._maker.add(
+                sample.name, sample.label, sample.size_bytes, outcome, max_bytes
+            )
         self._up_to = pending.up_to
 
     def _end_shard(self) -> None:
@@ -407,7 +425,9 @@ def _check_kinds(fields: Mapping[str, str]) -> dict[str, str]:
 def _label_classes(classes: Sequence[str]) -> dict[str, int]:
     """Class name -> label."""
     # A set has no order, and a text is a list of letters to Python.
-    is_ordered = isinstance(classes, Iterable) and not isinstance(classes, (str, set, frozenset))
+    is_ordered = isinstance(classes, Iterable) and not isinstance(
+        classes, (str, set, frozenset)
+    )
     error = ConfigError(
         f"classes: expected a list of names, each once, that can be UTF-8, got {classes!r}"
     )

@@ -59,10 +59,16 @@ class BatchPlan:
         k = self.rows_per_sample
         rows = slice(start * k, stop * k)
         more = tuple(view.part(start, stop) for view in self.more)
-        return self._select(slice(start, stop), self.crops.part(rows), self.flips[rows], more)
+        return self._select(
+            slice(start, stop), self.crops.part(rows), self.flips[rows], more
+        )
 
     def _select(
-        self, chosen: Int64s | slice, crops: Crops, flips: Bools, more: tuple[BatchPlan, ...] = ()
+        self,
+        chosen: Int64s | slice,
+        crops: Crops,
+        flips: Bools,
+        more: tuple[BatchPlan, ...] = (),
     ) -> BatchPlan:
         """The plan of some samples of this batch, with these crops and flips of their rows."""
         return BatchPlan(

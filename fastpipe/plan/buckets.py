@@ -79,9 +79,15 @@ class Buckets(PaddedCrop):
             default_max_size = _LONGEST_SIDE_RATIO * side
 
         if self.max_size is None:
-            object.__setattr__(self, "max_size", min(default_max_size, MAX_OUTPUT_PIXELS))
+            object.__setattr__(
+                self, "max_size", min(default_max_size, MAX_OUTPUT_PIXELS)
+            )
         elif whole("max_size", self.max_size, least=1, most=MAX_OUTPUT_PIXELS) < side:
-            limit = "min_size" if self.area is None else "the sides of a square of that area"
+            limit = (
+                "min_size"
+                if self.area is None
+                else "the sides of a square of that area"
+            )
             raise ConfigError(
                 f"Buckets: max_size={self.max_size} is shorter than {limit}, {side}; pass a larger "
                 "one, or leave it out"
@@ -138,7 +144,9 @@ class Buckets(PaddedCrop):
         short = np.maximum(np.where(too_long, short_if_too_long, short), 1)
         long = np.where(too_long, self.max_size, long)
         is_wide = widths >= heights
-        return np.stack([np.where(is_wide, long, short), np.where(is_wide, short, long)], axis=1)
+        return np.stack(
+            [np.where(is_wide, long, short), np.where(is_wide, short, long)], axis=1
+        )
 
     def shape(self, resized: Int64s) -> Size:
         """(height, width) of a batch that holds images of these widths and heights, (n, 2)."""
@@ -181,14 +189,18 @@ class Grouping:
     @staticmethod
     def batches_of(chunk: int, global_batch_size: int) -> int:
         """The number of batches in a window, if the order is read in chunks of `chunk` samples."""
-        wanted = max(_MIN_WINDOW_BATCHES, CHUNKS_PER_WINDOW * chunk // global_batch_size)
+        wanted = max(
+            _MIN_WINDOW_BATCHES, CHUNKS_PER_WINDOW * chunk // global_batch_size
+        )
         return max(1, min(wanted, _MAX_WINDOW_SAMPLES // global_batch_size))
 
     def size(self, batch: int) -> Size:
         """(height, width) of a batch."""
         return self._window(batch // self.batches).sizes[batch % self.batches]
 
-    def positions(self, sequence: int, batch: int, start: int, stop: int) -> tuple[int, Int64s]:
+    def positions(
+        self, sequence: int, batch: int, start: int, stop: int
+    ) -> tuple[int, Int64s]:
         """The samples at the places [start, stop) of a sequence, which lie in `batch`.
 
         Returns:
@@ -199,7 +211,9 @@ class Grouping:
             batch -= 1
         window = batch // self.batches
         begin = self.partition.edge(sequence, window * self.batches)
-        return begin, self._window(window).positions[sequence][start - begin : stop - begin]
+        return begin, self._window(window).positions[sequence][
+            start - begin : stop - begin
+        ]
 
     def grouped(self, sequence: int, positions: Int64s) -> Int64s:
         """The inverse: the places of the samples at these positions after they were dealt out.
@@ -238,7 +252,8 @@ class Grouping:
         first = window * self.batches
         end = min(first + self.batches, self.partition.batches)
         count = end - first
-        stretch_of_batch = np.arange(count)  # which stretch of the sorted samples each batch gets
+        # Which stretch of the sorted samples each batch gets.
+        stretch_of_batch = np.arange(count)
         if self.key is not None:
             draws = bits(self.key, np.arange(first, end, dtype=np.int64))
             stretch_of_batch = np.argsort(draws, kind="stable")
@@ -248,7 +263,9 @@ class Grouping:
         largest = np.ones((count, 2), dtype=np.int64)
         positions = {}
         for sequence, _ in self.partition.sequences:
-            edges = [self.partition.edge(sequence, batch) for batch in range(first, end + 1)]
+            edges = [
+                self.partition.edge(sequence, batch) for batch in range(first, end + 1)
+            ]
             resized = self.resized(sequence, edges[0], edges[-1])
             by_shape = np.argsort(self.buckets.likeness(resized), kind="stable")
             # Batches may differ in length by one sample, so each stretch is as long as its batch.
@@ -256,6 +273,10 @@ class Grouping:
             stretches = np.split(by_shape, np.cumsum(lengths)[:-1])
             dealt = [stretches[stretch] for stretch in stretch_of_batch]
             for batch, rows in enumerate(dealt):
-                largest[batch] = np.maximum(largest[batch], resized[rows].max(axis=0, initial=1))
+                largest[batch] = np.maximum(
+                    largest[batch], resized[rows].max(axis=0, initial=1)
+                )
             positions[sequence] = np.concatenate(dealt)
-        return _Window([self.buckets.shape(sides[None]) for sides in largest], positions)
+        return _Window(
+            [self.buckets.shape(sides[None]) for sides in largest], positions
+        )

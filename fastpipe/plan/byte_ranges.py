@@ -38,11 +38,15 @@ def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     is_known = (shard == last["shard"]) & (shard < len(index.shards))
     shard_bytes = index.shard_sizes[np.where(is_known, shard, 0)]
     begin = np.minimum(first["offset"], shard_bytes)
-    end = np.minimum(np.minimum(last["offset"], shard_bytes) + last["size"], shard_bytes)
+    end = np.minimum(
+        np.minimum(last["offset"], shard_bytes) + last["size"], shard_bytes
+    )
     if index.fields:
         # The fields of a sample follow its image: read up to the next sample, or to the end of the
         # shard.
-        goes_on = ~np.isin(pieces[:, 1], index.shard_starts) & (pieces[:, 1] < len(index))
+        goes_on = ~np.isin(pieces[:, 1], index.shard_starts) & (
+            pieces[:, 1] < len(index)
+        )
         next_offset = index.records_of(np.where(goes_on, pieces[:, 1], 0))["offset"]
         end_with_fields = np.where(goes_on, next_offset, shard_bytes)
         end = np.maximum(end, np.minimum(end_with_fields, shard_bytes))
@@ -98,5 +102,7 @@ def _cut_at_shards(runs: Int64s, shard_starts: Int64s) -> Int64s:
     # next one begins.
     insert_at = np.repeat(2 * np.arange(len(runs)) + 1, inside[:, 1] - inside[:, 0])
     borders = shard_starts[members(inside)]
-    pieces = np.insert(runs.ravel(), np.repeat(insert_at, 2), np.repeat(borders, 2)).reshape(-1, 2)
+    pieces = np.insert(
+        runs.ravel(), np.repeat(insert_at, 2), np.repeat(borders, 2)
+    ).reshape(-1, 2)
     return pieces[pieces[:, 0] < pieces[:, 1]]

@@ -91,7 +91,8 @@ class Content:
     def _reading_order(self) -> Int64s | None:
         """(n,) the ids in reading order, share by share; None: they are in this order already."""
         assert self.samples is not None
-        ranks = self.samples  # the place of each id in the reading order of the whole index
+        # The place of each id in the reading order of the whole index.
+        ranks = self.samples
         if not self.index.packed:
             all_samples = np.arange(len(self.index), dtype=np.int64)
             rank_of_number = np.empty(len(self.index), dtype=np.int64)

@@ -29,7 +29,16 @@ from fastpipe.plan.crops import (
     TenCrop,
     shorter_side,
 )
-from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, keys, uniform, uniform_one
+from fastpipe.plan.draws import (
+    Bools,
+    Float64s,
+    Int64s,
+    Stream,
+    key,
+    keys,
+    uniform,
+    uniform_one,
+)
 
 _TRIES = 10
 
@@ -93,7 +102,9 @@ def plan_crops(
                 return _fixed_crop_of_one(crop, size, int(widths[0]), int(heights[0]))
             return _fixed_crops(crop, size, widths, heights)
         case RandomResizedCrop():
-            (boxes,) = random_resized([(crop, seed)], widths, heights, epoch=epoch, samples=samples)
+            (boxes,) = random_resized(
+                [(crop, seed)], widths, heights, epoch=epoch, samples=samples
+            )
             return crops_at(boxes, crop, size)
         case RandomCrop():
             canvas = canvas_of(crop, size, widths, heights)
@@ -158,7 +169,9 @@ class Canvas:
     room: Int64s
 
 
-def canvas_of(crop: Crop | Buckets, size: Size, widths: Int64s, heights: Int64s) -> Canvas:
+def canvas_of(
+    crop: Crop | Buckets, size: Size, widths: Int64s, heights: Int64s
+) -> Canvas:
     """The canvas that a crop of (height, width) is cut from, by torchvision's rules."""
     output = np.array(size[::-1])
     pictures = np.stack([widths, heights], axis=1)
@@ -214,7 +227,9 @@ def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
     )
 
 
-def _crops_of_canvas(crop: Crop | Buckets, size: Size, canvas: Canvas, left_top: Int64s) -> Crops:
+def _crops_of_canvas(
+    crop: Crop | Buckets, size: Size, canvas: Canvas, left_top: Int64s
+) -> Crops:
     """Crops of the output's size; left_top is (n * crop.rows, 2), from the canvas's corner on.
 
     The boxes are mapped back to the pixels of the image before its resize.
@@ -229,7 +244,11 @@ def _crops_of_canvas(crop: Crop | Buckets, size: Size, canvas: Canvas, left_top:
     if isinstance(crop, TenCrop):
         mirrored = np.tile(np.arange(10) >= 5, len(canvas.pictures))
     return Crops(
-        boxes, _whole_images(canvas.pictures[image_of_row]), size, crop.rendering, mirrored
+        boxes,
+        _whole_images(canvas.pictures[image_of_row]),
+        size,
+        crop.rendering,
+        mirrored,
     )
 
 
@@ -268,7 +287,9 @@ def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
     The other keeps the image's aspect ratio, rounded down to a whole pixel.
     """
     is_output_side = np.stack([by_width, ~by_width], axis=1)
-    return np.where(is_output_side, output, output[::-1] * pictures // pictures[:, ::-1])
+    return np.where(
+        is_output_side, output, output[::-1] * pictures // pictures[:, ::-1]
+    )
 
 
 def random_resized(
@@ -304,7 +325,9 @@ def random_resized(
     # (crops, 2) each: minimum and maximum.
     scales = np.array([crop.scale for crop, _ in crops])
     ratios = np.array([crop.ratio for crop, _ in crops])
-    log_ratios = np.array([(math.log(crop.ratio[0]), math.log(crop.ratio[1])) for crop, _ in crops])
+    log_ratios = np.array(
+        [(math.log(crop.ratio[0]), math.log(crop.ratio[1])) for crop, _ in crops]
+    )
     seeds = [seed for _, seed in crops]
 
     def draw(stream: int, rows: Int64s) -> Float64s:
@@ -352,7 +375,9 @@ def _random_resized_one(
             min_scale + (max_scale - min_scale) * draw(Stream.CROP_AREA + attempt)
         )
         # numpy's exp, because Python's may differ in the last bit.
-        ratio = float(np.exp(min_log + (max_log - min_log) * draw(Stream.CROP_RATIO + attempt)))
+        ratio = float(
+            np.exp(min_log + (max_log - min_log) * draw(Stream.CROP_RATIO + attempt))
+        )
         w = round(math.sqrt(area * ratio))
         h = round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
@@ -362,7 +387,9 @@ def _random_resized_one(
     return _middle_box(crop.ratio, np.array([width]), np.array([height]))
 
 
-def _middle_box(ratio: tuple[float, float] | Float64s, widths: Int64s, heights: Int64s) -> Int64s:
+def _middle_box(
+    ratio: tuple[float, float] | Float64s, widths: Int64s, heights: Int64s
+) -> Int64s:
     """(n, 4) boxes in the middle of the images, as large as the limits of the ratio allow."""
     min_ratio, max_ratio = ratio
     is_too_tall = widths / heights < min_ratio

@@ -41,7 +41,9 @@ def output_size(value: object, name: str = "size") -> Size:
     """Checks `size`: a number for a square, or (height, width), as in torchvision."""
     sides = value if isinstance(value, (tuple, list)) else (value, value)
     if len(sides) != 2:
-        raise ConfigError(f"{name}: expected a number or (height, width), got {value!r}")
+        raise ConfigError(
+            f"{name}: expected a number or (height, width), got {value!r}"
+        )
     hint = "pass a number for a square, or (height, width)"
     height, width = (
         whole(name, side, least=1, most=MAX_OUTPUT_PIXELS, hint=hint) for side in sides
@@ -94,10 +96,14 @@ def batch_sizes(
                 f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}"
             )
         checked = tuple(output_size(choice, "size_choices") for choice in choices)
-        return max(checked, key=math.prod), checked_sizes(Sizes(choices=checked), crop, train=train)
+        return max(checked, key=math.prod), checked_sizes(
+            Sizes(choices=checked), crop, train=train
+        )
     if not callable(size):
         return output_size(size), None
-    sizes = checked_sizes(Sizes(schedule=_checked_schedule(size, output_size)), crop, train=train)
+    sizes = checked_sizes(
+        Sizes(schedule=_checked_schedule(size, output_size)), crop, train=train
+    )
     return sizes.in_epoch(0, 0)(0), sizes
 
 
@@ -183,7 +189,11 @@ def _describe_equivalent(crop: object) -> str:
     """The end of the error about a crop: how another library's transform is written here."""
     if isinstance(crop, type) and issubclass(crop, _KINDS):
         return f". Create an object: fastpipe.{crop.__name__}()"
-    kind = crop if isinstance(crop, str) else getattr(crop, "__name__", type(crop).__name__)
+    kind = (
+        crop
+        if isinstance(crop, str)
+        else getattr(crop, "__name__", type(crop).__name__)
+    )
     name = _CLASS_NAMES.get(kind.lower().replace("_", ""))
     if name is None:
         return _NOT_A_CROP if callable(crop) else ""
@@ -194,9 +204,13 @@ def _describe_equivalent(crop: object) -> str:
             "output's size= too"
         )
 
-    values = {option: getattr(crop, option, None) for option in _SHARED_OPTIONS.get(name, ())}
+    values = {
+        option: getattr(crop, option, None) for option in _SHARED_OPTIONS.get(name, ())
+    }
     # torchvision's InterpolationMode is an Enum.
-    values["interpolation"] = getattr(getattr(crop, "interpolation", None), "value", None)
+    values["interpolation"] = getattr(
+        getattr(crop, "interpolation", None), "value", None
+    )
     options = []
     for option, value in values.items():
         if isinstance(value, list):

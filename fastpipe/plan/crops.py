@@ -22,9 +22,12 @@ class Rendering:
     """How the pixels of rows are made from those of images. The names are the engine's keywords."""
 
     interpolation: str = "bilinear"
-    antialias: bool = True  # a pixel of a shrunk image is a mean of all pixels that it covers
-    padding_mode: str = "none"  # or one of PADDING_MODES; "none": no crop reaches beyond its image
-    fill: tuple[int, ...] = (0, 0, 0, 0)  # of "constant": red, green, blue, alpha, 0 to 255
+    # A pixel of a shrunk image is a mean of all pixels that it covers.
+    antialias: bool = True
+    # Or one of PADDING_MODES; "none": no crop reaches beyond its image.
+    padding_mode: str = "none"
+    # Of "constant": red, green, blue, alpha, 0 to 255.
+    fill: tuple[int, ...] = (0, 0, 0, 0)
     mask_fill: int = 0  # the id in masks outside an image's own mask
 
     def keywords(self, form: PixelForm) -> dict[str, Any]:
@@ -68,14 +71,18 @@ class BaseCrop:
         if wrong:
             expected = f"{', '.join(known[:-1])} and {known[-1]} by name"
             hint = f". {cls._hint(size[0])}" if size else ""
-            raise ConfigError(f"{cls.__name__}: expected {expected}, got {', '.join(wrong)}{hint}")
+            raise ConfigError(
+                f"{cls.__name__}: expected {expected}, got {', '.join(wrong)}{hint}"
+            )
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
         name = self.interpolation
         if isinstance(name, Enum):  # torchvision's or Pillow's
             name = name.name.lower()
-        object.__setattr__(self, "interpolation", choice("interpolation", name, INTERPOLATIONS))
+        object.__setattr__(
+            self, "interpolation", choice("interpolation", name, INTERPOLATIONS)
+        )
         if not flag("antialias", self.antialias) and name == "nearest":
             raise ConfigError(
                 "antialias: nearest takes single pixels in any case; leave antialias out"
@@ -104,7 +111,11 @@ class PaddedCrop(BaseCrop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = tuple(self.fill) if isinstance(self.fill, (tuple, list)) else (self.fill,) * 4
+        parts = (
+            tuple(self.fill)
+            if isinstance(self.fill, (tuple, list))
+            else (self.fill,) * 4
+        )
         if len(parts) not in (3, 4):
             raise ConfigError(
                 "fill: expected a number or (red, green, blue) or (red, green, blue, alpha), got "
@@ -235,14 +246,21 @@ class RandomCrop(PaddedCrop, ResizedCrop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = tuple(self.padding) if isinstance(self.padding, (tuple, list)) else (self.padding,)
+        parts = (
+            tuple(self.padding)
+            if isinstance(self.padding, (tuple, list))
+            else (self.padding,)
+        )
         if len(parts) not in (1, 2, 4):
             raise ConfigError(
                 "padding: expected a number, (left and right, top and bottom) or (left, top, "
                 f"right, bottom), got {self.padding!r}"
             )
-        padding = tuple(whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts)
-        object.__setattr__(self, "padding", padding * (4 // len(parts)))  # left, top, right, bottom
+        padding = tuple(
+            whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts
+        )
+        # left, top, right, bottom.
+        object.__setattr__(self, "padding", padding * (4 // len(parts)))
         flag("pad_if_needed", self.pad_if_needed)
 
         assert isinstance(self.fill, tuple)
@@ -315,7 +333,15 @@ class TenCrop(FiveCrop):
     rows = 10
 
 
-Crop = RandomResizedCrop | RandomCrop | CenterCrop | Resize | Letterbox | FiveCrop | TenCrop
+Crop = (
+    RandomResizedCrop
+    | RandomCrop
+    | CenterCrop
+    | Resize
+    | Letterbox
+    | FiveCrop
+    | TenCrop
+)
 
 
 def shorter_side(crop: CenterCrop | FiveCrop, size: Size) -> int:

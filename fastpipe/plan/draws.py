@@ -19,7 +19,8 @@ Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _MASK = 2**64 - 1
-_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio, odd: splitmix64's increment
+# 2**64 divided by the golden ratio, odd: splitmix64's increment.
+_GOLDEN = 0x9E3779B97F4A7C15
 
 
 class Stream(IntEnum):
@@ -125,7 +126,8 @@ def bits(stream_key: int | Uint64s, numbers: Int64s) -> Uint64s:
 
 def uniform(stream_key: int | Uint64s, numbers: Int64s) -> Float64s:
     """A float64 in [0, 1) for each number: the upper 53 bits of its 64."""
-    if isinstance(stream_key, int) and numbers.shape == (1,):  # numpy is slow for arrays of one
+    if isinstance(stream_key, int) and numbers.shape == (1,):
+        # Numpy is slow for arrays of one.
         return np.array([uniform_one(stream_key, int(numbers[0]))])
     return (bits(stream_key, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 

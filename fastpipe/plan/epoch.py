@@ -16,9 +16,21 @@ from numpy.typing import NDArray
 from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets, Grouping
-from fastpipe.plan.byte_ranges import RANGE_DTYPE, joined, run_ranges, runs_of, sample_ranges
+from fastpipe.plan.byte_ranges import (
+    RANGE_DTYPE,
+    joined,
+    run_ranges,
+    runs_of,
+    sample_ranges,
+)
 from fastpipe.plan.content import Content
-from fastpipe.plan.crop_boxes import canvas_of, check_room, crops_at, plan_crops, random_resized
+from fastpipe.plan.crop_boxes import (
+    canvas_of,
+    check_room,
+    crops_at,
+    plan_crops,
+    random_resized,
+)
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Bools, Int64s, Stream, key, keys, uniform
 from fastpipe.plan.order import Ids, OrderRows, Passes
@@ -41,18 +53,25 @@ class EpochPlan:
             self._sizes = recipe.sizes.in_epoch(epoch, recipe.seed)
         self._partition = partition_of(recipe, epoch)
         self._planned: dict[int, BatchPlan] = {}  # plans of the next batches
-        self._plan_at_once = 1  # batches; few at first, because the loop waits for the first one
+        # batches; few at first, because the loop waits for the first one.
+        self._plan_at_once = 1
 
         # By sequence: those of this rank's node. With Buckets those of all nodes, because a global
         # batch has one size on all ranks, which follows from all its images.
         partition = self._partition
         if isinstance(recipe.crop, Buckets):
-            partition = partition_of(replace(recipe, ranks=replace(recipe.ranks, nodes=1)), epoch)
-        self.orders = {number: self._order_of(number, size) for number, size in partition.sequences}
+            partition = partition_of(
+                replace(recipe, ranks=replace(recipe.ranks, nodes=1)), epoch
+            )
+        self.orders = {
+            number: self._order_of(number, size) for number, size in partition.sequences
+        }
 
         self._grouping: Grouping | None = None
         if isinstance(recipe.crop, Buckets):
-            self._grouping = _grouping_of(recipe, recipe.crop, epoch, partition, self.orders)
+            self._grouping = _grouping_of(
+                recipe, recipe.crop, epoch, partition, self.orders
+            )
 
     def _order_of(self, sequence: int, size: int) -> Passes:
         """The order of a sequence: a node's part of a share; see Note [partition]."""
@@ -131,7 +150,9 @@ class EpochPlan:
             valid.append(batch_valid)
             names.append(batch_names)
             row_edges.append(row_edges[-1] + len(batch_ids))
-        plan = self._plan(np.concatenate(ids), np.concatenate(valid), np.concatenate(names), size)
+        plan = self._plan(
+            np.concatenate(ids), np.concatenate(valid), np.concatenate(names), size
+        )
         parts = [plan.part(start, stop) for start, stop in pairwise(row_edges)]
         return dict(zip(range(first, end), parts, strict=True))
 
@@ -148,7 +169,9 @@ class EpochPlan:
                 names.append(self._names(sequence, rows))
             else:
                 begin, chosen = self._grouping.positions(sequence, number, start, stop)
-                rows = self.orders[sequence].take(begin, begin + int(chosen.max(initial=-1)) + 1)
+                rows = self.orders[sequence].take(
+                    begin, begin + int(chosen.max(initial=-1)) + 1
+                )
                 ids.append(rows.ids[chosen])
                 names.append(self._names(sequence, rows)[chosen])
         parse_choice = np.concatenate(ids)[rank_rows.rows]
@@ -179,7 +202,9 @@ class EpochPlan:
         parts = []
         for sequence, start, stop in self._spans_ahead(number, first=first):
             parts.append(
-                self.orders[sequence].reads(start, stop, first=first, runs=is_in_shard_order)
+                self.orders[sequence].reads(
+                    start, stop, first=first, runs=is_in_shard_order
+                )
             )
         ahead = np.concatenate(parts)  # runs of samples, or ids
         # The usual case, if a chunk has the samples of many batches.
@@ -204,7 +229,8 @@ class EpochPlan:
                 start, stop, partial(self._is_mine, sequence), first=first
             )
         samples = self._content.numbers(np.concatenate(parts))
-        is_new = samples[1:] != samples[:-1]  # a sampler may draw a sample more than once
+        # A sampler may draw a sample more than once.
+        is_new = samples[1:] != samples[:-1]
         return np.concatenate([samples[:1], samples[1:][is_new]])
 
     def _spans_ahead(self, number: int, *, first: bool) -> list[Span]:
@@ -235,12 +261,16 @@ class EpochPlan:
 
         # Any sample but the row's own.
         ids = plan.ids[rows]
-        others = (ids + 1 + (draws * (len(content) - 1)).astype(np.int64)) % len(content)
+        others = (ids + 1 + (draws * (len(content) - 1)).astype(np.int64)) % len(
+            content
+        )
         if recipe.picks:
             shares = np.searchsorted(content.starts, ids, side="right") - 1
             for share in np.unique(shares).tolist():
                 in_share = shares == share
-                places = (draws[in_share] * recipe.places(share, self.epoch)).astype(np.int64)
+                places = (draws[in_share] * recipe.places(share, self.epoch)).astype(
+                    np.int64
+                )
                 ids_of = _ids_of(recipe, self.epoch, share, self.epoch)
                 others[in_share] = ids_of(places + content.starts[share])
 
@@ -250,7 +280,9 @@ class EpochPlan:
             if view.size is None:
                 size = view_plan.crops.size
                 break
-        return self._plan(others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size)
+        return self._plan(
+            others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size
+        )
 
     def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
         """The plan of some samples at the size of batch `number`.
@@ -262,7 +294,9 @@ class EpochPlan:
             size = crop.shape(_resized_sizes(self._content, crop, ids))
         else:
             size = self._size_of(number)
-        return self._plan(ids, np.ones(len(ids), dtype=np.bool_), self._content.numbers(ids), size)
+        return self._plan(
+            ids, np.ones(len(ids), dtype=np.bool_), self._content.numbers(ids), size
+        )
 
     def _size_of(self, number: int) -> Size:
         if self._grouping is not None:
@@ -284,12 +318,16 @@ class EpochPlan:
         # The random-resized crops of all views are drawn in one call, because numpy's calls take
         # most of its time.
         random_crops = [
-            (view.crop, view.seed) for view in views if isinstance(view.crop, RandomResizedCrop)
+            (view.crop, view.seed)
+            for view in views
+            if isinstance(view.crop, RandomResizedCrop)
         ]
         random_boxes = []
         if random_crops:
             random_boxes = list(
-                random_resized(random_crops, widths, heights, epoch=self.epoch, samples=names)
+                random_resized(
+                    random_crops, widths, heights, epoch=self.epoch, samples=names
+                )
             )
 
         plans = []
@@ -313,14 +351,20 @@ class EpochPlan:
             row_flips = crops.mirrored
             if row_flips is None:
                 row_flips = np.repeat(flips, view.crop.rows)
-            plans.append(BatchPlan(ids, samples, records, crops, row_flips, valid, names))
+            plans.append(
+                BatchPlan(ids, samples, records, crops, row_flips, valid, names)
+            )
         if len(plans) == 1:
             return plans[0]
         return replace(plans[0], more=tuple(plans[1:]))
 
 
 def _grouping_of(
-    recipe: Recipe, buckets: Buckets, epoch: int, partition: Partition, orders: dict[int, Passes]
+    recipe: Recipe,
+    buckets: Buckets,
+    epoch: int,
+    partition: Partition,
+    orders: dict[int, Passes],
 ) -> Grouping:
     """The grouping of an epoch. `orders` has the order of each sequence of `partition`."""
     content = recipe.content
@@ -361,7 +405,11 @@ def check_image_sizes(recipe: Recipe) -> None:
         for size in sizes:
             view_size = view.size or size
             canvas = canvas_of(view.crop, view_size, widths, heights)
-            check_room(canvas, view_size, lambda position: index.name_of(int(samples[position])))
+            check_room(
+                canvas,
+                view_size,
+                lambda position: index.name_of(int(samples[position])),
+            )
 
 
 def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:

@@ -31,7 +31,8 @@ class HostFields:
     names: Mapping[str, str]
     # Masks (n * k, height, width), second images (n * k, height, width, channels).
     images: tuple[str, ...] = ()
-    options: Mapping[str, Boxes] = field(default_factory=dict)  # of fields of boxes, by name
+    # Of fields of boxes, by name.
+    options: Mapping[str, Boxes] = field(default_factory=dict)
     # Boxes and points of each view, until they no longer move.
     places: list[Places] = field(default_factory=list)
     # For the device, by name or VIEW.NAME.
@@ -63,7 +64,9 @@ class HostBatch:
     fields: HostFields | None = None  # None: the batch is (images, labels)
 
 
-def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_sample: int) -> None:
+def lay_out(
+    fields: HostFields, view: int, places: Places, rows: int, rows_per_sample: int
+) -> None:
     """Adds the boxes and points of a view to `fields`, without boxes that are too small."""
     for name, placed in places.items():
         entry = f"{view}.{name}"
@@ -73,7 +76,9 @@ def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_s
             continue
 
         options = fields.options[name]
-        kept = placed.take(is_large_enough(placed.values, options.min_size, options.min_area))
+        kept = placed.take(
+            is_large_enough(placed.values, options.min_size, options.min_area)
+        )
         counts = np.bincount(kept.rows, minlength=rows)
         arrays: dict[str, NDArray[Any]] = {entry: kept.values}
         if kept.labels is not None:
@@ -85,12 +90,15 @@ def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_s
         elif options.form == "flat":
             arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
         else:
-            arrays = {key: _padded(array, kept.rows, counts) for key, array in arrays.items()}
+            arrays = {
+                key: _padded(array, kept.rows, counts) for key, array in arrays.items()
+            }
             arrays[f"{entry}_counts"] = counts
             if rows_per_sample > 1:
                 grid = (rows // rows_per_sample, rows_per_sample)
                 arrays = {
-                    key: array.reshape(*grid, *array.shape[1:]) for key, array in arrays.items()
+                    key: array.reshape(*grid, *array.shape[1:])
+                    for key, array in arrays.items()
                 }
         fields.arrays.update(arrays)
 

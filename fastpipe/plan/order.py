@@ -43,7 +43,9 @@ _WINDOWS_KEPT = 3  # the current one, and those that are fetched ahead
 _PASSES_KEPT = 2  # a batch rarely lies in more
 
 
-def cache_recent(size: int) -> Callable[[Callable[[Any, int], T]], Callable[[Any, int], T]]:
+def cache_recent(
+    size: int,
+) -> Callable[[Callable[[Any, int], T]], Callable[[Any, int], T]]:
     """Decorates a method of one number: its object keeps the results for the last `size` numbers.
 
     functools.lru_cache would keep the object itself alive. Several threads may call the method at
@@ -82,7 +84,9 @@ def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
     return min(max(1, average), MOST_SAMPLES_PER_CHUNK)
 
 
-def permute(numbers: Int64s, count: int | Int64s, permutation_key: int | Uint64s) -> Int64s:
+def permute(
+    numbers: Int64s, count: int | Int64s, permutation_key: int | Uint64s
+) -> Int64s:
     """Where a permutation of [0, count) sends each number, without storing the permutation.
 
     A Feistel network over the next even number of bits, applied again until the result is below
@@ -99,7 +103,8 @@ def permute(numbers: Int64s, count: int | Int64s, permutation_key: int | Uint64s
     half_bits = (np.maximum(bit_counts + 1, 2) // 2).astype(np.uint64)
     masks = (np.uint64(1) << half_bits) - np.uint64(1)
     round_keys = bits(permutation_key, np.arange(_FEISTEL_ROUNDS)[:, None])
-    round_keys = np.broadcast_to(round_keys, (_FEISTEL_ROUNDS, len(numbers)))  # (rounds, n)
+    # (rounds, n).
+    round_keys = np.broadcast_to(round_keys, (_FEISTEL_ROUNDS, len(numbers)))
 
     out = numbers.astype(np.uint64)
     todo = np.arange(len(out))  # the numbers whose result is not below `count` yet
@@ -121,14 +126,18 @@ class EpochOrder:
     Without shuffle the samples keep their own order.
     """
 
-    def __init__(self, samples: int, chunk: int, *, seed: int, epoch: int, shuffle: bool) -> None:
+    def __init__(
+        self, samples: int, chunk: int, *, seed: int, epoch: int, shuffle: bool
+    ) -> None:
         self._samples = samples
         self._shuffle = shuffle
         self._chunk = min(chunk, samples)  # samples of a chunk
         self._full_chunks = samples // self._chunk
         self._chunks = -(-samples // self._chunk)
         # Without shuffle a chunk is a window.
-        self._windows = -(-self._chunks // CHUNKS_PER_WINDOW) if shuffle else self._chunks
+        self._windows = (
+            -(-self._chunks // CHUNKS_PER_WINDOW) if shuffle else self._chunks
+        )
         self._chunk_key = key(seed, epoch, Stream.CHUNKS)
         self._window_key = key(seed, epoch, Stream.WINDOW)
         self._rotation = key(seed, epoch, Stream.ROTATE) % samples if shuffle else 0
@@ -209,7 +218,9 @@ class EpochOrder:
         first_chunk = self._first_chunk(window)
         places = np.arange(first_chunk, self._first_chunk(window + 1), dtype=np.int64)
         # (chunks, samples).
-        samples = self._chunks_at(places)[:, None] * self._chunk + np.arange(self._chunk)
+        samples = self._chunks_at(places)[:, None] * self._chunk + np.arange(
+            self._chunk
+        )
         samples = samples[samples < self._samples]  # the last chunk may be short
         samples = (samples + self._rotation) % self._samples
         begin = first_chunk * self._chunk
@@ -289,7 +300,9 @@ class Passes:
         parts: list[Int64s] = [np.empty(shape, dtype=np.int64)]
         for piece in self._place_pieces(start, stop, first=first):
             order, ids_of = self._pass(piece.number)
-            read = order.reads(piece.start, piece.stop, first=piece.is_first) + self.base
+            read = (
+                order.reads(piece.start, piece.stop, first=piece.is_first) + self.base
+            )
             parts.append(read if runs else ids_of(members(read)))
         return np.concatenate(parts)
 
@@ -300,14 +313,18 @@ class Passes:
         ids = []
         for piece in self._place_pieces(start, stop, first=first):
             order, ids_of = self._pass(piece.number)
-            begin, end = order.positions_ahead(piece.start, piece.stop, first=piece.is_first)
+            begin, end = order.positions_ahead(
+                piece.start, piece.stop, first=piece.is_first
+            )
             positions = np.arange(begin * self.repeats, end * self.repeats)
             positions += piece.number * self._length - self.begin
             is_wanted = (positions >= 0) & (positions < self.size)
             is_wanted[is_wanted] = is_mine(positions[is_wanted])
             repeated = np.repeat(order.take(begin, end), self.repeats)
             places = np.unique(repeated[is_wanted]) + self.base
-            for run in order.reads(piece.start, piece.stop, first=piece.is_first) + self.base:
+            for run in (
+                order.reads(piece.start, piece.stop, first=piece.is_first) + self.base
+            ):
                 low, high = np.searchsorted(places, run)
                 ids.append(ids_of(places[low:high]))
         return ids
@@ -343,7 +360,11 @@ class Passes:
             is_first = first or piece.start == 0
             # A place that began before `start` was named with its first repeat, unless this is the
             # first call.
-            begin = piece.start // self.repeats if is_first else -(-piece.start // self.repeats)
+            begin = (
+                piece.start // self.repeats
+                if is_first
+                else -(-piece.start // self.repeats)
+            )
             end = -(-piece.stop // self.repeats)
             place_pieces.append(_Piece(piece.number, begin, end, is_first))
             first = False

@@ -121,7 +121,10 @@ def rows_of_mixture(
 ) -> int:
     """Rows of an epoch that ends with the "smallest" share, or with the "largest"."""
     total = math.fsum(weights)
-    ends = [count * repeats * total / weight for weight, count in zip(weights, counts, strict=True)]
+    ends = [
+        count * repeats * total / weight
+        for weight, count in zip(weights, counts, strict=True)
+    ]
     return math.floor(min(ends) if size == "smallest" else max(ends))
 
 
@@ -185,11 +188,15 @@ class Partition:
     @property
     def sequences(self) -> list[tuple[int, int]]:
         """(number, positions of the epoch) of each sequence that this rank's node reads."""
-        return [(number, self._lengths[number]) for number in self._sequences_of(self._node)]
+        return [
+            (number, self._lengths[number]) for number in self._sequences_of(self._node)
+        ]
 
     def edge(self, sequence: int, batch: int) -> int:
         """The position of a sequence at which a global batch begins."""
-        return min(self._edges_of(batch)[sequence % self._shares], self._lengths[sequence])
+        return min(
+            self._edges_of(batch)[sequence % self._shares], self._lengths[sequence]
+        )
 
     def spans(self, number: int, node: int | None = None) -> list[Span]:
         """The stretches of global batch `number` that a node takes; None: the node of this rank."""
@@ -205,14 +212,19 @@ class Partition:
         size = self._batch_size
         if number >= self._full_batches:
             # The last batch is not full: all ranks have as many rows as the longest one.
-            longest = max(_length(self.spans(number, node)) for node in range(self._nodes))
+            longest = max(
+                _length(self.spans(number, node)) for node in range(self._nodes)
+            )
             size = -(-longest // self._ranks_per_node)
 
         # The rank's rows among those of its node.
         first = self._local_rank * size
         rows = np.arange(first, first + size, dtype=np.int64)
         if self._in_turn:
-            rows = np.arange(size, dtype=np.int64) * self._ranks_per_node + self._local_rank
+            rows = (
+                np.arange(size, dtype=np.int64) * self._ranks_per_node
+                + self._local_rank
+            )
         if self._is_mixed:
             draws = bits(self._key, rows + (number << 40))
             rows = rows[np.argsort(draws, kind="stable")]
@@ -256,7 +268,9 @@ class Partition:
             sequence_of_node = sequence - self._node * self._sequences_per_node
             rows = sequence_of_node * stretch + positions % stretch
 
-        owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
+        owners = (
+            rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
+        )
         is_owned: Bools = owners == self._local_rank
         is_last = batches >= self._full_batches
         if self.batches > self._full_batches:
@@ -279,7 +293,9 @@ class Partition:
     def _edges_of(self, batch: int) -> list[int]:
         """The position at which a batch begins in a sequence of each share."""
         ends = self._mixed_rows.before(self._first_batch + batch)
-        return [end - begin for begin, end in zip(self._share_begins, ends, strict=True)]
+        return [
+            end - begin for begin, end in zip(self._share_begins, ends, strict=True)
+        ]
 
 
 def _length(spans: list[Span]) -> int:

@@ -114,7 +114,9 @@ class RejectionDraws(Pick):
             while len(todo):
                 try_numbers = np.arange(first_try, first_try + tries_at_once)
                 names = places[todo, None] + _TRY * try_numbers  # (draws, tries)
-                samples = (bits(sample_key, names) % np.uint64(self.samples)).astype(np.int64)
+                samples = (bits(sample_key, names) % np.uint64(self.samples)).astype(
+                    np.int64
+                )
                 weights = self.weights_of(samples.ravel()).reshape(names.shape)
                 is_accepted = uniform(luck_key, names) * self.most < weights
                 is_done = is_accepted.any(axis=1)
@@ -152,7 +154,9 @@ class Listed(Pick):
         """The hash of an epoch's list, in hex."""
         import xxhash  # slow to import, and most programs list nothing
 
-        return xxhash.xxh3_64_hexdigest(self._kept_numbers_of(epoch).astype("<i8").tobytes())
+        return xxhash.xxh3_64_hexdigest(
+            self._kept_numbers_of(epoch).astype("<i8").tobytes()
+        )
 
     def rows(self, epoch: int) -> int | None:
         return len(self._kept_numbers_of(epoch))
@@ -201,7 +205,9 @@ class ByClass(Pick):
         def pick(places: Int64s) -> Int64s:
             turns, place_in_turn = np.divmod(places + epoch * count, samples_per_class)
             rounds, turn_in_round = np.divmod(turns, turns_per_round)
-            classes = permute(turn_in_round % class_count, class_count, bits(class_key, rounds))
+            classes = permute(
+                turn_in_round % class_count, class_count, bits(class_key, rounds)
+            )
             # How often the class was used before this turn.
             uses = rounds * uses_per_round + turn_in_round // class_count
 

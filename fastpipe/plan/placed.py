@@ -26,7 +26,9 @@ from fastpipe.plan.draws import Bools, Int64s
 Float32s = NDArray[np.float32]
 
 _MOST_POINTS = 2**31
-_PAIRS_HINT = "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
+_PAIRS_HINT = (
+    "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,9 @@ class Points:
         points: set[int] = set()
         for pair in pairs:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise ConfigError(f"Points(flip_pairs=): got {pair!r} as a pair; {_PAIRS_HINT}")
+                raise ConfigError(
+                    f"Points(flip_pairs=): got {pair!r} as a pair; {_PAIRS_HINT}"
+                )
             first, second = (check_point(point, _MOST_POINTS) for point in pair)
             checked.append((first, second))
             points.update((first, second))
@@ -104,17 +108,21 @@ class Points:
 
 def check_point(number: object, points: int) -> int:
     """Checks the number of a point of an object that has so many points."""
-    return whole("Points(flip_pairs=)", number, least=0, most=points - 1, hint=_PAIRS_HINT)
+    return whole(
+        "Points(flip_pairs=)", number, least=0, most=points - 1, hint=_PAIRS_HINT
+    )
 
 
 @dataclass(frozen=True)
 class Placed:
     """Boxes, or objects of K points each, on the rows of a batch, in pixels of the row."""
 
-    values: Float32s  # boxes (M, 4) x0, y0, x1, y1; points (M, K, 3) x, y, and a visibility
+    # Boxes (M, 4) x0, y0, x1, y1; points (M, K, 3) x, y, and a visibility.
+    values: Float32s
     rows: Int64s  # (M,) ascending: the row of each box or object
     labels: Int64s | None = None  # (M,) of boxes
-    flip_pairs: Sequence[tuple[int, int]] = ()  # of points that change places in a mirrored image
+    # Of points that change places in a mirrored image.
+    flip_pairs: Sequence[tuple[int, int]] = ()
 
     @property
     def are_boxes(self) -> bool:
@@ -199,7 +207,10 @@ def is_large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
 
 
 def move_points(
-    points: Float32s, rows: Int64s, geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]
+    points: Float32s,
+    rows: Int64s,
+    geometry: Geometry,
+    flip_pairs: Sequence[tuple[int, int]],
 ) -> Float32s:
     """Moves points (M, K, 3), x, y and visibility, as `move_boxes` moves boxes.
 
@@ -226,7 +237,9 @@ def swap_pairs(
     return np.where(mirrored[:, None, None], points[:, order], points)
 
 
-def _resized_and_cut(points: Float32s, rows: Int64s, geometry: Geometry, *, clip: bool) -> Float32s:
+def _resized_and_cut(
+    points: Float32s, rows: Int64s, geometry: Geometry, *, clip: bool
+) -> Float32s:
     """Points (M, K, 2) x, y after all but mirroring. See Note [torchvision's order]."""
     moved: Float32s = points * geometry.before[rows, None]
     moved += geometry.padded[rows, None]

@@ -28,7 +28,8 @@ class Sizes:
     """Sizes that change with the epoch or the batch: either a schedule or choices."""
 
     schedule: Callable[[int], Size] | None = None  # epoch -> the size of its batches
-    choices: tuple[Size, ...] = ()  # each batch draws one by its number, so all ranks draw the same
+    # Each batch draws one by its number, so all ranks draw the same.
+    choices: tuple[Size, ...] = ()
 
     def in_epoch(self, epoch: int, seed: int) -> Callable[[int], Size]:
         """A function from the number of a batch to its size. The schedule is called once."""
@@ -64,7 +65,8 @@ class Recipe:
 
     batch_size: int  # of each rank
     size: Size
-    crop: Crop | Buckets  # Buckets also decide which samples share a batch, and its size
+    # Buckets also decide which samples share a batch, and its size.
+    crop: Crop | Buckets
     flip: float  # probability of mirroring left and right
     shuffle: bool  # True: a new order each epoch; False: the order of the dataset
     drop_last: bool  # leave out a last global batch that is not full

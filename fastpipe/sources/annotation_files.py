@@ -85,8 +85,12 @@ _CREATE_ML = AnnotationTool("Create ML's JSON", f"export as COCO; or {_ROW_A_BOX
 _BDD = AnnotationTool(
     "the JSON of BDD100K or Scalabel", f"convert it to COCO (bdd2coco); or {_ROW_A_BOX}"
 )
-_KITTI = AnnotationTool("label files of KITTI", f"convert them to COCO; or {_ROW_A_BOX}")
-_YOLO = AnnotationTool("label files of YOLO", "--format yolo packs a folder of images with these")
+_KITTI = AnnotationTool(
+    "label files of KITTI", f"convert them to COCO; or {_ROW_A_BOX}"
+)
+_YOLO = AnnotationTool(
+    "label files of YOLO", "--format yolo packs a folder of images with these"
+)
 _DOTA = AnnotationTool(
     "label files of DOTA", f"convert them to YOLO's or COCO's form; or {_ROW_A_BOX}"
 )
@@ -94,7 +98,8 @@ _VOC = AnnotationTool(
     "annotations of Pascal VOC", "--format voc packs a folder of images with these"
 )
 TEXT = AnnotationTool(
-    "texts", "write a CSV file with a column for the path of the image, and one for the text"
+    "texts",
+    "write a CSV file with a column for the path of the image, and one for the text",
 )
 _DATA = AnnotationTool(
     "data", "list images and values in a JSONL file, or pass samples to fastpipe.Writer"
@@ -105,15 +110,28 @@ _PATTERNS = (
     (_LABELME, (rb'"shapes"\s*:', rb'"(?:imagePath|shape_type)"\s*:')),
     (
         _LABEL_STUDIO,
-        (rb'"(?:annotations|completions)"\s*:', rb'"data"\s*:', rb'"(?:result|from_name)"\s*:'),
+        (
+            rb'"(?:annotations|completions)"\s*:',
+            rb'"data"\s*:',
+            rb'"(?:result|from_name)"\s*:',
+        ),
     ),
     (
         _LABEL_STUDIO,
-        (rb'"annotation_id"\s*:', rb'"(?:rectangle|polygon|brush|keypoint|ellipse)labels"'),
+        (
+            rb'"annotation_id"\s*:',
+            rb'"(?:rectangle|polygon|brush|keypoint|ellipse)labels"',
+        ),
     ),
-    (_VIA, (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:')),
+    (
+        _VIA,
+        (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:'),
+    ),
     (_SUPERVISELY, (rb'"classTitle"\s*:',)),
-    (_CREATE_ML, (rb'"coordinates"\s*:', rb'"annotations"\s*:', rb'"image(?:filename)?"\s*:')),
+    (
+        _CREATE_ML,
+        (rb'"coordinates"\s*:', rb'"annotations"\s*:', rb'"image(?:filename)?"\s*:'),
+    ),
     (_BDD, (rb'"(?:box2d|poly2d)"\s*:',)),
     (_CVAT, (rb"<annotations\b", rb"<(?:image|track|meta)\b")),
     (_VOC, (rb"<annotation\b", rb"<(?:object|filename|size)\b")),
@@ -200,4 +218,7 @@ def _has_colours(path: SourcePath) -> bool:
             second_line = file.readline(_MAX_LINE_BYTES)
     except OSError:
         return False
-    return _COLOUR.search(first_line) is not None or _COLOUR.search(second_line) is not None
+    return (
+        _COLOUR.search(first_line) is not None
+        or _COLOUR.search(second_line) is not None
+    )

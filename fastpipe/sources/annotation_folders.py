@@ -14,13 +14,16 @@ from fastpipe.sources.splits import FEW, split_word
 
 # The groups of both patterns are the rest of the name: "train" in train_images and train_masks.
 _IMAGE_FOLDER = re.compile(
-    r"(?:(.*?)[-_ ]?)(?:images?|imgs?|jpegimages|leftimg8bit|photos?|pictures?)", re.IGNORECASE
+    r"(?:(.*?)[-_ ]?)(?:images?|imgs?|jpegimages|leftimg8bit|photos?|pictures?)",
+    re.IGNORECASE,
 )
 _LABELS = (
     "masks?|annotations?|annots?|labels?|segmentations?|segmentationclass|segs?|gtfine|gt|"
     "ground[-_ ]?truths?|trimaps?"
 )
-_LABEL_FOLDER = re.compile(rf"(.*?)[-_ ]?(?:{_LABELS})|(?:{_LABELS})[-_ ](.*)", re.IGNORECASE)
+_LABEL_FOLDER = re.compile(
+    rf"(.*?)[-_ ]?(?:{_LABELS})|(?:{_LABELS})[-_ ](.*)", re.IGNORECASE
+)
 # The start of a label file of YOLO.
 _NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[-+0-9.eE\s]*")
 _MAX_LINE_BYTES = 1 << 16
@@ -74,7 +77,9 @@ def pair_folders(root: SourcePath, names: Names) -> list[Beside]:
         for image_folder, split_of_images in image_folders:
             if split == split_of_images and label_folder != image_folder:
                 kind = kind_of_labels(root / label_folder)
-                pairs.append(Beside(kind, root / image_folder, root / label_folder, split))
+                pairs.append(
+                    Beside(kind, root / image_folder, root / label_folder, split)
+                )
     return pairs
 
 
@@ -154,7 +159,11 @@ def is_flat_voc(names: Names) -> bool:
     """
     if names.folders:
         return False
-    annotated = {PurePosixPath(name).stem for name in names.files if name.lower().endswith(".xml")}
+    annotated = {
+        PurePosixPath(name).stem
+        for name in names.files
+        if name.lower().endswith(".xml")
+    }
     if not annotated:
         return False  # at once, as there may be a million pictures
     stems = [PurePosixPath(name).stem for name in names.files if is_picture(name)]

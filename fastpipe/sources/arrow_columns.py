@@ -15,7 +15,12 @@ import pyarrow.types as types
 from fastpipe.errors import PackError
 from fastpipe.sources.detections import CATEGORIES
 from fastpipe.sources.likely import Known
-from fastpipe.sources.options import ColumnChoice, SourceOptions, choose_columns, named_as_image
+from fastpipe.sources.options import (
+    ColumnChoice,
+    SourceOptions,
+    choose_columns,
+    named_as_image,
+)
 
 # Kinds of fields that hold pictures.
 PICTURE_KINDS = ("image", "mask")
@@ -48,7 +53,9 @@ _FIELD_KINDS = {
 }
 
 
-def choose_table_columns(schema: pa.Schema, options: SourceOptions, file: str) -> ColumnChoice:
+def choose_table_columns(
+    schema: pa.Schema, options: SourceOptions, file: str
+) -> ColumnChoice:
     """Chooses the columns of a table as `choose_columns` does, also by the features of Hugging
     Face's datasets.
     """
@@ -91,7 +98,9 @@ def choose_table_columns(schema: pa.Schema, options: SourceOptions, file: str) -
         if field.kind in PICTURE_KINDS:
             option = f"--field {field.name}={field.column}:{field.kind}"
             if has_paths:
-                check(field.column, ("text",), f"paths, as the images are, for {option}")
+                check(
+                    field.column, ("text",), f"paths, as the images are, for {option}"
+                )
             else:
                 check(field.column, ("bytes", "file"), f"bytes, for {option}")
         if field.kind == "classes" and not field.columns:
@@ -105,7 +114,9 @@ def _image_columns(
     type_names: Mapping[str, str], features: Mapping[str, Any], options: SourceOptions
 ) -> list[str]:
     """The columns that may hold the images or their paths, of the most certain sort."""
-    columns = [column for column in type_names if _is_feature(features.get(column), "Image")]
+    columns = [
+        column for column in type_names if _is_feature(features.get(column), "Image")
+    ]
     for wanted in ("file", "bytes"):
         if not columns:
             columns = [column for column, name in type_names.items() if name == wanted]
@@ -115,7 +126,9 @@ def _image_columns(
     return columns
 
 
-def choose_json_columns(schema: pa.Schema, options: SourceOptions, file: str) -> list[str]:
+def choose_json_columns(
+    schema: pa.Schema, options: SourceOptions, file: str
+) -> list[str]:
     """Chooses the columns of a table of metadata whose values can stand in JSON.
 
     Raises:
@@ -147,7 +160,9 @@ def known_columns(schema: pa.Schema) -> dict[str, Known]:
 def class_columns(schema: pa.Schema) -> list[str]:
     """The columns with a class for each row whose names the features have."""
     features = _features(schema)
-    return [name for name in schema.names if _class_names(features.get(name)) is not None]
+    return [
+        name for name in schema.names if _class_names(features.get(name)) is not None
+    ]
 
 
 def detection_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
@@ -160,7 +175,9 @@ def detection_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
         data_type = storage_type(column.type)
         if type_name(data_type) == "list":
             data_type = storage_type(data_type.value_type)
-        if type_name(data_type) == "struct" and "bbox" in {part.name for part in data_type}:
+        if type_name(data_type) == "struct" and "bbox" in {
+            part.name for part in data_type
+        }:
             names[column.name] = _names_of_categories(features.get(column.name))
     return names
 
@@ -181,7 +198,9 @@ def _names_of_categories(feature: Any) -> tuple[str, ...]:
 def _check_names(schema: pa.Schema, file: str) -> None:
     for name in schema.names:
         if schema.names.count(name) > 1:
-            raise PackError(f"{file}: expected each column once, got {name!r} several times")
+            raise PackError(
+                f"{file}: expected each column once, got {name!r} several times"
+            )
 
 
 def _wrong_type(schema: pa.Schema, file: str, column: str, expected: str) -> PackError:
@@ -221,7 +240,9 @@ def _field_kind_of_column(
 ) -> str:
     kind = _field_kind(schema.field(column).type, features.get(column))
     if kind is None:
-        raise _wrong_type(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
+        raise _wrong_type(
+            schema, file, column, f"a type that a field can hold. {_CHOOSE}"
+        )
     return kind
 
 

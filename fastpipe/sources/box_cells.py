@@ -31,7 +31,11 @@ def parse_boxes(cell: object) -> list[list[float]] | None:
 
 def _parse_box_text(text: str) -> list[Any]:
     if not text.startswith(("[", "(")):
-        return [re.split(r"[\s,]+", part.strip()) for part in text.split(";") if part.strip()]
+        return [
+            re.split(r"[\s,]+", part.strip())
+            for part in text.split(";")
+            if part.strip()
+        ]
     try:
         return parse_list(text.replace("(", "[").replace(")", "]"))
     except ImageError:

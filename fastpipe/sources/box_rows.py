@@ -31,7 +31,8 @@ _CLASSES_FROM = "--classes-from"
 class BoxColumns:
     """The columns that hold the boxes of a table."""
 
-    columns: tuple[str, ...]  # four, in the order of `form`, or one that holds all four numbers
+    # four, in the order of `form`, or one that holds all four numbers.
+    columns: tuple[str, ...]
     form: str  # one of BOX_FORMATS
     # `BoxTable.gather` adds the assumptions that only all rows together tell.
     assumed: list[Assumption] = field(default_factory=list)
@@ -58,13 +59,17 @@ class BoxTable:
     image_column: str
     boxes: BoxColumns
     class_column: str | None  # the class of each box
-    number_column: str | None  # the number of this class, where `class_column` has its name
+    # The number of this class, where `class_column` has its name.
+    number_column: str | None
     has_number_classes: bool  # the texts of `class_column` are numbers
-    labels_images: bool  # where each image has one row, its class is the label of the image, too
+    # Where each image has one row, its class is the label of the image, too.
+    labels_images: bool
     box_field: SourceField | None  # None if the boxes are not stored
     others: tuple[SourceField, ...]  # fields with a value for each box
-    number_columns: frozenset[str]  # columns of `others` whose texts are read as numbers
-    size_columns: tuple[str, ...]  # width and height of the image; empty if the table has none
+    # Columns of `others` whose texts are read as numbers.
+    number_columns: frozenset[str]
+    # Width and height of the image; empty if the table has none.
+    size_columns: tuple[str, ...]
 
     def __post_init__(self) -> None:
         self._notes = Notes()
@@ -78,7 +83,8 @@ class BoxTable:
         self._class_numbers: dict[str, int] | None = {} if self.number_column else None
         self._classes_without_box: Counter[str] = Counter()  # of rows without a box
         self._has_number = False  # a class is a number
-        self._has_class_list = False  # a cell lists classes, which are no label of their image
+        # A cell lists classes, which are no label of their image.
+        self._has_class_list = False
         self._has_fraction = False  # of the numbers of all boxes
         self._largest = 0.0  # of the absolute values of these numbers
 
@@ -144,7 +150,11 @@ class BoxTable:
 
     def _read_class_number(self, row: Row) -> None:
         """Reads the number that the row gives the name of its class."""
-        if self._class_numbers is None or self.class_column is None or self.number_column is None:
+        if (
+            self._class_numbers is None
+            or self.class_column is None
+            or self.number_column is None
+        ):
             return
         name: Any = row.values.get(self.class_column)
         number: Any = row.values.get(self.number_column)
@@ -182,16 +192,15 @@ class BoxTable:
             count = self._classes_without_box.total()
             name = self._classes_without_box.most_common(1)[0][0]
             rows = "1 row has" if count == 1 else f"{count:,} rows have"
-            text = (
-                f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is background"
-            )
+            text = f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is background"
             self.boxes.assumed.append(Assumption(text))
 
     def _add_other_split(self, row: Row) -> None:
         image: Any = row.values.get(self.image_column)
         if isinstance(image, str) and image:
             self._other_split_paths[clean_path(image)] = None
-        self._read_row(row)  # which adds the names; a problem matters only in the row's own split
+        # Which adds the names; a problem matters only in the row's own split.
+        self._read_row(row)
 
     def _read_row(self, row: Row) -> _BoxRow:
         """Reads the cells of a row; `problem` says why that fails."""
@@ -202,7 +211,10 @@ class BoxTable:
                 if not is_missing(class_text):
                     self._classes_without_box[class_text] += 1
             labels = self._read_labels(row, len(boxes))
-            fields = {other.name: self._read_field(row, other, len(boxes)) for other in self.others}
+            fields = {
+                other.name: self._read_field(row, other, len(boxes))
+                for other in self.others
+            }
             return _BoxRow(row.where, boxes, labels, fields, self._read_size(row), None)
         except ValueError as error:
             return _BoxRow(row.where, [], [], {}, None, str(error))
@@ -243,13 +255,17 @@ class BoxTable:
             if self.box_field is not None:
                 detection: dict[str, Any] = {box_key: boxes}
                 if self.class_column is not None:
-                    detection["labels"] = [label_numbers.get(label, label) for label in labels]
+                    detection["labels"] = [
+                        label_numbers.get(label, label) for label in labels
+                    ]
                 elif box_key == "shares":
                     detection["labels"] = None  # shares always have the key
                 values[self.box_field.name] = detection
 
             label = labels[0] if has_image_labels and labels else None
-            sizes = [(row.size[0], row.size[1]) for row in box_rows if row.size is not None]
+            sizes = [
+                (row.size[0], row.size[1]) for row in box_rows if row.size is not None
+            ]
             size = sizes[0] if sizes else None
             problem = _describe_problem(box_rows, sizes)
             yield Row(box_rows[0].where, values, problem, path, label, size)
@@ -261,7 +277,9 @@ class BoxTable:
     def _read_notes(self, places: array[int]) -> list[_BoxRow]:
         rows = []
         for offset_bytes, size_bytes in zip(places[::2], places[1::2], strict=True):
-            rows.append(_BoxRow(*json.loads(self._notes.read(offset_bytes, size_bytes))))
+            rows.append(
+                _BoxRow(*json.loads(self._notes.read(offset_bytes, size_bytes)))
+            )
         return rows
 
     def _read_boxes(self, row: Row) -> list[list[float]]:
@@ -295,7 +313,11 @@ class BoxTable:
         if self.class_column is None or box_count == 0:
             return []
         value: Any = row.values.get(self.class_column)
-        if isinstance(value, str) and value.strip().startswith("[") and self._can_list(row):
+        if (
+            isinstance(value, str)
+            and value.strip().startswith("[")
+            and self._can_list(row)
+        ):
             value = parse_list(value.strip())
         if not isinstance(value, list):
             return [self._read_label(value)] * box_count
@@ -321,13 +343,16 @@ class BoxTable:
         if isinstance(value, str):
             value = value.strip()
         if value in ("", None):
-            raise ImageError(f"column {self.class_column}: expected the class of a box, got none")
+            raise ImageError(
+                f"column {self.class_column}: expected the class of a box, got none"
+            )
         if isinstance(value, float) and value.is_integer():
             value = int(value)
 
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if is_number or self.has_number_classes:
-            number = int(float(value))  # pandas writes 2.0 if a class of the column is missing
+            # Pandas writes 2.0 if a class of the column is missing.
+            number = int(float(value))
             if not 0 <= number < MOST_CLASSES:
                 raise ImageError(
                     f"column {self.class_column}: expected a class from 0 on, got {value}"
@@ -368,7 +393,9 @@ class BoxTable:
         return (width, height) if width > 0 and height > 0 else None
 
 
-def _describe_problem(rows: Sequence[_BoxRow], sizes: Sequence[tuple[int, int]]) -> str | None:
+def _describe_problem(
+    rows: Sequence[_BoxRow], sizes: Sequence[tuple[int, int]]
+) -> str | None:
     """Why the image of these rows cannot be packed; None if it can."""
     for row in rows:
         if row.problem is not None:

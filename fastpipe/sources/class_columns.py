@@ -12,7 +12,9 @@ from fastpipe.sources.options import SourceOptions
 
 
 def settled_classes(
-    fields: Sequence[SourceField], texts: Mapping[str, Collection[str]], options: SourceOptions
+    fields: Sequence[SourceField],
+    texts: Mapping[str, Collection[str]],
+    options: SourceOptions,
 ) -> tuple[tuple[SourceField, ...], list[Assumption]]:
     """The fields, those of classes with names and separator; and the separators that are assumed.
 
@@ -32,7 +34,9 @@ def settled_classes(
         if column_texts:
             separator = options.separator
             if separator is None:
-                separator = separator_of([text for text in column_texts if text[:1] != "["])
+                separator = separator_of(
+                    [text for text in column_texts if text[:1] != "["]
+                )
                 if separator:
                     text = (
                         f"field {field.name}: classes in column {field.column!r} are separated by "

@@ -17,7 +17,11 @@ from fastpipe.sources.folder_roles import refuse_roles
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.sidecar_files import refuse_masks, refuse_unread_data, sidecar_files
+from fastpipe.sources.sidecar_files import (
+    refuse_masks,
+    refuse_unread_data,
+    sidecar_files,
+)
 from fastpipe.sources.split_classes import classes_outside_training
 from fastpipe.sources.splits import split_in_path, split_word
 from fastpipe.sources.table_files import is_result_form, left_out, with_labels_first
@@ -67,7 +71,9 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         refuse_roles(root, names.folders)
     if source.splits:
         # The classes are those of all splits, so that a class has the same number in each.
-        folders_in = {name: names_in(folder).folders for name, folder in source.splits.items()}
+        folders_in = {
+            name: names_in(folder).folders for name, folder in source.splits.items()
+        }
         labelled = {
             name: folders
             for name, folders in folders_in.items()
@@ -86,14 +92,18 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
 
     if has_labels:
         present = set(names.folders)
-        folders = [(label, name) for label, name in enumerate(classes) if name in present]
+        folders = [
+            (label, name) for label, name in enumerate(classes) if name in present
+        ]
         stray = [*names.files, *names.hidden]
         return ClassFolders(root, classes, folders, [], stray, tuple(assumed))
     if source.top is not None:
         # Kaggle has train.csv beside train and test.
         assumed += _tables_beside_splits(source.top, root, split)
     folders = [(NO_LABEL, name) for name in names.folders]
-    return ClassFolders(root, classes, folders, names.files, names.hidden, tuple(assumed))
+    return ClassFolders(
+        root, classes, folders, names.files, names.hidden, tuple(assumed)
+    )
 
 
 def _is_unlabelled(split: str, folders_in: Mapping[str, Sequence[str]]) -> bool:
@@ -114,7 +124,9 @@ def _is_unlabelled(split: str, folders_in: Mapping[str, Sequence[str]]) -> bool:
     return bool(classes_of_others) and folder not in classes_of_others
 
 
-def _unlabelled_split(split: str, folders_in: Mapping[str, Sequence[str]]) -> list[Assumption]:
+def _unlabelled_split(
+    split: str, folders_in: Mapping[str, Sequence[str]]
+) -> list[Assumption]:
     folders = folders_in[split]
     if folders:
         text = (
@@ -128,7 +140,9 @@ def _unlabelled_split(split: str, folders_in: Mapping[str, Sequence[str]]) -> li
     return []
 
 
-def _tables_beside_splits(top: SourcePath, root: SourcePath, split: str) -> list[Assumption]:
+def _tables_beside_splits(
+    top: SourcePath, root: SourcePath, split: str
+) -> list[Assumption]:
     """The assumption that a split has no labels, though a table beside the splits may have them."""
     files = names_in(top).files
     tables = [name for name in files if format_of(name) in (*MANIFESTS, "parquet")]
@@ -154,7 +168,8 @@ def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listi
     """
     root = folders.root
     paths = chain(
-        in_class_folders(root, folders.folders), ((name, NO_LABEL) for name in folders.files)
+        in_class_folders(root, folders.folders),
+        ((name, NO_LABEL) for name in folders.files),
     )
     sources = list(sources_at(root, paths))
     refuse_unread_data(root, sources)
@@ -162,7 +177,11 @@ def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listi
         refuse_masks(root, sources)
     left_out = sidecar_files(root, sources, folders.classes, certain=certain)
     return Listing(
-        root, folders.classes, sources, folders.stray, assumed=(*folders.assumed, *left_out)
+        root,
+        folders.classes,
+        sources,
+        folders.stray,
+        assumed=(*folders.assumed, *left_out),
     )
 
 

@@ -18,7 +18,8 @@ from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.listing import Assumption, Listing, SourceField, relabel_sources
 
 _OPTION = "--classes-from"
-KINDS = ("boxes", "classes", "mask")  # of fields whose values are numbers or names of classes
+# Of fields whose values are numbers or names of classes.
+KINDS = ("boxes", "classes", "mask")
 _MAX_SHOWN = 5
 
 
@@ -51,14 +52,22 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     root = readable(str(listing.root))
     # Given classes settle the assumptions that name their option.
     assumptions = [
-        assumption for assumption in listing.assumed if not assumption.option.startswith(_OPTION)
+        assumption
+        for assumption in listing.assumed
+        if not assumption.option.startswith(_OPTION)
     ]
     classes: list[str] = []
     if listing.classes:
         if not given.labels:
-            raise PackError(f"{_OPTION}: it has no names of labels, and {root} has labels")
-        used = {source.label for source in listing.sources if source.problem is None} - {NO_LABEL}
-        numbers, is_by_position = _number_classes(listing, listing.classes, used, given.labels)
+            raise PackError(
+                f"{_OPTION}: it has no names of labels, and {root} has labels"
+            )
+        used = {
+            source.label for source in listing.sources if source.problem is None
+        } - {NO_LABEL}
+        numbers, is_by_position = _number_classes(
+            listing, listing.classes, used, given.labels
+        )
         if is_by_position:
             text = f"labels are numbers: number 0 is {given.labels[0]!r}, and so on"
             assumptions.append(Assumption(text, _OPTION))
@@ -66,7 +75,8 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
         classes = list(given.labels)
 
     fields = tuple(
-        _with_given_names(listing, field, given, assumptions) for field in listing.fields
+        _with_given_names(listing, field, given, assumptions)
+        for field in listing.fields
     )
     if not listing.classes and fields == listing.fields:
         raise PackError(f"{_OPTION}: {root} has no classes; leave it out")
@@ -75,7 +85,9 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
 
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
     """The listing of one split, with the classes of boxes and fields numbered as in all splits."""
-    all_names = {field.name: set(field.names) for field in listing.fields if field.names}
+    all_names = {
+        field.name: set(field.names) for field in listing.fields if field.names
+    }
     for other in others:
         for field in other.fields:
             if field.name in all_names:
@@ -89,7 +101,9 @@ def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
             names = sorted(all_names[field.name])
             numbers = {name: number for number, name in enumerate(names)}
             if names != list(field.names):
-                field = _renumber_field(field, names, [numbers[name] for name in field.names])
+                field = _renumber_field(
+                    field, names, [numbers[name] for name in field.names]
+                )
         fields.append(field)
     return replace(listing, fields=tuple(fields))
 
@@ -114,7 +128,9 @@ def numbered_folders(
     return [(numbers[name], name) for name in some if name in numbers]
 
 
-def are_positions(ours: Sequence[str], used: Sequence[str], names: Collection[str]) -> bool:
+def are_positions(
+    ours: Sequence[str], used: Sequence[str], names: Collection[str]
+) -> bool:
     """Whether our classes are bare numbers that can be positions in the given names.
 
     Args:
@@ -135,10 +151,19 @@ def renumbered(field: SourceField, value: Any) -> Any:
     """
     if not field.numbers or value is None:
         return value
-    if field.kind == "boxes" and isinstance(value, dict) and value.get("labels") is not None:
-        return {**value, "labels": [_given_number(field, label) for label in value["labels"]]}
+    if (
+        field.kind == "boxes"
+        and isinstance(value, dict)
+        and value.get("labels") is not None
+    ):
+        return {
+            **value,
+            "labels": [_given_number(field, label) for label in value["labels"]],
+        }
     if field.kind == "mask" and isinstance(value, dict) and "shapes" in value:
-        shapes = [(_given_number(field, label), shape) for label, shape in value["shapes"]]
+        shapes = [
+            (_given_number(field, label), shape) for label, shape in value["shapes"]
+        ]
         return {**value, "shapes": shapes}
     if field.kind == "classes" and isinstance(value, list):
         return [_given_name(field, class_value) for class_value in value]
@@ -160,12 +185,17 @@ def _given_name(field: SourceField, value: Any) -> str:
     if not isinstance(value, str):
         return field.names[_given_number(field, value)]
     if value not in field.names:
-        raise ImageError(f"the class {value!r} is not among the {len(field.names)} of {_OPTION}")
+        raise ImageError(
+            f"the class {value!r} is not among the {len(field.names)} of {_OPTION}"
+        )
     return value
 
 
 def _with_given_names(
-    listing: Listing, field: SourceField, given: ClassNames, assumptions: list[Assumption]
+    listing: Listing,
+    field: SourceField,
+    given: ClassNames,
+    assumptions: list[Assumption],
 ) -> SourceField:
     """The field with given names and numbers. What is uncertain is added to `assumptions`."""
     if field.kind not in KINDS or (field.kind == "mask" and not field.names):
@@ -181,7 +211,9 @@ def _with_given_names(
         names = given.labels
     if not names:
         others = ", ".join(name for name, _ in given.fields) or "none"
-        raise PackError(f"{_OPTION}: it has no names for the field {field.name}, but for {others}")
+        raise PackError(
+            f"{_OPTION}: it has no names for the field {field.name}, but for {others}"
+        )
     if field.kind == "mask" and listing.notes is None:
         raise PackError(
             f"{_OPTION}: the masks {field.name} are stored as pixels, which have their numbers "
@@ -189,7 +221,8 @@ def _with_given_names(
         )
 
     by_position = Assumption(
-        f"classes of {field.name} are numbers: number 0 is {names[0]!r}, and so on", _OPTION
+        f"classes of {field.name} are numbers: number 0 is {names[0]!r}, and so on",
+        _OPTION,
     )
     if not field.names:
         # Classes of "classes" are then names, those of other kinds are numbers.
@@ -197,7 +230,8 @@ def _with_given_names(
             assumptions.append(by_position)
         return field._replace(names=names, numbers=tuple(range(len(names))))
 
-    used = [number for number, name in enumerate(field.names) if name]  # a gap has the name ""
+    # A gap has the name "".
+    used = [number for number, name in enumerate(field.names) if name]
     numbers, is_by_position = _number_classes(listing, field.names, used, names)
     if is_by_position:
         assumptions.append(by_position)
@@ -218,7 +252,10 @@ def _renumber_field(
     all splits, gets the numbers that both steps give together.
     """
     if field.numbers:
-        numbers = [number if number == NO_LABEL else numbers[number] for number in field.numbers]
+        numbers = [
+            number if number == NO_LABEL else numbers[number]
+            for number in field.numbers
+        ]
     return field._replace(names=tuple(names), numbers=tuple(numbers))
 
 

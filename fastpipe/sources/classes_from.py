@@ -61,7 +61,9 @@ def checked_names(names: Iterable[object], option: str) -> tuple[str, ...]:
             raise ConfigError(f"{option}: expected each name once, got {name!r} again")
         checked[name] = None
     if not 0 < len(checked) <= MOST_CLASSES:
-        raise ConfigError(f"{option}: expected 1 to {MOST_CLASSES:,} names, got {len(checked):,}")
+        raise ConfigError(
+            f"{option}: expected 1 to {MOST_CLASSES:,} names, got {len(checked):,}"
+        )
     return tuple(checked)
 
 
@@ -97,14 +99,18 @@ def _names_of_fields(
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The fields that have names of classes, with these."""
     return tuple(
-        (field.name, field.names) for field in fields if field.names and field.kind in KINDS
+        (field.name, field.names)
+        for field in fields
+        if field.names and field.kind in KINDS
     )
 
 
 def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
     """The lines of a text file. The number of a class is that of its line."""
     if path.name.lower().endswith(_OTHER_ENDINGS):
-        raise ConfigError(f"{option}: it is no text file with a name on each line; {_EXPECTED}")
+        raise ConfigError(
+            f"{option}: it is no text file with a name on each line; {_EXPECTED}"
+        )
     with open_binary(path) as file:
         data = file.read(_MAX_TEXT_BYTES + 1)
     try:

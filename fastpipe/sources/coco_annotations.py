@@ -22,7 +22,8 @@ from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.listing import Notes
 from fastpipe.sources.rows import Row, row_name
 
-Entry: TypeAlias = dict[str, Any]  # an image, an annotation or a category, as the file has it
+# An image, an annotation or a category, as the file has it.
+Entry: TypeAlias = dict[str, Any]
 Id: TypeAlias = int | str
 
 IMAGE_ID = "image_id"
@@ -140,7 +141,9 @@ class Annotations:
             written_id = entry.get("id", number)
             annotation_id = parse_id(entry.get("id"))
             if annotation_id is not None and is_object(entry):
-                first, first_file = first_by_id.setdefault(annotation_id, (entry, file_index))
+                first, first_file = first_by_id.setdefault(
+                    annotation_id, (entry, file_index)
+                )
                 # Within one file, equal ids are a mistake, and both are kept.
                 if first_file != file_index:
                     first.update(entry)
@@ -151,10 +154,14 @@ class Annotations:
     def rows_without_image(self) -> Iterator[Row]:
         """Rejected rows of the annotations whose image_id is not that of an image."""
         for image_id in self._note_ranges.keys() - self.images.keys():
-            shown = image_id.shown if isinstance(image_id, InvalidId) else repr(image_id)
+            shown = (
+                image_id.shown if isinstance(image_id, InvalidId) else repr(image_id)
+            )
             for number, file_index, _ in self._read_notes(image_id):
                 where = row_name(f"{self.paths[file_index].name}/annotations", number)
-                problem = f"expected the image_id of one of the images, got {shown[:60]}"
+                problem = (
+                    f"expected the image_id of one of the images, got {shown[:60]}"
+                )
                 yield Row(where, problem=problem)
 
     def _read_notes(self, image_id: Id | InvalidId) -> Iterator[tuple[int, int, Entry]]:
@@ -175,7 +182,9 @@ class Annotations:
                         f"expected objects in {list_name}, got {entry!r:.60} ({number:,})"
                     )
                 if list_name == "images":
-                    self._add_image(row_name(f"{path.name}/images", number), entry, earlier_ids)
+                    self._add_image(
+                        row_name(f"{path.name}/images", number), entry, earlier_ids
+                    )
                 elif list_name == "annotations":
                     self._add_annotation(file_index, number, entry)
                 else:
@@ -224,10 +233,15 @@ class Annotations:
         if box and entry.get("iscrowd"):
             self.crowd_count += 1
         attributes = entry.get("attributes")
-        if isinstance(attributes, dict) and len(self.attribute_names) < _MOST_ENTRY_NAMES:
+        if (
+            isinstance(attributes, dict)
+            and len(self.attribute_names) < _MOST_ENTRY_NAMES
+        ):
             self.attribute_names.update(attributes)
 
-        kept = {name: value for name, value in entry.items() if name in self._kept_names}
+        kept = {
+            name: value for name, value in entry.items() if name in self._kept_names
+        }
         if segmentation:
             self.segmentation_count += 1
             if not box:
@@ -247,12 +261,16 @@ class Annotations:
             )
         first_name = self.categories.setdefault(number, name)
         if first_name != name:
-            raise ValueError(f"category {number} is {name!r:.60}, and {first_name!r:.60}")
+            raise ValueError(
+                f"category {number} is {name!r:.60}, and {first_name!r:.60}"
+            )
 
         points = entry.get("keypoints")
         if points is None:
             return
-        are_names = isinstance(points, list) and all(isinstance(point, str) for point in points)
+        are_names = isinstance(points, list) and all(
+            isinstance(point, str) for point in points
+        )
         if not are_names or self.keypoint_names not in ((), tuple(points)):
             raise ValueError(
                 f"category {number}: expected names of keypoints, the same for all categories; got "
@@ -277,7 +295,9 @@ def _image_row(where: str, entry: Entry) -> Row:
         return Row(where, {}, path=path)
     for side in (width, height):
         if type(side) is not int or side <= 0:
-            problem = f"expected a width and a height, got {width!r:.40} and {height!r:.40}"
+            problem = (
+                f"expected a width and a height, got {width!r:.40} and {height!r:.40}"
+            )
             return Row(where, {}, problem, path)
     return Row(where, {}, path=path, size=(width, height))
 

@@ -10,9 +10,23 @@ from fastpipe.sources.splits import some
 
 # Entries of annotations that need no word: those of the format, ...
 _USUAL_ENTRIES = {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "ignore"}
-_USUAL_ENTRIES |= {"segmentation", "keypoints", "num_keypoints", "caption", "attributes"}
+_USUAL_ENTRIES |= {
+    "segmentation",
+    "keypoints",
+    "num_keypoints",
+    "caption",
+    "attributes",
+}
 # ... and what COCO Annotator notes for itself.
-_USUAL_ENTRIES |= {"isbbox", "color", "creator", "metadata", "deleted", "events", "milliseconds"}
+_USUAL_ENTRIES |= {
+    "isbbox",
+    "color",
+    "creator",
+    "metadata",
+    "deleted",
+    "events",
+    "milliseconds",
+}
 _USUAL_ENTRIES |= {"width", "height"}
 # LVIS: classes that are certainly not in an image, or of which not all objects have a box.
 _LVIS_ENTRIES = ("neg_category_ids", "not_exhaustive_category_ids")
@@ -39,7 +53,9 @@ def changed_boxes(annotations: Annotations) -> list[Assumption]:
     return [Assumption(text) for text in texts]
 
 
-def skipped_entries(annotations: Annotations, fields: Sequence[SourceField]) -> list[Assumption]:
+def skipped_entries(
+    annotations: Annotations, fields: Sequence[SourceField]
+) -> list[Assumption]:
     """Says which entries are in no field, where a user asks for no fields.
 
     `--field` packs only the fields that are named, so the options name the other fields, too.
@@ -48,7 +64,11 @@ def skipped_entries(annotations: Annotations, fields: Sequence[SourceField]) -> 
     assumed: list[Assumption] = []
     if annotations.segmentation_count:
         # A mask with categories cannot have the category 0, which is the background.
-        mask = "mask=instances:mask" if 0 in annotations.categories else "mask=segmentation:mask"
+        mask = (
+            "mask=instances:mask"
+            if 0 in annotations.categories
+            else "mask=segmentation:mask"
+        )
         text = (
             f"annotations with polygons or runs (segmentation): {annotations.segmentation_count:,};"
             " they are left out"
@@ -69,7 +89,9 @@ def skipped_entries(annotations: Annotations, fields: Sequence[SourceField]) -> 
     if entries:
         shown_entries = some(entries)
         if annotations.attribute_names:
-            shown_entries += f"; attributes are {some(sorted(annotations.attribute_names))}"
+            shown_entries += (
+                f"; attributes are {some(sorted(annotations.attribute_names))}"
+            )
         assumed.append(
             Assumption(
                 f"entries of annotations that are not packed: {shown_entries}",
@@ -77,7 +99,9 @@ def skipped_entries(annotations: Annotations, fields: Sequence[SourceField]) -> 
             )
         )
 
-    image_entries = [name for name in _LVIS_ENTRIES if name in annotations.image_entry_names]
+    image_entries = [
+        name for name in _LVIS_ENTRIES if name in annotations.image_entry_names
+    ]
     if image_entries:
         text = f"entries of images that are not packed: {', '.join(image_entries)}"
         assumed.append(Assumption(text))

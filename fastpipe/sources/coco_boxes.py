@@ -12,7 +12,8 @@ from fastpipe.sources.files import SourcePath
 
 _MOST_CHECKED_BOXES = 1000
 _AREA_TOLERANCE = 0.001  # relative: tools round areas
-_ROUNDING_PIXELS = 0.1  # boxes of COCO itself end so far outside, which is not worth a word
+# Boxes of COCO itself end so far outside, which is not worth a word.
+_ROUNDING_PIXELS = 0.1
 
 
 class BoxCheck:
@@ -28,7 +29,11 @@ class BoxCheck:
         self._share_count = 0
 
     def add(self, box: Any, area: Any) -> None:
-        if self._box_count == _MOST_CHECKED_BOXES or not isinstance(box, list) or len(box) != 4:
+        if (
+            self._box_count == _MOST_CHECKED_BOXES
+            or not isinstance(box, list)
+            or len(box) != 4
+        ):
             return
         if not all(_is_number(side) for side in box):
             return
@@ -72,7 +77,9 @@ class BoxCounts:
     over_edge: int = 0  # of their image; packing cuts them off
     empty: int = 0  # without width or height
 
-    def add(self, boxes: Sequence[Sequence[float]], size: tuple[int, int] | None) -> None:
+    def add(
+        self, boxes: Sequence[Sequence[float]], size: tuple[int, int] | None
+    ) -> None:
         """Counts the boxes of an image of a size: left, top, right and bottom of each."""
         width, height = size or (math.inf, math.inf)
         for left, top, right, bottom in boxes:

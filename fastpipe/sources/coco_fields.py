@@ -51,7 +51,10 @@ def requested_fields(fields: Sequence[FieldColumn] | None) -> list[FieldColumn] 
     if fields is None:
         return None
     entries = {field.name: entry for entry, field in _FIELDS_OF_ENTRIES.items()}
-    return [field._replace(column=entries.get(field.column, field.column)) for field in fields]
+    return [
+        field._replace(column=entries.get(field.column, field.column))
+        for field in fields
+    ]
 
 
 def entries_of(fields: Sequence[FieldColumn] | None) -> set[str]:
@@ -61,7 +64,9 @@ def entries_of(fields: Sequence[FieldColumn] | None) -> set[str]:
 
 
 def default_fields(annotations: Annotations) -> list[FieldColumn]:
-    fields = [field for field in _DEFAULT_FIELDS if field.column in annotations.entry_names]
+    fields = [
+        field for field in _DEFAULT_FIELDS if field.column in annotations.entry_names
+    ]
     if _BOXES not in fields and "segmentation" in annotations.entry_names:
         fields.insert(0, _BOXES)  # they are put around the segmentations
     return fields
@@ -75,14 +80,18 @@ def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
     file = readable(str(annotations.paths[0]))
     can_be_around = column == "bbox" and "segmentation" in annotations.entry_names
     if _entry_of(column) not in annotations.entry_names and not can_be_around:
-        raise PackError(f"{field}: the annotations of {file} have {named(annotations.entry_names)}")
+        raise PackError(
+            f"{field}: the annotations of {file} have {named(annotations.entry_names)}"
+        )
 
     kind = _kind_of(annotations, field)
     if field.kind not in (None, kind):
         raise PackError(f"{field}: expected the kind {kind}, or none")
     is_class_mask = kind == "mask" and column == "segmentation"
     if kind == "mask" and importlib.util.find_spec("pycocotools") is None:
-        raise PackError(f"{field}: masks need pycocotools: pip install 'fastpipe[coco]'")
+        raise PackError(
+            f"{field}: masks need pycocotools: pip install 'fastpipe[coco]'"
+        )
     if is_class_mask and 0 in annotations.categories:
         raise PackError(
             f"{field}: category 0 of {file} has the number of the background; pack "
@@ -105,7 +114,9 @@ def _entry_of(column: str) -> str:
 
 def _kind_of(annotations: Annotations, field: FieldColumn) -> str:
     """The only kind that a field can have. A user who names another one gets an error."""
-    if field.column == _INSTANCES or (field.column == "segmentation" and field.kind == "mask"):
+    if field.column == _INSTANCES or (
+        field.column == "segmentation" and field.kind == "mask"
+    ):
         return "mask"
     if (
         field.column == "caption"
@@ -120,7 +131,9 @@ def _kind_of(annotations: Annotations, field: FieldColumn) -> str:
 
 def _id_field(annotations: Annotations, field: FieldColumn) -> SourceField:
     """The ids of the images, which evaluation needs; they are texts if one is a text."""
-    has_texts = any(isinstance(image_id, str) for image_id in annotations.written_ids.values())
+    has_texts = any(
+        isinstance(image_id, str) for image_id in annotations.written_ids.values()
+    )
     kind = "text" if has_texts else "int"
     if field.kind not in (None, kind, "text"):
         raise PackError(f"{field}: expected the kind {kind}, or none")
@@ -154,9 +167,15 @@ def field_value(
 ) -> Any:
     """The value of a field for an image. ImageError: an annotation is wrong."""
     if field.column == IMAGE_ID:
-        return image_id if field.kind == "int" else str(annotations.written_ids[image_id])
+        return (
+            image_id if field.kind == "int" else str(annotations.written_ids[image_id])
+        )
     if field.column == "caption":
-        captions = [item.entry["caption"] for item in image_annotations if "caption" in item.entry]
+        captions = [
+            item.entry["caption"]
+            for item in image_annotations
+            if "caption" in item.entry
+        ]
         if field.kind == "json":
             return captions
         return captions[0] if captions else None
@@ -196,7 +215,9 @@ def _shapes(
     return crowds + singles
 
 
-def _values(annotations: Sequence[Annotation], read_value: Callable[[Entry], Value]) -> list[Value]:
+def _values(
+    annotations: Sequence[Annotation], read_value: Callable[[Entry], Value]
+) -> list[Value]:
     """A value of each annotation; an error names the annotation."""
     values: list[Value] = []
     for annotation in annotations:
@@ -213,5 +234,7 @@ def _points(entry: Entry, point_count: int) -> list[list[float]]:
     if numbers is None:
         return [[0, 0, 0]] * point_count
     if not isinstance(numbers, list) or len(numbers) != 3 * point_count:
-        raise ImageError(f"expected 3 x {point_count} numbers as keypoints, got {numbers!r:.60}")
+        raise ImageError(
+            f"expected 3 x {point_count} numbers as keypoints, got {numbers!r:.60}"
+        )
     return [numbers[start : start + 3] for start in range(0, len(numbers), 3)]

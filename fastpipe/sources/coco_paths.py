@@ -74,9 +74,7 @@ def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolde
     count = "several" if roots else "none"
     download = ""
     if annotations.url_images:
-        download = (
-            ". Images have a coco_url and no file_name: download them, into folders or one folder"
-        )
+        download = ". Images have a coco_url and no file_name: download them, into folders or one folder"
     raise PackError(
         f"{readable(str(annotations.paths[0]))}: the first image, {path[:200]!r}, is in {count} of "
         f"{shown_roots}{download}. --image-root says where the images are"
@@ -100,7 +98,11 @@ def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
     if not split:
         # instances_val2017, captions_val2017, person_keypoints_val2017
         task, _, rest = Path(file.name).stem.partition("_")
-        split = rest if task in ("instances", "captions") else rest.removeprefix("keypoints_")
+        split = (
+            rest
+            if task in ("instances", "captions")
+            else rest.removeprefix("keypoints_")
+        )
     tops = [file.parent]
     if file.parent.name == "annotations":
         tops.append(file.parent.parent)

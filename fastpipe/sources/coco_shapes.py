@@ -19,7 +19,9 @@ def box_around(segmentation: Any) -> list[float]:
     numbers: list[Any] = []
     for polygon in segmentation if isinstance(segmentation, list) else ():
         numbers += polygon if isinstance(polygon, list) else [None]
-    are_finite = all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+    are_finite = all(
+        type(number) in (int, float) and math.isfinite(number) for number in numbers
+    )
     if not numbers or len(numbers) % 2 or not are_finite:
         raise ImageError(
             f"expected a bbox, or polygons to put a box around; got {segmentation!r:.60}"
@@ -37,7 +39,11 @@ def _box_around_runs(segmentation: dict[str, Any]) -> list[float]:
     try:
         height, _ = map(int, segmentation["size"])
         counts = segmentation["counts"]
-        runs = unpacked_counts(counts) if isinstance(counts, str) else list(map(int, counts))
+        runs = (
+            unpacked_counts(counts)
+            if isinstance(counts, str)
+            else list(map(int, counts))
+        )
     except (KeyError, TypeError, ValueError) as problem:
         raise ImageError(
             f"expected a bbox, or runs to put a box around ({problem}); got {segmentation!r:.60}"
@@ -63,7 +69,9 @@ def _box_around_runs(segmentation: dict[str, Any]) -> list[float]:
             bottoms.append(last_row + 1)
         start = end
     if not lefts:
-        raise ImageError("expected a bbox, or runs to put a box around; got runs without a pixel")
+        raise ImageError(
+            "expected a bbox, or runs to put a box around; got runs without a pixel"
+        )
     return [min(lefts), min(tops), max(rights), max(bottoms)]
 
 

@@ -27,7 +27,9 @@ _CATEGORIES = re.compile(rb'"categories"\s*:\s*(?=\[)')
 Categories = dict[Any, str]  # id -> name
 
 
-def check_same_categories(ours: Sequence[SourcePath], others: Iterable[SourcePath]) -> None:
+def check_same_categories(
+    ours: Sequence[SourcePath], others: Iterable[SourcePath]
+) -> None:
     """Raises PackError if files of other splits number a class otherwise.
 
     Files of captions have no categories.
@@ -65,7 +67,9 @@ def _read_categories(path: SourcePath) -> Categories:
     entries = _categories_near_an_end(path) if isinstance(path, Path) else None
     if entries is None:
         try:
-            entries = [entry for name, _, entry in object_entries(path) if name == "categories"]
+            entries = [
+                entry for name, _, entry in object_entries(path) if name == "categories"
+            ]
         except PackError:
             return {}
     categories: Categories = {}
@@ -95,7 +99,8 @@ def _find_categories(data: bytes) -> list[Any] | None:
     if not matches:
         return None
     try:
-        text = data[matches[-1].end() :].decode("utf-8", "replace")  # the part may cut a character
+        # The part may cut a character.
+        text = data[matches[-1].end() :].decode("utf-8", "replace")
         entries, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
@@ -111,7 +116,11 @@ def _difference(ours: Mapping[Any, str], theirs: Mapping[Any, str]) -> str | Non
     numbers = {name: number for number, name in ours.items()}
     for number, name in theirs.items():
         if name in numbers and numbers[name] != number:
-            return f"{name!r} is {numbers[name]} in the first and {number} in the second"
+            return (
+                f"{name!r} is {numbers[name]} in the first and {number} in the second"
+            )
         if number in ours and ours[number] != name:
-            return f"{number} is {ours[number]!r} in the first and {name!r} in the second"
+            return (
+                f"{number} is {ours[number]!r} in the first and {name!r} in the second"
+            )
     return None

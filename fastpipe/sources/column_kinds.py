@@ -153,7 +153,11 @@ class Seen:
     def are_lists(self) -> bool:
         """Whether there are lists or objects among the values, or lists as Python writes them."""
         for value_type in self._types:
-            if isinstance(value_type, _Vector) or value_type in (_EMPTY, _BOX_LIST, "json"):
+            if isinstance(value_type, _Vector) or value_type in (
+                _EMPTY,
+                _BOX_LIST,
+                "json",
+            ):
                 return True
         return any(text.startswith("[") for text in self.texts)
 
@@ -177,7 +181,9 @@ class Seen:
         present = types - {"none"}
         numbers = types & {"int", "float"}
         has_others = types != numbers
-        if not self._typed and ("text" in types or not present or (numbers and has_others)):
+        if not self._typed and (
+            "text" in types or not present or (numbers and has_others)
+        ):
             return "text"
         if numbers and not has_others:
             return "int" if numbers == {"int"} else "floats"
@@ -186,9 +192,13 @@ class Seen:
         if present == {"boxes"}:
             return "boxes"
 
-        vectors = [value_type for value_type in types if isinstance(value_type, _Vector)]
+        vectors = [
+            value_type for value_type in types if isinstance(value_type, _Vector)
+        ]
         # Lists of whole numbers only may be anything, such as the ids of objects.
-        if len(vectors) == len(types) and any(vector.has_fraction for vector in vectors):
+        if len(vectors) == len(types) and any(
+            vector.has_fraction for vector in vectors
+        ):
             return "floats"
         return "json"
 
@@ -215,7 +225,11 @@ class Seen:
         rows = dict(self._types)
         for no_label in ("none", *NO_LABELS):
             rows.pop(no_label, None)
-        names = [where for value_type, where in rows.items() if value_type not in ("int", "whole")]
+        names = [
+            where
+            for value_type, where in rows.items()
+            if value_type not in ("int", "whole")
+        ]
         # 007 beside 10 is a name, and then 10 is one, too.
         if names and "int" in rows and not rows.keys() <= {"int", "padded"}:
             raise PackError(
@@ -230,7 +244,11 @@ def _type_of(value: object) -> Any:
         return "none"
     if isinstance(value, str):
         return "text"
-    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and -(2**63) <= value < 2**63
+    ):
         return "int"
     if isinstance(value, float) and math.isfinite(value):
         return "float"
@@ -298,7 +316,9 @@ def xyxy(boxes: Any) -> list[list[float]]:
         ImageError: a box does not have four numbers.
     """
     if not _are_boxes(boxes):
-        raise ImageError(f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}")
+        raise ImageError(
+            f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}"
+        )
     return [[x, y, x + width, y + height] for x, y, width, height in boxes]
 
 
@@ -323,7 +343,11 @@ def _is_detection(value: Mapping[Any, Any]) -> bool:
     """
     boxes: Any = value.get("bbox")
     categories = [value[name] for name in CATEGORIES if name in value]
-    if len(categories) > 1 or len(value) != 1 + len(categories) or not _are_boxes(boxes):
+    if (
+        len(categories) > 1
+        or len(value) != 1 + len(categories)
+        or not _are_boxes(boxes)
+    ):
         return False
     if not categories:
         return True

@@ -90,7 +90,11 @@ def _find_by_end(folder: Path, written_path: str) -> Path | None:
 
     It is the longest end of the path that exists in the folder or in the one around it.
     """
-    parts = [part for part in written_path.replace("\\", "/").split("/") if part not in ("", ".")]
+    parts = [
+        part
+        for part in written_path.replace("\\", "/").split("/")
+        if part not in ("", ".")
+    ]
     for count in range(len(parts)):
         for top in (folder, folder.parent):
             path = top.joinpath(*parts[count:])

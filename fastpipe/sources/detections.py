@@ -79,7 +79,12 @@ def box_corners(box: Sequence[float], box_format: str) -> list[float]:
     if box_format == "cxcywh":
         half_width = third / 2
         half_height = fourth / 2
-        return [first - half_width, second - half_height, first + half_width, second + half_height]
+        return [
+            first - half_width,
+            second - half_height,
+            first + half_width,
+            second + half_height,
+        ]
     return [first, second, third, fourth]
 
 
@@ -117,15 +122,15 @@ def assumed_of_detections(
             text = f"boxes ({column}): left, top, width, height, as COCO has them"
             assumptions.append(Assumption(text, "--box-format xyxy or cxcywh"))
         elif kind == "json":
-            text = (
-                f"boxes: none, though column {column!r} has bbox and classes, and is stored as json"
-            )
+            text = f"boxes: none, though column {column!r} has bbox and classes, and is stored as json"
             assumptions.append(Assumption(text, f"--field boxes={column}:boxes"))
     return assumptions
 
 
 def with_names(
-    fields: Sequence[SourceField], names: Mapping[str, Sequence[str]], box_format: str | None
+    fields: Sequence[SourceField],
+    names: Mapping[str, Sequence[str]],
+    box_format: str | None,
 ) -> tuple[SourceField, ...]:
     """The fields, those of boxes with the box format and the names of their classes.
 
@@ -138,6 +143,8 @@ def with_names(
     for source_field in fields:
         if source_field.kind == "boxes" and source_field.column in names:
             class_names = tuple(names[source_field.column]) or source_field.names
-            source_field = source_field._replace(names=class_names, box_format=box_format or "")
+            source_field = source_field._replace(
+                names=class_names, box_format=box_format or ""
+            )
         settled.append(source_field)
     return tuple(settled)

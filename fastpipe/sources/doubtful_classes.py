@@ -38,7 +38,9 @@ def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assu
     )
 
 
-def parts_error(root: object, parts: Sequence[str], classes: Sequence[str]) -> PackError:
+def parts_error(
+    root: object, parts: Sequence[str], classes: Sequence[str]
+) -> PackError:
     """The error for the parts of a dataset with class folders in each of them."""
     first = readable(parts[0])
     return PackError(
@@ -52,7 +54,8 @@ def parts_error(root: object, parts: Sequence[str], classes: Sequence[str]) -> P
 def like_a_split(folders: Sequence[str]) -> Assumption:
     """The assumption that folders are classes, though they are called like splits."""
     return Assumption(
-        f"{some(folders)}: a class, though it is called like a split", f"--split {folders[0]}"
+        f"{some(folders)}: a class, though it is called like a split",
+        f"--split {folders[0]}",
     )
 
 
@@ -65,7 +68,9 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
         name = "10" if "10" in moved else moved[0]
         reason = "are sorted as texts"
     else:
-        numbered_otherwise = [name for label, name in enumerate(classes) if int(name) != label]
+        numbered_otherwise = [
+            name for label, name in enumerate(classes) if int(name) != label
+        ]
         if not numbered_otherwise:
             return
         name = numbered_otherwise[0]

@@ -20,7 +20,13 @@ from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.folder_roles import find_class_root, refuse_split_parts
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import FEW, are_called_like_parts, some, split_folders, split_word
+from fastpipe.sources.splits import (
+    FEW,
+    are_called_like_parts,
+    some,
+    split_folders,
+    split_word,
+)
 from fastpipe.sources.table_files import with_labels_first
 
 
@@ -30,7 +36,9 @@ def _in_both_cases(*endings: str) -> tuple[str, ...]:
 
 
 # Files that may have the labels of images.
-_LISTS = _in_both_cases(".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet")
+_LISTS = _in_both_cases(
+    ".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet"
+)
 _DOCUMENTS = _in_both_cases(".json", ".xml", *UNREAD_ENDINGS)
 # The start of their names, if they have no labels.
 _NO_LIST = re.compile(
@@ -46,7 +54,9 @@ _NO_NAME = re.compile(r"[\s,;|\"'/\\]+")
 _MAX_OF_STEM = 8
 
 
-def check_class_folders(root: SourcePath, names: Names, *, certain: bool) -> Iterator[Assumption]:
+def check_class_folders(
+    root: SourcePath, names: Names, *, certain: bool
+) -> Iterator[Assumption]:
     """The assumptions on folders that are taken for classes, and on lists of labels beside them.
 
     Raises:
@@ -122,7 +132,9 @@ def lists_among(
 
     None if there are so many that each belongs to an image.
     """
-    lists = [name for name in files if name.endswith(endings) and not _NO_LIST.match(name)]
+    lists = [
+        name for name in files if name.endswith(endings) and not _NO_LIST.match(name)
+    ]
     if len(lists) > max_lists:
         return []
     return [name for name in lists if not _belongs_to_picture(name, files)]
@@ -140,7 +152,9 @@ def _belongs_to_picture(name: str, files: Sequence[str]) -> bool:
     return False
 
 
-def _refuse_colours(root: SourcePath, folders: Sequence[str], lists: Sequence[str]) -> None:
+def _refuse_colours(
+    root: SourcePath, folders: Sequence[str], lists: Sequence[str]
+) -> None:
     """Raises PackError if a list says which colour is which class: so a folder has masks."""
     if not folders:
         return

@@ -69,7 +69,9 @@ def _read_flags(values: Sequence[Any], field: SourceField) -> list[str]:
         text = "" if value is None else str(value).strip().lower()
         flag = FLAGS.get(text)
         if text and flag is None:
-            raise ImageError(f"column {name}: expected 0 or 1, or -1 or 1, got {value!r:.40}")
+            raise ImageError(
+                f"column {name}: expected 0 or 1, or -1 or 1, got {value!r:.40}"
+            )
         if flag == 1:
             classes.append(name)
     return classes

@@ -70,7 +70,9 @@ _MACOS_PREFIX = "._"
 FIRST_OF_LEFT_BEHIND = "".join({name[0] for name in _LEFT_BEHIND})
 
 
-def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
+def source_path(
+    data: str | os.PathLike[str], remote: RemoteOptions | None = None
+) -> SourcePath:
     """The path of a source, or of an image root. ConfigError: a URL that fastpipe cannot read."""
     place = place_of(data)
     if not isinstance(place, Url):
@@ -89,7 +91,9 @@ def state_at(root: SourcePath, path: str) -> FileState:
     return (root / path).state()
 
 
-def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> FileState | str:
+def state_or_problem(
+    root: SourcePath, path: str, absent: str | None = None
+) -> FileState | str:
     """The state of a file below a folder, or why it cannot be read.
 
     The reason is `absent`, if that is given, where there is no file.
@@ -110,7 +114,9 @@ class LocalFile(io.FileIO):
 
     def __init__(self, path: Path | str | bytes) -> None:
         # O_NONBLOCK: opening a pipe would wait for its writer.
-        super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+        super().__init__(
+            path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+        )
 
     def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
         """Reads a range; it is shorter only if the file ends before."""
@@ -137,7 +143,9 @@ def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
     try:
         file = opened(path)
     except OSError as problem:
-        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+        raise PackError(
+            f"cannot read {readable(str(path))}: {problem.strerror}"
+        ) from problem
     if not file.state.is_regular:
         file.close()
         raise PackError(
@@ -160,7 +168,9 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
             yield file
             after = state_at(path.parent, path.name)
     except OSError as problem:
-        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+        raise PackError(
+            f"cannot read {readable(str(path))}: {problem.strerror}"
+        ) from problem
     if not _is_same(before, after):
         raise changed(path)
 
@@ -207,7 +217,9 @@ def names_in(folder: SourcePath, most: int | None = None) -> Names:
     if isinstance(folder, Path):
         try:
             with os.scandir(folder) as entries:
-                listed = [(entry.name, _is_folder(entry)) for entry in islice(entries, most)]
+                listed = [
+                    (entry.name, _is_folder(entry)) for entry in islice(entries, most)
+                ]
         except OSError as problem:
             _raise_not_listed(problem)
     else:
@@ -232,7 +244,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False  # a link to itself is a file that cannot be read
 
 
-def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> Iterator[str]:
+def files_below(
+    root: SourcePath, folder: str = "", *, hidden: bool = True
+) -> Iterator[str]:
     """The paths of all files below root/folder, relative to root, with "/".
 
     Files that systems leave behind are passed over; without `hidden` also names with a dot. Links
@@ -255,7 +269,9 @@ def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> I
         visited.add(identity)
         # os.walk goes into the folders that stay in this list.
         folders[:] = sorted(
-            name for name in folders if (hidden or name[0] != ".") and not is_left_behind(name)
+            name
+            for name in folders
+            if (hidden or name[0] != ".") and not is_left_behind(name)
         )
         prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
         prefix = prefix.removeprefix("./")
@@ -272,7 +288,9 @@ def _identity_of(folder: str | Path) -> tuple[int, int]:
     return info.st_dev, info.st_ino
 
 
-def _remote_files_below(root: RemotePath, folder: str, *, hidden: bool) -> Iterator[str]:
+def _remote_files_below(
+    root: RemotePath, folder: str, *, hidden: bool
+) -> Iterator[str]:
     for path in (root / folder).files_below():
         is_dotted = any(part.startswith(".") for part in path.split("/"))
         if (hidden or not is_dotted) and not lies_in_left_behind(path):
@@ -290,7 +308,11 @@ _ABSENT_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
 
 
 def read_listed_file(
-    root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None
+    root: SourcePath,
+    path: str,
+    listed: FileState,
+    start: int = 0,
+    stop: int | None = None,
 ) -> bytes:
     """Bytes of a file that must not have changed since it was listed. PackError: it has."""
     if stop is None:

@@ -20,7 +20,9 @@ from fastpipe.sources.table_text import header_of
 _MAX_LINE_BYTES = 1 << 16
 
 
-def possible_formats(root: SourcePath, names: Names, options: SourceOptions) -> list[str]:
+def possible_formats(
+    root: SourcePath, names: Names, options: SourceOptions
+) -> list[str]:
     """The formats that a folder may have, at least one; if there are several, the user decides.
 
     Raises:
@@ -41,7 +43,8 @@ def possible_formats(root: SourcePath, names: Names, options: SourceOptions) -> 
         formats.append("coco")
         other_folders = [name for name in names.folders if not is_usual_folder(name)]
         if len(other_folders) > 1 and not split_folders(root, names):
-            formats.append("imagefolder")  # the folders may be classes, beside an export
+            # The folders may be classes, beside an export.
+            formats.append("imagefolder")
     formats += labelled_formats(root, names, is_other_format=bool(formats))
     if formats:
         return formats
@@ -60,7 +63,9 @@ def possible_formats(root: SourcePath, names: Names, options: SourceOptions) -> 
     return formats
 
 
-def lies_at_top(format_name: str, root: SourcePath, names: Names, options: SourceOptions) -> bool:
+def lies_at_top(
+    format_name: str, root: SourcePath, names: Names, options: SourceOptions
+) -> bool:
     """Whether a folder with folders of splits is itself a source of a format, for all splits."""
     if format_name == "imagefolder":
         # The user says that the folders are classes, though they are called like splits.
@@ -104,7 +109,9 @@ def _has_parquet(root: SourcePath, names: Names) -> bool:
     files = list(names.files)
     if "data" in names.folders:
         files += names_in(root / "data").files
-    return any(name.lower().endswith(".parquet") and name not in METADATA for name in files)
+    return any(
+        name.lower().endswith(".parquet") and name not in METADATA for name in files
+    )
 
 
 def _lists_images(path: SourcePath, encoding: str | None) -> bool:

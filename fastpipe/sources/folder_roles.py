@@ -81,7 +81,8 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
 
     See Note [roles of folders].
     """
-    by_rest: dict[tuple[str, ...], dict[str, str]] = {}  # rest of the name -> split -> folder
+    # Rest of the name -> split -> folder.
+    by_rest: dict[tuple[str, ...], dict[str, str]] = {}
     for folder in folders:
         words = _words(folder)
         for index, word in enumerate(words):

@@ -30,7 +30,12 @@ from fastpipe.sources.splits import (
 from fastpipe.sources.table_files import left_out
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
-from fastpipe.sources.tars import TarColumns, list_archives, list_dataset, list_tar_classes
+from fastpipe.sources.tars import (
+    TarColumns,
+    list_archives,
+    list_dataset,
+    list_tar_classes,
+)
 from fastpipe.sources.voc_yolo import list_voc, list_yolo
 
 _COMPRESSED_TAR = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
@@ -100,7 +105,9 @@ def _list_tars(source: Recognised, options: SourceOptions) -> Listing:
             stray = [name for name in names.files if not is_tar(name)]
             stray += [*names.folders, *names.hidden]
     columns = TarColumns(options.image_column, options.label_column)
-    return list_archives(source.root, tars, stray, options.fields, options.split, columns)
+    return list_archives(
+        source.root, tars, stray, options.fields, options.split, columns
+    )
 
 
 def _refuse_compressed(source: Recognised) -> None:
@@ -137,7 +144,9 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
         split == source.list_name or is_named_after(path.name, split)
     )
     is_alone = source.is_file or not (source.other_files or is_of_split)
-    listing = list_manifest(path, format_name, options, metadata=is_metadata, alone=is_alone)
+    listing = list_manifest(
+        path, format_name, options, metadata=is_metadata, alone=is_alone
+    )
     return assume(listing, left_out(manifest_names(source.names)))
 
 
@@ -207,7 +216,9 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         images = splits[chosen]
         masks = masks / split_of_masks
     root = source.root
-    folders = MaskFolders(root, _relative_path(root, images), _relative_path(root, masks))
+    folders = MaskFolders(
+        root, _relative_path(root, images), _relative_path(root, masks)
+    )
     return list_masks(folders, options)
 
 

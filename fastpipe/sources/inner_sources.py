@@ -27,7 +27,9 @@ class _InnerSource(NamedTuple):
     description: str
 
 
-def refuse_inner_sources(root: SourcePath, names: Names, options: SourceOptions) -> None:
+def refuse_inner_sources(
+    root: SourcePath, names: Names, options: SourceOptions
+) -> None:
     """Raises PackError if the folders of a source are no class folders.
 
     A source of another format lies in them. In an only folder it may also be one with splits: in

@@ -67,7 +67,8 @@ class _Parser:
         self._file = file
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
         self._parse = json.JSONDecoder(parse_constant=_parse_constant).raw_decode
-        self._text = ""  # a piece of the file; what is parsed of it goes with the next chunk
+        # A piece of the file; what is parsed of it goes with the next chunk.
+        self._text = ""
         self._position = 0  # of the next character in `_text`
         self._dropped_characters = 0  # of the file, before `_text`
         self._is_at_end = False
@@ -95,9 +96,13 @@ class _Parser:
         """Takes the next character, which must be one of these; "" is the end of the file."""
         character = self.peek()
         if character not in expected:
-            names = " or ".join(repr(option) if option else "no more text" for option in expected)
+            names = " or ".join(
+                repr(option) if option else "no more text" for option in expected
+            )
             position = self._dropped_characters + self._position
-            raise ValueError(f"expected {names} at character {position:,}, got {character!r}")
+            raise ValueError(
+                f"expected {names} at character {position:,}, got {character!r}"
+            )
         self._position += 1
         return character
 

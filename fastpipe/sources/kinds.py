@@ -64,7 +64,9 @@ def list_sources(
         options = replace(options, split=None)
     if source.format == "coco" and options.classes is None and not is_pattern:
         # A model that is trained on one split would be scored wrong on another.
-        check_same_categories(source.files, _coco_files_of_other_splits(source, options))
+        check_same_categories(
+            source.files, _coco_files_of_other_splits(source, options)
+        )
 
     listing = list_recognised(source, options)
     if source.format not in _WITH_FINAL_CLASSES:
@@ -75,7 +77,9 @@ def list_sources(
         listing = assume(listing, _other_numbers_in_training(root, listing.classes))
     listing = assume(listing, similar_classes(listing.classes))
     for field in listing.fields:
-        listing = assume(listing, similar_classes(field.names, f"classes of {field.name}"))
+        listing = assume(
+            listing, similar_classes(field.names, f"classes of {field.name}")
+        )
 
     if source.format != "imagefolder":
         listing = assume(listing, describe_unread(source))
@@ -97,7 +101,9 @@ def class_folders(root: SourcePath, options: SourceOptions) -> ClassFolders | No
     folders = find_class_folders(source, options)
     if not folders.has_labels:
         return None
-    return replace(folders, assumed=(*folders.assumed, *similar_classes(folders.classes)))
+    return replace(
+        folders, assumed=(*folders.assumed, *similar_classes(folders.classes))
+    )
 
 
 def _with_classes_of_all_splits(
@@ -124,7 +130,9 @@ def _with_classes_of_all_splits(
     return assume(listing, classes_outside_training(classes))
 
 
-def _other_splits(source: Recognised, options: SourceOptions) -> Iterator[tuple[str, Recognised]]:
+def _other_splits(
+    source: Recognised, options: SourceOptions
+) -> Iterator[tuple[str, Recognised]]:
     """The other splits of a source, if they have its format."""
     for split, files in source.other_files.items():
         yield split, replace(source, files=files)
@@ -144,12 +152,17 @@ def _splits_in_other_folders(
                 yield split, other
 
 
-def _other_numbers_in_training(root: SourcePath, classes: Sequence[str]) -> Iterator[Assumption]:
+def _other_numbers_in_training(
+    root: SourcePath, classes: Sequence[str]
+) -> Iterator[Assumption]:
     """Warns if the user passed the folder of a split and training beside it has other numbers.
 
     No file is listed for it.
     """
-    if not isinstance(root, Path) or split_word(root.absolute().name) in (None, "train"):
+    if not isinstance(root, Path) or split_word(root.absolute().name) in (
+        None,
+        "train",
+    ):
         return
     parent = root.absolute().parent
     for name in names_in(parent, FEW).folders:
@@ -167,7 +180,9 @@ def _other_numbers_in_training(root: SourcePath, classes: Sequence[str]) -> Iter
             )
 
 
-def _coco_files_of_other_splits(source: Recognised, options: SourceOptions) -> Iterator[SourcePath]:
+def _coco_files_of_other_splits(
+    source: Recognised, options: SourceOptions
+) -> Iterator[SourcePath]:
     if source.is_file:
         yield from files_beside(source.files[0])
     else:

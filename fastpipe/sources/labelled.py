@@ -20,10 +20,16 @@ _VOC_FOLDERS = ("Annotations", "JPEGImages")
 # Format -> the folders that it usually has.
 # The masks of classes, and those of objects.
 _VOC_MASKS = ("SegmentationClass", "SegmentationObject")
-LABELLED_FORMATS = {"voc": _VOC_FOLDERS, "yolo": YOLO_FOLDERS, "masks": ("images", "masks")}
+LABELLED_FORMATS = {
+    "voc": _VOC_FOLDERS,
+    "yolo": YOLO_FOLDERS,
+    "masks": ("images", "masks"),
+}
 
 
-def labelled_formats(root: SourcePath, names: Names, *, is_other_format: bool) -> list[str]:
+def labelled_formats(
+    root: SourcePath, names: Names, *, is_other_format: bool
+) -> list[str]:
     """The formats with labels beside images that a folder may have.
 
     Args:
@@ -44,7 +50,8 @@ def labelled_formats(root: SourcePath, names: Names, *, is_other_format: bool) -
     formats = {pair.kind for pair in pairs if pair.kind}
     has_voc_folders = set(_VOC_FOLDERS) <= set(names.folders)
     if "voc" in formats and has_voc_folders:
-        formats.discard("masks")  # VOC has them for another task, beside the annotations
+        # VOC has them for another task, beside the annotations.
+        formats.discard("masks")
     if formats:
         return sorted(formats)
 
@@ -65,7 +72,9 @@ def labelled_formats(root: SourcePath, names: Names, *, is_other_format: bool) -
     )
 
 
-def choose_pair(format_name: str, root: SourcePath, names: Names, split: str | None) -> Beside:
+def choose_pair(
+    format_name: str, root: SourcePath, names: Names, split: str | None
+) -> Beside:
     """The folder of images to pack, with that of their labels or masks.
 
     Several such pairs are splits, of which the user chooses one.

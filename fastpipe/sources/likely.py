@@ -29,7 +29,9 @@ _MAX_NAME_WORDS = 3  # in the name of a class, where commas separate classes
 _MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
 _VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
 # Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
-_RUN_LENGTH_COLUMN = re.compile(r"encoded_?pixels|rle|.*[_ ]rle|rle[_ ].*", re.IGNORECASE)
+_RUN_LENGTH_COLUMN = re.compile(
+    r"encoded_?pixels|rle|.*[_ ]rle|rle[_ ].*", re.IGNORECASE
+)
 _RUN_LENGTHS = re.compile(r"\d+ \d+( \d+ \d+)*|-1|")
 
 
@@ -82,7 +84,9 @@ def separator_of(texts: Collection[str]) -> str:
     for text in texts:
         text_counts.update(set(text.split()))
     repeated_count = sum(1 for count in text_counts.values() if count > 1)
-    are_classes = 2 * repeated_count > len(text_counts) or all(map(str.isdigit, text_counts))
+    are_classes = 2 * repeated_count > len(text_counts) or all(
+        map(str.isdigit, text_counts)
+    )
     if are_classes and any(" " in text.strip() for text in texts):
         return " "
     return ""
@@ -105,7 +109,9 @@ def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
     return None if words is None else _Joined(" ".join(words), " ")
 
 
-def _find_separated(texts: Collection[str], separator: str, is_label: bool) -> str | None:
+def _find_separated(
+    texts: Collection[str], separator: str, is_label: bool
+) -> str | None:
     """The first text whose parts between separators look like classes."""
     parts_of_text = {}
     for text in texts:
@@ -194,7 +200,9 @@ def assumed_of_columns(
     if not likely and not of_flags and len(free) == 1:
         column = free[0]
         values = seen[column]
-        if not values.are_fractions and (values.repeats or _find_joined(column, values)):
+        if not values.are_fractions and (
+            values.repeats or _find_joined(column, values)
+        ):
             likely.append(column)
     if not likely:
         return (*of_flags, *of_shapes)
@@ -276,7 +284,9 @@ def _quoted(text: str) -> str:
 
 def numbers_as_texts(classes: Sequence[str]) -> str | None:
     """The first class out of order if classes are numbers sorted as texts; else None."""
-    if len(classes) < 2 or not all(re.fullmatch(r"[0-9]{1,18}", name) for name in classes):
+    if len(classes) < 2 or not all(
+        re.fullmatch(r"[0-9]{1,18}", name) for name in classes
+    ):
         return None
     misplaced = out_of_place(classes)
     return misplaced[0] if misplaced else None
@@ -285,4 +295,6 @@ def numbers_as_texts(classes: Sequence[str]) -> str | None:
 def out_of_place(numbers: Sequence[str]) -> list[str]:
     """The texts of whole numbers that are elsewhere than in the order of the numbers."""
     in_order = sorted(numbers, key=lambda name: (int(name), name))
-    return [name for name, other in zip(numbers, in_order, strict=True) if name != other]
+    return [
+        name for name, other in zip(numbers, in_order, strict=True) if name != other
+    ]

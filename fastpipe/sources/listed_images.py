@@ -15,7 +15,9 @@ from fastpipe.sources.text_rows import csv_rows, json_rows
 _ROWS_READ = 20
 
 
-def lists_images(table: SourcePath, pictures: Collection[str], encoding: str | None = None) -> bool:
+def lists_images(
+    table: SourcePath, pictures: Collection[str], encoding: str | None = None
+) -> bool:
     """Whether at least half of the first rows of a table name a picture.
 
     Args:
@@ -36,7 +38,9 @@ def lists_images(table: SourcePath, pictures: Collection[str], encoding: str | N
         for row in islice(rows, _ROWS_READ):
             row_count += 1
             values = [value for value in row.values.values() if isinstance(value, str)]
-            last_parts = {value.replace("\\", "/").rpartition("/")[2].strip() for value in values}
+            last_parts = {
+                value.replace("\\", "/").rpartition("/")[2].strip() for value in values
+            }
             if not names.isdisjoint(last_parts):
                 naming_count += 1
     except (PackError, OSError):

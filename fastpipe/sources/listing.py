@@ -241,7 +241,9 @@ class Listing:
         for source in self.sources:
             note = None if source.note is None else source.note.content
             sizes = [None if part is None else part[1] for part in source.parts]
-            total += _hash_source(source, f"{source.label} {source.size_bytes}", sizes, note)
+            total += _hash_source(
+                source, f"{source.label} {source.size_bytes}", sizes, note
+            )
         return _in_hex(total)
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
@@ -265,7 +267,9 @@ class Listing:
         The values of rows do not have these numbers.
         """
         renumbered = [field for field in self.fields if field.numbers]
-        return sum(xxhash.xxh3_128_intdigest(repr(field).encode()) for field in renumbered)
+        return sum(
+            xxhash.xxh3_128_intdigest(repr(field).encode()) for field in renumbered
+        )
 
 
 @dataclass(frozen=True)
@@ -322,7 +326,11 @@ class Facts:
     def with_more(self, other: Facts) -> Facts:
         """The facts of two parts of a source, which have the same classes."""
         # Both digests have the hash of the classes in them.
-        content = int(self.content, 16) + int(other.content, 16) - _hash_classes(self.classes or ())
+        content = (
+            int(self.content, 16)
+            + int(other.content, 16)
+            - _hash_classes(self.classes or ())
+        )
         return replace(
             self,
             files=self.files + other.files,
@@ -343,7 +351,8 @@ class Facts:
 
         A source that changes later is newer, also if it changes while the pack goes on.
         """
-        return max(self.taken_ns, self.changed_ns)  # another machine's clock may be ahead
+        # Another machine's clock may be ahead.
+        return max(self.taken_ns, self.changed_ns)
 
     def recorded(self) -> dict[str, Any]:
         """The facts for dataset.json."""
@@ -430,7 +439,9 @@ LARGE_BYTES = 16 << 20  # of larger files the start is read first
 FILE_ERRNOS = {errno.EACCES, errno.EPERM}
 
 
-def read_source(root: SourcePath, source: Source, most_bytes: int | None = None) -> bytes:
+def read_source(
+    root: SourcePath, source: Source, most_bytes: int | None = None
+) -> bytes:
     """The content of a source, or its first bytes; see `read_listed_file`.
 
     OSError: a source that is a file by itself cannot be read. PackError: its tar cannot be read.

@@ -41,7 +41,12 @@ from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
 from fastpipe.sources.table_files import training_tables
 from fastpipe.sources.table_text import detect_text_form
 from fastpipe.sources.tables import metadata_rows
-from fastpipe.sources.text_rows import MOST_COLUMNS, csv_rows, json_array_rows, json_rows
+from fastpipe.sources.text_rows import (
+    MOST_COLUMNS,
+    csv_rows,
+    json_array_rows,
+    json_rows,
+)
 from fastpipe.sources.unlisted import Unlisted
 
 # Files of metadata, as Hugging Face's ImageFolder names them.
@@ -117,7 +122,8 @@ def list_manifest(
     boxes = box_columns(seen, options, table)
     column_names = list(field_values)
     if boxes is not None and BOXES not in seen:
-        column_names.append(BOXES)  # --field can name the boxes as if they were a column
+        # --field can name the boxes as if they were a column.
+        column_names.append(BOXES)
 
     images = _image_columns(manifest)
     if not images and not metadata and options.image_column is None:
@@ -207,7 +213,9 @@ def _choose_reader(
         try:
             form = detect_text_form(path, options.encoding)
         except OSError as problem:
-            raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+            raise PackError(
+                f"cannot read {readable(str(path))}: {problem.strerror}"
+            ) from problem
         return partial(csv_rows, path, form, options.encoding), [*form.assumed]
     if kind == "parquet":
         return partial(metadata_rows, path, options), []
@@ -238,8 +246,12 @@ def _scan_columns(manifest: _Manifest) -> None:
         for column, value in row.values.items():
             if column not in seen:
                 if len(seen) == MOST_COLUMNS:
-                    raise PackError(f"{table}: expected at most {MOST_COLUMNS} columns, got more")
-                seen[column] = Seen(typed=manifest.is_typed, keeps_all=column in class_columns)
+                    raise PackError(
+                        f"{table}: expected at most {MOST_COLUMNS} columns, got more"
+                    )
+                seen[column] = Seen(
+                    typed=manifest.is_typed, keeps_all=column in class_columns
+                )
                 if column == options.image_column or named_as_image([column], options):
                     folders[column] = set()
             seen[column].add(value, row.where)
@@ -305,12 +317,22 @@ def _choose_columns(
         hint += ". If the file has no header row, write one, such as path,label"
     ending = _FURTHER_IMAGES if manifest.is_metadata else ""
     return choose_columns(
-        manifest.table, column_names, manifest.options, images, kind_of, ending, has_flags, hint
+        manifest.table,
+        column_names,
+        manifest.options,
+        images,
+        kind_of,
+        ending,
+        has_flags,
+        hint,
     )
 
 
 def _gather_boxes(
-    manifest: _Manifest, columns: ColumnChoice, boxes: BoxColumns, split: SplitColumn | None
+    manifest: _Manifest,
+    columns: ColumnChoice,
+    boxes: BoxColumns,
+    split: SplitColumn | None,
 ) -> _ImageRows:
     """Reads the rows of a table with a row for each box, and makes one of each image."""
     gathered = gathering(
@@ -325,7 +347,11 @@ def _gather_boxes(
     gathered.use_class_list(manifest.path.parent)
     gathered.gather(manifest.read_rows(), split)
     return _ImageRows(
-        Rows(gathered.rows), gathered.fields(), gathered.empty, gathered.class_column, boxes.assumed
+        Rows(gathered.rows),
+        gathered.fields(),
+        gathered.empty,
+        gathered.class_column,
+        boxes.assumed,
     )
 
 
@@ -349,7 +375,9 @@ def _settle_rows(
         if values.detections.is_certain and values.detections.count:
             detections[column] = sorted(values.detections.names)
     assumed = [*assumed_of_columns(field_values, columns, options)]
-    settled, assumed_of_fields = settle_fields(columns, texts, detections, options, manifest.table)
+    settled, assumed_of_fields = settle_fields(
+        columns, texts, detections, options, manifest.table
+    )
     assumed += assumed_of_fields
     _check_field_count(manifest, settled.fields)
 
@@ -360,7 +388,9 @@ def _settle_rows(
 
     def begin() -> Iterator[Row]:
         rows = manifest.read_rows()
-        return rows_of(rows, settled, typed=manifest.is_typed, numbered=is_numbered, split=split)
+        return rows_of(
+            rows, settled, typed=manifest.is_typed, numbered=is_numbered, split=split
+        )
 
     no_boxes: dict[str, Any] = {
         source_field.name: {"boxes": []}

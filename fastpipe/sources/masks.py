@@ -42,9 +42,12 @@ _GRAY_AND_PALETTE = (0, 3)
 
 # These stand before or behind the name that an image and its mask have in common.
 _IMAGE_AFFIX = re.compile(
-    r"^(?:image|img|photo)[-_ ]?(?=\d)|[-_ ](?:leftImg8bit|image|img|im|sat|rgb)$", re.IGNORECASE
+    r"^(?:image|img|photo)[-_ ]?(?=\d)|[-_ ](?:leftImg8bit|image|img|im|sat|rgb)$",
+    re.IGNORECASE,
 )
-_MASK_PREFIX = re.compile(r"^(?:mask|label|seg|gt|annotation|trimap)[-_ ]?(?=\d)", re.IGNORECASE)
+_MASK_PREFIX = re.compile(
+    r"^(?:mask|label|seg|gt|annotation|trimap)[-_ ]?(?=\d)", re.IGNORECASE
+)
 _SEPARATORS = "-_. "
 _SEPARATOR = re.compile(r"[-_. ]")
 
@@ -99,8 +102,11 @@ def _pictures_in(root: SourcePath, folder: str) -> Iterator[str]:
     return filter(is_picture, files_below(root, folder, hidden=False))
 
 
-def _pair_names(folders: MaskFolders, images: Sequence[str], masks: Sequence[str]) -> _Pairs:
-    image_of: dict[tuple[str, str], str] = {}  # by the folder and the name without affixes
+def _pair_names(
+    folders: MaskFolders, images: Sequence[str], masks: Sequence[str]
+) -> _Pairs:
+    # By the folder and the name without affixes.
+    image_of: dict[tuple[str, str], str] = {}
     for image in images:
         folder, stem = _folder_and_stem(image, folders.images)
         image_of[folder, _IMAGE_AFFIX.sub("", stem)] = image
@@ -126,7 +132,9 @@ def _folder_and_stem(path: str, top: str) -> tuple[str, str]:
     return str(relative.parent), relative.stem
 
 
-def _asked_field(folders: MaskFolders, pairs: _Pairs, column: FieldColumn) -> SourceField:
+def _asked_field(
+    folders: MaskFolders, pairs: _Pairs, column: FieldColumn
+) -> SourceField:
     """The field of masks that a user asks for: its column is a kind of mask."""
     if column.column not in pairs:
         kinds = some(sorted(pairs)) or "(none)"
@@ -138,7 +146,11 @@ def _asked_field(folders: MaskFolders, pairs: _Pairs, column: FieldColumn) -> So
 
 def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceField:
     """The field of the only kind of mask that nearly all images have."""
-    complete = [kind for kind, mask_of in pairs.items() if len(mask_of) >= _MIN_SHARE * num_images]
+    complete = [
+        kind
+        for kind, mask_of in pairs.items()
+        if len(mask_of) >= _MIN_SHARE * num_images
+    ]
     if len(complete) == 1:
         return SourceField(_MASK, _MASK, column=complete[0])
 
@@ -152,7 +164,10 @@ def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceF
             "mask=COLUMN:mask), or move the masks to the same folders as the images. --format "
             "imagefolder takes the two folders as classes"
         )
-    counts = [f"{readable(kind)} ({len(pairs[kind]):,})" for kind in sorted(pairs)[:_MAX_SHOWN]]
+    counts = [
+        f"{readable(kind)} ({len(pairs[kind]):,})"
+        for kind in sorted(pairs)[:_MAX_SHOWN]
+    ]
     raise PackError(
         f"{folders}: expected {expected}; there are {num_images:,} images, and masks called after "
         f"them: {', '.join(counts)}. --field mask=KIND packs one of these kinds, "
@@ -195,7 +210,10 @@ def _check_masks(
             raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
         if not data.startswith(_PNG_START):
             continue  # the pack takes it if it holds numbers
-        if len(data) > _COLOR_TYPE_OFFSET and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE:
+        if (
+            len(data) > _COLOR_TYPE_OFFSET
+            and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE
+        ):
             description = "a PNG with colours, not with numbers of classes"
             colours = find_colour_list(folders.root, names_in(folders.root, FEW).files)
             if colours is not None:
@@ -214,7 +232,9 @@ def _check_masks(
         )
 
 
-def _no_numbers_error(path: SourcePath, description: str, field: SourceField) -> PackError:
+def _no_numbers_error(
+    path: SourcePath, description: str, field: SourceField
+) -> PackError:
     return PackError(
         f"{readable(str(path))} is {description}; expected masks of one channel, or with a "
         "palette, as PNG or GIF. Convert them (a number for each colour), or store them as "

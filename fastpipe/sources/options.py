@@ -43,7 +43,14 @@ _RECORDED = (
     "unlisted",
     "encoding",
 )
-_TEXTS = ("image_column", "label_column", "split", "image_root", "separator", "encoding")
+_TEXTS = (
+    "image_column",
+    "label_column",
+    "split",
+    "image_root",
+    "separator",
+    "encoding",
+)
 
 
 class FieldColumn(NamedTuple):
@@ -70,7 +77,9 @@ class FieldColumn(NamedTuple):
         chosen = []
         for part in self.column.split(","):
             pattern = part.strip()
-            matches = [name for name in known if name == pattern or fnmatchcase(name, pattern)]
+            matches = [
+                name for name in known if name == pattern or fnmatchcase(name, pattern)
+            ]
             # A name that no column has stays, so that it is refused.
             chosen += matches or [pattern]
         return tuple(dict.fromkeys(chosen))
@@ -131,9 +140,13 @@ class SourceOptions:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 expected = "the path of a folder" if name == "image_root" else "a text"
-                raise ConfigError(f"{option_name(name)}: expected {expected}, got {value!r}")
+                raise ConfigError(
+                    f"{option_name(name)}: expected {expected}, got {value!r}"
+                )
         if self.separator == "":
-            raise ConfigError("--separator: expected the text between classes, such as '|'; got ''")
+            raise ConfigError(
+                "--separator: expected the text between classes, such as '|'; got ''"
+            )
         if self.encoding is not None and not _is_encoding(self.encoding):
             raise ConfigError(
                 "--encoding: expected an encoding of text that Python knows, such as cp1252 or "
@@ -141,7 +154,11 @@ class SourceOptions:
             )
 
     def root_of_images(self) -> SourcePath | None:
-        return None if self.image_root is None else source_path(self.image_root, self.remote)
+        return (
+            None
+            if self.image_root is None
+            else source_path(self.image_root, self.remote)
+        )
 
     def recorded(self) -> dict[str, Any]:
         """The options for dataset.json that differ from the defaults.
@@ -169,7 +186,9 @@ def _is_encoding(name: str) -> bool:
     return True
 
 
-def recorded_options(recorded: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
+def recorded_options(
+    recorded: Mapping[str, Any], image_root: str | None = None
+) -> SourceOptions:
     """The options that `SourceOptions.recorded` has given."""
     options = {name: recorded[name] for name in _RECORDED if name in recorded}
     if recorded.get("fields") is not None:
@@ -211,7 +230,9 @@ def _parse_fields(fields: object) -> tuple[FieldColumn, ...]:
         # The name of a column may have a colon in it.
         before, colon, kind = column.rpartition(":")
         has_kind = colon and kind in KINDS
-        parsed[name] = FieldColumn(name, before, kind) if has_kind else FieldColumn(name, column)
+        parsed[name] = (
+            FieldColumn(name, before, kind) if has_kind else FieldColumn(name, column)
+        )
     return tuple(parsed.values())
 
 
@@ -250,7 +271,8 @@ def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> 
     )
 
 
-MOST_FIELDS = 64  # with more endings, they are parts of names, as in photo.v1.2.jpg, and no fields
+# With more endings, they are parts of names, as in photo.v1.2.jpg, and no fields.
+MOST_FIELDS = 64
 NOTE = "json"
 _MAX_NAME_CHARACTERS = 64  # of a field
 _MAX_NAMES_SHOWN = 20  # in a message
@@ -317,7 +339,9 @@ def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
     return tuple(fields.values())
 
 
-def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tuple[SourceField, ...]:
+def fields_asked(
+    asked: Iterable[FieldColumn], endings: Collection[str]
+) -> tuple[SourceField, ...]:
     """The fields that a user asks for, of members with these endings. PackError: one is missing."""
     kinds = {field.column: field.kind for field in fields_of(endings)}
     fields = []
@@ -419,7 +443,9 @@ def choose_columns(
     Raises:
         PackError: a column is missing, or the user has to choose.
     """
-    columns_by_field = {field: field.columns_of(columns) for field in options.fields or ()}
+    columns_by_field = {
+        field: field.columns_of(columns) for field in options.fields or ()
+    }
     _check_columns(table, columns, options, columns_by_field)
     image = options.image_column
     if image is None:
@@ -451,10 +477,14 @@ def choose_columns(
         chosen = _name_fields(others, further)
     fields = []
     for field in chosen:
-        flags = _flag_columns(field, columns_by_field.get(field, ()), (image, label), are_flags)
+        flags = _flag_columns(
+            field, columns_by_field.get(field, ()), (image, label), are_flags
+        )
         kind = "classes" if flags else field.kind or kind_of(field.column)
         fields.append(
-            SourceField(field.name, kind, names=flags, column=field.column, columns=flags)
+            SourceField(
+                field.name, kind, names=flags, column=field.column, columns=flags
+            )
         )
     return ColumnChoice(image, label, tuple(fields))
 
@@ -500,8 +530,12 @@ def _flag_columns(
         return ()
     # A pattern leaves out other columns that it fits. A column that is named must have flags.
     by_name = {name.strip() for name in field.column.split(",")}
-    wrong = [column for column in columns if column in by_name and not are_flags(column)]
-    flags = tuple(column for column in columns if column not in others and are_flags(column))
+    wrong = [
+        column for column in columns if column in by_name and not are_flags(column)
+    ]
+    flags = tuple(
+        column for column in columns if column not in others and are_flags(column)
+    )
     if wrong or not flags:
         got = f"{readable(wrong[0])} has others" if wrong else "no column that fits has"
         raise PackError(

@@ -102,7 +102,9 @@ class TableFile(ABC):
         """Reads the values of Python, a list for each column. Times and decimals are text."""
         for batch in self.read(group, columns, rows):
             with self.reading(f"{self.group} {group.number}"):
-                values = [plain_column(batch.column(column)).to_pylist() for column in columns]
+                values = [
+                    plain_column(batch.column(column)).to_pylist() for column in columns
+                ]
             yield values
 
     def column(self, column: str, rows: int) -> Iterator[Any]:
@@ -196,14 +198,19 @@ class ParquetTable(TableFile):
         for number in range(footer.num_row_groups):
             with self.reading(f"{self.group} {number}"):
                 row_group = footer.row_group(number)
-                chunks = [row_group.column(index) for index in range(row_group.num_columns)]
+                chunks = [
+                    row_group.column(index) for index in range(row_group.num_columns)
+                ]
                 stored_bytes = sum(chunk.total_compressed_size for chunk in chunks)
                 sizes = [chunk.total_uncompressed_size for chunk in chunks]
 
                 # The footer of a damaged or hostile file may say anything.
                 end_row = first_row + row_group.num_rows
                 most_rows = _BELIEVED_ROWS + file_bytes // _BYTES_PER_ROW
-                is_believed = first_row <= end_row <= most_rows and 0 <= stored_bytes <= file_bytes
+                is_believed = (
+                    first_row <= end_row <= most_rows
+                    and 0 <= stored_bytes <= file_bytes
+                )
                 if not is_believed or min(sizes, default=0) < 0:
                     raise ValueError(
                         f"the footer says {end_row:,} rows up to here, {stored_bytes:,} of "
@@ -218,7 +225,9 @@ class ParquetTable(TableFile):
         if rows is None:
             bytes_per_row = max(group.size_bytes // max(group.rows, 1), 1)
             rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // bytes_per_row))
-        yield from self._parquet.iter_batches(rows, [group.number], columns, use_threads=False)
+        yield from self._parquet.iter_batches(
+            rows, [group.number], columns, use_threads=False
+        )
 
 
 class ArrowTable(TableFile):

@@ -30,7 +30,8 @@ class Placed(NamedTuple):
 
     assumption: Assumption
     prefix: str = ""  # left out at the start of all paths, with / between folders
-    files: Mapping[str, str] = {}  # path in the table -> path of the file, if files were looked for
+    # Path in the table -> path of the file, if files were looked for.
+    files: Mapping[str, str] = {}
 
     def path(self, written_path: str, *, is_image: bool) -> str:
         """The path of a file below the image root."""
@@ -48,7 +49,9 @@ def placed(root: Path, paths: Iterable[str], table: str) -> Placed | None:
     # Written path -> the names of its folders and of its file.
     names_of: dict[str, list[str]] = {}
     for path in paths:
-        names = [name for name in _with_slashes(path).split("/") if name not in ("", ".")]
+        names = [
+            name for name in _with_slashes(path).split("/") if name not in ("", ".")
+        ]
         if names and ".." not in names:
             names_of[path] = names
     if not names_of:
@@ -112,7 +115,9 @@ def _find_below(
     return None
 
 
-def _files_with_end(names: Sequence[str], files_of_name: Mapping[str, Sequence[str]]) -> list[str]:
+def _files_with_end(
+    names: Sequence[str], files_of_name: Mapping[str, Sequence[str]]
+) -> list[str]:
     """The files whose paths end with these names; the last name may lack the file's ending."""
     end = "/" + "/".join(names)
     files: list[str] = []
@@ -122,7 +127,9 @@ def _files_with_end(names: Sequence[str], files_of_name: Mapping[str, Sequence[s
     return files
 
 
-def _choose_files(root: Path, candidates: Mapping[str, Sequence[str]], table: str) -> Placed:
+def _choose_files(
+    root: Path, candidates: Mapping[str, Sequence[str]], table: str
+) -> Placed:
     """One file for each path.
 
     Of several files it is the only one in a folder of the split that the table is named after.

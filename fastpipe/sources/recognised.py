@@ -85,7 +85,11 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
             continue
         if name not in OPTIONS_OF_FORMAT[format_name]:
             kind = f"{format_name} sources"
-        elif name == "split" and recognised.is_file and format_name not in _SPLITS_IN_FILE:
+        elif (
+            name == "split"
+            and recognised.is_file
+            and format_name not in _SPLITS_IN_FILE
+        ):
             kind = "a single file"
         else:
             continue

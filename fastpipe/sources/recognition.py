@@ -70,7 +70,9 @@ def could_be_source(path: Path) -> bool:
             return path.is_file() and format_of(path.name) is not None
         if is_dataset(path) or (path / WORK_FOLDER).exists():
             return False
-        return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
+        return any(
+            entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir()
+        )
     except OSError:
         return False
 
@@ -83,7 +85,9 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
     if options.format != "auto":
         return Recognised(options.format, path, is_file=True, files=[path])
     if path.name in METADATA:
-        return Recognised("metadata", path, is_file=True, files=metadata_in(path.parent))
+        return Recognised(
+            "metadata", path, is_file=True, files=metadata_in(path.parent)
+        )
 
     refuse_unread_file(path)
     # A tar may have any name. Its listing says if it is none.
@@ -106,7 +110,11 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
     is_auto = options.format == "auto"
     splits = split_folders(root, names, options.split)
     formats = possible_formats(root, names, options) if is_auto else [options.format]
-    if splits and len(formats) == 1 and not lies_at_top(formats[0], root, names, options):
+    if (
+        splits
+        and len(formats) == 1
+        and not lies_at_top(formats[0], root, names, options)
+    ):
         return _recognise_split(root, splits, options)
     # A --split that names a class folder is refused by `check_options`.
     if is_auto and formats == ["imagefolder"] and options.split not in names.folders:
@@ -134,13 +142,17 @@ def _is_packed_dataset(root: SourcePath, names: Names) -> bool:
         if is_dataset(root):
             return True
     except OSError as problem:
-        raise PackError(f"cannot read {root / DATASET_FILE}: {problem.strerror}") from problem
+        raise PackError(
+            f"cannot read {root / DATASET_FILE}: {problem.strerror}"
+        ) from problem
     # Others have files of this name as well, and folders beside them.
     is_damaged = DATASET_FILE in names.files and set(names.folders) <= {FIELDS_FOLDER}
     return (is_damaged and not is_foreign(root)) or (root / WORK_FOLDER).is_dir()
 
 
-def _ambiguous_error(root: SourcePath, names: Names, formats: Sequence[str]) -> PackError:
+def _ambiguous_error(
+    root: SourcePath, names: Names, formats: Sequence[str]
+) -> PackError:
     remedy = "--format picks one; or pass the file that lists the images"
     manifests = with_labels_first(manifest_names(names))
     if manifests:
@@ -221,7 +233,9 @@ def _recognise_lists(
                 "classes"
             )
     other_files = {
-        name: files for name, files in by_split.items() if name != chosen and split_in_path(name)
+        name: files
+        for name, files in by_split.items()
+        if name != chosen and split_in_path(name)
     }
     return Recognised(
         format_name,
@@ -233,11 +247,17 @@ def _recognise_lists(
     )
 
 
-def _files_by_name(format_name: str, root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
+def _files_by_name(
+    format_name: str, root: SourcePath, names: Names
+) -> dict[str, list[SourcePath]]:
     """Name -> file of this name, of a format."""
-    file_names = with_labels_first(name for name in names.files if format_of(name) == format_name)
+    file_names = with_labels_first(
+        name for name in names.files if format_of(name) == format_name
+    )
     if not file_names:
-        raise PackError(f"{readable(str(root))} holds no file of the format {format_name}")
+        raise PackError(
+            f"{readable(str(root))} holds no file of the format {format_name}"
+        )
     return {name: [root / name] for name in file_names}
 
 

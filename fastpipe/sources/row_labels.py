@@ -58,7 +58,9 @@ class Labels:
     def _check_number(self, label: int) -> int:
         count = MOST_CLASSES if self._known is None else len(self._known)
         if not 0 <= label < count:
-            raise ValueError(f"label: expected -1 (none) or 0 to {count - 1:,}, got {label}")
+            raise ValueError(
+                f"label: expected -1 (none) or 0 to {count - 1:,}, got {label}"
+            )
         self._largest = max(self._largest, label)
         self._smallest = min(self._smallest, label)
         return label
@@ -66,7 +68,9 @@ class Labels:
     def _number_of(self, name: str) -> int:
         if self._known is None:
             if name and not is_name(name):
-                raise ValueError(f"label: expected the name of a class, got {name[:60]!r}")
+                raise ValueError(
+                    f"label: expected the name of a class, got {name[:60]!r}"
+                )
             return self._numbers.setdefault(name, len(self._numbers))
         if name not in self._numbers:
             raise ValueError(
@@ -84,7 +88,8 @@ class Labels:
 
         names = sorted(self._numbers)
         sorted_numbers = {name: number for number, name in enumerate(names)}
-        new_numbers = [sorted_numbers[name] for name in self._numbers]  # by number so far
+        # By number so far.
+        new_numbers = [sorted_numbers[name] for name in self._numbers]
         relabel_sources(sources, new_numbers)
         return names
 
@@ -102,7 +107,5 @@ class Labels:
         if misplaced is None:
             return ()
         label = list(classes).index(misplaced)
-        text = (
-            f"classes: these numbers are texts, and sorted as texts: {misplaced!r} is label {label}"
-        )
+        text = f"classes: these numbers are texts, and sorted as texts: {misplaced!r} is label {label}"
         return (Assumption(text),)

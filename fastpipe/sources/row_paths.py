@@ -45,7 +45,12 @@ def relative_path(path: str, image_root: SourcePath) -> str:
     if scheme_of(path):
         return path
     # Most paths are clean. A PurePosixPath for each of a million rows would take seconds.
-    if path[:1] not in ("", ".", "/") and "//" not in path and "/." not in path and path[-1] != "/":
+    if (
+        path[:1] not in ("", ".", "/")
+        and "//" not in path
+        and "/." not in path
+        and path[-1] != "/"
+    ):
         return path
 
     clean = PurePosixPath(path)

@@ -17,7 +17,14 @@ from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.column_kinds import NO_LABELS
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
-from fastpipe.sources.listing import Assumption, Listing, Note, Notes, Source, SourceField
+from fastpipe.sources.listing import (
+    Assumption,
+    Listing,
+    Note,
+    Notes,
+    Source,
+    SourceField,
+)
 from fastpipe.sources.options import KEEP, ColumnChoice
 from fastpipe.sources.placed import Placed, placed
 from fastpipe.sources.row_labels import Labels
@@ -154,7 +161,9 @@ def list_rows(
     lister = _RowLister(image_root, fields, place, classes)
     lister.add_rows(rows)
     if table and not lister.has_files and isinstance(image_root, Path):
-        paths = (row.path for row in rows if is_name(row.path) and not scheme_of(row.path))
+        paths = (
+            row.path for row in rows if is_name(row.path) and not scheme_of(row.path)
+        )
         elsewhere = placed(image_root, paths, table)
         if elsewhere is not None:
             lister = _RowLister(image_root, fields, place, classes)
@@ -163,9 +172,13 @@ def list_rows(
     assumptions += lister.assumed()
 
     if unlisted is not None:
-        without_row = images_without_row(image_root, lister.names, lister.other_split_paths)
+        without_row = images_without_row(
+            image_root, lister.names, lister.other_split_paths
+        )
         if unlisted.choice == KEEP:
-            lister.add_rows(Row(path, unlisted.values, path=path) for path in without_row)
+            lister.add_rows(
+                Row(path, unlisted.values, path=path) for path in without_row
+            )
         elif unlisted.choice is None:
             assumptions += assumption_of(without_row, len(lister.sources))
 
@@ -231,7 +244,8 @@ class _RowLister:
         self._repeated: dict[str, None] = {}  # paths of images in several rows
         # Of the files of the batch that is being added, by the path in the row:
         self._states: dict[str, FileState | str] = {}  # or why a file cannot be read
-        self._actual_paths: dict[str, str] = {}  # if the file has another path than the row says
+        # If the file has another path than the row says.
+        self._actual_paths: dict[str, str] = {}
 
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Adds rows, a batch at a time."""
@@ -319,7 +333,9 @@ class _RowLister:
             if row.problem is not None:
                 raise ValueError(row.problem)
             if not path:
-                raise ValueError(f"expected the path of an image, got {row.path[:60]!r}")
+                raise ValueError(
+                    f"expected the path of an image, got {row.path[:60]!r}"
+                )
             state = self._state(path)
             self.has_files = True
             label = self.labels.take(row.label, row.where)
@@ -330,7 +346,9 @@ class _RowLister:
             if path in self._actual_paths:
                 # The file has a row, if a bad one, so it is no image without a row.
                 self.names.setdefault(self._actual_paths[path], 0)
-            return Source(self._unique_name(path or row.where), NO_LABEL, 0, 0, 0, problem)
+            return Source(
+                self._unique_name(path or row.where), NO_LABEL, 0, 0, 0, problem
+            )
 
         path = self._actual_paths.get(path, path)
         name = self._unique_name(path)
@@ -390,10 +408,14 @@ class _RowLister:
         )
         return note, max((state.ctime_ns for state in states.values()), default=0)
 
-    def _describe_file(self, field: str, value: object) -> tuple[dict[str, Any], FileState]:
+    def _describe_file(
+        self, field: str, value: object
+    ) -> tuple[dict[str, Any], FileState]:
         """The value that a note has for the path of a field's file, and the state of the file."""
         if not is_name(value):
-            raise ValueError(f"field {field}: expected the path of a file, got {str(value)[:60]!r}")
+            raise ValueError(
+                f"field {field}: expected the path of a file, got {str(value)[:60]!r}"
+            )
         path = relative_path(value, self._root)
         try:
             state = self._state(path)

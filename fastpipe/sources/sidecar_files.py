@@ -40,7 +40,11 @@ _MIN_MASK_SHARE = 0.2  # of all files
 
 
 def sidecar_files(
-    root: SourcePath, sources: Sequence[Source], classes: Sequence[str], *, certain: bool
+    root: SourcePath,
+    sources: Sequence[Source],
+    classes: Sequence[str],
+    *,
+    certain: bool,
 ) -> list[Assumption]:
     """The assumptions on files that are left out because they are sidecar files.
 
@@ -67,7 +71,9 @@ def sidecar_files(
             image_labels.add(source.label)
     # A sidecar file of a.jpg is called a.txt or a.jpg.txt.
     image_names |= {_stem(name) for name in image_names}
-    unread = [source for source in sidecars if _stem(_file_name(source.path)) in image_names]
+    unread = [
+        source for source in sidecars if _stem(_file_name(source.path)) in image_names
+    ]
     empty_labels = {source.label for source in sidecars} - image_labels - {NO_LABEL}
 
     # A folder of text files whose names fit no image may be a class that lost its images. A folder
@@ -76,11 +82,15 @@ def sidecar_files(
     if unread_in_empty and not certain:
         raise _no_class_error(root, classes, unread_in_empty)
     if empty_labels and len(image_labels) == 1 and not certain:
-        raise _only_folder_error(root, classes, image_labels.pop(), sorted(empty_labels))
+        raise _only_folder_error(
+            root, classes, image_labels.pop(), sorted(empty_labels)
+        )
     assumed = []
     if empty_labels:
         folders = some(classes[label] for label in sorted(empty_labels))
-        assumed.append(Assumption(f"classes: {folders} without any image", "--classes-from FILE"))
+        assumed.append(
+            Assumption(f"classes: {folders} without any image", "--classes-from FILE")
+        )
     if unread:
         example, tool = _choose_example(root, unread)
         assumed.append(
@@ -117,7 +127,9 @@ def _only_folder_error(
     )
 
 
-def _choose_example(root: SourcePath, unread: Sequence[Source]) -> tuple[Source, AnnotationTool]:
+def _choose_example(
+    root: SourcePath, unread: Sequence[Source]
+) -> tuple[Source, AnnotationTool]:
     """One of the files and its tool; of a known tool, if one file of a class has such a tool."""
     one_of_each_class = {source.label: source for source in unread}
     for source in one_of_each_class.values():
@@ -171,7 +183,9 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
     if not any(_MASK_SUFFIX.search(source.path) for source in sources[:_NUM_CHECKED]):
         return
     stems = {_stem(source.path) for source in sources}
-    masks = [source.path for source in sources if _MASK_SUFFIX.sub("", source.path) in stems]
+    masks = [
+        source.path for source in sources if _MASK_SUFFIX.sub("", source.path) in stems
+    ]
     if len(masks) >= _MIN_MASK_SHARE * len(sources):
         raise PackError(
             f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "

@@ -28,7 +28,9 @@ def _are_numbers(classes: list[str]) -> bool:
     return classes == [str(number) for number in range(len(classes))]
 
 
-def classes_outside_training(splits: Mapping[str, Sequence[str]]) -> Iterator[Assumption]:
+def classes_outside_training(
+    splits: Mapping[str, Sequence[str]],
+) -> Iterator[Assumption]:
     """Warns of classes that another split has and the training split lacks.
 
     They shift the numbers of the classes behind them, in the training split as well.

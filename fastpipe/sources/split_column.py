@@ -100,7 +100,9 @@ def find_split_column(
             names = _splits_of_values(column, values.texts)
             if names:
                 place = f"column {readable(column)!r}"
-                return _choose_split(SplitColumn(column, names, ""), options, table, place)
+                return _choose_split(
+                    SplitColumn(column, names, ""), options, table, place
+                )
     return None
 
 
@@ -111,12 +113,15 @@ def find_split_folders(
     and test/. `folders` has the folder of each path.
     """
     parts_by_folder = {
-        folder: [part for part in folder.split("/") if part not in ("", ".")] for folder in folders
+        folder: [part for part in folder.split("/") if part not in ("", ".")]
+        for folder in folders
     }
     depth = count_shared(parts_by_folder.values())
     # The first folder below those that all paths share.
     heads = {
-        folder: parts[depth] for folder, parts in parts_by_folder.items() if len(parts) > depth
+        folder: parts[depth]
+        for folder, parts in parts_by_folder.items()
+        if len(parts) > depth
     }
     splits = called_like_splits(sorted(set(heads.values())))
     if len(set(splits.values())) < 2:

@@ -46,7 +46,8 @@ _PART_WORD = (
 )
 # fold1, part_a, cv_fold_0, images_001, batch-3-of-10
 _PART_FOLDER = re.compile(
-    rf"((?:.*[-_ ])?(?:{_PART_WORD}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])", re.IGNORECASE
+    rf"((?:.*[-_ ])?(?:{_PART_WORD}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])",
+    re.IGNORECASE,
 )
 _MAX_SHOWN = 5
 # A folder may have millions of names. These many are enough to see what it holds.
@@ -105,7 +106,9 @@ def meaning_of_split(name: str) -> str:
     return _SPLIT_OF_WORD.get(word, "")
 
 
-def called_like_splits(folders: Sequence[str], asked: str | None = None) -> dict[str, str]:
+def called_like_splits(
+    folders: Sequence[str], asked: str | None = None
+) -> dict[str, str]:
     """Folder -> the split that it is called after; empty if the folders are classes.
 
     See Note [splits of a root]. Parts of a dataset stand for themselves.
@@ -163,7 +166,8 @@ def split_folders(
     See Note [splits of a root].
     """
     return {
-        name: _without_wrapper(root / name) for name in called_like_splits(names.folders, asked)
+        name: _without_wrapper(root / name)
+        for name in called_like_splits(names.folders, asked)
     }
 
 
@@ -209,7 +213,10 @@ def fitting(asked: str, splits: Iterable[str]) -> str | None:
 
 
 def chosen_split(
-    root: SourcePath, asked: str | None, splits: Mapping[str, SourcePath | None], more: str = ""
+    root: SourcePath,
+    asked: str | None,
+    splits: Mapping[str, SourcePath | None],
+    more: str = "",
 ) -> str:
     """The split that the user asks for, or the only one.
 

@@ -53,7 +53,16 @@ _FOUR_COLUMNS = {
 # Here x and y may be a corner or the centre, so the format is an assumption.
 _AMBIGUOUS = ("x y w h", "x y width height")
 _ONE_COLUMN = frozenset(
-    ("bbox", "box", "boundingbox", "bndbox", "boxes", "bboxes", "boundingboxes", "boxesstring")
+    (
+        "bbox",
+        "box",
+        "boundingbox",
+        "bndbox",
+        "boxes",
+        "bboxes",
+        "boundingboxes",
+        "boxesstring",
+    )
 )
 _PREFIXES = re.compile(r"^(bbox|box|boundingbox|bndbox|bb|roi|rect|region)(?=.)")
 # Columns with the number of a class. Others, such as a severity, say something else of it.
@@ -67,7 +76,9 @@ _IMAGE_SIZES = (
 )
 
 
-def box_columns(seen: Mapping[str, Seen], options: SourceOptions, table: str) -> BoxColumns | None:
+def box_columns(
+    seen: Mapping[str, Seen], options: SourceOptions, table: str
+) -> BoxColumns | None:
     """The columns of boxes; None if there are none, or if --field makes fields of them.
 
     Raises:
@@ -112,7 +123,11 @@ def _holds_boxes(column: Seen) -> bool:
 
 
 def _with_format(
-    columns: tuple[str, ...], form: str, is_certain: bool, options: SourceOptions, table: str
+    columns: tuple[str, ...],
+    form: str,
+    is_certain: bool,
+    options: SourceOptions,
+    table: str,
 ) -> BoxColumns:
     """The columns with their box format: the user's, or else the one of their names."""
     shown = ", ".join(map(readable, columns))
@@ -183,7 +198,9 @@ def gathering(
 
     number_columns: Iterable[str] = ()
     if not typed:
-        number_columns = (field.column for field in others if seen[field.column].is_numeric)
+        number_columns = (
+            field.column for field in others if seen[field.column].is_numeric
+        )
     return BoxTable(
         image_column=columns.image,
         boxes=boxes,
@@ -199,7 +216,10 @@ def gathering(
 
 
 def _find_class_columns(
-    seen: Mapping[str, Seen], columns: ColumnChoice, boxes: BoxColumns, options: SourceOptions
+    seen: Mapping[str, Seen],
+    columns: ColumnChoice,
+    boxes: BoxColumns,
+    options: SourceOptions,
 ) -> tuple[str | None, str | None]:
     """The column with the class of each box, and the one with its number; None if there is none."""
     if columns.label is not None:
@@ -208,7 +228,11 @@ def _find_class_columns(
     used.update(field.column for field in options.fields or ())
     likely = []
     for column in seen:
-        if column not in used and named_as_label(column) and not seen[column].are_fractions:
+        if (
+            column not in used
+            and named_as_label(column)
+            and not seen[column].are_fractions
+        ):
             likely.append(column)
 
     # A table may have both the name and the number of a class.
@@ -227,7 +251,9 @@ def _find_class_columns(
 
 def _find_size_columns(seen: Mapping[str, Seen], boxes: BoxColumns) -> tuple[str, ...]:
     """The columns with width and height of the image; empty if there are none."""
-    by_letters = {_letters(column): column for column in seen if column not in boxes.columns}
+    by_letters = {
+        _letters(column): column for column in seen if column not in boxes.columns
+    }
     for width, height in _IMAGE_SIZES:
         if width in by_letters and height in by_letters:
             columns = (by_letters[width], by_letters[height])

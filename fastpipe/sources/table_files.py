@@ -15,7 +15,9 @@ from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.splits import FEW, some, split_in_path
 
-_SUBMISSION = re.compile(r"(?:sample|example)[-_ ]?subm|submission|submit", re.IGNORECASE)
+_SUBMISSION = re.compile(
+    r"(?:sample|example)[-_ ]?subm|submission|submit", re.IGNORECASE
+)
 
 
 def with_labels_first(tables: Iterable[str]) -> list[str]:
@@ -24,7 +26,9 @@ def with_labels_first(tables: Iterable[str]) -> list[str]:
     Leaves out forms for results if there are other tables.
     """
     names = list(tables)
-    return sorted([name for name in names if not is_result_form(name)] or names, key=_rank)
+    return sorted(
+        [name for name in names if not is_result_form(name)] or names, key=_rank
+    )
 
 
 def left_out(tables: Sequence[str]) -> list[Assumption]:
@@ -33,7 +37,9 @@ def left_out(tables: Sequence[str]) -> list[Assumption]:
     if not forms or len(forms) == len(tables):
         return []
     return [
-        Assumption(f"tables: {some(forms)} is not read, for it is called like a form for results")
+        Assumption(
+            f"tables: {some(forms)} is not read, for it is called like a form for results"
+        )
     ]
 
 
@@ -53,7 +59,11 @@ def training_tables(table: SourcePath) -> list[SourcePath]:
     for name in names_in(table.parent, FEW).files:
         stem, ending = os.path.splitext(name)
         is_same_kind = ending.lower() == table.suffix.lower()
-        if is_same_kind and split_in_path(stem).startswith("train") and not is_result_form(name):
+        if (
+            is_same_kind
+            and split_in_path(stem).startswith("train")
+            and not is_result_form(name)
+        ):
             tables.append(table.parent / name)
     return tables
 

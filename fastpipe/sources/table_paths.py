@@ -17,7 +17,9 @@ from fastpipe.sources.splits import split_in_path
 _STATE_FILE = "state.json"
 _SPLITS_FILE = "dataset_dict.json"
 # train-00000-of-00002.parquet, also with a hash behind it.
-_PART = re.compile(r"(?P<split>.+?)-\d{3,}-of-\d{3,}(-[0-9a-f]+)?\.parquet", re.IGNORECASE)
+_PART = re.compile(
+    r"(?P<split>.+?)-\d{3,}-of-\d{3,}(-[0-9a-f]+)?\.parquet", re.IGNORECASE
+)
 _SPLITS = frozenset(
     (
         "train",
@@ -69,7 +71,9 @@ def find_tables(root: SourcePath, split: str | None) -> TablePaths:
     by_split, stray = _group_by_split(files_below(root, hidden=False))
     if not by_split:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
-    return TablePaths("parquet", root, by_split[pick_split(split, by_split, root)], stray)
+    return TablePaths(
+        "parquet", root, by_split[pick_split(split, by_split, root)], stray
+    )
 
 
 def find_other_splits(root: SourcePath, packed: str) -> dict[str, TablePaths]:
@@ -135,7 +139,10 @@ def _saved_files(root: SourcePath, prefix: str) -> list[str]:
     files: Any = _read_json(state_file).get("_data_files")
     names: list[Any] = []
     if isinstance(files, list):
-        names = [entry.get("filename") if isinstance(entry, dict) else None for entry in files]
+        names = [
+            entry.get("filename") if isinstance(entry, dict) else None
+            for entry in files
+        ]
     if not names or not all(map(_is_file_name, names)) or len(set(names)) < len(names):
         raise PackError(
             f"{readable(str(state_file))}: expected a list of files in the same folder, got "

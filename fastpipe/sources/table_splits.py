@@ -65,7 +65,9 @@ def _list_classes(paths: TablePaths, options: SourceOptions) -> Listing | None:
             columns = arrow_columns.choose_table_columns(file.schema, options, name)
             fields = columns.fields
             label = columns.label
-            if label is not None and (columns.classes is not None or not file.holds_texts(label)):
+            if label is not None and (
+                columns.classes is not None or not file.holds_texts(label)
+            ):
                 label = None
             if label is None and not any(
                 field.kind == "classes" and not field.names for field in fields

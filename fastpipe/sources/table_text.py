@@ -54,7 +54,11 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
         OSError: the file cannot be read.
     """
     with open_binary(path) as file:
-        head = as_utf8(file, encoding, str(path)).read(_HEAD_BYTES).decode("utf-8-sig", "replace")
+        head = (
+            as_utf8(file, encoding, str(path))
+            .read(_HEAD_BYTES)
+            .decode("utf-8-sig", "replace")
+        )
     lines = [line for line in head.splitlines()[:4] if line.strip()]
     suffix = path.suffix.lower()
     if suffix in (".tsv", ".tab"):
@@ -73,7 +77,11 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
             return TextForm(SPACES, ("path", *names), skipped=2)
         return TextForm(SPACES, skipped=1)
 
-    fitting = [separator for separator in separators if len(_split_line(lines[0], separator)) > 1]
+    fitting = [
+        separator
+        for separator in separators
+        if len(_split_line(lines[0], separator)) > 1
+    ]
     candidates = fitting or separators[:1]
     for separator in candidates:
         cells = _split_line(lines[0], separator)
@@ -92,7 +100,9 @@ def _split_line(line: str, separator: str) -> list[str]:
     return [cell.strip() for cell in cells]
 
 
-def _form_without_header(path: SourcePath, separator: str, cells: Sequence[str]) -> TextForm:
+def _form_without_header(
+    path: SourcePath, separator: str, cells: Sequence[str]
+) -> TextForm:
     """The form of a file whose first row has these values. One of them is a path."""
     path_index = 0
     while not is_picture(cells[path_index]):
@@ -114,7 +124,9 @@ def _form_without_header(path: SourcePath, separator: str, cells: Sequence[str])
     columns = _name_columns(path, cells, path_index)
     names = ", ".join(columns)
     assumed = [
-        Assumption(f"{path.name}: it has no header row, and its columns are taken as {names}")
+        Assumption(
+            f"{path.name}: it has no header row, and its columns are taken as {names}"
+        )
     ]
     for column, cell in zip(columns, cells, strict=True):
         if column != "path" and is_picture(cell):
@@ -124,7 +136,9 @@ def _form_without_header(path: SourcePath, separator: str, cells: Sequence[str])
     return TextForm(separator, columns, assumed=tuple(assumed))
 
 
-def _name_columns(path: SourcePath, cells: Sequence[str], path_index: int) -> tuple[str, ...]:
+def _name_columns(
+    path: SourcePath, cells: Sequence[str], path_index: int
+) -> tuple[str, ...]:
     """Names the columns of a list by the look of its first row."""
     are_numbers = [not cell or _NUMBER.fullmatch(cell) is not None for cell in cells]
     if len(cells) == 2 and path_index == 0 and not is_picture(cells[1]):

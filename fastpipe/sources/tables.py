@@ -68,7 +68,9 @@ class TableListing(Listing):
 
     def samples(self, most: int) -> list[Source]:
         """Rows at the start of a few files, because the rows of a group are read together."""
-        rows = sorted(self.sources, key=lambda source: (source.archive or "", source.offset_bytes))
+        rows = sorted(
+            self.sources, key=lambda source: (source.archive or "", source.offset_bytes)
+        )
         files = []
         for _, rows_of_file in groupby(rows, key=lambda source: source.archive):
             files.append(list(islice(rows_of_file, most)))
@@ -118,7 +120,11 @@ class _Scan:
         """The columns with boxes, and the names of their classes, by the schema or the values."""
         detections = dict(self.detections)
         for column, categories in self.categories.items():
-            if categories.is_certain and categories.count and not detections.get(column):
+            if (
+                categories.is_certain
+                and categories.count
+                and not detections.get(column)
+            ):
                 detections[column] = sorted(categories.names)
         return detections
 
@@ -143,13 +149,18 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         assumed += assumed_of_columns(scan.known, columns, options)
         return _list_image_files(root.name, paths, columns, assumed, options)
 
-    for option, value in (("--image-root", options.image_root), ("--unlisted", options.unlisted)):
+    for option, value in (
+        ("--image-root", options.image_root),
+        ("--unlisted", options.unlisted),
+    ):
         if value is not None:
             raise PackError(
                 f"{option}: column {columns.image!r} holds images, not their paths; leave it out"
             )
     if not scan.sources:
-        raise PackError(f"{root} holds no rows: the {len(paths.names)} tables are empty")
+        raise PackError(
+            f"{root} holds no rows: the {len(paths.names)} tables are empty"
+        )
     classes = scan.labels.settle(scan.sources)
     if columns.label in scan.known and columns.classes is None:
         scan.known[columns.label] = Known(texts=classes)
@@ -198,14 +209,18 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
                     known[column] = Known(first=texts)
                 detections = arrow_columns.detection_names(file.schema)
                 class_columns = arrow_columns.class_columns(file.schema)
-                scan = _Scan(columns, Labels(columns.classes), known, class_columns, detections)
+                scan = _Scan(
+                    columns, Labels(columns.classes), known, class_columns, detections
+                )
             elif columns != scan.columns:
                 raise _other_columns(name, columns, paths.names[0], scan.columns)
 
             add_texts(file, columns, scan.texts)
             for source_field in columns.fields:
                 if source_field.kind == "boxes":
-                    categories = scan.categories.setdefault(source_field.column, Detections())
+                    categories = scan.categories.setdefault(
+                        source_field.column, Detections()
+                    )
                     for value in file.column(source_field.column, SCAN_ROWS):
                         categories.add(value)
             if not columns.has_paths:
@@ -214,7 +229,9 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
     return scan
 
 
-def _read_first_texts(file: TableFile, known: Mapping[str, Known]) -> dict[str, set[str]]:
+def _read_first_texts(
+    file: TableFile, known: Mapping[str, Known]
+) -> dict[str, set[str]]:
     """The first texts of the columns that are named as if they held classes."""
     likely = [name for name in known if named_as_label(name) and file.holds_texts(name)]
     first_group = next(file.groups(), None) if likely else None
@@ -230,7 +247,11 @@ def _read_first_texts(file: TableFile, known: Mapping[str, Known]) -> dict[str, 
 def _other_columns(
     name: str, columns: ColumnChoice, first_name: str, first: ColumnChoice
 ) -> PackError:
-    parts = [part for part in columns._fields if getattr(columns, part) != getattr(first, part)]
+    parts = [
+        part
+        for part in columns._fields
+        if getattr(columns, part) != getattr(first, part)
+    ]
     part = parts[0]
     return PackError(
         f"{name} has other columns than {first_name}: {part} is {getattr(columns, part)!r} in the "
@@ -239,7 +260,9 @@ def _other_columns(
     )
 
 
-def add_texts(file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]) -> None:
+def add_texts(
+    file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]
+) -> None:
     """Adds the texts in the columns that become fields of classes."""
     for source_field in columns.fields:
         column = source_field.column
@@ -283,7 +306,17 @@ def _scan_rows(file: TableFile, name: str, scan: _Scan) -> None:
         # By position, which takes half the time. The arguments after the label are the size, which
         # is not known, the times, the problem, the file, the offset and the size of the file.
         add_source(
-            Source(path, label_number, 0, mtime_ns, ctime_ns, problem, name, row_index, size_bytes)
+            Source(
+                path,
+                label_number,
+                0,
+                mtime_ns,
+                ctime_ns,
+                problem,
+                name,
+                row_index,
+                size_bytes,
+            )
         )
 
 
@@ -314,7 +347,9 @@ def metadata_rows(path: SourcePath, options: SourceOptions) -> Iterator[Row]:
     with open_table("parquet", path) as file:
         from fastpipe.sources import arrow_columns  # needs pyarrow
 
-        columns = arrow_columns.choose_json_columns(file.schema, options, readable(str(path)))
+        columns = arrow_columns.choose_json_columns(
+            file.schema, options, readable(str(path))
+        )
     return _read_rows(TablePaths("parquet", path.parent, [path.name], []), columns)
 
 
@@ -333,7 +368,9 @@ def _read_rows(paths: TablePaths, columns: list[str]) -> Iterator[Row]:
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
     """The groups of a file that hold any of these rows."""
     for group in table.groups:
-        if any(row in rows for row in range(group.first_row, group.first_row + group.rows)):
+        if any(
+            row in rows for row in range(group.first_row, group.first_row + group.rows)
+        ):
             yield group
 
 

@@ -13,7 +13,11 @@ from pathlib import PurePosixPath
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.doubtful_classes import like_a_split, numbers_as_texts, parts_as_classes
+from fastpipe.sources.doubtful_classes import (
+    like_a_split,
+    numbers_as_texts,
+    parts_as_classes,
+)
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Listing, Source, change
 from fastpipe.sources.sidecar_files import sidecar_files
@@ -47,7 +51,9 @@ class TarFiles:
         self.sources: list[Source] = []
         self.folders: set[Folder] = set()
 
-    def add_tar(self, tar: TarFile, archive: str, members: Iterable[CheckedMember]) -> bool:
+    def add_tar(
+        self, tar: TarFile, archive: str, members: Iterable[CheckedMember]
+    ) -> bool:
         """Adds the files of a tar. False: it stopped at a KEY.cls, as only a WebDataset has.
 
         `archive`: the path of the tar in the source, "" where it is the source.
@@ -69,7 +75,9 @@ class TarFiles:
             if is_label(path):
                 return False
             if path in paths:
-                self.sources.append(rejected_source(tar, archive, member, DUPLICATE_PATH))
+                self.sources.append(
+                    rejected_source(tar, archive, member, DUPLICATE_PATH)
+                )
                 continue
             paths.add(path)
             self.sources.append(member_source(tar, archive, member, path))
@@ -77,7 +85,11 @@ class TarFiles:
 
 
 def list_folders(
-    root: SourcePath, tars: Sequence[str], files: TarFiles, stray: list[str], split: str | None
+    root: SourcePath,
+    tars: Sequence[str],
+    files: TarFiles,
+    stray: list[str],
+    split: str | None,
 ) -> Listing | None:
     """Lists the images in class folders, or in those of a split. None: no folder may be a class.
 
@@ -94,7 +106,9 @@ def list_folders(
     if splits:
         chosen = chosen_split(root, split, dict.fromkeys(splits))
         folders_of_splits = {
-            folder for folder in folders if len(folder) > depth and folder[depth] in splits
+            folder
+            for folder in folders
+            if len(folder) > depth and folder[depth] in splits
         }
         depth += 1
         # All splits have the same classes.
@@ -173,11 +187,17 @@ def _depth_of_classes(folders: Collection[Folder], tars: Sequence[str]) -> int:
 def _names_at(folders: Collection[Folder], depth: int) -> list[str]:
     """The names of the folders in so many others, sorted; without hidden ones."""
     return sorted(
-        {folder[depth] for folder in folders if len(folder) > depth and folder[depth][0] != "."}
+        {
+            folder[depth]
+            for folder in folders
+            if len(folder) > depth and folder[depth][0] != "."
+        }
     )
 
 
-def _doubts(names: Sequence[str], folders: Collection[Folder], depth: int) -> list[Assumption]:
+def _doubts(
+    names: Sequence[str], folders: Collection[Folder], depth: int
+) -> list[Assumption]:
     """What is assumed of folders that are taken for classes; `depth` folders lie around these."""
     assumed = list(numbers_as_texts(names))
     named_as_splits = [name for name in names if split_word(name) is not None]

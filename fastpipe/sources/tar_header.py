@@ -57,7 +57,11 @@ def parse_header(block: bytes) -> Header | None:
     stored_field = block[_CHECKSUM]
     # adler32 sums bytes modulo 65,521, in C; the sum of half a block is below that. It adds 1.
     half = BLOCK // 2
-    checksum = (zlib.adler32(block[:half]) & 0xFFFF) + (zlib.adler32(block[half:]) & 0xFFFF) - 2
+    checksum = (
+        (zlib.adler32(block[:half]) & 0xFFFF)
+        + (zlib.adler32(block[half:]) & 0xFFFF)
+        - 2
+    )
     if checksum == 0:
         return None
     # The checksum was made with spaces in its own field.
@@ -70,7 +74,9 @@ def parse_header(block: bytes) -> Header | None:
 
     magic = block[257:263]
     if magic[:5] != b"ustar" and magic != bytes(6):
-        raise ValueError(f"expected a tar header of format ustar, GNU or V7, got {magic!r}")
+        raise ValueError(
+            f"expected a tar header of format ustar, GNU or V7, got {magic!r}"
+        )
     name = text_of(block[:100])
     kind = block[156:157]
     if block[345]:
@@ -78,7 +84,9 @@ def parse_header(block: bytes) -> Header | None:
             name = text_of(block[345:500]) + b"/" + name
         elif kind != OLD_SPARSE:
             # Python's tarfile takes the times of tar --incremental there for the prefix.
-            raise ValueError(f"expected no prefix of the name in a header of format {magic!r}")
+            raise ValueError(
+                f"expected no prefix of the name in a header of format {magic!r}"
+            )
     size_bytes = _parse_number(block[124:136], "size")
     is_continued = kind == OLD_SPARSE and block[482] != 0
     return Header(kind, name, block[157:257], size_bytes, is_continued)
@@ -119,7 +127,9 @@ def parse_extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
         raise ValueError("expected a name in the extended header, got an empty name")
     size = records.get(b"size", b"0")
     if not _DECIMAL.fullmatch(size):
-        raise ValueError(f"expected a size in decimal digits in the pax header, got {size[:40]!r}")
+        raise ValueError(
+            f"expected a size in decimal digits in the pax header, got {size[:40]!r}"
+        )
     return records | marker
 
 
@@ -165,4 +175,6 @@ def _parse_number(field: bytes, name: str) -> int:
         digits = _OCTAL.fullmatch(field)
         if digits is not None:
             return int(digits[1] or b"0", 8)
-    raise ValueError(f"expected a {name} from 0 to 2**63 - 1, in octal or base-256, got {field!r}")
+    raise ValueError(
+        f"expected a {name} from 0 to 2**63 - 1, in octal or base-256, got {field!r}"
+    )

@@ -7,12 +7,18 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
-from fastpipe.sources.files import FIRST_OF_LEFT_BEHIND, is_left_behind, lies_in_left_behind
+from fastpipe.sources.files import (
+    FIRST_OF_LEFT_BEHIND,
+    is_left_behind,
+    lies_in_left_behind,
+)
 from fastpipe.sources.listing import Source
 from fastpipe.sources.tar_reader import Member, TarFile, shown
 
 LABEL_EXTENSION = "cls"
-DUPLICATE_PATH = "an earlier member has the same name: unpacking the tar would overwrite it"
+DUPLICATE_PATH = (
+    "an earlier member has the same name: unpacking the tar would overwrite it"
+)
 _MOST_NAME_CHARACTERS = 1024
 _WEBDATASET_NOTE = re.compile("__[^/]*__($|/)")
 # A terminal acts on control characters, and some programs take a backslash for a slash.
@@ -73,7 +79,11 @@ def _is_clean_folder(folder: str) -> bool:
 def _path_problem(member: Member) -> str | None:
     path = member.name
     lacks_name = not member.is_folder and path.rpartition("/")[2] in ("", ".")
-    if not lacks_name and len(path) <= _MOST_NAME_CHARACTERS and not _HOSTILE.search(path):
+    if (
+        not lacks_name
+        and len(path) <= _MOST_NAME_CHARACTERS
+        and not _HOSTILE.search(path)
+    ):
         return None
     return (
         "expected the name of a file inside the tar's folder, of at most "
@@ -107,7 +117,9 @@ def path_in_source(archive: str, path: str) -> str:
     return f"{archive}/{path}" if archive else path
 
 
-def member_source(tar: TarFile, archive: str, member: Member, path: str, label: int = 0) -> Source:
+def member_source(
+    tar: TarFile, archive: str, member: Member, path: str, label: int = 0
+) -> Source:
     state = tar.state
     return Source(
         path_in_source(archive, path),

@@ -32,7 +32,8 @@ from fastpipe.sources.tar_header import (
 
 # Of an extended header: macOS and GNU tar put a file's attributes there.
 MOST_EXTENSION_BYTES = 1 << 20
-_MOST_PADDING_BYTES = 1 << 20  # behind the end; most programs fill a record of 10,240 bytes
+# Behind the end; most programs fill a record of 10,240 bytes.
+_MOST_PADDING_BYTES = 1 << 20
 _WINDOW_BYTES = 4096  # read at once: a small sample's headers, label and note
 # os.fsdecode does the same, more slowly.
 _NAME_ENCODING = sys.getfilesystemencoding()
@@ -51,7 +52,8 @@ class Member(NamedTuple):
     offset_bytes: int  # of its content
     size_bytes: int
     is_folder: bool
-    problem: str | None  # why it is not a file that can be read; None: a file or a folder
+    # Why it is not a file that can be read; None: a file or a folder.
+    problem: str | None
 
 
 class TarFile(contextlib.AbstractContextManager["TarFile"]):
@@ -123,7 +125,9 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
     def _header(self, offset: int) -> Header | None:
         return parse_header(self._read_fully(offset, BLOCK, "a header or the end"))
 
-    def _add_records(self, records: dict[bytes, bytes], header: Header, offset: int) -> None:
+    def _add_records(
+        self, records: dict[bytes, bytes], header: Header, offset: int
+    ) -> None:
         """Adds the records of an extended header, whose content is at `offset`."""
         size = header.size_bytes
         if size > MOST_EXTENSION_BYTES:
@@ -131,7 +135,9 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
                 f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got "
                 f"{size:,}"
             )
-        new = parse_extended(header.kind, self._read_fully(offset, size, "an extended header"))
+        new = parse_extended(
+            header.kind, self._read_fully(offset, size, "an extended header")
+        )
         if not records.keys().isdisjoint(new):  # Note [two readings]
             raise ValueError(
                 "expected one extended header of each type, and one name, before a member"
@@ -139,7 +145,11 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         records.update(new)
 
     def _member(
-        self, first_header: int, offset: int, header: Header, records: dict[bytes, bytes]
+        self,
+        first_header: int,
+        offset: int,
+        header: Header,
+        records: dict[bytes, bytes],
     ) -> Member:
         """The member whose own header is at `offset`; `records` are of its extended headers."""
         written_name = records.get(b"path", header.name)
@@ -148,7 +158,9 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         offset += BLOCK
         is_continued = header.is_continued
         while is_continued:
-            is_continued = self._read_fully(offset, BLOCK, "the header of a sparse file")[504] != 0
+            is_continued = (
+                self._read_fully(offset, BLOCK, "the header of a sparse file")[504] != 0
+            )
             offset += BLOCK
 
         # Old tars mark folders by the slash at the end of their name alone.
@@ -175,7 +187,9 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         """The end is two blocks of zeros, then nothing but padding. See Note [two readings]"""
         rest = self.state.size_bytes - offset
         size = min(max(rest, 2 * BLOCK), _MOST_PADDING_BYTES)
-        padding = self._read_fully(offset, size, "the two blocks of zeros that end a tar")
+        padding = self._read_fully(
+            offset, size, "the two blocks of zeros that end a tar"
+        )
         zero_count = size - len(padding.lstrip(b"\0"))
         if zero_count < size or rest > size:
             raise ValueError(
@@ -202,9 +216,7 @@ def _describe_other_kind(kind: bytes, header: Header) -> str:
     description = KINDS_WITHOUT_BYTES.get(kind, f"of type {kind.decode('latin1')!a}")
     if kind in LINKS:
         description += f" to {shown(os.fsdecode(text_of(header.link_field)))}"
-    return (
-        f"{description}, not a file; to store the files that links point to, use tar --dereference"
-    )
+    return f"{description}, not a file; to store the files that links point to, use tar --dereference"
 
 
 def compressed(path: SourcePath) -> PackError:
@@ -217,5 +229,7 @@ def compressed(path: SourcePath) -> PackError:
 
 def shown(name: str, most: int = 120) -> str:
     """A name that may hold anything, for messages: one line, short, no byte a terminal acts on."""
-    text = ascii(os.fsencode(name[: most + 1]).decode("utf-8", "backslashreplace"))[1:-1]
+    text = ascii(os.fsencode(name[: most + 1]).decode("utf-8", "backslashreplace"))[
+        1:-1
+    ]
     return text if len(text) <= most else text[:most] + "..."

@@ -45,7 +45,8 @@ _NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
 class TarColumns(NamedTuple):
     """The members of a sample that are its image and its label, if a user names them."""
 
-    image: str | None = None  # an extension, such as left.jpg; None: that of any picture
+    # An extension, such as left.jpg; None: that of any picture.
+    image: str | None = None
     label: str | None = None  # an extension, or an entry of KEY.json; None: cls
 
     @property
@@ -54,7 +55,11 @@ class TarColumns(NamedTuple):
 
     @property
     def image_names(self) -> str:
-        return "KEY.jpg, .png, .webp, .bmp, .tif" if self.image is None else f"KEY.{self.image}"
+        return (
+            "KEY.jpg, .png, .webp, .bmp, .tif"
+            if self.image is None
+            else f"KEY.{self.image}"
+        )
 
     @property
     def label_extension(self) -> str:
@@ -91,7 +96,8 @@ class _Checkpoint(NamedTuple):
 class TarSamples:
     """Collects the samples of the tars of a source."""
 
-    has_labels: bool = False  # a sample has to have a KEY.cls; else it must not have one
+    # A sample has to have a KEY.cls; else it must not have one.
+    has_labels: bool = False
     class_count: int = MOST_CLASSES  # labels are below it
     columns: TarColumns = USUAL_COLUMNS
 
@@ -103,14 +109,18 @@ class TarSamples:
     field_ranges: dict[int, dict[str, ByteRange]] = field(default_factory=dict)
     extension_counts: Counter[str] = field(default_factory=Counter)  # of these members
     # Tar -> label -> name of the class in it.
-    class_names: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    class_names: dict[str, dict[int, str]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     # The source paths that samples of a packed dataset had when it was packed. They become the
     # names of the samples. None: samples are named after their members.
     original_paths: set[str] | None = None
     # Labels that `columns` names.
     chosen_labels: Labels = field(default_factory=lambda: Labels(None))
 
-    def add_tar(self, tar: TarFile, archive: str, members: Iterable[CheckedMember]) -> None:
+    def add_tar(
+        self, tar: TarFile, archive: str, members: Iterable[CheckedMember]
+    ) -> None:
         """Adds the samples of a tar. See Note [members in any order].
 
         `archive`: the path of the tar in the source, "" where it is the source.
@@ -153,10 +163,14 @@ class TarSamples:
             if extension in ranges:
                 ranges[new] = ranges.pop(extension)
 
-    def _keyed_members(self, members: Iterable[CheckedMember]) -> Iterator[_KeyedMember]:
+    def _keyed_members(
+        self, members: Iterable[CheckedMember]
+    ) -> Iterator[_KeyedMember]:
         for member, path, problem in members:
             if problem is not None:
-                self.sources.append(rejected_source(self._tar, self._archive, member, problem))
+                self.sources.append(
+                    rejected_source(self._tar, self._archive, member, problem)
+                )
             elif not member.is_folder:
                 key, extension = split_key(path)
                 if key:
@@ -191,14 +205,18 @@ class TarSamples:
             if self.original_paths is not None:
                 self.original_paths.discard(source.path)
         del self.sources[checkpoint.source_count :]
-        for index in [index for index in self.field_ranges if index >= checkpoint.source_count]:
+        for index in [
+            index for index in self.field_ranges if index >= checkpoint.source_count
+        ]:
             del self.field_ranges[index]
         self.extension_counts = checkpoint.extension_counts
         self.dropped = checkpoint.dropped
         self.class_names.pop(self._archive, None)
         self._paths = set()
 
-    def _group_by_key(self, members: Iterable[CheckedMember]) -> list[list[_KeyedMember]]:
+    def _group_by_key(
+        self, members: Iterable[CheckedMember]
+    ) -> list[list[_KeyedMember]]:
         """The members of each key, wherever in the tar they are.
 
         A second member of the same path begins another sample, which will be rejected.
@@ -236,7 +254,9 @@ class TarSamples:
             if path in self._paths:
                 raise ValueError(DUPLICATE_PATH)
         except ValueError as problem:
-            self.sources.append(rejected_source(self._tar, self._archive, member, str(problem)))
+            self.sources.append(
+                rejected_source(self._tar, self._archive, member, str(problem))
+            )
             return
 
         self._paths.add(path)
@@ -263,7 +283,9 @@ class TarSamples:
         self.original_paths.add(ours.path)
         return source._replace(path=ours.path)
 
-    def _read_label(self, sample: _Sample, note: ByteRange | None, ours: Ours | None) -> int:
+    def _read_label(
+        self, sample: _Sample, note: ByteRange | None, ours: Ours | None
+    ) -> int:
         """The label of a sample. ValueError: the members are not a sample, or it has no label."""
         image_count = len(sample.images)
         label_count = len(sample.labels)
@@ -292,11 +314,15 @@ class TarSamples:
             )
         return label
 
-    def _read_chosen_label(self, column: str, sample: _Sample, note: ByteRange | None) -> int:
+    def _read_chosen_label(
+        self, column: str, sample: _Sample, note: ByteRange | None
+    ) -> int:
         """The label in the member, or the entry of KEY.json, that a user names."""
         if sample.labels:
             member = sample.labels[0].member
-            label: object = _parse_label(self._tar.read(member.offset_bytes, member.size_bytes))
+            label: object = _parse_label(
+                self._tar.read(member.offset_bytes, member.size_bytes)
+            )
         else:
             entries = {} if note is None else read_entries(self._tar, note)
             if column not in entries:
@@ -309,7 +335,9 @@ class TarSamples:
 
     def _read_number(self, member: Member, *, is_ours: bool) -> int:
         """The number in a KEY.cls. ValueError: there is no label in it."""
-        text = self._tar.read(member.offset_bytes, min(member.size_bytes, _MOST_LABEL_DIGITS))
+        text = self._tar.read(
+            member.offset_bytes, min(member.size_bytes, _MOST_LABEL_DIGITS)
+        )
         if text == b"-1" and is_ours:
             return NO_LABEL
         match = None

@@ -18,7 +18,14 @@ from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, state_at
 from fastpipe.sources.likely import named_as_label
-from fastpipe.sources.listing import STORED, Assumption, Listing, Source, SourceField, change
+from fastpipe.sources.listing import (
+    STORED,
+    Assumption,
+    Listing,
+    Source,
+    SourceField,
+    change,
+)
 from fastpipe.sources.options import (
     MOST_FIELDS,
     NOTE,
@@ -84,7 +91,9 @@ def list_archives(
             if not files.folders:
                 samples.add_tar(tar, name, same_members)
 
-    listing = list_folders(root, [name or root.name for name in tars], files, stray, split)
+    listing = list_folders(
+        root, [name or root.name for name in tars], files, stray, split
+    )
     if listing is None:
         refuse_split(root, split)
         if files.folders:  # all of them are hidden
@@ -99,12 +108,16 @@ def list_archives(
     return listing
 
 
-def list_tar_classes(root: SourcePath, tars: list[str], stray: Sequence[str] = ()) -> Listing:
+def list_tar_classes(
+    root: SourcePath, tars: list[str], stray: Sequence[str] = ()
+) -> Listing:
     """Lists the images in tars, in no order. Each tar is a class; cat-0 and cat-1 are one."""
     class_of_tar: dict[str, str] = {}
     for tar_name in tars:
         file_name = tar_name.rpartition("/")[2]
-        class_of_tar[tar_name] = _class_of_tar(tar_name) or file_name.removesuffix(".tar")
+        class_of_tar[tar_name] = _class_of_tar(tar_name) or file_name.removesuffix(
+            ".tar"
+        )
     classes = sorted(set(class_of_tar.values()))
     labels = {name: label for label, name in enumerate(classes)}
 
@@ -134,7 +147,8 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     if isinstance(root, Path):
         index = PackedIndex(root)
     else:
-        from fastpipe.store.remote.dataset import RemoteIndex  # most sources are on this machine
+        # Most sources are on this machine.
+        from fastpipe.store.remote.dataset import RemoteIndex
 
         remote_index = RemoteIndex(Url(root), remote or RemoteOptions())
         remote_index.fetch_sources()
@@ -146,7 +160,9 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
             "first"
         )
 
-    samples = TarSamples(has_labels=True, class_count=len(index.classes), original_paths=set())
+    samples = TarSamples(
+        has_labels=True, class_count=len(index.classes), original_paths=set()
+    )
     _add_tars(samples, root, [shard.name for shard in index.shards])
     samples.extension_counts.pop(NOTE, None)  # KEY.json is that of fastpipe
     for field in index.fields.values():
@@ -171,7 +187,9 @@ def _damage(root: SourcePath, index: PackedIndex) -> str | None:
     return index.damage(lambda name: state_at(root, name).size_bytes)
 
 
-def _use_origins(sources: list[Source], index: PackedIndex, origins: NDArray[np.void]) -> None:
+def _use_origins(
+    sources: list[Source], index: PackedIndex, origins: NDArray[np.void]
+) -> None:
     """Removes samples that the dataset no longer has, and gives the others their original sizes.
 
     `sources` and the rows of the index are in the order of the shards. `origins`: a row for each

@@ -24,7 +24,9 @@ _LINE_TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
 _DAMAGE = re.compile("[\0\udc80-\udcff]")
 
 
-def csv_rows(path: SourcePath, form: TextForm, encoding: str | None = None) -> Iterator[Row]:
+def csv_rows(
+    path: SourcePath, form: TextForm, encoding: str | None = None
+) -> Iterator[Row]:
     """Reads the records of a CSV or TSV file (RFC 4180), or of a list. All values are texts.
 
     Spaces before a value do not count.
@@ -46,7 +48,8 @@ def csv_rows(path: SourcePath, form: TextForm, encoding: str | None = None) -> I
             for cells in records:
                 if not columns:
                     columns = [
-                        cell.strip() or f"column_{number}" for number, cell in enumerate(cells, 1)
+                        cell.strip() or f"column_{number}"
+                        for number, cell in enumerate(cells, 1)
                     ]
                     _check_header(columns)
                 elif cells:  # an empty line has no cells
@@ -83,9 +86,7 @@ class _TextLines:
 
 def _check_header(columns: list[str]) -> None:
     """Raises csv.Error if these cannot be the names of a table's columns."""
-    expected = (
-        f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got"
-    )
+    expected = f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got"
     damage = _DAMAGE.search(" ".join(columns))
     if damage is not None:
         raise csv.Error(f"{expected} {_describe_byte(damage)}. {HINT}")
@@ -98,7 +99,9 @@ def _check_header(columns: list[str]) -> None:
 
 def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:
     if len(cells) != len(columns):
-        return Row(where, problem=f"expected {len(columns)} columns, got {len(cells):,}")
+        return Row(
+            where, problem=f"expected {len(columns)} columns, got {len(cells):,}"
+        )
     for column, cell in zip(columns, cells, strict=True):
         # Most cells are ASCII, and this test takes less time than the search.
         if cell.isascii() and "\0" not in cell:
@@ -106,7 +109,9 @@ def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:
         damage = _DAMAGE.search(cell)
         if damage is not None:
             got = f"{_describe_byte(damage)}. {HINT}"
-            return Row(where, problem=f"column {column}: expected UTF-8 text, got {got}")
+            return Row(
+                where, problem=f"column {column}: expected UTF-8 text, got {got}"
+            )
     return Row(where, dict(zip(columns, cells, strict=True)))
 
 

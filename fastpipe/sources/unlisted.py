@@ -52,11 +52,18 @@ def images_without_row(
     # Rows of other splits are not looked up, and may leave out the ending.
     written = {path.replace("\\", "/") for path in elsewhere}
     images = []
-    for folder in sorted(folder for folder in folders if not scheme_of(folder))[:most_folders]:
+    for folder in sorted(folder for folder in folders if not scheme_of(folder))[
+        :most_folders
+    ]:
         for name in _list_names(root, folder):
             path = folder + name
             # Hidden files, and what systems leave among pictures.
-            if path in listed or not is_picture(name) or name[0] == "." or is_left_behind(name):
+            if (
+                path in listed
+                or not is_picture(name)
+                or name[0] == "."
+                or is_left_behind(name)
+            ):
                 continue
             if path not in written and os.path.splitext(path)[0] not in written:
                 images.append(path)
@@ -67,7 +74,9 @@ def assumption_of(images: list[str], count_of_rows: int) -> list[Assumption]:
     """Says that images have no row and are left out."""
     if not images:
         return []
-    verb = "image has no row and is" if len(images) == 1 else "images have no row and are"
+    verb = (
+        "image has no row and is" if len(images) == 1 else "images have no row and are"
+    )
     text = (
         f"images: {len(images):,} {verb} left out, beside {count_of_rows:,} with one: "
         f"{readable(images[0])}"

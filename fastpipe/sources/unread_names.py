@@ -41,7 +41,9 @@ _MAX_READ = 3
 _VOC_SPLITS = "ImageSets"
 
 
-def describe_unread(source: Recognised, *, are_tables_named: bool = False) -> list[Assumption]:
+def describe_unread(
+    source: Recognised, *, are_tables_named: bool = False
+) -> list[Assumption]:
     """The assumption that names in a source were not read; none if all were.
 
     `are_tables_named`: the tables beside splits are named by another assumption.
@@ -57,9 +59,7 @@ def describe_unread(source: Recognised, *, are_tables_named: bool = False) -> li
     if not unread:
         return []
 
-    remedy = (
-        "if one of them has labels, list images and labels in a CSV file, or use fastpipe.Writer"
-    )
+    remedy = "if one of them has labels, list images and labels in a CSV file, or use fastpipe.Writer"
     for name, path in islice(unread.items(), _MAX_READ):
         tool = None if name.endswith("/") else unread_tool(path)
         if tool is not None:
@@ -72,7 +72,9 @@ def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator
     """The names in a folder that were not read; those of folders end in "/"."""
     read = set(_read_names(source))
     for name in lists_among(names.files, _ENDINGS, max_lists=FEW):
-        is_yolo = source.format == "yolo" and (name in _YOLO_FILES or name.endswith(_YOLO_ENDINGS))
+        is_yolo = source.format == "yolo" and (
+            name in _YOLO_FILES or name.endswith(_YOLO_ENDINGS)
+        )
         if name not in read and not is_yolo and not is_result_form(name):
             yield name
     # The folders of an image folder are classes, and COCO may have its images in any folder.

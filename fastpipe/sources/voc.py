@@ -36,10 +36,14 @@ def list_voc(
             if isinstance(entry, Annotation):
                 all_annotations.append(entry)
 
-    classes = sorted({name for annotation in all_annotations for name in annotation.names})
+    classes = sorted(
+        {name for annotation in all_annotations for name in annotation.names}
+    )
     labels = {name: label for label, name in enumerate(classes)}
     # VOC counts pixels from 1. Some tools count from 0, which a box at 0 gives away.
-    counts_from_zero = any(annotation.count_boxes_at_zero() for annotation in all_annotations)
+    counts_from_zero = any(
+        annotation.count_boxes_at_zero() for annotation in all_annotations
+    )
     first_pixel = 0 if counts_from_zero else 1
 
     folder = local_path(beside.images)
@@ -48,10 +52,19 @@ def list_voc(
         if not file.endswith(".xml"):
             files_of_stem.setdefault(Path(file).stem, []).append(file)
     rows = (
-        _voc_row(name, by_name.get(name, "no such annotation"), files_of_stem, labels, first_pixel)
+        _voc_row(
+            name,
+            by_name.get(name, "no such annotation"),
+            files_of_stem,
+            labels,
+            first_pixel,
+        )
         for name in names
     )
-    fields = [SourceField("boxes", "boxes", names=tuple(classes)), SourceField("difficult", "json")]
+    fields = [
+        SourceField("boxes", "boxes", names=tuple(classes)),
+        SourceField("difficult", "json"),
+    ]
     listing = list_rows(folder, rows, fields, place=folder.name)
     assumed = _assumed_of_voc(ours)
     if split_names is None:
@@ -79,7 +92,9 @@ def _read_annotations(labels: SourcePath) -> dict[str, Annotation | str]:
     annotations: dict[str, Annotation | str] = {}
     for name in _stems(folder, ".xml"):
         try:
-            annotations[name] = parse_annotation(read_label_text(folder / f"{name}.xml"))
+            annotations[name] = parse_annotation(
+                read_label_text(folder / f"{name}.xml")
+            )
         except (ValueError, ElementTree.ParseError) as problem:  # also ImageError
             annotations[name] = f"{name}.xml is not an annotation of VOC: {problem}"
     return annotations
@@ -100,7 +115,10 @@ def _voc_row(
         # The last pixel is inside the box.
         boxes.append([left - first_pixel, top - first_pixel, right, bottom])
     values = {
-        "boxes": {"boxes": boxes, "labels": [labels[name] for name in annotation.names]},
+        "boxes": {
+            "boxes": boxes,
+            "labels": [labels[name] for name in annotation.names],
+        },
         "difficult": annotation.difficult,
     }
     path = _image_path(name, annotation, files_of_stem)
@@ -132,7 +150,9 @@ def _assumed_of_voc(annotations: Sequence[Annotation]) -> list[Assumption]:
             "from 0, not from 1"
         )
         assumed.append(Assumption(text))
-    unclear_count = sum(annotation.unclear_difficult_count for annotation in annotations)
+    unclear_count = sum(
+        annotation.unclear_difficult_count for annotation in annotations
+    )
     if unclear_count:
         text = (
             f"objects that say neither 0 nor 1 as difficult: {unclear_count:,}; they are taken as "
@@ -146,15 +166,20 @@ def _assumed_of_voc(annotations: Sequence[Annotation]) -> list[Assumption]:
             "them"
         )
         assumed.append(Assumption(text))
-    skipped = {attribute for annotation in annotations for attribute in annotation.skipped}
+    skipped = {
+        attribute for annotation in annotations for attribute in annotation.skipped
+    }
     if skipped:
-        text = f"attributes of objects that are not packed: {', '.join(sorted(skipped))}"
+        text = (
+            f"attributes of objects that are not packed: {', '.join(sorted(skipped))}"
+        )
         assumed.append(Assumption(text))
     return assumed
 
 
 def _images_without_annotation(
-    annotations: Mapping[str, Annotation | str], files_of_stem: Mapping[str, Sequence[str]]
+    annotations: Mapping[str, Annotation | str],
+    files_of_stem: Mapping[str, Sequence[str]],
 ) -> list[Assumption]:
     """Says that images are left out because no annotation is about them."""
     annotated: set[str] = set()
@@ -162,7 +187,9 @@ def _images_without_annotation(
         annotated.update(files_of_stem.get(name, ()))
         if isinstance(annotation, Annotation):
             annotated.add(_image_path(name, annotation, files_of_stem))
-    images = [file for files in files_of_stem.values() for file in files if is_picture(file)]
+    images = [
+        file for files in files_of_stem.values() for file in files if is_picture(file)
+    ]
     without = [file for file in images if file not in annotated]
     if not without:
         return []
@@ -175,4 +202,8 @@ def _images_without_annotation(
 
 def _stems(folder: Path, ending: str) -> list[str]:
     """The names of the files with this ending, without it."""
-    return [name.removesuffix(ending) for name in names_in(folder).files if name.endswith(ending)]
+    return [
+        name.removesuffix(ending)
+        for name in names_in(folder).files
+        if name.endswith(ending)
+    ]

@@ -21,12 +21,15 @@ class Annotation:
 
     filename: str  # "": there is none
     size: tuple[int, int] | None  # width and height
-    boxes: list[list[float]] = field(default_factory=list)  # xmin, ymin, xmax, ymax, as written
+    # xmin, ymin, xmax, ymax, as written.
+    boxes: list[list[float]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     difficult: list[int] = field(default_factory=list)  # 1 or 0
-    unclear_difficult_count: int = 0  # objects that say neither 0 nor 1, such as "Unspecified"
+    # Objects that say neither 0 nor 1, such as "Unspecified".
+    unclear_difficult_count: int = 0
     box_around_count: int = 0  # boxes that were put around polygons
-    skipped: set[str] = field(default_factory=set)  # attributes of objects that say something
+    # Attributes of objects that say something.
+    skipped: set[str] = field(default_factory=set)
 
     def count_boxes_at_zero(self) -> int:
         """How many boxes begin at 0. If any does, pixels are not counted from 1."""
@@ -47,7 +50,9 @@ def parse_annotation(text: str) -> Annotation:
     return annotation
 
 
-def _add_object(annotation: Annotation, number: int, element: ElementTree.Element) -> None:
+def _add_object(
+    annotation: Annotation, number: int, element: ElementTree.Element
+) -> None:
     name = (element.findtext("name") or "").strip()
     if not name:
         raise ValueError(f"object {number} has no name")

@@ -93,7 +93,9 @@ class _Folder:
         """The names for which a table may have written this; of a file also without the ending."""
         names = self._by_name.get(_fold(written), [])
         composed = unicodedata.normalize("NFC", written)
-        same_case = [name for name in names if unicodedata.normalize("NFC", name) == composed]
+        same_case = [
+            name for name in names if unicodedata.normalize("NFC", name) == composed
+        ]
         if len(same_case) == 1:
             return same_case
         if not names and is_file and not is_picture(written):

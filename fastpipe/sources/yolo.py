@@ -24,7 +24,8 @@ class _Files(NamedTuple):
 
     images: Path  # the folder
     labels: Path
-    label_of: dict[str, str]  # image below `images` -> the path where its label file would be
+    # Image below `images` -> the path where its label file would be.
+    label_of: dict[str, str]
     label_files: set[str]  # those that exist
     absent_count: int  # images of a list that do not exist
 
@@ -61,7 +62,9 @@ def list_yolo(
 
     reader = LabelReader(data, first_label)
     rows = (
-        _row(image, files.labels / label_file, reader, has_points=data.points is not None)
+        _row(
+            image, files.labels / label_file, reader, has_points=data.points is not None
+        )
         for image, label_file in files.label_of.items()
     )
     listing = list_rows(
@@ -72,7 +75,9 @@ def list_yolo(
         place=files.images.name if beside.part else "images",
     )
     reader.check_first_label(readable(str(files.labels)))
-    return replace(listing, assumed=tuple(reader.assumed() + _assumed_of_files(files, data)))
+    return replace(
+        listing, assumed=tuple(reader.assumed() + _assumed_of_files(files, data))
+    )
 
 
 def _find_files(beside: Beside, split: str | None) -> _Files:
@@ -93,7 +98,9 @@ def _find_files(beside: Beside, split: str | None) -> _Files:
         is_flat = image_folder == label_folder  # label files lie beside the images
         for path in files_below(image_folder, hidden=False):
             if not is_flat or is_picture(path):
-                label_of[image_prefix + path] = label_prefix + str(Path(path).with_suffix(".txt"))
+                label_of[image_prefix + path] = label_prefix + str(
+                    Path(path).with_suffix(".txt")
+                )
         if label_folder.is_dir():
             for path in files_below(label_folder, hidden=False):
                 if path.endswith(".txt") and Path(path).name != "classes.txt":
@@ -104,7 +111,9 @@ def _find_files(beside: Beside, split: str | None) -> _Files:
         listed = set(listed_images(local_path(beside.only), images))
         absent_count = len(listed - label_of.keys())
         label_of = {path: file for path, file in label_of.items() if path in listed}
-    return _Files(images, labels, dict(sorted(label_of.items())), label_files, absent_count)
+    return _Files(
+        images, labels, dict(sorted(label_of.items())), label_files, absent_count
+    )
 
 
 def _prefix(folder: Path, top: Path) -> str:
@@ -117,7 +126,9 @@ def _row(path: str, label_file: Path, reader: LabelReader, *, has_points: bool) 
         labels = reader.parse(read_label_text(label_file), label_file.name)
     except ValueError as problem:  # also ImageError
         return Row(path, problem=str(problem), path=path)
-    values: dict[str, Any] = {"boxes": {"shares": labels.boxes, "labels": labels.classes}}
+    values: dict[str, Any] = {
+        "boxes": {"shares": labels.boxes, "labels": labels.classes}
+    }
     if has_points:
         values["keypoints"] = {"shares": labels.points}
     return Row(path, values, path=path)
@@ -126,9 +137,7 @@ def _row(path: str, label_file: Path, reader: LabelReader, *, has_points: bool) 
 def _assumed_of_files(files: _Files, data: DataYaml) -> list[Assumption]:
     assumed: list[Assumption] = []
     if not data.names:
-        text = (
-            "boxes: their classes have no names, because there is no data.yaml and no classes.txt"
-        )
+        text = "boxes: their classes have no names, because there is no data.yaml and no classes.txt"
         assumed.append(Assumption(text, "--classes-from FILE"))
     bare_count = sum(file not in files.label_files for file in files.label_of.values())
     if not files.labels.is_dir():

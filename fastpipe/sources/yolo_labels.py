@@ -76,7 +76,9 @@ class LabelReader:
             raise ValueError
         return label
 
-    def _parse_shape(self, numbers: tuple[float, ...]) -> tuple[list[float], list[list[float]]]:
+    def _parse_shape(
+        self, numbers: tuple[float, ...]
+    ) -> tuple[list[float], list[list[float]]]:
         """The box and the points of a line."""
         if len(numbers) < _BOX_COLUMNS:
             raise ValueError
@@ -88,7 +90,8 @@ class LabelReader:
             points: list[list[float]] = []
             for start in range(0, len(rest), shape.num_dims):
                 x, y, *visibility = rest[start : start + shape.num_dims]
-                points.append([x, y, *(visibility or [2.0])])  # 2 is COCO's "labelled and visible"
+                # 2 is COCO's "labelled and visible".
+                points.append([x, y, *(visibility or [2.0])])
             return _corners(numbers), points
 
         # A sixth number is no error: detectors write their confidence, trackers an id.
@@ -123,7 +126,11 @@ class LabelReader:
 
     def check_first_label(self, folder: str) -> None:
         """PackError: classes are counted from 1, so most labels would be the next class."""
-        if self._first_label or self._has_first_class or not self._has_class_behind_last:
+        if (
+            self._first_label
+            or self._has_first_class
+            or not self._has_class_behind_last
+        ):
             return
         names = self._data.names
         raise PackError(

@@ -30,7 +30,8 @@ class PointShape(NamedTuple):
 class DataYaml(NamedTuple):
     names: tuple[str, ...] = ()  # of the classes, by number; "" where one is missing
     points: PointShape | None = None  # None: objects have no keypoints
-    flip_index: tuple[int, ...] = ()  # the point that takes the place of each in a mirrored image
+    # The point that takes the place of each in a mirrored image.
+    flip_index: tuple[int, ...] = ()
 
     @property
     def flip_pairs(self) -> tuple[tuple[int, int], ...]:
@@ -59,7 +60,9 @@ def _read_file(file: Path) -> DataYaml:
             raise ValueError(
                 f"nc is {content['nc']!r:.20}, and there are {len(written_names)} names"
             )
-        return DataYaml(names, points, _parse_flip_index(content.get("flip_idx"), points))
+        return DataYaml(
+            names, points, _parse_flip_index(content.get("flip_idx"), points)
+        )
     except (ValueError, TypeError, KeyError, AttributeError) as problem:
         raise PackError(
             f"{readable(str(file))}: expected names of the classes: {problem}"
@@ -70,9 +73,12 @@ def _parse_names(value: Any) -> tuple[str, ...]:
     """Names in a list, or in a mapping by number."""
     names: dict[int, str] = {}
     for number, name in enumerate(value) if isinstance(value, list) else value.items():
-        text = str(name) if type(name) is int else name  # YAML reads a class 7 as a number
+        # YAML reads a class 7 as a number.
+        text = str(name) if type(name) is int else name
         if not isinstance(text, str) or int(number) > _MOST_CLASSES:
-            raise ValueError(f"got numbers over {_MOST_CLASSES:,}, or names that are no texts")
+            raise ValueError(
+                f"got numbers over {_MOST_CLASSES:,}, or names that are no texts"
+            )
         names[int(number)] = text
     return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
 
@@ -129,7 +135,9 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
             images = root / YOLO_FOLDERS[0]
             if images.is_dir():
                 images = _inner_images(images)
-                splits.append(Beside("yolo", images, _label_folder(images), split, places[0]))
+                splits.append(
+                    Beside("yolo", images, _label_folder(images), split, places[0])
+                )
         elif len(places) == 1:
             images = _inner_images(places[0])
             splits.append(Beside("yolo", images, _label_folder(images), split))
@@ -142,7 +150,9 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
     return splits
 
 
-def _split_places(file: Path, tops: Sequence[Path], key: str, value: object) -> list[Path]:
+def _split_places(
+    file: Path, tops: Sequence[Path], key: str, value: object
+) -> list[Path]:
     """The folders or lists of images of a split; none where they do not exist.
 
     PackError: an entry is not a path, or only some exist. Else images would be lost unseen.

@@ -87,7 +87,9 @@ class WorkFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
             with contextlib.ExitStack() as on_error:
-                self._lock = on_error.enter_context(open(self._file, "ab+", opener=no_link))
+                self._lock = on_error.enter_context(
+                    open(self._file, "ab+", opener=no_link)
+                )
                 self._claim(shown)
                 locked_file = os.fstat(self._lock.fileno())
                 if not os.path.samestat(locked_file, os.stat(self._file)):

@@ -146,7 +146,9 @@ class Folder(_WholeFiles):
                 stop = os.fstat(file.fileno()).st_size
             return read_at(file.fileno(), stop - start, start)
 
-    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    def each(
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[Result]:
         """Calls `work`, which reads a little, for each item. Gives the results in order.
 
         A bucket works on several items at a time.
@@ -208,7 +210,9 @@ class Bucket(_WholeFiles):
     the bucket removes them: obstore cannot list them. An upload that fails is aborted.
     """
 
-    def __init__(self, url: Url, remote: RemoteOptions | None, scratch: Path | None = None) -> None:
+    def __init__(
+        self, url: Url, remote: RemoteOptions | None, scratch: Path | None = None
+    ) -> None:
         # Imported here, because most packs make no requests.
         from fastpipe.store.remote.objects import Objects
 
@@ -257,10 +261,14 @@ class Bucket(_WholeFiles):
         )
         return b"".join(pieces)
 
-    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    def each(
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[Result]:
         from fastpipe.store.remote.objects import in_order
 
-        with ThreadPoolExecutor(_READS_AT_A_TIME, thread_name_prefix="fastpipe-read") as threads:
+        with ThreadPoolExecutor(
+            _READS_AT_A_TIME, thread_name_prefix="fastpipe-read"
+        ) as threads:
             futures = (threads.submit(work, item) for item in items)
             yield from in_order(futures, _READS_AT_A_TIME)
 

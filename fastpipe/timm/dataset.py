@@ -168,7 +168,9 @@ def _read_class_map(class_map: Any, root: Any) -> list[str]:
                 class_map = file_in_root
         if os.path.isdir(class_map):
             data = as_dataset(class_map)
-            return data.classes if data.index.packed else _with_timm_classes(data).classes
+            return (
+                data.classes if data.index.packed else _with_timm_classes(data).classes
+            )
     return list(class_names(class_map).labels)
 
 

@@ -21,7 +21,12 @@ from fastpipe.loading.loader import Loader
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.timm.operations import evaluation_crop, image_operations, mixing_of, parse_shape
+from fastpipe.timm.operations import (
+    evaluation_crop,
+    image_operations,
+    mixing_of,
+    parse_shape,
+)
 
 # Arguments that choose nothing here: threads need no seeds, no pinning, no processes that persist.
 _WITHOUT_EFFECT = (
@@ -129,7 +134,9 @@ def create_loader(
         dataset = dataset.dataset
     data = as_dataset(dataset)
     for problem in describe_other_classes(data, train=is_training):
-        raise ConfigError(f"{problem}; in timm's programs: --class-map with the data for training")
+        raise ConfigError(
+            f"{problem}; in timm's programs: --class-map with the data for training"
+        )
 
     channels, height, width = parse_shape(input_size, len(mean))
     if interpolation == "random":
@@ -137,16 +144,24 @@ def create_loader(
     crop: Crop
     if is_augmented:
         crop = RandomResizedCrop(
-            scale=scale or (0.08, 1.0), ratio=ratio or (3 / 4, 4 / 3), interpolation=interpolation
+            scale=scale or (0.08, 1.0),
+            ratio=ratio or (3 / 4, 4 / 3),
+            interpolation=interpolation,
         )
     elif is_training and isinstance(input_size, int):
         crop = CenterCrop(resize=input_size, interpolation=interpolation)
     elif is_training:
         crop = Resize(interpolation=interpolation)
     else:
-        crop = evaluation_crop(crop_pct or 0.875, crop_mode, (height, width), interpolation, mean)
+        crop = evaluation_crop(
+            crop_pct or 0.875, crop_mode, (height, width), interpolation, mean
+        )
 
-    options: dict[str, Any] = {"mean": mean, "std": std, "dtype": img_dtype or torch.float32}
+    options: dict[str, Any] = {
+        "mean": mean,
+        "std": std,
+        "dtype": img_dtype or torch.float32,
+    }
     flips: list[torch.nn.Module] = []
     operations: list[torch.nn.Module] = []
     if is_augmented:
@@ -170,7 +185,9 @@ def create_loader(
         # With re_split, timm spares the first split; of a single one, the first half of the batch.
         spared = 0.5 if re_split and num_splits == 1 else 0.0
         noise = _NOISE[re_mode.lower()]
-        after.append(Erasing(re_prob, noise=noise, most=max(1, re_count), spared=spared))
+        after.append(
+            Erasing(re_prob, noise=noise, most=max(1, re_count), spared=spared)
+        )
 
     # With splits, the loader gives uint8 images, and TimmLoader augments each split.
     splits: list[Augment] = []
@@ -219,7 +236,9 @@ def _raise_refused(refused: dict[str, Any]) -> None:
     names = ", ".join(f"{name}={value!r}" for name, value in refused.items())
     parameters = inspect.signature(create_loader).parameters
     known = ", ".join(name for name in parameters if name != "others")
-    raise ConfigError(f"fastpipe.timm.create_loader cannot do {names}; it knows {known}")
+    raise ConfigError(
+        f"fastpipe.timm.create_loader cannot do {names}; it knows {known}"
+    )
 
 
 class TimmLoader:
@@ -270,9 +289,14 @@ class TimmLoader:
             samples = batch.ids.numpy(force=True)
             batch_index = len(self.loader) - self.loader.remaining - 1
             # A photo is upside down in all splits or in none.
-            is_flipped = uniform(key(seed, batch.epoch, Stream.UPSIDE_DOWN), samples) < self._vflip
+            is_flipped = (
+                uniform(key(seed, batch.epoch, Stream.UPSIDE_DOWN), samples)
+                < self._vflip
+            )
             if is_flipped.any():
-                rows = torch.from_numpy(is_flipped).to(images.device)[:, None, None, None]
+                rows = torch.from_numpy(is_flipped).to(images.device)[
+                    :, None, None, None
+                ]
                 images = torch.where(rows, images.flip(2), images)
                 images = images.contiguous(memory_format=torch.channels_last)
             parts = []
@@ -293,7 +317,9 @@ class TimmLoader:
     @property
     def mixup_enabled(self) -> bool:
         """Whether mixup or cutmix is done. Set it to False between epochs: labels stay soft."""
-        return any(mixer.enabled for mixer in self._augment.mixers if isinstance(mixer, Mixing))
+        return any(
+            mixer.enabled for mixer in self._augment.mixers if isinstance(mixer, Mixing)
+        )
 
     @mixup_enabled.setter
     def mixup_enabled(self, enabled: bool) -> None:

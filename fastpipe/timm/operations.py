@@ -11,7 +11,13 @@ import kornia.augmentation
 import torch
 
 from fastpipe.device.augment.normalised import Mixing
-from fastpipe.device.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
+from fastpipe.device.augment.presets import (
+    LAST_BIN,
+    RANDAUGMENT,
+    Blur,
+    Grayscale,
+    Policy,
+)
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import CenterCrop, Crop, Letterbox, Resize
 
@@ -41,13 +47,17 @@ def evaluation_crop(
     """The crop of evaluation, of this (height, width)."""
     height, width = size
     if mode in (None, "center") and height == width:
-        return CenterCrop(resize=math.floor(height / crop_pct), interpolation=interpolation)
+        return CenterCrop(
+            resize=math.floor(height / crop_pct), interpolation=interpolation
+        )
     if mode == "squash" and crop_pct == 1:
         return Resize(interpolation=interpolation)
     if mode == "border" and crop_pct == 1:
         rgb_mean = mean if len(mean) == 3 else [mean[0]] * 3
         red, green, blue = (round(255 * value) for value in rgb_mean)
-        return Letterbox(fill=(red, green, blue), rounded=True, interpolation=interpolation)
+        return Letterbox(
+            fill=(red, green, blue), rounded=True, interpolation=interpolation
+        )
     raise ConfigError(
         f'crop_mode={mode!r}: expected "center" and a square input_size, or "squash" or "border" '
         f"with crop_pct=1; got input_size {size} and crop_pct={crop_pct}"

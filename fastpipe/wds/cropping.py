@@ -21,7 +21,11 @@ from fastpipe.errors import ConfigError, ImageError, SampleError, flag, readable
 from fastpipe.native import _engine
 from fastpipe.plan.crops import Crop
 from fastpipe.sources.options import PICTURES
-from fastpipe.sources.picture.background import background_color, is_transparent, on_background
+from fastpipe.sources.picture.background import (
+    background_color,
+    is_transparent,
+    on_background,
+)
 from fastpipe.sources.picture.probe import image_format
 from fastpipe.wds.transparency import is_png_with_alpha, warn_of_dropped_alpha
 
@@ -100,7 +104,9 @@ class PipelineCropping(Cropping):
             if sample_pictures.keys() == set(names):
                 good.append(number)
             else:
-                errors[number] = _other_pictures_error(samples[number], sample_pictures, names)
+                errors[number] = _other_pictures_error(
+                    samples[number], sample_pictures, names
+                )
 
         # All pictures of a sample have the same draws, and so the same crop and flip if they have
         # one size. Samples that are left out take part in the draws: the others' do not depend on
@@ -113,7 +119,9 @@ class PipelineCropping(Cropping):
         rows_by_name: dict[str, NDArray[np.uint8]] = {}
         for name in names:
             data = [pictures[number][name] for number in good]
-            rows_by_name[name], reasons = self.rows(data, draws, threads=threads, planar=planar)
+            rows_by_name[name], reasons = self.rows(
+                data, draws, threads=threads, planar=planar
+            )
             for row, reason in reasons.items():
                 number = good[row]
                 errors.setdefault(number, _sample_error(samples[number], reason, name))
@@ -138,7 +146,12 @@ class PipelineCropping(Cropping):
         return self.draws(hashes.view(np.int64))
 
     def rows(
-        self, pictures: Sequence[bytes], draws: Draws, *, threads: int = 1, planar: bool = False
+        self,
+        pictures: Sequence[bytes],
+        draws: Draws,
+        *,
+        threads: int = 1,
+        planar: bool = False,
     ) -> tuple[NDArray[np.uint8], dict[int, str]]:
         """Decodes, crops and resizes pictures.
 
@@ -164,10 +177,14 @@ class PipelineCropping(Cropping):
         failed = self._fill_rows(out, opened, draws, threads, planar)
 
         # Convert those that the engine does not decode, or refuses, and try again.
-        rest = [row for row in range(len(pictures)) if row not in opened or row in failed]
+        rest = [
+            row for row in range(len(pictures)) if row not in opened or row in failed
+        ]
         if not rest:
             return out, {}
-        convert = partial(_convert, max_pixels=self._max_pixels, background=self._background)
+        convert = partial(
+            _convert, max_pixels=self._max_pixels, background=self._background
+        )
         results = _map_in_threads(convert, [pictures[row] for row in rest], threads)
         converted: dict[int, Picture] = {}
         failed = {}
@@ -216,7 +233,9 @@ class PipelineCropping(Cropping):
         heights = sizes[:, 1]
 
         # The engine's tasks: a record for each row, with its crop and the size of its bytes.
-        crops, flips = self.crops_of(widths, heights, Draws(draws.epoch, draws.numbers[rows]))
+        crops, flips = self.crops_of(
+            widths, heights, Draws(draws.epoch, draws.numbers[rows])
+        )
         rendering = crops.rendering.keywords(PixelForm())
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"] = crops.boxes
@@ -275,7 +294,8 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
             from fastpipe.sources.picture.convert import EncodeOptions, convert
 
             packed = convert(
-                data, EncodeOptions(max_pixels=max_pixels, tile=0, background=background)
+                data,
+                EncodeOptions(max_pixels=max_pixels, tile=0, background=background),
             )
             return Picture(packed.width, packed.height, data=packed.data)
         from fastpipe.sources.picture.open_image import open_image
@@ -381,6 +401,8 @@ def _other_pictures_error(
 ) -> SampleError:
     """The error for a sample that cannot be in a batch with the others."""
     actual = f"the pictures {sorted(pictures)}" if pictures else "no picture"
-    reason = f"it has {actual}; expected {sorted(names)}, as most samples of its batch have"
+    reason = (
+        f"it has {actual}; expected {sorted(names)}, as most samples of its batch have"
+    )
     advice = "if the extensions differ, rename them before: .rename(jpg='jpg;jpeg;png;webp'); "
     return _sample_error(sample, reason, advice=advice)

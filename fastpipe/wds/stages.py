@@ -95,7 +95,11 @@ class SampleCrop(PipelineCropping):
                 return self._crop_member("", data)
             case (str() as extension, bytes() as data):  # .decode
                 extension = extension.removeprefix(".")
-                return self._crop_member(extension, data) if is_picture(extension, data) else None
+                return (
+                    self._crop_member(extension, data)
+                    if is_picture(extension, data)
+                    else None
+                )
         kinds = ", ".join(type(value).__name__ for value in given)
         raise ConfigError(
             f"fastpipe.wds.crop: expected a sample, or a member's bytes, got {kinds}; use it as "
@@ -186,7 +190,9 @@ class BatchCrop(PipelineCropping):
     Use it in any process and thread; it can be pickled.
     """
 
-    def __init__(self, num_workers: int | None, handler: Handler | None, **options: Any) -> None:
+    def __init__(
+        self, num_workers: int | None, handler: Handler | None, **options: Any
+    ) -> None:
         super().__init__(**options)
         self._num_workers = num_workers
         self._handler = handler

@@ -15,13 +15,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE, MOST_VALUE_BYTES, Field, sidecars
+from fastpipe.dataset.format.fields import (
+    FIELD_IMAGE_DTYPE,
+    MOST_VALUE_BYTES,
+    Field,
+    sidecars,
+)
 from fastpipe.dataset.format.open_file import RESTORE, Rows, open_npy
 from fastpipe.errors import DatasetError
 
 _INT64 = np.dtype("<i8")
 # The types of values of kinds that have no shape of their own.
-_SCALAR_TYPES = {"int": "<i8", "classes": "<i4", "text": "u1", "json": "u1", "bytes": "u1"}
+_SCALAR_TYPES = {
+    "int": "<i8",
+    "classes": "<i4",
+    "text": "u1",
+    "json": "u1",
+    "bytes": "u1",
+}
 _PARSERS: dict[str, Callable[[bytes], Any]] = {
     "text": bytes.decode,
     "json": json.loads,
@@ -44,7 +55,9 @@ class _VariableColumn:
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
         self._field = field
         names = sidecars(field)
-        self._values, self._value_count = open_npy(folder / names[0], row_dtype(field), None)
+        self._values, self._value_count = open_npy(
+            folder / names[0], row_dtype(field), None
+        )
         self._offsets, _ = open_npy(folder / names[1], _INT64, samples + 1)
         self._labels: Rows | None = None
         if field.labelled:
@@ -60,7 +73,9 @@ class _VariableColumn:
                 f"together: {RESTORE}"
             )
 
-    def _ranges(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _ranges(
+        self, samples: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(n,) the first value of each sample, and (n,) the end of its values. Checked."""
         begins, ends = self._offsets.take(np.stack([samples, samples + 1]))
         is_good = (begins >= 0) & (begins <= ends) & (ends <= self._value_count)
@@ -104,7 +119,10 @@ class RaggedColumn(_VariableColumn):
         return Ragged(values, offsets, labels)
 
     def _check(
-        self, values: NDArray[Any], samples: NDArray[np.int64], offsets: NDArray[np.int64]
+        self,
+        values: NDArray[Any],
+        samples: NDArray[np.int64],
+        offsets: NDArray[np.int64],
     ) -> None:
         field = self._field
         if field.kind == "classes":

@@ -26,7 +26,9 @@ REPACK = "pack the source again, with --overwrite"
 SELF_CHECKSUM = "self_xxh3_64"
 
 _BLANK = b"0" * 16
-_CHECKSUM_AT_END = re.compile(rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode())
+_CHECKSUM_AT_END = re.compile(
+    rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode()
+)
 
 
 def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -108,7 +110,9 @@ def is_foreign(folder: _Folder) -> bool:
 
 
 def read_info(
-    path: Path, hook: Callable[[dict[str, Any]], Any] | None = None, version: int | None = None
+    path: Path,
+    hook: Callable[[dict[str, Any]], Any] | None = None,
+    version: int | None = None,
 ) -> dict[str, Any]:
     """Reads dataset.json.
 
@@ -157,7 +161,9 @@ def parse_info(
     try:
         info: object = json.loads(data, object_hook=hook)
     except (ValueError, RecursionError) as problem:
-        raise DatasetError(f"{file} is not valid JSON ({problem}); {REPACK}") from problem
+        raise DatasetError(
+            f"{file} is not valid JSON ({problem}); {REPACK}"
+        ) from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
         raise DatasetError(
             f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}"
@@ -211,7 +217,9 @@ class Intact:
             daemon=True,
         )
         self._thread.start()
-        size_bytes = sum(file.stat().st_size for file, *_ in self._files if file.exists())
+        size_bytes = sum(
+            file.stat().st_size for file, *_ in self._files if file.exists()
+        )
         self.check(end=size_bytes <= _AT_ONCE_BYTES)
 
     def check(self, *, end: bool = False) -> None:

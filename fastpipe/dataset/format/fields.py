@@ -26,7 +26,8 @@ KINDS = (
     "mask",
     "image",
 )
-NAMED_KINDS = ("boxes", "mask", "keypoints")  # only the source can name their classes or points
+# Only the source can name their classes or points.
+NAMED_KINDS = ("boxes", "mask", "keypoints")
 # Of one sample's text, JSON or bytes, which are read whole: damaged offsets must not cost memory.
 MOST_VALUE_BYTES = 256 << 20
 
@@ -134,7 +135,9 @@ def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
     entries = info["fields"]
     if not isinstance(entries, dict):
         raise TypeError(f"fields: expected an object, got {entries!r}")
-    return {check_name(name): _read_field(name, entry) for name, entry in entries.items()}
+    return {
+        check_name(name): _read_field(name, entry) for name, entry in entries.items()
+    }
 
 
 # The number that belongs to a kind.

@@ -146,7 +146,10 @@ def _describe_collection(data: list[Any] | tuple[Any, ...] | set[Any]) -> str:
     path = next(iter(data), None)
     if isinstance(path, (list, tuple)) and path:  # pairs of a path and a label
         path = path[0]
-    if isinstance(path, (str, os.PathLike)) and Path(path).suffix.lower() in _IMAGE_SUFFIXES:
+    if (
+        isinstance(path, (str, os.PathLike))
+        and Path(path).suffix.lower() in _IMAGE_SUFFIXES
+    ):
         return (
             f"a {name} of {len(data)} image files, such as {str(path)!r}. Write them into a CSV "
             "file with the columns path and label, a row for each image, and pack it: fastpipe "

@@ -48,7 +48,8 @@ class Index(ABC):
     packed: bool  # whether `fastpipe pack` wrote it
     fingerprint: str  # names content and order, byte by byte
     content: str  # names identities, sizes and labels, whatever the storage
-    lineage: str = ""  # a packed dataset's: the same for all of its versions, and for no other
+    # A packed dataset's: the same for all of its versions, and for no other.
+    lineage: str = ""
 
     classes: list[str]  # a label is a position in it
     class_counts: list[int]  # samples of each class
@@ -100,7 +101,9 @@ class Index(ABC):
         """
 
     @abstractmethod
-    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+    def check_pixels(
+        self, samples: NDArray[np.int64], records: NDArray[np.void]
+    ) -> None:
         """Raises DatasetError if a picture has more than max_pixels.
 
         Args:
@@ -142,7 +145,12 @@ class Index(ABC):
 
     @abstractmethod
     def sample_error(
-        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+        self,
+        sample: int,
+        reason: str | Exception,
+        more: str = "",
+        *,
+        replace: bool = False,
     ) -> SampleError:
         """The error for a sample that cannot be read or decoded.
 
@@ -204,7 +212,9 @@ class Index(ABC):
         """Whether shards have their JPEGs as coefficients: (n,), or the same for all."""
         return False
 
-    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+    def list_hashed_files(
+        self, fields: Iterable[str]
+    ) -> Iterator[tuple[Path, str, str]]:
         """The files of the dataset that have hashes, for Intact; of columns those of `fields`."""
         return iter(())
 
@@ -226,7 +236,10 @@ def _count_noun(count: int, singular: str, plural: str) -> str:
 
 
 def check_pixel_limit(
-    index: Index, max_pixels: int | None, samples: NDArray[np.int64], records: NDArray[np.void]
+    index: Index,
+    max_pixels: int | None,
+    samples: NDArray[np.int64],
+    records: NDArray[np.void],
 ) -> None:
     """Raises DatasetError if a picture has more than max_pixels: Index.check_pixels."""
     if max_pixels is None:

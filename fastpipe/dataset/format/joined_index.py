@@ -84,14 +84,17 @@ class JoinedIndex(Index):
         self.can_be_large = any(part.can_be_large for part in parts)
 
         times = [part.mtimes_ns for part in parts]
-        self.mtimes_ns = _concatenate(times, [len(part.shards) for part in parts], UNKNOWN_TIME)
+        self.mtimes_ns = _concatenate(
+            times, [len(part.shards) for part in parts], UNKNOWN_TIME
+        )
         odd = [part.odd for part in parts]
         self.odd = _concatenate(odd, [len(part) for part in parts], False)
         if any(part.convert is not None for part in parts):
             self.convert = _Conversion(self.parts, self.starts)
 
     def _count_classes(self) -> list[int]:
-        counts = np.zeros(len(self.classes) + 1, dtype=np.int64)  # the last one is that of NO_LABEL
+        # The last one is that of NO_LABEL.
+        counts = np.zeros(len(self.classes) + 1, dtype=np.int64)
         for part, new_labels in zip(self.parts, self._new_labels, strict=True):
             np.add.at(counts, new_labels[:-1], part.class_counts)
         class_counts: list[int] = counts[:-1].tolist()
@@ -108,7 +111,9 @@ class JoinedIndex(Index):
         records = gather_from_parts(
             self.starts,
             samples.ravel(),
-            lambda part, numbers: self._renumber(part, self.parts[part].records_of(numbers)),
+            lambda part, numbers: self._renumber(
+                part, self.parts[part].records_of(numbers)
+            ),
         )
         return records.reshape(samples.shape)
 
@@ -126,7 +131,9 @@ class JoinedIndex(Index):
         records["shard"] += np.uint32(self._first_shards[part])
         return records
 
-    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+    def check_pixels(
+        self, samples: NDArray[np.int64], records: NDArray[np.void]
+    ) -> None:
         """See Index; the message counts the pictures of one part."""
         for group in split_by_part(self.starts, samples):
             self.parts[group.part].check_pixels(group.numbers, records[group.positions])
@@ -135,7 +142,9 @@ class JoinedIndex(Index):
         for part in self.parts:
             part.check_same()
 
-    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+    def list_hashed_files(
+        self, fields: Iterable[str]
+    ) -> Iterator[tuple[Path, str, str]]:
         for part in self.parts:
             yield from part.list_hashed_files(fields)
 
@@ -144,8 +153,12 @@ class JoinedIndex(Index):
         return JoinedColumn(self.starts, columns, self._field_labels.get(name))
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        is_stored_so = np.array([part.storage == COEFFICIENTS_STORAGE for part in self.parts])
-        return is_stored_so[np.searchsorted(self._first_shards, shards, side="right") - 1]
+        is_stored_so = np.array(
+            [part.storage == COEFFICIENTS_STORAGE for part in self.parts]
+        )
+        return is_stored_so[
+            np.searchsorted(self._first_shards, shards, side="right") - 1
+        ]
 
     def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.searchsorted(self.starts, samples, side="right") - 1
@@ -158,17 +171,23 @@ class JoinedIndex(Index):
         return gather_from_parts(
             self.starts,
             places,
-            lambda part, numbers: self.parts[part].samples_at(numbers) + self.starts[part],
+            lambda part, numbers: (
+                self.parts[part].samples_at(numbers) + self.starts[part]
+            ),
         )
 
     def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
         return gather_from_parts(
-            self.starts, samples, lambda part, numbers: self.parts[part].paths_of(numbers)
+            self.starts,
+            samples,
+            lambda part, numbers: self.parts[part].paths_of(numbers),
         )
 
     def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
         return gather_from_parts(
-            self.starts, samples, lambda part, numbers: self.parts[part].hashes(numbers, name)
+            self.starts,
+            samples,
+            lambda part, numbers: self.parts[part].hashes(numbers, name),
         )
 
     def sample_at(self, shard: int, offset: int) -> int | None:
@@ -185,7 +204,12 @@ class JoinedIndex(Index):
         return self.parts[part].where(number)
 
     def sample_error(
-        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+        self,
+        sample: int,
+        reason: str | Exception,
+        more: str = "",
+        *,
+        replace: bool = False,
     ) -> SampleError:
         """See Index; it names the sample's number in its own dataset."""
         part, number = part_and_number(self.starts, sample)
@@ -243,10 +267,14 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
         first = fields[0]
         class_names = [field.names for field in fields]
         # A batch has one array for a field, so its values must have one shape in all datasets.
-        shapes = {(field.kind, field.width, field.points, field.labelled) for field in fields}
+        shapes = {
+            (field.kind, field.width, field.points, field.labelled) for field in fields
+        }
         has_same_classes = len({(field.names, field.classes) for field in fields}) == 1
         if len(shapes) > 1:
-            reasons[name] = f"{name!r} is not of one kind and shape in all of the datasets"
+            reasons[name] = (
+                f"{name!r} is not of one kind and shape in all of the datasets"
+            )
         elif has_same_classes:
             # Where the datasets differ about mirrored points, the user has to say which change.
             has_same_pairs = len({field.flip_pairs for field in fields}) == 1
@@ -260,7 +288,9 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
             # Classes are joined by name, as the classes of images are.
             all_names, new_labels[name] = union(class_names)
             class_count = len(all_names) if first.classes else 0
-            joined[name] = replace(first, names=tuple(all_names), classes=class_count, files={})
+            joined[name] = replace(
+                first, names=tuple(all_names), classes=class_count, files={}
+            )
     return JoinedFields(joined, reasons, new_labels)
 
 

@@ -19,7 +19,8 @@ DATASET_FILE = "dataset.json"
 INDEX_FILE = "index.npy"
 REJECTED_FILE = "rejected.jsonl"
 SOURCES_FILE = "sources.npy"
-WORK_FOLDER = ".pack"  # holds the files of an unfinished pack; a finished dataset has none
+# Holds the files of an unfinished pack; a finished dataset has none.
+WORK_FOLDER = ".pack"
 
 # One record a sample, in shard order: 54 bytes, packed, little-endian.
 INDEX_DTYPE = np.dtype(
@@ -38,7 +39,8 @@ INDEX_DTYPE = np.dtype(
     ]
 )
 
-PICTURE = ("width", "height", "channels", "bits")  # the columns that the header of an image states
+# The columns that the header of an image states.
+PICTURE = ("width", "height", "channels", "bits")
 WITHOUT_HASHES = ("shard", "offset", "size", *PICTURE, "label")
 
 # One record a sample, in the same order. `fastpipe add` and `remove` need it; loaders do not.

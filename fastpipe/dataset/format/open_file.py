@@ -15,9 +15,7 @@ from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.native import _engine
 
-RESTORE = (
-    "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
-)
+RESTORE = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
 
 # Ranges that lie closer to one another are read in one go: 4 kB more of memory cost less than one
 # more system call.
@@ -45,7 +43,9 @@ class FileState(NamedTuple):
 
 def state_of(info: os.stat_result) -> FileState:
     """The state in a result of os.stat."""
-    return FileState(info.st_size, info.st_mtime_ns, info.st_ctime_ns, stat.S_ISREG(info.st_mode))
+    return FileState(
+        info.st_size, info.st_mtime_ns, info.st_ctime_ns, stat.S_ISREG(info.st_mode)
+    )
 
 
 def changed(path: object, how: str = "") -> PackError:
@@ -134,7 +134,9 @@ class OpenFile:
         reached = np.maximum.accumulate(stops[order])
 
         # Of a million ranges each array takes 8 MB, so temporary ones have no names.
-        begins_read = np.concatenate([[True], sorted_starts[1:] - reached[:-1] > _NEAR_BYTES])
+        begins_read = np.concatenate(
+            [[True], sorted_starts[1:] - reached[:-1] > _NEAR_BYTES]
+        )
         firsts = np.flatnonzero(begins_read)  # (reads,) the first range of each read
         lasts = np.concatenate([firsts[1:] - 1, [-1]])
         read_offsets = sorted_starts[firsts]
@@ -193,9 +195,13 @@ class Rows:
         """
         begins = np.maximum(numbers - 1, 0)
         data, places = self.gather(begins, np.minimum(numbers + 2, count))
-        return np.frombuffer(data, self._dtype), places // self.row_bytes + (numbers - begins)
+        return np.frombuffer(data, self._dtype), places // self.row_bytes + (
+            numbers - begins
+        )
 
-    def ranges(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
+    def ranges(
+        self, begins: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> NDArray[Any]:
         """The rows from begins[i] to before ends[i], one range behind the other.
 
         Raises:

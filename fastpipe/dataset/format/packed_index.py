@@ -17,7 +17,12 @@ from fastpipe.dataset.format.columns import Column, open_column
 from fastpipe.dataset.format.description import REPACK, file_hash, read_info
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, read_fields
 from fastpipe.dataset.format.folder import Place, dataset_folder
-from fastpipe.dataset.format.index import Index, ReadableShard, check_pixel_limit, refuse_other
+from fastpipe.dataset.format.index import (
+    Index,
+    ReadableShard,
+    check_pixel_limit,
+    refuse_other,
+)
 from fastpipe.dataset.format.layout import (
     COEFFICIENTS_STORAGE,
     DATASET_FILE,
@@ -69,7 +74,8 @@ class PackedIndex(Index):
         shown_as: Place | None = None,
     ) -> None:
         folder = dataset_folder(path)
-        self.folder = Path(os.path.abspath(folder))  # of the shards; programs change their folder
+        # Of the shards; programs change their folder.
+        self.folder = Path(os.path.abspath(folder))
         self.path = shown_as or folder
         self._max_pixels = max_pixels
         # Shards are collected while the JSON is parsed: as objects, thousands would take megabytes.
@@ -91,7 +97,9 @@ class PackedIndex(Index):
         except DatasetError as problem:
             raise NoRecordsError(str(problem)) from problem.__cause__
 
-    def _read_description(self, info: dict[str, Any], shard_columns: ShardColumns) -> None:
+    def _read_description(
+        self, info: dict[str, Any], shard_columns: ShardColumns
+    ) -> None:
         """Takes what loaders need from dataset.json.
 
         Raises:
@@ -141,7 +149,9 @@ class PackedIndex(Index):
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
-    def list_hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+    def list_hashed_files(
+        self, fields: Iterable[str]
+    ) -> Iterator[tuple[Path, str, str]]:
         """See Index: dataset.json, index.npy and columns, with advice on restoring them."""
         yield self.folder / DATASET_FILE, "", self.restored_by
         yield self.files / INDEX_FILE, self._index_hash, self.restored_by
@@ -192,7 +202,8 @@ class PackedIndex(Index):
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         rows, positions = self._rows.around(samples, len(self))
-        records: NDArray[np.void] = rows.take(positions, mode="clip")  # faster than rows[positions]
+        # Faster than rows[positions].
+        records: NDArray[np.void] = rows.take(positions, mode="clip")
         before = rows.take(positions - 1, mode="clip")
         behind = rows.take(positions + 1, mode="clip")
         shards = np.searchsorted(self.shard_starts, samples, side="right") - 1
@@ -201,7 +212,9 @@ class PackedIndex(Index):
         is_good &= self._are_possible(records)
         if not is_good.all():
             row = int(np.flatnonzero(~is_good)[0])
-            raise self._impossible_record(int(samples[row]), int(shards[row]), records[row])
+            raise self._impossible_record(
+                int(samples[row]), int(shards[row]), records[row]
+            )
         self.check_pixels(samples, records)
         return records
 
@@ -241,7 +254,9 @@ class PackedIndex(Index):
         is_possible &= (label >= self.least_label) & (label < len(self.classes))
         return np.asarray(is_possible)
 
-    def _impossible_record(self, sample: int, shard: int, record: np.void) -> DatasetError:
+    def _impossible_record(
+        self, sample: int, shard: int, record: np.void
+    ) -> DatasetError:
         values = ", ".join(f"{name} {record[name]}" for name in WITHOUT_HASHES)
         return DatasetError(
             f"{self.files / INDEX_FILE}: the record of sample {sample} is impossible: {values}; "
@@ -250,7 +265,9 @@ class PackedIndex(Index):
             f"16 bits, and a label below {len(self.classes)}. The index is damaged: {REPACK}"
         )
 
-    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+    def check_pixels(
+        self, samples: NDArray[np.int64], records: NDArray[np.void]
+    ) -> None:
         check_pixel_limit(self, self._max_pixels, samples, records)
 
     def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
@@ -299,7 +316,12 @@ class PackedIndex(Index):
         return None
 
     def sample_error(
-        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+        self,
+        sample: int,
+        reason: str | Exception,
+        more: str = "",
+        *,
+        replace: bool = False,
     ) -> SampleError:
         shard, key, offset = self.where(sample)
         return SampleError(
@@ -312,7 +334,9 @@ class PackedIndex(Index):
         )
 
 
-def _are_inside(records: NDArray[np.void], sizes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _are_inside(
+    records: NDArray[np.void], sizes: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
     """(n,) whether records have bytes, inside shards of these sizes. No sum here can wrap."""
     offset = records["offset"]
     size = records["size"]

@@ -37,7 +37,9 @@ def part_and_number(starts: NDArray[np.int64], number: int) -> tuple[int, int]:
     return part, number - int(starts[part])
 
 
-def split_by_part(starts: NDArray[np.int64], samples: NDArray[np.int64]) -> Iterator[PartSamples]:
+def split_by_part(
+    starts: NDArray[np.int64], samples: NDArray[np.int64]
+) -> Iterator[PartSamples]:
     """The samples of each part that has some of them. Without samples, the first part and none."""
     parts = np.searchsorted(starts, samples, side="right") - 1
     for part in np.unique(parts).tolist() or [0]:
@@ -66,7 +68,9 @@ def gather_from_parts(
     return merged
 
 
-def _merge(positions: Sequence[NDArray[np.intp]], values: Sequence[Any], count: int) -> Any:
+def _merge(
+    positions: Sequence[NDArray[np.intp]], values: Sequence[Any], count: int
+) -> Any:
     """The values of `count` samples; `values` has those of each part, for these positions."""
     if isinstance(values[0], Ragged):
         return _merge_ragged(positions, values, count)
@@ -120,7 +124,9 @@ class JoinedColumn:
             return values
         new_labels = self.labels[part]
         if values.labels is None:  # a field of classes: its values are the labels
-            return replace(values, values=new_labels[values.values].astype(values.values.dtype))
+            return replace(
+                values, values=new_labels[values.values].astype(values.values.dtype)
+            )
         return replace(values, labels=renumbered(values.labels, new_labels))
 
 

@@ -52,7 +52,10 @@ def count_forms(records: NDArray[np.void]) -> Counter[PixelForm]:
 
 def describe_forms(counts: Counter[PixelForm]) -> list[dict[str, int]]:
     """The entry "forms" of dataset.json."""
-    return [{**form._asdict(), "samples": samples} for form, samples in sorted(counts.items())]
+    return [
+        {**form._asdict(), "samples": samples}
+        for form, samples in sorted(counts.items())
+    ]
 
 
 def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
@@ -67,5 +70,7 @@ def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
         forms[form] = count(entry["samples"])
     if not forms.keys() <= set(FORMS):
         expected = ", ".join(map(str, FORMS))
-        raise ValueError(f"expected forms of {expected}; got {', '.join(map(str, forms))}")
+        raise ValueError(
+            f"expected forms of {expected}; got {', '.join(map(str, forms))}"
+        )
     return forms

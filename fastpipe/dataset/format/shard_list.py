@@ -97,7 +97,9 @@ class ShardColumns:
         for entry in a_list(entries):
             if entry is not None:
                 _parse_entry(entry)  # raises for the entry that `take` refused
-                raise ValueError("the number of samples in all shards together is too large")
+                raise ValueError(
+                    "the number of samples in all shards together is too large"
+                )
         if len(entries) != len(self._sizes):
             raise ValueError("a shard is described outside the list 'shards'")
         names = Texts(bytes(self._names), np.array(self._name_bounds, dtype=np.int64))
@@ -142,7 +144,8 @@ class Shards:
         return len(self.sizes)
 
     def __getitem__(self, number: int) -> Shard:
-        shard = range(len(self))[number]  # also negative numbers; IndexError beyond the end
+        # Also negative numbers; IndexError beyond the end.
+        shard = range(len(self))[number]
         group = int(np.searchsorted(self._folder_bounds, shard, side="right")) - 1
         folder, names = self._names[group]
         name = names[shard - int(self._folder_bounds[group])]

@@ -41,9 +41,18 @@ def header(name: str, size_bytes: int) -> bytes:
     encoded_name = name.encode("ascii")
     size = b"%011o\x00" % size_bytes
     if len(encoded_name) > _NAME_BYTES or len(size) != _SIZE_DIGITS + 1:
-        raise ValueError(f"{name!r} of {size_bytes} bytes does not fit into a ustar header")
+        raise ValueError(
+            f"{name!r} of {size_bytes} bytes does not fit into a ustar header"
+        )
     checksum = b"%06o\x00 " % (_COMMON_SUM + sum(encoded_name) + sum(size))
-    return encoded_name.ljust(_NAME_BYTES, b"\x00") + _OWNER + size + _TIME + checksum + _REST
+    return (
+        encoded_name.ljust(_NAME_BYTES, b"\x00")
+        + _OWNER
+        + size
+        + _TIME
+        + checksum
+        + _REST
+    )
 
 
 def end(size_bytes: int) -> bytes:

@@ -102,10 +102,13 @@ class BySample(TorchFunctionMode):
         if makes_on_default or makes_on_cpu:
             keywords["device"] = onto
         return tuple(
-            onto if isinstance(arg, torch.device) and arg.type == "cpu" else arg for arg in args
+            onto if isinstance(arg, torch.device) and arg.type == "cpu" else arg
+            for arg in args
         )
 
-    def uniform(self, shape: Shape, dtype: torch.dtype | None, device: object) -> Tensor:
+    def uniform(
+        self, shape: Shape, dtype: torch.dtype | None, device: object
+    ) -> Tensor:
         """Numbers in [0, 1), multiples of 2**-24.
 
         Raises _NotBySampleError if the shape is not one row a sample.
@@ -145,7 +148,9 @@ class BySample(TorchFunctionMode):
         # (n, places) hashed at once or, if the rows are large, row by row in the CPU's cache.
         if seeds.device.type != "cpu" or 4 * len(places) < _ROW_BYTES:
             return _mix(places ^ keys[:, None]).view(*shape)
-        words = torch.empty(self._count, len(places), dtype=torch.int32, device=seeds.device)
+        words = torch.empty(
+            self._count, len(places), dtype=torch.int32, device=seeds.device
+        )
         for row, key in zip(words, keys, strict=True):
             _mix(torch.bitwise_xor(places, key, out=row))
         return words.view(*shape)
@@ -157,7 +162,9 @@ def by_sample_on_cpu(seeds: NDArray[np.int64], seed: int) -> BySample:
     `seed` is that of a generator for the draws that are not one row a sample.
     """
     generator = torch.Generator("cpu").manual_seed(seed)
-    return BySample(torch.from_numpy(seeds), generator=generator, onto=torch.device("cpu"))
+    return BySample(
+        torch.from_numpy(seeds), generator=generator, onto=torch.device("cpu")
+    )
 
 
 def _signed(word: int) -> int:
@@ -224,7 +231,9 @@ def _randint(
     return draws.mul_(high - low).floor_().add_(low).to(dtype or torch.int64)
 
 
-def _bernoulli(mode: BySample, probability: Tensor, p: float | None = None, **_: Any) -> Tensor:
+def _bernoulli(
+    mode: BySample, probability: Tensor, p: float | None = None, **_: Any
+) -> Tensor:
     draws = mode.uniform(probability.shape, torch.float32, probability.device)
     return (draws < (probability if p is None else p)).to(probability.dtype)
 
@@ -242,7 +251,9 @@ def _uniform_(
     return out.copy_(draws.mul_(high - low).add_(low))
 
 
-def _normal_(mode: BySample, out: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
+def _normal_(
+    mode: BySample, out: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any
+) -> Tensor:
     draws = mode.normal(out.shape, out.dtype, out.device)
     return out.copy_(draws.mul_(std).add_(mean))
 

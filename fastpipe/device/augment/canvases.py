@@ -21,15 +21,20 @@ class Canvases:
     def __init__(self) -> None:
         self._ring = SlotRing((0,), _KEPT)
 
-    def take(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
+    def take(
+        self, shape: torch.Size, dtype: torch.dtype, device: torch.device
+    ) -> Tensor:
         """(n, c, height, width) in channels_last, with no particular content."""
         if device.type != "cpu":
-            return torch.empty(shape, dtype=dtype, device=device, memory_format=torch.channels_last)
+            return torch.empty(
+                shape, dtype=dtype, device=device, memory_format=torch.channels_last
+            )
         count, channels, height, width = shape
         memory = torch.from_numpy(
             self._ring.take((count, height, width, channels * dtype.itemsize))
         )
-        return memory.view(dtype).permute(0, 3, 1, 2)  # keeps the slot lent, as do all views of it
+        # Keeps the slot lent, as do all views of it.
+        return memory.view(dtype).permute(0, 3, 1, 2)
 
     def __reduce__(self) -> tuple[type[Canvases], tuple[()]]:
         # A copy or a pickle of an Augment has memory of its own.

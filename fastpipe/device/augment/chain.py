@@ -25,7 +25,13 @@ from fastpipe.device.augment.inputs import (
 )
 from fastpipe.device.augment.moving import move_places
 from fastpipe.device.augment.normalised import Mixing, one_hot
-from fastpipe.device.augment.operation import AugmentPlan, Draws, Operation, Step, Tensors
+from fastpipe.device.augment.operation import (
+    AugmentPlan,
+    Draws,
+    Operation,
+    Step,
+    Tensors,
+)
 from fastpipe.device.augment.options import moment_of_channels, parse_moments
 from fastpipe.device.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.errors import ConfigError
@@ -94,20 +100,26 @@ class Chain(torch.nn.Module):
     @property
     def moves(self) -> frozenset[str]:
         """The kinds that move with images; see Operation."""
-        return frozenset[str]().union(*(operation.moves for operation in self._sequence))
+        return frozenset[str]().union(
+            *(operation.moves for operation in self._sequence)
+        )
 
     @property
     def pasted(self) -> frozenset[str]:
         """The kinds of fields that all mixing operations paste: cutmix pastes masks."""
         if not self.mixers:
             return frozenset()
-        return frozenset[str].intersection(*(operation.moves for operation in self.mixers))
+        return frozenset[str].intersection(
+            *(operation.moves for operation in self.mixers)
+        )
 
     @property
     def moving_parts(self) -> list[Operation]:
         """The operations that move pixels, or may; without those that mix images."""
         return [
-            operation for operation in self.stages if operation.may_move and not operation.mixes
+            operation
+            for operation in self.stages
+            if operation.may_move and not operation.mixes
         ]
 
     @without_torch_defaults(_CPU)
@@ -164,7 +176,14 @@ class Chain(torch.nn.Module):
         """
         shares = None if shown is None else shown / size
         size = (int(size[0]), int(size[1]))
-        draws = Draws(samples, seed=seed, epoch=epoch, batch=batch, shown=shares, channels=channels)
+        draws = Draws(
+            samples,
+            seed=seed,
+            epoch=epoch,
+            batch=batch,
+            shown=shares,
+            channels=channels,
+        )
         mixing_draws = draws
         if mixing_seed is not None:
             mixing_draws = replace(draws, seed=mixing_seed)
@@ -205,7 +224,9 @@ class Chain(torch.nn.Module):
 
     @torch.no_grad()
     @without_torch_defaults(_CPU)
-    def move_places(self, plan: AugmentPlan, places: Mapping[str, Placed]) -> Mapping[str, Placed]:
+    def move_places(
+        self, plan: AugmentPlan, places: Mapping[str, Placed]
+    ) -> Mapping[str, Placed]:
         """Moves boxes and points, by name, as `carry_out` moves images; on the host, in pixels.
 
         Boxes are clipped to the image; one that left it has no width or no height.
@@ -214,7 +235,9 @@ class Chain(torch.nn.Module):
             return places
         tensors = {name: torch.from_numpy(array) for name, array in plan.arrays.items()}
         return move_places(
-            plan, places, lambda points: self._move(points, plan, tensors, "keypoints", "boxes")
+            plan,
+            places,
+            lambda points: self._move(points, plan, tensors, "keypoints", "boxes"),
         )
 
     @torch.no_grad()
@@ -252,7 +275,9 @@ class Chain(torch.nn.Module):
         planes = shown[:, None].to(torch.float32)
         return self._move(planes, plan, tensors, "shown")[:, 0] > 0.5
 
-    def _move(self, values: Tensor, plan: AugmentPlan, tensors: Tensors, *kinds: str) -> Tensor:
+    def _move(
+        self, values: Tensor, plan: AugmentPlan, tensors: Tensors, *kinds: str
+    ) -> Tensor:
         """Moves values of the first kind by all operations that move one of the kinds."""
         with without_torch_defaults(values.device):
             for operation, host, step_tensors in self._steps(plan, tensors):
@@ -305,7 +330,9 @@ class Chain(torch.nn.Module):
         part_count = 0
         while part_count < len(self._after) and self._after[part_count].by_rows:
             part_count += 1
-        by_part = self._steps_of(len(self.stages), self._after[:part_count], plan, step_tensors)
+        by_part = self._steps_of(
+            len(self.stages), self._after[:part_count], plan, step_tensors
+        )
         by_batch = self._steps_of(
             len(self.stages) + part_count, self._after[part_count:], plan, step_tensors
         )
@@ -318,11 +345,20 @@ class Chain(torch.nn.Module):
                 # Nothing comes after the operations, so they may return results of any shape.
                 return part.to(self.dtype)
             if out is None:
-                self._check_size(part, plan.channels, plan.sizes[-1] if self._after else None)
+                self._check_size(
+                    part, plan.channels, plan.sizes[-1] if self._after else None
+                )
                 dtype = torch.float32 if by_batch else self.dtype
-                out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
+                out = self._canvases.take(
+                    images.shape[:2] + part.shape[2:], dtype, images.device
+                )
             # The following operations work in the output, part by part, while it is in the cache.
-            normalise(part, step_tensors[-1]["scale"], step_tensors[-1]["shift"], out[first:end])
+            normalise(
+                part,
+                step_tensors[-1]["scale"],
+                step_tensors[-1]["shift"],
+                out[first:end],
+            )
             for operation, host, tensors in by_part:
                 operation.run(out[first:end], first, host, tensors)
         assert out is not None
@@ -347,7 +383,9 @@ class Chain(torch.nn.Module):
     ) -> list[tuple[Operation, Any, Tensors]]:
         """Operations, the first of which is stage `first`, with their parts of a plan."""
         end = first + len(operations)
-        return list(zip(operations, plan.hosts[first:end], step_tensors[first:end], strict=True))
+        return list(
+            zip(operations, plan.hosts[first:end], step_tensors[first:end], strict=True)
+        )
 
     def _steps(
         self, plan: AugmentPlan, tensors: Tensors
@@ -357,7 +395,11 @@ class Chain(torch.nn.Module):
         return zip(self._sequence, plan.hosts, plan.split(tensors), strict=False)
 
     def _operate(
-        self, images: Tensor, first: int, plan: AugmentPlan, step_tensors: Sequence[Tensors]
+        self,
+        images: Tensor,
+        first: int,
+        plan: AugmentPlan,
+        step_tensors: Sequence[Tensors],
     ) -> Tensor:
         """Runs the operations before normalising on the rows of a batch from `first` on."""
         if not self.stages:
@@ -369,11 +411,15 @@ class Chain(torch.nn.Module):
                 if number and isinstance(self.stages[number - 1], Foreign):
                     # The module may keep its result, which this operation may overwrite.
                     images = images.to(
-                        torch.float32, memory_format=_memory_format(operation), copy=True
+                        torch.float32,
+                        memory_format=_memory_format(operation),
+                        copy=True,
                     )
             # This copies only after an operation that left another format.
             images = images.contiguous(memory_format=_memory_format(operation))
-            images = operation.run(images, first, plan.hosts[number], step_tensors[number])
+            images = operation.run(
+                images, first, plan.hosts[number], step_tensors[number]
+            )
         return images
 
     def _check_size(self, images: Tensor, channels: int, size: Size | None) -> None:
@@ -394,7 +440,9 @@ class Chain(torch.nn.Module):
                 f"size. Pass the new size to the loader: size={shape[2:]}"
             )
 
-    def _soften(self, labels: Tensor, classes: int, plan: AugmentPlan, tensors: Tensors) -> Tensor:
+    def _soften(
+        self, labels: Tensor, classes: int, plan: AugmentPlan, tensors: Tensors
+    ) -> Tensor:
         """The soft labels of a batch."""
         soft = one_hot(labels, classes)
         for operation, host, step_tensors in self._steps(plan, tensors):

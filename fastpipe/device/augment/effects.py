@@ -44,14 +44,20 @@ def brightness(images: Tensor, factors: Tensor) -> Tensor:
 def contrast(images: Tensor, factors: Tensor) -> Tensor:
     """0: the image's mean grey, 1: as it is."""
     mean = grey(images.mean((2, 3), keepdim=True))
-    return images.mul_(_per_image(factors)).add_(mean.mul_(_per_image(1 - factors))).clamp_(0, 1)
+    return (
+        images.mul_(_per_image(factors))
+        .add_(mean.mul_(_per_image(1 - factors)))
+        .clamp_(0, 1)
+    )
 
 
 def saturation(images: Tensor, factors: Tensor) -> Tensor:
     """0: grey, 1: as it is."""
     if images.shape[1] == 1:
         return images
-    return torch.lerp(grey(images), images, _per_image(factors), out=images).clamp_(0, 1)
+    return torch.lerp(grey(images), images, _per_image(factors), out=images).clamp_(
+        0, 1
+    )
 
 
 def hue(images: Tensor, turns: Tensor) -> Tensor:
@@ -149,7 +155,9 @@ def equalize(images: Tensor) -> Tensor:
     step = (cumulative % area).amax(2, keepdim=True) // 255
     pixels_below = cumulative.sub_(histogram)
     table = (
-        pixels_below.add_(step // 2).div_(step.clamp_min(1), rounding_mode="floor").clamp_max_(255)
+        pixels_below.add_(step // 2)
+        .div_(step.clamp_min(1), rounding_mode="floor")
+        .clamp_max_(255)
     )
     table = torch.where(step > 0, table, torch.arange(256, device=images.device))
     return table.mul(1 / 255).gather(2, tones).view_as(images)
@@ -183,9 +191,14 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     grid_sample.
     """
     height, width = images.shape[2:]
-    x = torch.arange(-(width - 1) / 2, width / 2, dtype=torch.float32, device=images.device)
-    y = torch.arange(-(height - 1) / 2, height / 2, dtype=torch.float32, device=images.device)
-    slope_x, slope_y, offset = matrices.view(-1, 2, 3, 1).unbind(2)  # (n, x and y, 1) each
+    x = torch.arange(
+        -(width - 1) / 2, width / 2, dtype=torch.float32, device=images.device
+    )
+    y = torch.arange(
+        -(height - 1) / 2, height / 2, dtype=torch.float32, device=images.device
+    )
+    # (n, x and y, 1) each.
+    slope_x, slope_y, offset = matrices.view(-1, 2, 3, 1).unbind(2)
     along_rows = (slope_x * x)[:, :, None]
     along_columns = torch.addcmul(offset, slope_y, y)[:, :, :, None]
     grid = along_rows + along_columns  # (n, x and y, height, width)
@@ -233,11 +246,15 @@ def _by_shifts(images: Tensor, weights: Tensor, radius: int, dimension: int) -> 
     return out
 
 
-def _by_convolution(images: Tensor, weights: Tensor, radius: int, dimension: int) -> Tensor:
+def _by_convolution(
+    images: Tensor, weights: Tensor, radius: int, dimension: int
+) -> Tensor:
     count, channels, height, width = images.shape
     kernels = torch.cat([weights.flip(1)[:, :-1], weights], 1)  # (n, taps)
     kernels = kernels.repeat_interleave(channels, 0)
-    shape = (count * channels, 1, 1, -1) if dimension == 3 else (count * channels, 1, -1, 1)
+    shape = (
+        (count * channels, 1, 1, -1) if dimension == 3 else (count * channels, 1, -1, 1)
+    )
     padded = _padded(images, radius, dimension)
     planes = padded.reshape(1, count * channels, *padded.shape[2:])
     blurred = functional.conv2d(planes, kernels.view(shape), groups=count * channels)

@@ -63,7 +63,9 @@ class Foreign(Operation):
             parts: list[object] = [module, *module.children()]
         else:
             parts = [part for part in parts_of(module) if callable(part)]
-        self.image_by_image = any(_draws_once_a_call(part) or _is_unplanned(part) for part in parts)
+        self.image_by_image = any(
+            _draws_once_a_call(part) or _is_unplanned(part) for part in parts
+        )
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
         """Host: seed of the generators, seeds of the samples. Arrays: "seeds" (n,), the latter."""
@@ -71,7 +73,9 @@ class Foreign(Operation):
         if self.image_by_image:
             return Step(seeds.tolist(), {})
         signed = seeds.view(np.int64)  # torch has no uint64
-        return Step((draws.generator_seed(Stream.MODULE, position), signed), {"seeds": signed})
+        return Step(
+            (draws.generator_seed(Stream.MODULE, position), signed), {"seeds": signed}
+        )
 
     def run(self, images: Tensor, first: int, host: Any, tensors: Tensors) -> Tensor:
         """Calls the module; raises ConfigError if it returns no batch."""

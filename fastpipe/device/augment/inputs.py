@@ -23,7 +23,9 @@ def without_torch_defaults(device: torch.device) -> Iterator[None]:
     """
     dtype = torch.get_default_dtype()
     with ExitStack() as stack:
-        if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(
+            device.type
+        ):
             stack.enter_context(torch.autocast(device.type, enabled=False))
         if dtype != torch.float32:
             stack.callback(torch.set_default_dtype, dtype)
@@ -54,7 +56,9 @@ def check_images(images: object) -> None:
         )
 
 
-def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Tensors) -> None:
+def check_fits(
+    images: Tensor, labels: object, plan: AugmentPlan, tensors: Tensors
+) -> None:
     """Raises ConfigError unless images, labels and tensors are those of the plan."""
     check_images(images)
     missing = sorted(plan.arrays.keys() - tensors.keys())

@@ -18,7 +18,13 @@ from torch import Tensor
 from fastpipe.device.augment import kornia_modules
 from fastpipe.device.augment.inputs import check_result
 from fastpipe.device.augment.normalised import box_share
-from fastpipe.device.augment.operation import Array, Draws, ModuleOperation, Step, Tensors
+from fastpipe.device.augment.operation import (
+    Array,
+    Draws,
+    ModuleOperation,
+    Step,
+    Tensors,
+)
 from fastpipe.device.augment.pixels import inside
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
@@ -35,7 +41,9 @@ _CPU = torch.device("cpu")
 
 def _mixup(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
     """The partner's share is kornia's lambda."""
-    return _arrays_of_pairs(parameters["mixup_pairs"].numpy(), parameters["mixup_lambdas"].numpy())
+    return _arrays_of_pairs(
+        parameters["mixup_pairs"].numpy(), parameters["mixup_lambdas"].numpy()
+    )
 
 
 def _cutmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
@@ -65,7 +73,10 @@ def _mosaic(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Ar
     across = _filled_parts(start[:, 0], columns, width)
     down = _filled_parts(start[:, 1], rows, height)
     shares = (across[:, None] * down[None]).reshape(columns * rows, -1)
-    return {"partners": parameters["permutation"].numpy().T, "shares": shares.astype(np.float32)}
+    return {
+        "partners": parameters["permutation"].numpy().T,
+        "shares": shares.astype(np.float32),
+    }
 
 
 def _filled_parts(start: NDArray[Any], tiles: int, side: int) -> Float64s:
@@ -84,7 +95,9 @@ def _arrays_of_pairs(partners: Int64s, shares: NDArray[Any]) -> Arrays:
     }
 
 
-def _arrays_of_boxes(partners: Int64s, boxes: Int64s, draws: Draws, size: Size) -> Arrays:
+def _arrays_of_boxes(
+    partners: Int64s, boxes: Int64s, draws: Draws, size: Size
+) -> Arrays:
     """Arrays for boxes (n, 4), top, left, bottom, right, of one partner a row, that are pasted."""
     arrays = _arrays_of_pairs(partners, box_share(boxes, partners, draws, size))
     arrays["boxes"] = boxes
@@ -159,17 +172,25 @@ class KorniaMixing(ModuleOperation):
         return Step((bool(is_mixed.any()), parameters), arrays)
 
     def run(
-        self, images: Tensor, first: int, host: tuple[bool, Parameters], tensors: Tensors
+        self,
+        images: Tensor,
+        first: int,
+        host: tuple[bool, Parameters],
+        tensors: Tensors,
     ) -> Tensor:
         is_any_mixed, parameters = host
         if not is_any_mixed:
             return images
         if self._is_mosaic:
-            return check_result(self.module, self.module(images, params=parameters), len(images))
+            return check_result(
+                self.module, self.module(images, params=parameters), len(images)
+            )
         partner = images.index_select(0, tensors["partners"][1])
         if "boxes" not in tensors:
             return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
-        return torch.where(inside(tensors["boxes"], *images.shape[2:])[:, None], partner, images)
+        return torch.where(
+            inside(tensors["boxes"], *images.shape[2:])[:, None], partner, images
+        )
 
     def move(
         self, kind: str, values: Tensor, host: tuple[bool, Parameters], tensors: Tensors
@@ -184,7 +205,9 @@ class KorniaMixing(ModuleOperation):
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Each row becomes the sum of its images' labels by their shares."""
         mixed = labels.new_zeros(())
-        for partners, shares in zip(tensors["partners"], tensors["shares"], strict=True):
+        for partners, shares in zip(
+            tensors["partners"], tensors["shares"], strict=True
+        ):
             mixed = mixed + labels.index_select(0, partners) * shares[:, None]
         return mixed
 

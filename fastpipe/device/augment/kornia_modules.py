@@ -43,12 +43,17 @@ _MOVABLE_KINDS = {
     "RandomElasticTransform": frozenset(["mask", "shown"]),
     "RandomErasing": frozenset(["mask"]),
 }
-_FILL_OPTIONS = ("fill", "pad_value")  # of modules: the value of pixels from outside the image
+# Of modules: the value of pixels from outside the image.
+_FILL_OPTIONS = ("fill", "pad_value")
 
 
 def names(module: torch.nn.Module) -> set[str]:
     """The names of its class and base classes that are kornia's."""
-    return {kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith(_PACKAGE)}
+    return {
+        kind.__name__
+        for kind in type(module).__mro__
+        if kind.__module__.startswith(_PACKAGE)
+    }
 
 
 def is_own(module: torch.nn.Module) -> bool:
@@ -138,7 +143,8 @@ class FieldKeys:
     """The fields that a container moves."""
 
     kinds: frozenset[str] = frozenset()  # named by its `data_keys`
-    mask_options: Mapping[str, Any] = field(default_factory=dict)  # its `extra_args` for masks
+    # Its `extra_args` for masks.
+    mask_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 # The planes of "shown" move as a mask does.
@@ -196,7 +202,9 @@ def movable(module: torch.nn.Module) -> frozenset[str]:
     return kinds
 
 
-def draw_parameters(module: Any, seeds: Int64s, seed: int, channels: int, size: Size) -> Any:
+def draw_parameters(
+    module: Any, seeds: Int64s, seed: int, channels: int, size: Size
+) -> Any:
     """A module's parameters for images with these seeds, (n,), drawn on the CPU.
 
     `seed` is that of the draws that are not by sample.
@@ -222,7 +230,9 @@ class FieldMover:
             options["align_corners"] = module.flags.get("align_corners", False)
         # kornia moves fields in its container only, so the module gets one of its own.
         self._container = AugmentationSequential(
-            module, transformation_matrix_mode="skip", extra_args={DataKey.MASK: options}
+            module,
+            transformation_matrix_mode="skip",
+            extra_args={DataKey.MASK: options},
         )
         ((self._name, _),) = self._container.named_children()
 

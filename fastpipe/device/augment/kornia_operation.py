@@ -72,7 +72,9 @@ class Kornia(ModuleOperation):
         super().__init__(module)
         # Other modules choose among modules; they have no probability of their own.
         self._has_probability = hasattr(module, "__batch_prob_generator__")
-        self._draws_row_by_row = kornia_modules.INSIDE_ONE_IMAGE in kornia_modules.names(module)
+        self._draws_row_by_row = (
+            kornia_modules.INSIDE_ONE_IMAGE in kornia_modules.names(module)
+        )
         self.could_move = movable(module)
         self.moves = self.could_move & {"shown"}
         self._mover: FieldMover | None = None
@@ -95,7 +97,9 @@ class Kornia(ModuleOperation):
         seeds = _at_least_two(draws.sample_bits(Stream.MODULE, position).view(np.int64))
         calls = []
         arrays = {}
-        for number, (group, rows) in enumerate(self._groups(draws, position, seeds, nature)):
+        for number, (group, rows) in enumerate(
+            self._groups(draws, position, seeds, nature)
+        ):
             group_seed = draws.group_seed(Stream.MODULE, position, group)
             row_seeds = seeds if rows is None else seeds[rows]
             # Large parameters, such as maps of displacements, are not copied to a device. They are
@@ -105,9 +109,12 @@ class Kornia(ModuleOperation):
             if nature.has_large_parameters:
                 arrays[f"{number}.seeds"] = row_seeds
             else:
-                parameters = self._draw_parameters(row_seeds, group_seed, size, draws.channels)
+                parameters = self._draw_parameters(
+                    row_seeds, group_seed, size, draws.channels
+                )
                 leaves, tree = tree_flatten(parameters)
-                if self._has_probability:  # a module that chooses among modules does so on the host
+                if self._has_probability:
+                    # A module that chooses among modules does so on the host.
                     for place in tensor_places(leaves):
                         arrays[f"{number}.{place}"] = leaves[place].numpy()
             if rows is not None:
@@ -118,7 +125,9 @@ class Kornia(ModuleOperation):
     def size_after(self, size: Size, channels: int) -> Size:
         return self._nature(size, channels).size
 
-    def run(self, images: Tensor, first: int, host: list[Call], tensors: Tensors) -> Tensor:
+    def run(
+        self, images: Tensor, first: int, host: list[Call], tensors: Tensors
+    ) -> Tensor:
         """Makes the calls; raises ConfigError if the module returns no batch."""
 
         def augment(part: Tensor, parameters: Any) -> object:
@@ -126,12 +135,15 @@ class Kornia(ModuleOperation):
 
         return self._make_calls(images, host, tensors, augment)
 
-    def move(self, kind: str, values: Tensor, host: list[Call], tensors: Tensors) -> Tensor:
+    def move(
+        self, kind: str, values: Tensor, host: list[Call], tensors: Tensors
+    ) -> Tensor:
         mover = self._mover
         if kind == "shown":
             if self._shown_mover is None:
                 self._shown_mover = FieldMover(self.module, SHOWN)
-                self._parameters_on_device = None  # it may look at others than the module does
+                # It may look at others than the module does.
+                self._parameters_on_device = None
             mover = self._shown_mover
         assert mover is not None  # else `moves` would not have this kind
         return self._make_calls(values, host, tensors, mover)
@@ -177,7 +189,9 @@ class Kornia(ModuleOperation):
                 if rows is not None:
                     part = images.index_select(0, rows[begin:end])
                 with WithoutWaits() if images.is_cuda else nullcontext():
-                    result = act(part, self._parameters_of(part, call, call_tensors, begin, end))
+                    result = act(
+                        part, self._parameters_of(part, call, call_tensors, begin, end)
+                    )
                 changed = check_result(self.module, result, len(part))
                 if rows is not None:
                     images.index_copy_(0, rows[begin:end], changed.to(images.dtype))
@@ -211,9 +225,13 @@ class Kornia(ModuleOperation):
 
         Group None: the batch. Rows None: all of them.
         """
-        rows = self._changed_rows(seeds, draws.group_seed(Stream.MODULE, position, None))
+        rows = self._changed_rows(
+            seeds, draws.group_seed(Stream.MODULE, position, None)
+        )
         # Its user wants one draw for the batch.
-        is_same_on_batch = self.module.same_on_batch or getattr(self.module, "p_batch", 1) != 1
+        is_same_on_batch = (
+            self.module.same_on_batch or getattr(self.module, "p_batch", 1) != 1
+        )
         if not nature.draws_once or is_same_on_batch or self._draws_row_by_row:
             if len(rows) == len(seeds):
                 return [(None, None)]
@@ -221,7 +239,9 @@ class Kornia(ModuleOperation):
 
         # The group of a sample, and a group's seed, are the same in any batch.
         group_count = GROUPS if self._has_probability else POLICY_GROUPS
-        group_of_sample = draws.sample_bits(Stream.MODULE_GROUP, position) % np.uint64(group_count)
+        group_of_sample = draws.sample_bits(Stream.MODULE_GROUP, position) % np.uint64(
+            group_count
+        )
         group_of_row = np.resize(group_of_sample, len(seeds))[rows]
         groups: list[tuple[int | None, Int64s | None]] = []
         for group in range(group_count):
@@ -242,10 +262,14 @@ class Kornia(ModuleOperation):
             )
         return np.flatnonzero(chosen.numpy() > 0.5)
 
-    def _draw_parameters(self, seeds: Int64s, seed: int, size: Size, channels: int) -> Any:
+    def _draw_parameters(
+        self, seeds: Int64s, seed: int, size: Size, channels: int
+    ) -> Any:
         """The module's parameters for images with these seeds, (n,), drawn on the CPU."""
         if not self._draws_row_by_row:
-            return kornia_modules.draw_parameters(self.module, seeds, seed, channels, size)
+            return kornia_modules.draw_parameters(
+                self.module, seeds, seed, channels, size
+            )
 
         # The draws of this module differ with the number of rows, so each row's are made alone.
         rows = []
@@ -253,12 +277,16 @@ class Kornia(ModuleOperation):
             alone = row_seed[None]
             unsigned_seed = int(row_seed) & _UINT64_MASK
             rows.append(
-                kornia_modules.draw_parameters(self.module, alone, unsigned_seed, channels, size)
+                kornia_modules.draw_parameters(
+                    self.module, alone, unsigned_seed, channels, size
+                )
             )
         parameters = {}
         for name, value in rows[0].items():
             has_row = len(value) == 1
-            parameters[name] = torch.cat([row[name] for row in rows]) if has_row else value
+            parameters[name] = (
+                torch.cat([row[name] for row in rows]) if has_row else value
+            )
         return parameters
 
     def _parameters_of(
@@ -266,10 +294,14 @@ class Kornia(ModuleOperation):
     ) -> Any:
         """The parameters for images, or masks, that are the rows [begin, end) of a call."""
         if call.leaves is None or call.tree is None:
-            generator = torch.Generator("cpu" if images.device.type == "meta" else images.device)
+            generator = torch.Generator(
+                "cpu" if images.device.type == "meta" else images.device
+            )
             generator.manual_seed(call.seed)
             shape = torch.Size((len(images), call.nature.channels, *images.shape[2:]))
-            with BySample(tensors["seeds"][begin:end], generator=generator, onto=images.device):
+            with BySample(
+                tensors["seeds"][begin:end], generator=generator, onto=images.device
+            ):
                 return self.module.forward_parameters(shape)
 
         # On a device, parameters that were copied with the batch take the place of the host's.

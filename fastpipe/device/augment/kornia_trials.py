@@ -17,7 +17,8 @@ from fastpipe.device.augment.kornia_modules import FieldMover
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
 
-_LARGEST_PARAMETER = 2**13  # numbers a sample; a module with a larger parameter draws on the device
+# Numbers a sample; a module with a larger parameter draws on the device.
+_LARGEST_PARAMETER = 2**13
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
 
@@ -63,13 +64,18 @@ def find_nature(module: Any, size: Size, channels: int) -> Nature:
     # A parameter of one number belongs to one image: RandomMotionBlur takes this image's kernel for
     # all images. RandomChannelDropout numbers the rows of the whole call in `batch_idx`; for a part
     # they would be too large.
-    can_be_cut = "batch_idx" not in parameters and not any(leaf.shape == (1,) for leaf in leaves)
+    can_be_cut = "batch_idx" not in parameters and not any(
+        leaf.shape == (1,) for leaf in leaves
+    )
     row_parameters: frozenset[int] | None = None
     if size_after == size and can_be_cut:
-        row_parameters = frozenset()  # large parameters are drawn for any rows, on the device
+        # Large parameters are drawn for any rows, on the device.
+        row_parameters = frozenset()
         if not is_large:
             other_parameters, _ = _draw_parameters(module, 3, size, channels)
-            row_parameters = _places_that_differ(leaves, tree_flatten(other_parameters)[0])
+            row_parameters = _places_that_differ(
+                leaves, tree_flatten(other_parameters)[0]
+            )
     return Nature(channels, draws_once, is_large, size_after, row_parameters)
 
 
@@ -78,7 +84,9 @@ def _places_that_differ(
 ) -> frozenset[int]:
     """The places of parameters that have another length for three images than for two."""
     places = set()
-    for place, (two, three) in enumerate(zip(leaves_of_two, leaves_of_three, strict=True)):
+    for place, (two, three) in enumerate(
+        zip(leaves_of_two, leaves_of_three, strict=True)
+    ):
         if len(two) != len(three):
             places.add(place)
     return frozenset(places)
@@ -89,7 +97,8 @@ def _try(module: Any, parameters: Any, shape: tuple[int, ...]) -> Tensor:
     try:
         with _CPU:
             result: Tensor = module(
-                torch.zeros(shape), params={**parameters, "batch_prob": torch.ones(shape[0])}
+                torch.zeros(shape),
+                params={**parameters, "batch_prob": torch.ones(shape[0])},
             )
     except Exception as error:
         if shape[1] == 3:
@@ -123,7 +132,8 @@ def find_parameters_on_device(
 
     def works(on_device: list[int]) -> bool:
         trial = [
-            leaf.to(_META) if place in on_device else leaf for place, leaf in enumerate(leaves)
+            leaf.to(_META) if place in on_device else leaf
+            for place, leaf in enumerate(leaves)
         ]
         try:
             module(images, params=tree_unflatten(trial, tree))
@@ -148,7 +158,9 @@ def tensor_places(leaves: list[Any]) -> list[int]:
     return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
 
-def _draw_parameters(module: Any, count: int, size: Size, channels: int) -> tuple[Any, int]:
+def _draw_parameters(
+    module: Any, count: int, size: Size, channels: int
+) -> tuple[Any, int]:
     """Parameters for some images, and how many draws were not by sample."""
     with by_sample_on_cpu(np.arange(count), 0) as mode:
         parameters = module.forward_parameters(torch.Size((count, channels, *size)))

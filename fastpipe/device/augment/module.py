@@ -88,7 +88,9 @@ class Augment(Chain):
         check_normalised_once(before, mean)
         if flag("compile", compile):
             compile_operations(before)
-        label_smoothing = parse_number("label_smoothing", label_smoothing, most=1, below=True)
+        label_smoothing = parse_number(
+            "label_smoothing", label_smoothing, most=1, below=True
+        )
         if num_classes is not None:
             num_classes = whole("num_classes", num_classes, least=1, most=2**31)
 
@@ -101,7 +103,9 @@ class Augment(Chain):
         if mixup or cutmix:
             own_after.append(Mixing(mixup, cutmix))
         if dtype not in DTYPES:
-            raise ConfigError(f"dtype: expected {' or '.join(map(str, DTYPES))}, got {dtype!r}")
+            raise ConfigError(
+                f"dtype: expected {' or '.join(map(str, DTYPES))}, got {dtype!r}"
+            )
         super().__init__(before, [*own_after, *after], dtype, mean, std)
         self.label_smoothing = label_smoothing
         self.num_classes = num_classes
@@ -130,7 +134,11 @@ class Augment(Chain):
             options: the options of Augment.
         """
         strength = parse_number("strength", strength, most=2.5)
-        operations = [presets.ColourJitter(strength), presets.Grayscale(0.2), presets.Blur(0.5)]
+        operations = [
+            presets.ColourJitter(strength),
+            presets.Grayscale(0.2),
+            presets.Blur(0.5),
+        ]
         return cls(operations, **options)
 
     @classmethod
@@ -165,7 +173,11 @@ class Augment(Chain):
         """
         if not self.soft:
             return None
-        mixers = [(place, stage.module) for place, stage in enumerate(self.stages) if stage.mixes]
+        mixers = [
+            (place, stage.module)
+            for place, stage in enumerate(self.stages)
+            if stage.mixes
+        ]
         return self.label_smoothing, self.num_classes, self._alphas, mixers
 
     def forward(
@@ -214,10 +226,13 @@ class Augment(Chain):
             bits=8 * images.element_size(),
         )
         tensors = {
-            name: torch.from_numpy(array).to(images.device) for name, array in plan.arrays.items()
+            name: torch.from_numpy(array).to(images.device)
+            for name, array in plan.arrays.items()
         }
         if labels is None:
-            no_labels = torch.zeros(len(images), dtype=torch.int64, device=images.device)
+            no_labels = torch.zeros(
+                len(images), dtype=torch.int64, device=images.device
+            )
             augmented, _ = self.carry_out(images, no_labels, plan, tensors)
             return augmented
         return self.carry_out(images, labels, plan, tensors)
@@ -238,7 +253,9 @@ class Augment(Chain):
         return ", ".join(f"{name}={value}" for name, value in options.items() if value)
 
 
-def _sample_numbers(samples: Int64s | Sequence[int] | None, count: int, batch: int) -> Int64s:
+def _sample_numbers(
+    samples: Int64s | Sequence[int] | None, count: int, batch: int
+) -> Int64s:
     """Checks the sample numbers of a batch; None: those of a dataset in batches of `count`."""
     if samples is None:
         return np.arange(count) + batch * count

@@ -31,7 +31,9 @@ _CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
 _HALF_PIXEL = np.float32(0.5)
 
 
-def move_places(plan: AugmentPlan, places: Mapping[str, Placed], move: Mover) -> dict[str, Placed]:
+def move_places(
+    plan: AugmentPlan, places: Mapping[str, Placed], move: Mover
+) -> dict[str, Placed]:
     """Moves boxes and points, by name of their field.
 
     Args:
@@ -78,7 +80,8 @@ def _move_all(
     count: int, vertices: list[Float32s], rows: list[Int64s], move: Mover
 ) -> list[Float32s]:
     """Moves the vertices of several fields, (M, V, 2), of rows (M,), in one tensor."""
-    indices: list[tuple[Int64s, Int64s]] = []  # into the tensor: (M, 1) rows, (M, V) points
+    # Into the tensor: (M, 1) rows, (M, V) points.
+    indices: list[tuple[Int64s, Int64s]] = []
     point_count = 0
     for field_vertices, field_rows in zip(vertices, rows, strict=True):
         vertex_count = field_vertices.shape[1]
@@ -94,7 +97,9 @@ def _move_all(
     return [moved[index] for index in indices]
 
 
-def _upright_boxes(boxes: Float32s, before: Float32s, after: Float32s, size: Size) -> Any:
+def _upright_boxes(
+    boxes: Float32s, before: Float32s, after: Float32s, size: Size
+) -> Any:
     """The upright boxes around moved ones, clipped to an image of `size`.
 
     Args:

@@ -51,7 +51,12 @@ class Erasing(Operation):
     """
 
     def __init__(
-        self, probability: float, *, noise: str | None = None, most: int = 1, spared: float = 0.0
+        self,
+        probability: float,
+        *,
+        noise: str | None = None,
+        most: int = 1,
+        spared: float = 0.0,
     ) -> None:
         super().__init__()
         self.probability = probability
@@ -93,14 +98,18 @@ class Erasing(Operation):
         seeds = np.concatenate(seed_parts)[order].astype(np.int64)
         return Step((rows, boxes, seeds), {"rows": rows, "boxes": boxes})
 
-    def run(self, images: Tensor, first: int, host: tuple[Int64s, ...], tensors: Tensors) -> Tensor:
+    def run(
+        self, images: Tensor, first: int, host: tuple[Int64s, ...], tensors: Tensors
+    ) -> Tensor:
         """Blanks the boxes, in place."""
         rows, boxes, seeds = host
         images_nhwc = images.permute(0, 2, 3, 1)  # as they lie in memory
         is_simple = self.noise is None and self.most == 1
         # All boxes at once. Noise, or several boxes of a row, are done box by box.
         if is_simple and not pixels.on_cpu(images.device):
-            blanked = on_rows(_blank, images_nhwc, first, rows, tensors["rows"], tensors["boxes"])
+            blanked = on_rows(
+                _blank, images_nhwc, first, rows, tensors["rows"], tensors["boxes"]
+            )
             return blanked.permute(0, 3, 1, 2)
         begin = bisect_left(rows, first)
         end = bisect_left(rows, first + len(images))
@@ -115,7 +124,9 @@ class Erasing(Operation):
     def _fill_with_noise(self, box: Tensor, seed: int) -> None:
         generator = torch.Generator(box.device).manual_seed(seed)
         colours = box if self.noise == "pixel" else box[0, 0]
-        noise = torch.randn(colours.shape, dtype=box.dtype, device=box.device, generator=generator)
+        noise = torch.randn(
+            colours.shape, dtype=box.dtype, device=box.device, generator=generator
+        )
         box.copy_(noise)
 
     def extra_repr(self) -> str:
@@ -137,9 +148,13 @@ def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
     for attempt in range(_TRIES):
         if not is_todo.any():
             break
-        share = SCALE[0] + (SCALE[1] - SCALE[0]) * draws.each(Stream.ERASE_AREA + attempt)
+        share = SCALE[0] + (SCALE[1] - SCALE[0]) * draws.each(
+            Stream.ERASE_AREA + attempt
+        )
         area = height * width * share / counts
-        ratio = np.exp(min_log + (max_log - min_log) * draws.each(Stream.ERASE_RATIO + attempt))
+        ratio = np.exp(
+            min_log + (max_log - min_log) * draws.each(Stream.ERASE_RATIO + attempt)
+        )
         h = np.rint(np.sqrt(area * ratio)).astype(np.int64)
         w = np.rint(np.sqrt(area / ratio)).astype(np.int64)
         fits = is_todo & (h < height) & (w < width)
@@ -270,19 +285,27 @@ class Mixing(Operation):
         return _boxes_of_sides(draw, size, self.sides)
 
     def run(
-        self, images: Tensor, first: int, host: tuple[NDArray[Any], ...], tensors: Tensors
+        self,
+        images: Tensor,
+        first: int,
+        host: tuple[NDArray[Any], ...],
+        tensors: Tensors,
     ) -> Tensor:
         is_cut, share, boxes = host
         images_nhwc = images.permute(0, 2, 3, 1)  # as they lie in memory
         if pixels.on_cpu(images.device) and not self.from_the_end:
-            return _mix_one_by_one(images_nhwc, is_cut, share, boxes).permute(0, 3, 1, 2)
+            return _mix_one_by_one(images_nhwc, is_cut, share, boxes).permute(
+                0, 3, 1, 2
+            )
         mask = tensors["share"][:, None, None, None]
         if is_cut.any():
             # The pixels of a cut sample do not have its share: 1 outside its box and 0 inside.
             mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
             in_box = inside(tensors["boxes"], *images_nhwc.shape[1:3])
             mask = mask.masked_fill(in_box[..., None], 0)
-        return torch.lerp(self._partners_of(images_nhwc), images_nhwc, mask).permute(0, 3, 1, 2)
+        return torch.lerp(self._partners_of(images_nhwc), images_nhwc, mask).permute(
+            0, 3, 1, 2
+        )
 
     def move(self, kind: str, values: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""

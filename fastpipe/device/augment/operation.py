@@ -60,7 +60,8 @@ class Draws:
     batch: int
     # (n, 2) the parts of a row's height and width that the image at its top left fills; None: all.
     shown: Float64s | None = None
-    channels: int = 3  # of the images; fastpipe's own operations draw the same for any number
+    # Of the images; fastpipe's own operations draw the same for any number.
+    channels: int = 3
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -71,7 +72,9 @@ class Draws:
 
     def once(self, stream: int) -> float:
         """In [0, 1): one draw for the batch, the same on every rank."""
-        return float(uniform(key(self.seed, self.epoch, stream), np.array([self.batch]))[0])
+        return float(
+            uniform(key(self.seed, self.epoch, stream), np.array([self.batch]))[0]
+        )
 
     def generator_seed(self, stream: int, position: int) -> int:
         """A 64-bit seed of a generator for the operation at `position`.
@@ -100,7 +103,8 @@ class Draws:
 class Step:
     """What one operation does to a batch."""
 
-    host: Any  # what the host needs without asking the device, such as the sizes of groups
+    # What the host needs without asking the device, such as the sizes of groups.
+    host: Any
     arrays: dict[str, Array]  # what the device needs, float32 or int64, by name
 
 
@@ -162,7 +166,9 @@ class Operation(torch.nn.Module, ABC):
     @property
     def may_move(self) -> bool:
         """Whether it moves pixels. An unknown module may."""
-        return "shown" in self.moves or not _changes_values_only(getattr(self, "module", None))
+        return "shown" in self.moves or not _changes_values_only(
+            getattr(self, "module", None)
+        )
 
     def interpolates_masks(self, size: Size, channels: int) -> bool:
         """Whether masks of `size` would get numbers that are no ids, such as means of two ids."""
@@ -216,7 +222,8 @@ class ModuleOperation(Operation):
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
-        object.__setattr__(self, "module", module)  # past torch, which would register it
+        # Past torch, which would register it.
+        object.__setattr__(self, "module", module)
 
     def extra_repr(self) -> str:
         return repr(self.module)
@@ -256,7 +263,12 @@ def on_colour(function: Function) -> Function:
 
 
 def on_rows(
-    function: Function, images: Tensor, first: int, rows: Int64s, index: Tensor, *parameters: Tensor
+    function: Function,
+    images: Tensor,
+    first: int,
+    rows: Int64s,
+    index: Tensor,
+    *parameters: Tensor,
 ) -> Tensor:
     """Applies a function of images to some rows of a batch.
 
@@ -280,4 +292,6 @@ def on_rows(
     places = index[low:high]
     if first:
         places = places - first
-    return images.index_copy_(0, places, function(images.index_select(0, places), *parameters))
+    return images.index_copy_(
+        0, places, function(images.index_select(0, places), *parameters)
+    )

@@ -19,7 +19,8 @@ from fastpipe.errors import ConfigError, real_number
 Moments = float | tuple[float, ...]  # one for all channels, or one a channel
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
 _LARGEST_MOMENT = 16  # larger values are meant for pixels of 0 to 255
-PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructors of Augment
+# Constructors of Augment.
+PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -28,9 +29,13 @@ def parse_operations(operations: object, augment_class: type) -> list[Operation]
 
     `augment_class` is Augment, which none may contain.
     """
-    if isinstance(operations, torch.nn.Module) and not isinstance(operations, torch.nn.ModuleList):
+    if isinstance(operations, torch.nn.Module) and not isinstance(
+        operations, torch.nn.ModuleList
+    ):
         operations = [operations]
-    if not isinstance(operations, (Sequence, torch.nn.ModuleList)) or isinstance(operations, str):
+    if not isinstance(operations, (Sequence, torch.nn.ModuleList)) or isinstance(
+        operations, str
+    ):
         raise ConfigError(
             "Augment: expected a torch.nn.Module or a list of them, got "
             f"{type(operations).__name__}; for no operations leave it out, or use a preset: "
@@ -58,10 +63,14 @@ def _check_module(module: object, place: int, augment_class: type) -> None:
             "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
         )
     if any(isinstance(part, augment_class) for part in module.modules()):
-        raise ConfigError(f"Augment: operation {place} is an Augment; pass its operations instead")
+        raise ConfigError(
+            f"Augment: operation {place} is an Augment; pass its operations instead"
+        )
 
 
-def operations_of(module: torch.nn.Module, outer_keys: FieldKeys | None = None) -> list[Operation]:
+def operations_of(
+    module: torch.nn.Module, outer_keys: FieldKeys | None = None
+) -> list[Operation]:
     """The operations that a module is; several for a container that only calls its modules in turn.
 
     Args:
@@ -122,7 +131,9 @@ def check_normalised_once(operations: list[Operation], mean: object) -> None:
 
 def compile_operations(operations: list[Operation]) -> None:
     """Lets fastpipe's own operations run through torch.compile."""
-    own_operations = [operation for operation in operations if not hasattr(operation, "module")]
+    own_operations = [
+        operation for operation in operations if not hasattr(operation, "module")
+    ]
     if not own_operations:
         raise ConfigError(
             "compile: these operations contain nothing that fastpipe can compile: normalising and "
@@ -188,7 +199,9 @@ def moment_of_channels(
     if not isinstance(moment, tuple):
         return (moment,) * channels
     if len(moment) == 3 and channels == 1:
-        return (sum(weight * number for weight, number in zip(_LUMA, moment, strict=True)),)
+        return (
+            sum(weight * number for weight, number in zip(_LUMA, moment, strict=True)),
+        )
     if len(moment) == 3 and channels == 4:
         return (*moment, neutral)
     if len(moment) != channels:
@@ -200,7 +213,9 @@ def moment_of_channels(
     return moment
 
 
-def parse_number(name: str, value: object, *, most: float = math.inf, below: bool = False) -> float:
+def parse_number(
+    name: str, value: object, *, most: float = math.inf, below: bool = False
+) -> float:
     """Checks a number from 0 to `most`; `below`: `most` itself is too much."""
     number = real_number(value)
     if number is not None and math.isfinite(number):

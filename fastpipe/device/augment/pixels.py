@@ -65,9 +65,13 @@ def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
 def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
     """uint8 or uint16 -> float32 in [0, 1], in fresh memory of this format."""
     out = torch.empty(
-        images.shape, dtype=torch.float32, device=images.device, memory_format=memory_format
+        images.shape,
+        dtype=torch.float32,
+        device=images.device,
+        memory_format=memory_format,
     )
-    if on_cpu(images.device) or images.dtype == torch.uint16:  # torch has no arithmetic of uint16
+    if on_cpu(images.device) or images.dtype == torch.uint16:
+        # Torch has no arithmetic of uint16.
         return out.copy_(images).mul_(1 / full_of(8 * images.element_size()))
     # One pass over memory. A Python number would have torch's default dtype.
     factor = torch.full((), 1 / 255, dtype=torch.float32, device=images.device)
@@ -79,7 +83,9 @@ def full_of(bits: int) -> int:
     return (1 << bits) - 1
 
 
-def affine(mean: Sequence[float], std: Sequence[float], *, full: int) -> dict[str, Array]:
+def affine(
+    mean: Sequence[float], std: Sequence[float], *, full: int
+) -> dict[str, Array]:
     """(pixel / full - mean) / std as pixel * scale + shift: two (c,) float32 arrays."""
     means = np.array(mean)
     stds = np.array(std)
@@ -101,7 +107,9 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
         if images.dtype == torch.uint16:  # torch has no arithmetic of it
             images = images.to(torch.float32)
         # One kernel.
-        torch.addcmul(shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1))
+        torch.addcmul(
+            shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1)
+        )
         return
     # The CPU's addcmul would convert all of the images first. So: convert into the output, then
     # multiply there, while it is in the cache. A narrower dtype goes through a float32 buffer of

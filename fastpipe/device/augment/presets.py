@@ -62,7 +62,9 @@ class Space:
 
 
 RANDAUGMENT = Space(shear=0.3, translate=None, rotate=30.0, enhance=0.9, posterize=4)
-TRIVIAL_AUGMENT = Space(shear=0.99, translate=32.0, rotate=135.0, enhance=0.99, posterize=6)
+TRIVIAL_AUGMENT = Space(
+    shear=0.99, translate=32.0, rotate=135.0, enhance=0.99, posterize=6
+)
 
 # The operations that a sample draws from. The order, torchvision's, decides what a seed draws.
 PICKS = (
@@ -96,7 +98,9 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
     "equalize": (effects.equalize, 0),
 }
 _GROUPS = (*_FUNCTIONS, "identity")  # samples that stay as they are come last
-_GROUP_OF_PICK = np.array([_GROUPS.index("warp" if pick in _WARPS else pick) for pick in PICKS])
+_GROUP_OF_PICK = np.array(
+    [_GROUPS.index("warp" if pick in _WARPS else pick) for pick in PICKS]
+)
 
 
 def numbers_of(pick: str, share: Float64s, space: Space, size: Size) -> Float64s:
@@ -126,7 +130,9 @@ def numbers_of(pick: str, share: Float64s, space: Space, size: Size) -> Float64s
     return numbers
 
 
-def _matrix_entries(pick: str, share: Float64s, space: Space, size: Size) -> dict[str, Float64s]:
+def _matrix_entries(
+    pick: str, share: Float64s, space: Space, size: Size
+) -> dict[str, Float64s]:
     """The entries of a warp's matrix, in pixels, that differ from those of the identity."""
     height, width = size
     if pick == "rotate":  # counter-clockwise around the middle
@@ -236,7 +242,9 @@ class Policy(Operation):
 
         group_of_row = _GROUP_OF_PICK[picks]
         order = np.argsort(group_of_row, kind="stable")
-        edges = np.searchsorted(group_of_row[order], np.arange(len(_FUNCTIONS) + 1)).tolist()
+        edges = np.searchsorted(
+            group_of_row[order], np.arange(len(_FUNCTIONS) + 1)
+        ).tolist()
         groups = []
         for index, name in enumerate(_FUNCTIONS):
             begin, end = edges[index : index + 2]
@@ -257,7 +265,9 @@ class Policy(Operation):
             bins = np.full(len(draws), float(self.magnitude))
         return np.clip(bins, 0, self.most)
 
-    def run(self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Tensors) -> Tensor:
+    def run(
+        self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Tensors
+    ) -> Tensor:
         if not pixels.on_cpu(images.device):
             return self._run_sorted(images, host, tensors)
         for number, layer in enumerate(host):
@@ -266,16 +276,27 @@ class Policy(Operation):
                 rows = layer.rows[begin:end]
                 parameters = _parameters(name, numbers[begin:end])
                 images = on_rows(
-                    self._function(name), images, first, rows, torch.from_numpy(rows), *parameters
+                    self._function(name),
+                    images,
+                    first,
+                    rows,
+                    torch.from_numpy(rows),
+                    *parameters,
                 )
         return images
 
-    def move(self, kind: str, values: Tensor, host: tuple[Layer, ...], tensors: Tensors) -> Tensor:
+    def move(
+        self, kind: str, values: Tensor, host: tuple[Layer, ...], tensors: Tensors
+    ) -> Tensor:
         """Warps the planes of "shown" as the images."""
         return self._run_sorted(values, host, tensors, only="warp")
 
     def _run_sorted(
-        self, images: Tensor, host: tuple[Layer, ...], tensors: Tensors, only: str | None = None
+        self,
+        images: Tensor,
+        host: tuple[Layer, ...],
+        tensors: Tensors,
+        only: str | None = None,
     ) -> Tensor:
         """Few launches: a layer sorts all images once, so that each group is a slice.
 
@@ -284,7 +305,9 @@ class Policy(Operation):
         spare = torch.empty_like(images)
         for number, layer in enumerate(host):
             source = images
-            images = torch.index_select(source, 0, tensors[f"{number}.moves"], out=spare)
+            images = torch.index_select(
+                source, 0, tensors[f"{number}.moves"], out=spare
+            )
             spare = source
             numbers = tensors[f"{number}.numbers"]
             for name, begin, end in layer.groups:
@@ -292,7 +315,9 @@ class Policy(Operation):
                     continue
                 group = images[begin:end]
                 # Functions work in place if they can, so most results are the group itself.
-                changed = self._function(name)(group, *_parameters(name, numbers[begin:end]))
+                changed = self._function(name)(
+                    group, *_parameters(name, numbers[begin:end])
+                )
                 if changed is not group:
                     group.copy_(changed)
         return torch.index_select(images, 0, tensors["back"], out=spare)
@@ -303,9 +328,7 @@ class Policy(Operation):
         return function if name == "warp" else on_colour(function)
 
     def extra_repr(self) -> str:
-        return (
-            f"layers={self.layers}, magnitude={self.magnitude}, spread={self.spread}, {self.space}"
-        )
+        return f"layers={self.layers}, magnitude={self.magnitude}, spread={self.spread}, {self.space}"
 
 
 def _parameters(name: str, numbers: Tensor) -> list[Tensor]:
@@ -359,11 +382,15 @@ class ColourJitter(_SomeSamples):
         factors = []
         for (stream, _), (least, most) in zip(_JITTERS, ranges, strict=True):
             factors.append(least + (most - least) * draws.each(stream)[rows])
-        order = _JITTER_ORDERS[int(draws.once(Stream.JITTER_ORDER) * len(_JITTER_ORDERS))]
+        order = _JITTER_ORDERS[
+            int(draws.once(Stream.JITTER_ORDER) * len(_JITTER_ORDERS))
+        ]
         factors_f32 = np.stack(factors, axis=1).astype(np.float32)
         return Step((rows, order), {"rows": rows, "factors": factors_f32})
 
-    def run(self, images: Tensor, first: int, host: tuple[Int64s, Any], tensors: Tensors) -> Tensor:
+    def run(
+        self, images: Tensor, first: int, host: tuple[Int64s, Any], tensors: Tensors
+    ) -> Tensor:
         rows, order = host
 
         def jitter(images: Tensor, factors: Tensor) -> Tensor:
@@ -372,7 +399,9 @@ class ColourJitter(_SomeSamples):
                 images = self.fast(function)(images, factors[:, index])
             return images
 
-        return on_rows(on_colour(jitter), images, first, rows, tensors["rows"], tensors["factors"])
+        return on_rows(
+            on_colour(jitter), images, first, rows, tensors["rows"], tensors["factors"]
+        )
 
     def extra_repr(self) -> str:
         return f"strength={self.strength}, {super().extra_repr()}"
@@ -388,7 +417,11 @@ class Grayscale(_SomeSamples):
 
     def run(self, images: Tensor, first: int, host: Int64s, tensors: Tensors) -> Tensor:
         return on_rows(
-            on_colour(self.fast(effects.grayscale)), images, first, host, tensors["rows"]
+            on_colour(self.fast(effects.grayscale)),
+            images,
+            first,
+            host,
+            tensors["rows"],
         )
 
 
@@ -405,7 +438,9 @@ class Blur(_SomeSamples):
         radius = min(max(1, shorter_side // 10 // 2), shorter_side - 1)
         return Step((rows, radius), {"rows": rows, "sigmas": sigmas.astype(np.float32)})
 
-    def run(self, images: Tensor, first: int, host: tuple[Int64s, int], tensors: Tensors) -> Tensor:
+    def run(
+        self, images: Tensor, first: int, host: tuple[Int64s, int], tensors: Tensors
+    ) -> Tensor:
         rows, radius = host
         # Not through `fast`: on a CPU the compiled form takes five times as long.
         blur = on_colour(partial(effects.gaussian_blur, radius=radius))

@@ -45,7 +45,9 @@ def _check_stale_dataset(observation: Observation) -> Iterator[Finding]:
         if not epoch.changed:
             continue
         attribute = epoch.changed[0]
-        where = find_change(attribute, epoch.place) or epoch.place or observation.made_at
+        where = (
+            find_change(attribute, epoch.place) or epoch.place or observation.made_at
+        )
         yield Finding(
             Code.STALE_DATASET,
             where,
@@ -95,7 +97,10 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
             begun_count += 1
     loader_count = len({epoch.loader_index for epoch in observation.epochs})
     is_new_loader = loader_count > begun_count / 2
-    if begun_count < _LEAST_EPOCHS or len(observation.batches) > _FEW_BATCHES * begun_count:
+    if (
+        begun_count < _LEAST_EPOCHS
+        or len(observation.batches) > _FEW_BATCHES * begun_count
+    ):
         return
     if observation.facts["batches"] == 1 and not is_new_loader:
         return  # an epoch has no more batches
@@ -108,7 +113,9 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
         f"{format_count(len(observation.epochs), 'iterator')} "
         f"for {format_count(stages.batches, 'batch')}"
     )
-    process_count = len({worker.pid for worker in observation.workers if worker.number >= 0})
+    process_count = len(
+        {worker.pid for worker in observation.workers if worker.number >= 0}
+    )
     if process_count:
         symptom += f": {format_count(process_count, 'worker process')} started"
     symptom += f"; the start takes {format_ms(stages.start_s)}, {share:.0%} of the time"

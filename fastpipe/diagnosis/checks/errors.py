@@ -16,7 +16,9 @@ _MOST_NAMED = 3  # further files that a sentence lists
 
 def check(observation: Observation) -> Iterator[Finding]:
     """Finds files that workers share; else errors of samples, which such a file could explain."""
-    failures = [failure for worker in observation.workers for failure in worker.failures]
+    failures = [
+        failure for worker in observation.workers for failure in worker.failures
+    ]
     shared = _list_shared_files(observation, has_failed=bool(failures))
     if shared:
         yield _report_shared_file(observation, shared, failures)
@@ -24,7 +26,9 @@ def check(observation: Observation) -> Iterator[Finding]:
         yield _report_failed_sample(observation, failures)
 
 
-def _list_shared_files(observation: Observation, *, has_failed: bool) -> list[dict[str, str]]:
+def _list_shared_files(
+    observation: Observation, *, has_failed: bool
+) -> list[dict[str, str]]:
     """Lists the inherited files and handles that two or more workers use."""
     if observation.num_workers < 2:
         return []  # a single worker has them to itself
@@ -40,7 +44,9 @@ def _list_shared_files(observation: Observation, *, has_failed: bool) -> list[di
 
 
 def _report_shared_file(
-    observation: Observation, shared: list[dict[str, str]], failures: list[dict[str, str]]
+    observation: Observation,
+    shared: list[dict[str, str]],
+    failures: list[dict[str, str]],
 ) -> Finding:
     first = shared[0]
     symptom = f"{first['path']} is an open {first['kind']}"
@@ -51,7 +57,9 @@ def _report_shared_file(
         symptom += f", and {others}"
     symptom += f": {format_count(observation.num_workers, 'worker')} share it"
     if failures:
-        symptom += f"; reading sample {failures[0]['sample']} raised {failures[0]['error']}"
+        symptom += (
+            f"; reading sample {failures[0]['sample']} raised {failures[0]['error']}"
+        )
     where = find_assignment(first["path"], first["place"])
     return Finding(
         Code.SHARED_FILE,
@@ -66,7 +74,9 @@ def _report_shared_file(
     )
 
 
-def _report_failed_sample(observation: Observation, failures: list[dict[str, str]]) -> Finding:
+def _report_failed_sample(
+    observation: Observation, failures: list[dict[str, str]]
+) -> Finding:
     """Explains the first error: by the machine, by the sample or by collate_fn."""
     first = failures[0]
     in_collate = first["failed"] == "collate"
@@ -95,7 +105,9 @@ def _report_failed_sample(observation: Observation, failures: list[dict[str, str
 def _describe_failure(failure: dict[str, str]) -> str:
     """Says which sample, or which samples of a batch, raised which error."""
     if failure["failed"] == "collate":
-        return f"collate_fn, of the samples {failure['sample']}, raised {failure['error']}"
+        return (
+            f"collate_fn, of the samples {failure['sample']}, raised {failure['error']}"
+        )
     name = f" ({failure['name']})" if failure["name"] else ""
     return f"reading sample {failure['sample']}{name} raised {failure['error']}"
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from fastpipe.diagnosis.advice import FEWER_OPEN_FILES, WHY_FILES_ARE_OPEN
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.growth import Growth, list_processes, measure_growth, measure_steady
+from fastpipe.diagnosis.growth import (
+    Growth,
+    list_processes,
+    measure_growth,
+    measure_steady,
+)
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Surroundings
 from fastpipe.diagnosis.quantities import format_count, format_size
 from fastpipe.diagnosis.source.files import read_line
@@ -34,7 +39,9 @@ _LEAST_BATCHES_EACH = 8
 
 def check(observation: Observation, surroundings: Surroundings) -> Iterator[Finding]:
     """Finds workers that copy the dataset's objects, open files that pile up, and other growth."""
-    grown = [g for g in measure_growth(observation) if g.steadily_grown_bytes > _LEAST_COPIED]
+    grown = [
+        g for g in measure_growth(observation) if g.steadily_grown_bytes > _LEAST_COPIED
+    ]
     copying = [growth for growth in grown if not growth.is_main]
     heavy_bytes = sum(container["bytes"] for container in observation.facts["heavy"])
     total_bytes = observation.num_workers * heavy_bytes
@@ -50,7 +57,10 @@ def check(observation: Observation, surroundings: Surroundings) -> Iterator[Find
 
 
 def _report_heavy_objects(
-    observation: Observation, surroundings: Surroundings, total_bytes: int, copying: list[Growth]
+    observation: Observation,
+    surroundings: Surroundings,
+    total_bytes: int,
+    copying: list[Growth],
 ) -> Finding:
     """Containers of many Python objects in the dataset, of which each worker gets a copy."""
     largest, *similar = observation.facts["heavy"]
@@ -63,7 +73,9 @@ def _report_heavy_objects(
     if copying:
         most = max(copying, key=lambda growth: growth.grown_bytes)
         batches = format_count(most.batches, "batch")
-        symptom += f"; {most.process} grew by {format_size(most.grown_bytes)} in {batches}"
+        symptom += (
+            f"; {most.process} grew by {format_size(most.grown_bytes)} in {batches}"
+        )
     if method == "fork":
         code = Code.COPY_ON_WRITE
         why = (
@@ -121,7 +133,9 @@ def _check_open_files(observation: Observation) -> Iterator[Finding]:
             why=WHY_FILES_ARE_OPEN,
             change=FEWER_OPEN_FILES,
             section=4,
-            severity=Severity.BAD if batches_to_limit < epoch_batches else Severity.NOTE,
+            severity=Severity.BAD
+            if batches_to_limit < epoch_batches
+            else Severity.NOTE,
         )
         return
 
@@ -166,11 +180,15 @@ def _report_memory_grows(growth: Growth, where: str, keeping_line: str) -> Findi
             "the program keeps something for each sample or batch: "
             "a cache, batches, losses or outputs with their graphs"
         )
-        change = "limit the size of the cache; keep numbers (loss.item()) instead of tensors"
+        change = (
+            "limit the size of the cache; keep numbers (loss.item()) instead of tensors"
+        )
     else:
         why = (
             "the dataset or collate_fn keeps something for each sample or batch, "
             "such as a cache; each worker has its own"
         )
         change = "limit the size of the cache, or leave out what is kept"
-    return Finding(Code.MEMORY_GROWS, where, what=symptom, why=why, change=change, section=5)
+    return Finding(
+        Code.MEMORY_GROWS, where, what=symptom, why=why, change=change, section=5
+    )

@@ -69,7 +69,9 @@ def _report_no_batches(observation: Observation) -> Finding:
 
 def _check_options_for_workers(observation: Observation) -> Iterator[Finding]:
     names = ("persistent_workers", "prefetch_factor")
-    useless = [f"{name}={observation.facts[name]}" for name in names if observation.facts[name]]
+    useless = [
+        f"{name}={observation.facts[name]}" for name in names if observation.facts[name]
+    ]
     if useless:
         yield Finding(
             Code.OPTIONS_WITHOUT_WORKERS,
@@ -137,9 +139,13 @@ def _report_too_many_workers(
     )
 
 
-def _check_binding(observation: Observation, surroundings: Surroundings) -> Iterator[Finding]:
+def _check_binding(
+    observation: Observation, surroundings: Surroundings
+) -> Iterator[Finding]:
     """Finds workers that have fewer CPUs than the program was granted."""
-    workers = [worker for worker in observation.workers if worker.number >= 0 and worker.cpus]
+    workers = [
+        worker for worker in observation.workers if worker.number >= 0 and worker.cpus
+    ]
     if not workers:
         return
     # A worker_init_fn may give each worker a CPU of its own, so only all of them together count.
@@ -167,7 +173,9 @@ def _check_binding(observation: Observation, surroundings: Surroundings) -> Iter
     )
 
 
-def _check_prefetched(observation: Observation, surroundings: Surroundings) -> Iterator[Finding]:
+def _check_prefetched(
+    observation: Observation, surroundings: Surroundings
+) -> Iterator[Finding]:
     """Compares the batches that workers make ahead with the free memory, also the shared one."""
     facts = observation.facts
     batch_bytes = statistics.median(batch.size_bytes for batch in observation.batches)
@@ -217,7 +225,10 @@ def _check_threads(
         return
     # OpenCV: only the newest counts, because a dataset may limit it when it reads its first sample.
     opencv_threads = max(snapshot.cv2_threads or 0 for snapshot in latest)
-    if opencv_threads > 1 and opencv_threads * observation.num_workers > surroundings.cpus:
+    if (
+        opencv_threads > 1
+        and opencv_threads * observation.num_workers > surroundings.cpus
+    ):
         yield _report_opencv_threads(observation, surroundings, opencv_threads)
     torch_threads = max(snapshot.torch_threads or 0 for snapshot in snapshots)
     if torch_threads > 1:

@@ -7,7 +7,11 @@ from itertools import combinations
 
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.observation import Observation, Worker
-from fastpipe.diagnosis.source.places import find_assignment, find_repeated_seed, find_seed
+from fastpipe.diagnosis.source.places import (
+    find_assignment,
+    find_repeated_seed,
+    find_seed,
+)
 
 # A state that repeats after fewer samples may be chance.
 _LEAST_STATES = 8
@@ -24,23 +28,36 @@ _SEED_CALLS = {
 
 def check(observation: Observation) -> Iterator[Finding]:
     """Finds generators that are copied to workers, and global ones with constant seeds."""
-    workers = [worker for worker in observation.workers if worker.number >= 0 and worker.fetches]
+    workers = [
+        worker
+        for worker in observation.workers
+        if worker.number >= 0 and worker.fetches
+    ]
     yield from _check_copied_generators(observation, workers)
     yield from _check_global_generators(observation, workers)
 
 
 def _list_drawn(before: dict[str, int], after: dict[str, int]) -> list[tuple[str, int]]:
     """Lists the generators that the first batch drew from, each with its state before that."""
-    return [(name, state) for name, state in before.items() if after.get(name, state) != state]
+    return [
+        (name, state)
+        for name, state in before.items()
+        if after.get(name, state) != state
+    ]
 
 
-def _check_copied_generators(observation: Observation, workers: list[Worker]) -> Iterator[Finding]:
+def _check_copied_generators(
+    observation: Observation, workers: list[Worker]
+) -> Iterator[Finding]:
     """Finds generators of the dataset, or in global variables, that begin alike in two workers."""
-    users: dict[tuple[str, int], set[int]] = {}  # (generator, state) -> numbers of workers
+    # (generator, state) -> numbers of workers.
+    users: dict[tuple[str, int], set[int]] = {}
     for worker in workers:
         for drawn in _list_drawn(worker.generators_before, worker.generators_after):
             users.setdefault(drawn, set()).add(worker.number)
-    repeated = sorted({path for (path, _), numbers in users.items() if len(numbers) > 1})
+    repeated = sorted(
+        {path for (path, _), numbers in users.items() if len(numbers) > 1}
+    )
     if not repeated:
         return
     first = repeated[0]
@@ -48,7 +65,9 @@ def _check_copied_generators(observation: Observation, workers: list[Worker]) ->
     if len(repeated) > 1:
         symptom += f"; so are {', '.join(repeated[1 : 1 + _MOST_NAMED])}"
     is_of_collate = first in observation.facts["collate_generators"]
-    owner = str(observation.facts["collate_place" if is_of_collate else "dataset_place"])
+    owner = str(
+        observation.facts["collate_place" if is_of_collate else "dataset_place"]
+    )
     is_attribute = "." in first
     yield Finding(
         Code.SAME_RANDOM_NUMBERS,
@@ -62,7 +81,9 @@ def _check_copied_generators(observation: Observation, workers: list[Worker]) ->
     )
 
 
-def _check_global_generators(observation: Observation, workers: list[Worker]) -> Iterator[Finding]:
+def _check_global_generators(
+    observation: Observation, workers: list[Worker]
+) -> Iterator[Finding]:
     """Finds global generators of random, NumPy and torch that the program seeds.
 
     torch itself gives each worker another seed.
@@ -81,7 +102,8 @@ def _check_global_generators(observation: Observation, workers: list[Worker]) ->
     for worker in workers:
         for generator in _list_drawn(worker.globals_before, worker.globals_after):
             drawn.append((worker.number, generator))
-    alike: list[tuple[int, int, str]] = []  # two workers, or one twice, and the generator
+    # Two workers, or one twice, and the generator.
+    alike: list[tuple[int, int, str]] = []
     for (first, generator), (second, other_generator) in combinations(drawn, 2):
         if generator == other_generator:
             alike.append((first, second, generator[0]))
@@ -120,7 +142,9 @@ def _report_seeded_in_each_sample(generator: str, place: str) -> Finding:
     )
 
 
-def _report_same_seed(observation: Observation, first: int, second: int, generator: str) -> Finding:
+def _report_same_seed(
+    observation: Observation, first: int, second: int, generator: str
+) -> Finding:
     """A global generator begins alike in two workers, or in two epochs of one worker."""
     if first != second:
         symptom = f"workers {first} and {second} begin"

@@ -32,9 +32,13 @@ def _check_streams(observation: Observation) -> Iterator[Finding]:
         for first, second in combinations(together, 2):
             shared, total = _count_shared(first.checksums, second.checksums)
             if shared:
-                yield _report_same_stream_in_workers(observation, first, second, shared, total)
+                yield _report_same_stream_in_workers(
+                    observation, first, second, shared, total
+                )
                 return
-        elsewhere = [worker for rank in ranks_by_start for worker in rank.get(start, [])]
+        elsewhere = [
+            worker for rank in ranks_by_start for worker in rank.get(start, [])
+        ]
         for first, second in product(together, elsewhere):
             shared, total = _count_shared(first.checksums, second.checksums)
             if shared:
@@ -70,7 +74,9 @@ def _report_same_stream_in_workers(
     )
 
 
-def _report_same_stream_in_ranks(observation: Observation, shared: int, total: int) -> Finding:
+def _report_same_stream_in_ranks(
+    observation: Observation, shared: int, total: int
+) -> Finding:
     return Finding(
         Code.EVERY_SAMPLE_PER_WORKER,
         str(observation.facts["dataset_place"]),
@@ -89,7 +95,9 @@ def _check_ranks(observation: Observation) -> Iterator[Finding]:
     whole = observation.facts["whole"]
     if whole == "":
         return
-    alike = [rank for rank in _list_other_ranks(observation) if rank.facts["whole"] == whole]
+    alike = [
+        rank for rank in _list_other_ranks(observation) if rank.facts["whole"] == whole
+    ]
     if not alike:
         return
     length = observation.facts["length"]

@@ -32,7 +32,9 @@ _LEAST_REUSED = 3
 def check(observation: Observation, stages: Stages | None) -> Iterator[Finding]:
     """Finds slow samples, if somebody waits for them, and samples that lie in the same memory."""
     # A loop that does not wait has no use for faster samples.
-    loop_waits = stages is None or stages.step_s is None or stages.waiting >= _LEAST_SHARE
+    loop_waits = (
+        stages is None or stages.step_s is None or stages.waiting >= _LEAST_SHARE
+    )
     if loop_waits:
         yield from _check_slow_samples(observation)
     yield from _check_reused_buffer(observation)

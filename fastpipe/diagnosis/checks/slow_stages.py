@@ -50,7 +50,9 @@ def _estimate_own_delay(
     if observation.num_workers > surroundings.cpus or stages.on_cpu > 1:
         return 1.0  # the program has more threads at work than there are CPUs
     threads_in_worker = 1
-    snapshots = [worker.snapshots[-1] for worker in observation.workers if worker.snapshots]
+    snapshots = [
+        worker.snapshots[-1] for worker in observation.workers if worker.snapshots
+    ]
     if snapshots:
         threads_in_worker = max(snapshot.cv2_threads or 1 for snapshot in snapshots)
     threads_in_loop = 1
@@ -62,7 +64,9 @@ def _estimate_own_delay(
     return max(0.0, 1 - surroundings.cpus / threads)
 
 
-def _report_delayed_by_others(code: Code, where: str, waiting: str, own_delay: float) -> Finding:
+def _report_delayed_by_others(
+    code: Code, where: str, waiting: str, own_delay: float
+) -> Finding:
     return Finding(
         code,
         where,
@@ -76,7 +80,9 @@ def _report_delayed_by_others(code: Code, where: str, waiting: str, own_delay: f
     )
 
 
-def _report_crowded(code: Code, where: str, waiting: str, surroundings: Surroundings) -> Finding:
+def _report_crowded(
+    code: Code, where: str, waiting: str, surroundings: Surroundings
+) -> Finding:
     return Finding(
         code,
         where,
@@ -105,7 +111,9 @@ def _report_waiting_for_disk(
     )
 
 
-def _report_computing(code: Code, where: str, waiting: str, surroundings: Surroundings) -> Finding:
+def _report_computing(
+    code: Code, where: str, waiting: str, surroundings: Surroundings
+) -> Finding:
     return Finding(
         code,
         where,
@@ -119,7 +127,11 @@ def _report_computing(code: Code, where: str, waiting: str, surroundings: Surrou
 
 
 def _report_one_cpu_each(
-    code: Code, where: str, waiting: str, observation: Observation, surroundings: Surroundings
+    code: Code,
+    where: str,
+    waiting: str,
+    observation: Observation,
+    surroundings: Surroundings,
 ) -> Finding:
     return Finding(
         code,
@@ -132,7 +144,9 @@ def _report_one_cpu_each(
     )
 
 
-def report_slow_transfer(observation: Observation, stages: Stages, waiting: str) -> Finding:
+def report_slow_transfer(
+    observation: Observation, stages: Stages, waiting: str
+) -> Finding:
     """The way from the workers to the loop is slow."""
     if stages.fetch_s > _LEAST_FETCH_S:
         change = (

@@ -12,7 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fastpipe.diagnosis.checks.slow_stages import report_slow_stage, report_slow_transfer
+from fastpipe.diagnosis.checks.slow_stages import (
+    report_slow_stage,
+    report_slow_transfer,
+)
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.quantities import format_count, format_ms
@@ -63,7 +66,9 @@ def summarize(observation: Observation, stages: Stages, *, is_sound: bool) -> st
         sentence += f", {stages.waiting:.0%} of its time"
         if is_sound:
             step_share = 1 - stages.waiting
-            sentence += f"; the loop's own step takes {step_share:.0%} of its time: look there"
+            sentence += (
+                f"; the loop's own step takes {step_share:.0%} of its time: look there"
+            )
     return sentence
 
 
@@ -138,7 +143,9 @@ def _describe_making(stages: Stages) -> str:
     share = max(stages.collate_s, stages.dataset_s) / max(stages.fetch_s, 1e-9)
     text = f" ({share:.0%} of making a batch)"
     if stages.on_cpu > 1.05:
-        return f"{text}, on {stages.on_cpu:.1f} CPUs in the mean: several threads compute"
+        return (
+            f"{text}, on {stages.on_cpu:.1f} CPUs in the mean: several threads compute"
+        )
     on_cpu = min(stages.on_cpu, 1.0)
     text += f", {on_cpu:.0%} of it on a CPU"
     delayed = 0.0
@@ -168,9 +175,7 @@ def _explain_waiting(
         return
 
     bottleneck = _find_bottleneck(observation, stages)
-    waiting_and_step = (
-        f"{waiting} (a wait is {format_ms(stages.wait_s)}, a step {format_ms(stages.step_s)})"
-    )
+    waiting_and_step = f"{waiting} (a wait is {format_ms(stages.wait_s)}, a step {format_ms(stages.step_s)})"
     if bottleneck is _TRANSFER:
         yield report_slow_transfer(observation, stages, waiting_and_step)
         return
@@ -189,7 +194,10 @@ def _explain_waiting(
 
 
 def _report_no_workers(
-    observation: Observation, surroundings: Surroundings, stages: Stages, severity: Severity
+    observation: Observation,
+    surroundings: Surroundings,
+    stages: Stages,
+    severity: Severity,
 ) -> Finding:
     return Finding(
         Code.NO_WORKERS,
@@ -203,7 +211,9 @@ def _report_no_workers(
     )
 
 
-def _report_slow_sampler(observation: Observation, stages: Stages, sampler_s: float) -> Finding:
+def _report_slow_sampler(
+    observation: Observation, stages: Stages, sampler_s: float
+) -> Finding:
     return Finding(
         Code.SLOW_SAMPLER,
         str(observation.facts["sampler_place"]),
@@ -220,7 +230,11 @@ def _is_delayed_by_others(
 ) -> bool:
     """Whether the loader would keep up if other programs did not take the CPUs from it."""
     delayed = stages.delayed or 0.0
-    if delayed < _CROWDED or observation.num_workers > surroundings.cpus or stages.on_cpu > 1:
+    if (
+        delayed < _CROWDED
+        or observation.num_workers > surroundings.cpus
+        or stages.on_cpu > 1
+    ):
         return False
     # The tenth part of the steps, the shortest, were delayed by nobody.
     short_step_s = statistics.quantiles([*list_steps_s(observation), 0.0], n=10)[1]
@@ -248,7 +262,9 @@ def _has_idle_workers(observation: Observation, counts: Counter[int]) -> bool:
     return len(working) < len(counts) and has_enough
 
 
-def _report_idle_workers(observation: Observation, waiting: str, counts: Counter[int]) -> Finding:
+def _report_idle_workers(
+    observation: Observation, waiting: str, counts: Counter[int]
+) -> Finding:
     working = _list_working(counts)
     share = sum(working) / counts.total()
     most = "all" if share == 1 else f"{share:.0%} of the"
@@ -267,7 +283,9 @@ def _report_idle_workers(observation: Observation, waiting: str, counts: Counter
 
 def _measure_late(observation: Observation, stages: Stages) -> float:
     """The share of the loop's time in which it waited for batches that were slow to make."""
-    fetch_s = [fetch.seconds for worker in observation.workers for fetch in worker.fetches]
+    fetch_s = [
+        fetch.seconds for worker in observation.workers for fetch in worker.fetches
+    ]
     usual_s = statistics.median(fetch_s)
     least_s = max(2 * usual_s, _LEAST_LATE_S)
     slow_at_s: list[float] = []  # when each slow batch was made
@@ -285,7 +303,9 @@ def _measure_late(observation: Observation, stages: Stages) -> float:
     return waited_s / max(stages.seconds, 1e-9)
 
 
-def _report_late_batches(observation: Observation, waiting_and_step: str, late: float) -> Finding:
+def _report_late_batches(
+    observation: Observation, waiting_and_step: str, late: float
+) -> Finding:
     return Finding(
         Code.LATE_BATCHES,
         observation.made_at,

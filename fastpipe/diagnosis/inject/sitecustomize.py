@@ -23,7 +23,9 @@ if folder:
             traceback.print_exc(file=file)
 
     this_folder = os.path.dirname(os.path.abspath(__file__))
-    other_paths = [path for path in sys.path if os.path.abspath(path or ".") != this_folder]
+    other_paths = [
+        path for path in sys.path if os.path.abspath(path or ".") != this_folder
+    ]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", other_paths)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)

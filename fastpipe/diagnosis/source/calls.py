@@ -34,7 +34,9 @@ def _read_definitions(file: str) -> _Definitions:
     for name in dict.fromkeys([file, *_list_imported(file)]):  # each file once
         for node in ast.walk(parse_file(name)):
             if isinstance(node, ast.FunctionDef):
-                definitions.functions.setdefault(node.name, []).append(Piece(name, node))
+                definitions.functions.setdefault(node.name, []).append(
+                    Piece(name, node)
+                )
             elif isinstance(node, ast.ClassDef):
                 for statement in node.body:
                     definitions.classes[statement] = node
@@ -79,7 +81,9 @@ def list_called(start: Piece) -> list[Piece]:
     waiting = [start]
     while waiting:
         piece = waiting.pop()
-        new = [callee for callee in _list_called_directly(piece) if callee not in called]
+        new = [
+            callee for callee in _list_called_directly(piece) if callee not in called
+        ]
         called.update(dict.fromkeys(new))
         waiting += new
     return list(called)
@@ -93,7 +97,10 @@ def _list_called_directly(piece: Piece) -> Iterator[Piece]:
         if isinstance(node, ast.Call):
             candidates = definitions.functions.get(get_name(node.func), [])
             methods = []
-            if isinstance(node.func, ast.Attribute) and get_name(node.func.value) == "self":
+            if (
+                isinstance(node.func, ast.Attribute)
+                and get_name(node.func.value) == "self"
+            ):
                 for candidate in candidates:
                     if definitions.classes.get(candidate.node) is own_class:
                         methods.append(candidate)

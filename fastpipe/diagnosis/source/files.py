@@ -44,7 +44,11 @@ def find_enclosing(place: str, *kinds: type[ast.stmt] | type[ast.expr]) -> ast.A
     innermost: ast.AST = ast.Pass()
     innermost_line = 0
     for node in ast.walk(parse_file(file)):
-        if isinstance(node, kinds) and has_line(node, line) and node.lineno > innermost_line:
+        if (
+            isinstance(node, kinds)
+            and has_line(node, line)
+            and node.lineno > innermost_line
+        ):
             innermost = node
             innermost_line = node.lineno
     return innermost

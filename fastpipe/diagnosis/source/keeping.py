@@ -15,8 +15,17 @@ from fastpipe.diagnosis.source.files import (
     strip_indices,
 )
 
-_KEEPING_METHODS = ("append", "extend", "add", "appendleft", "setdefault", "update", "insert")
-_ADDED = (ast.List, ast.Tuple, ast.Name, ast.Attribute)  # += of anything else may be a sum
+_KEEPING_METHODS = (
+    "append",
+    "extend",
+    "add",
+    "appendleft",
+    "setdefault",
+    "update",
+    "insert",
+)
+# += of anything else may be a sum.
+_ADDED = (ast.List, ast.Tuple, ast.Name, ast.Attribute)
 # Calls whose results take no memory to speak of, however many are kept.
 _NUMBER_CALLS = (
     "item",
@@ -81,16 +90,23 @@ def _list_keeping(root: ast.AST, local_names: Collection[str] = ()) -> Iterator[
         containers: list[ast.expr] = []
         values: list[ast.expr] = []
         if isinstance(node, ast.Call):  # container.append(value)
-            if isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPING_METHODS:
+            if (
+                isinstance(node.func, ast.Attribute)
+                and node.func.attr in _KEEPING_METHODS
+            ):
                 containers = [node.func.value]
                 values = node.args
         elif isinstance(node, ast.Assign):  # container[key] = value
-            containers = [target for target in node.targets if isinstance(target, ast.Subscript)]
+            containers = [
+                target for target in node.targets if isinstance(target, ast.Subscript)
+            ]
             values = [node.value]
         elif isinstance(node, ast.AugAssign) and isinstance(node.value, _ADDED):
             containers = [node.target]  # container += [value]
             values = [node.value]
-        is_outer = any(_get_variable(container) not in local_names for container in containers)
+        is_outer = any(
+            _get_variable(container) not in local_names for container in containers
+        )
         if is_outer and not all(_is_number(value) for value in values):
             yield values[0].lineno
 
@@ -125,5 +141,7 @@ def _list_new_names(node: ast.AST) -> set[str]:
         targets = [item.optional_vars for item in node.items if item.optional_vars]
     names: set[str] = set()
     for target in targets:
-        names.update(stored.id for stored in list_stored(target) if isinstance(stored, ast.Name))
+        names.update(
+            stored.id for stored in list_stored(target) if isinstance(stored, ast.Name)
+        )
     return names

@@ -55,11 +55,16 @@ def find_creation(loader: Any, frame: FrameType) -> str:
 
 def _list_class_calls(file: str, class_name: str) -> dict[int, set[str]]:
     """Lists the lines that call a class of this name, and the names that get the result."""
-    names_of_value: dict[int, set[str]] = {}  # id of an assigned expression -> its names
+    # Id of an assigned expression -> its names.
+    names_of_value: dict[int, set[str]] = {}
     calls: list[ast.Call] = []
     for node in ast.walk(parse_file(file)):
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            names = {target.id for target in list_stored(node) if isinstance(target, ast.Name)}
+            names = {
+                target.id
+                for target in list_stored(node)
+                if isinstance(target, ast.Name)
+            }
             names_of_value[id(node.value)] = names
         elif isinstance(node, ast.Call) and get_name(node.func) == class_name:
             calls.append(node)
@@ -119,7 +124,9 @@ def find_seed(function: str) -> str:
     `function` is the first line of the function, as file:line. It is returned if no line seeds.
     """
     file, _ = split_place(function)
-    start = Piece(file, find_enclosing(function, ast.FunctionDef, ast.ClassDef, ast.Lambda))
+    start = Piece(
+        file, find_enclosing(function, ast.FunctionDef, ast.ClassDef, ast.Lambda)
+    )
     return _find_seed_call([start, *list_called(start)]) or function
 
 
@@ -131,7 +138,9 @@ def find_repeated_seed(loop: str) -> str:
 def _find_seed_call(pieces: Iterable[Piece]) -> str:
     for piece in pieces:
         for node in ast.walk(piece.node):
-            if isinstance(node, ast.Call) and _SEED_CALL.fullmatch(ast.unparse(node.func)):
+            if isinstance(node, ast.Call) and _SEED_CALL.fullmatch(
+                ast.unparse(node.func)
+            ):
                 return f"{piece.file}:{node.lineno}"
     return ""
 
@@ -169,7 +178,9 @@ def find_change(path: str, loop: str) -> str:
             if isinstance(node, ast.Attribute) and node.attr == attribute:
                 # A change from outside of the object comes first, then one in the loop's own file.
                 is_by_itself = get_name(node.value) == "self"
-                candidates.append((is_by_itself, piece.file != loop_file, piece.file, node.lineno))
+                candidates.append(
+                    (is_by_itself, piece.file != loop_file, piece.file, node.lineno)
+                )
     if not candidates:
         return ""
     _, _, file, line = min(candidates)

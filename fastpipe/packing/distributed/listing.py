@@ -40,7 +40,12 @@ from fastpipe.packing.distributed.spool import (
 from fastpipe.packing.job.planning import name_runs, plan_pack
 from fastpipe.packing.job.threads import AdjustPlan
 from fastpipe.packing.pipeline.exchange import Rows, runs_of_rows, spool_version
-from fastpipe.packing.pipeline.run_file import Sample, find_ranges, read_samples, write_run
+from fastpipe.packing.pipeline.run_file import (
+    Sample,
+    find_ranges,
+    read_samples,
+    write_run,
+)
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
 from fastpipe.sources.class_folders import in_class_folders, sources_at
 from fastpipe.sources.class_names import numbered_folders
@@ -79,7 +84,9 @@ class ListedGroup:
 
     def with_more(self, other: ListedGroup) -> ListedGroup:
         # As `Listing.samples` would choose them from all sources.
-        few = heapq.nsmallest(FEW, [*self.few, *other.few], packing_order(0, shuffle=True))
+        few = heapq.nsmallest(
+            FEW, [*self.few, *other.few], packing_order(0, shuffle=True)
+        )
         return ListedGroup(
             self.facts.with_more(other.facts),
             self.weight + other.weight,
@@ -104,7 +111,9 @@ def list_in_tasks(job: Job, map_tasks: MapTasks = map) -> ListedSources:
     (plan,) = map_tasks(partial(_plan_group, job), [all_groups])
     num_ranges = -(-all_groups.facts.files // MOST_SOURCES)
     listed = _listed_sources(job, all_groups.facts, plan, num_ranges)
-    for _ in map_tasks(partial(_write_range, job, listed, all_groups.runs), range(num_ranges)):
+    for _ in map_tasks(
+        partial(_write_range, job, listed, all_groups.runs), range(num_ranges)
+    ):
         pass
     job.open_spool().remove(all_groups.runs)
     return listed
@@ -126,8 +135,12 @@ def _make_spool_folder(job: Job) -> None:
         job.options.spool.mkdir(parents=True, exist_ok=True)
 
 
-def _listed_sources(job: Job, facts: Facts, plan: Plan, num_ranges: int) -> ListedSources:
-    return ListedSources(facts, plan, num_ranges, spool_version(facts.kinds, job.options))
+def _listed_sources(
+    job: Job, facts: Facts, plan: Plan, num_ranges: int
+) -> ListedSources:
+    return ListedSources(
+        facts, plan, num_ranges, spool_version(facts.kinds, job.options)
+    )
 
 
 def _list_all(job: Job, _: object) -> ListedSources | int:
@@ -142,7 +155,8 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
         if num_paths > MOST_SOURCES:
             return len(folders.folders)
     return write_listing(
-        job, list_sources(root, options.seed, shuffle=options.shuffle, how=options.source)
+        job,
+        list_sources(root, options.seed, shuffle=options.shuffle, how=options.source),
     )
 
 
@@ -167,7 +181,9 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
     # The times of a bucket are those of another clock, so that a listing of it has none.
     if not isinstance(root, Path):
         taken_ns = 0
-    empty = Listing(root, classes, [], folders.stray, assumed=folders.assumed, taken_ns=taken_ns)
+    empty = Listing(
+        root, classes, [], folders.stray, assumed=folders.assumed, taken_ns=taken_ns
+    )
     group = ListedGroup(Facts.of(empty), 0, [], ())
 
     order_key = packing_order(job.options.seed, shuffle=True)
@@ -205,7 +221,9 @@ def _plan_group(job: Job, group: ListedGroup) -> Plan:
     return plan_pack(few, job.options, weight=group.weight)
 
 
-def _read_listed(job: Job, run_names: Sequence[str], start: int, stop: int) -> list[Source]:
+def _read_listed(
+    job: Job, run_names: Sequence[str], start: int, stop: int
+) -> list[Source]:
     """The sources of runs whose hashes are from `start` to `stop`, in packing order."""
     spool = job.open_spool()
     sizes = spool.sizes()
@@ -238,7 +256,9 @@ def _write_range(
     _write_shards(job, listing, name_runs(listing, job.options, plan), range_index)
 
 
-def _write_shards(job: Job, listing: Listing, runs: dict[str, Run], range_index: int) -> None:
+def _write_shards(
+    job: Job, listing: Listing, runs: dict[str, Run], range_index: int
+) -> None:
     """Writes the sources of each part into a file, and the list of these parts."""
     spool = job.open_spool()
     sizes = spool.sizes()
@@ -252,7 +272,9 @@ def _write_shards(job: Job, listing: Listing, runs: dict[str, Run], range_index:
             # ones.
             if name not in sizes:
                 writing.append(
-                    writers.submit(spool.write, name, encode_sources(listing, positions))
+                    writers.submit(
+                        spool.write, name, encode_sources(listing, positions)
+                    )
                 )
             # Else the sources of all parts would wait in memory.
             if len(writing) > 4 * _WRITERS:
@@ -271,12 +293,16 @@ def _parts_of(
         for _, group in itertools.groupby(row_runs, key=lambda rows: rows.group):
             yield _convert_part(listing, list(group))
     for name, run in runs.items():
-        size_bytes = sum(source.size_bytes for source in listing.sources[run.start : run.stop])
+        size_bytes = sum(
+            source.size_bytes for source in listing.sources[run.start : run.stop]
+        )
         part = Part(MAKE, name, run.stop - run.start, size_bytes, number=run.number)
         yield part, range(run.start, run.stop)
 
 
-def _convert_part(listing: TableListing, row_runs: Sequence[Rows]) -> tuple[Part, Sequence[int]]:
+def _convert_part(
+    listing: TableListing, row_runs: Sequence[Rows]
+) -> tuple[Part, Sequence[int]]:
     """The part of some runs of rows that are converted together, and the positions of the rows."""
     positions: list[int] = []
     for rows in row_runs:

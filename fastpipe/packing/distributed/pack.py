@@ -27,7 +27,12 @@ from fastpipe.packing.distributed.spool import (
 )
 from fastpipe.packing.job.destination import begin_pack, check_apart, open_journal
 from fastpipe.packing.job.progress import Progress, ProgressReporter
-from fastpipe.packing.job.summary import PackedShards, Summary, publish, summarize_existing
+from fastpipe.packing.job.summary import (
+    PackedShards,
+    Summary,
+    publish,
+    summarize_existing,
+)
 from fastpipe.packing.job.threads import AdjustPlan, MakeShards
 from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.pipeline.exchange import Rows, convert_rows, read_rows
@@ -118,7 +123,9 @@ def _begin(job: Job, journal: Journal, listed: ListedSources) -> dict[str, Any] 
 
     journal.remove_old_dataset()  # by the driver alone, before any task writes
     spool = job.open_spool()
-    stale = {name for name in spool.sizes() if name.startswith(("run-", "rows-", "shard-"))}
+    stale = {
+        name for name in spool.sizes() if name.startswith(("run-", "rows-", "shard-"))
+    }
     for kind in (CONVERT, MAKE):
         for part in read_parts(job, listed, kind):
             stale.discard(sources_file(part.name))
@@ -128,7 +135,11 @@ def _begin(job: Job, journal: Journal, listed: ListedSources) -> dict[str, Any] 
 
 
 def _make_in_tasks(
-    job: Job, journal: Journal, listed: ListedSources, workers: int, on_progress: Progress
+    job: Job,
+    journal: Journal,
+    listed: ListedSources,
+    workers: int,
+    on_progress: Progress,
 ) -> PackedShards:
     """Converts the rows that are not in the spool, and makes the shards that are not finished."""
     facts = listed.facts
@@ -137,7 +148,9 @@ def _make_in_tasks(
     )
     names = [part.name for part in read_parts(job, listed, MAKE)]
     # A shard whose tar has vanished or been cut is not finished.
-    finished = {entry.name for entry in journal.read_finished(names) if entry is not None}
+    finished = {
+        entry.name for entry in journal.read_finished(names) if entry is not None
+    }
     num_missing = len(names) - len(finished)
     spool = job.open_spool()
     spool_sizes = spool.sizes()
@@ -204,7 +217,9 @@ def _run_parts(
         num_tasks += 1
         files += part.files
         size_bytes += part.size_bytes
-        largest_run_bytes = max(largest_run_bytes, part.size_bytes // max(len(part.runs), 1))
+        largest_run_bytes = max(
+            largest_run_bytes, part.size_bytes // max(len(part.runs), 1)
+        )
     if not num_tasks:
         return 0
     progress.begin(step, files, size_bytes, num_tasks)
@@ -250,7 +265,8 @@ def convert_part(job: Job, listed: ListedSources, part: Part) -> int:
 
     if missing:
         listing = read_sources(job, listed, part)
-        assert isinstance(listing, TableListing)  # only rows are converted by themselves
+        # Only rows are converted by themselves.
+        assert isinstance(listing, TableListing)
         convert_rows(listing, missing, _options_of(job, part), spool, count_rejected)
     return rejected
 
@@ -268,22 +284,33 @@ def make_part(job: Job, listed: ListedSources, part: Part) -> int:
         run = Run(part.number, 0, len(listing.sources))
         if isinstance(listing, TableListing):
             # Each run may have rows of this shard.
-            run_names = [name for rows in read_parts(job, listed, CONVERT) for name, _ in rows.runs]
-            outcomes = read_rows(listing.sources, [run], options, run_names, job.open_spool())
+            run_names = [
+                name
+                for rows in read_parts(job, listed, CONVERT)
+                for name, _ in rows.runs
+            ]
+            outcomes = read_rows(
+                listing.sources, [run], options, run_names, job.open_spool()
+            )
         else:
             outcomes = convert_sources(listing, listing.sources, options)
-        (entry,) = make_shards(store, listing, listed.plan, options, {part.name: run}, outcomes)
+        (entry,) = make_shards(
+            store, listing, listed.plan, options, {part.name: run}, outcomes
+        )
         return len(entry.tally.rejected)
 
 
 def _options_of(job: Job, part: Part) -> PackOptions:
     """The options, with as many threads as the part may use and this machine has CPUs."""
     return replace(
-        job.options, workers=min(part.threads, job.options.threads, count_granted_cpus())
+        job.options,
+        workers=min(part.threads, job.options.threads, count_granted_cpus()),
     )
 
 
-def read_all_entries(job: Job, journal: Journal, listed: ListedSources) -> Iterator[Entry]:
+def read_all_entries(
+    job: Job, journal: Journal, listed: ListedSources
+) -> Iterator[Entry]:
     """The entries of all shards, in order. PackError: a shard has vanished since it was made."""
     names = (part.name for part in read_parts(job, listed, MAKE))
     for index, entry in enumerate(journal.read_finished(names)):
@@ -299,5 +326,9 @@ def remove_spool(job: Job) -> None:
     """Removes the spool, wherever it is."""
     spool = job.open_spool()
     spool.remove(list(spool.sizes()))  # no other pack uses this folder
-    if isinstance(spool.place, Path) and job.options.spool is not None and spool.place.is_dir():
+    if (
+        isinstance(spool.place, Path)
+        and job.options.spool is not None
+        and spool.place.is_dir()
+    ):
         spool.place.rmdir()

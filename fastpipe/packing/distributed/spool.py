@@ -53,14 +53,17 @@ class Job:
     @classmethod
     def of(cls, source: SourcePath, destination: Place, options: PackOptions) -> Job:
         """A job of paths as a user gives them."""
-        source_name = os.path.abspath(source) if isinstance(source, Path) else str(source)
+        source_name = (
+            os.path.abspath(source) if isinstance(source, Path) else str(source)
+        )
         if isinstance(destination, Path):
             destination = Path(os.path.abspath(destination))
         # A URL is absolute already.
         image_root = options.source.image_root
         if image_root is not None and not scheme_of(image_root):
             options = replace(
-                options, source=replace(options.source, image_root=os.path.abspath(image_root))
+                options,
+                source=replace(options.source, image_root=os.path.abspath(image_root)),
             )
         return cls(source_name, destination, options)
 
@@ -78,7 +81,8 @@ class Job:
             target = str(self.destination)
             last_name = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rpartition("/")[2])
             place = (
-                self.options.spool / f"{last_name}-{xxhash.xxh3_64_hexdigest(os.fsencode(target))}"
+                self.options.spool
+                / f"{last_name}-{xxhash.xxh3_64_hexdigest(os.fsencode(target))}"
             )
         if isinstance(place, Path) and place.is_symlink():
             raise PackError(
@@ -86,7 +90,9 @@ class Job:
                 "destination"
             )
         return open_store(
-            place, self.options.source.remote, place if isinstance(place, Path) else None
+            place,
+            self.options.source.remote,
+            place if isinstance(place, Path) else None,
         )
 
 
@@ -152,7 +158,8 @@ def sources_file(part_name: str) -> str:
 def write_parts(spool: Store, range_index: int, parts: Sequence[Part]) -> None:
     """Writes the list of the parts of a range."""
     spool.write(
-        parts_file(range_index), b"".join(json.dumps(part).encode() + b"\n" for part in parts)
+        parts_file(range_index),
+        b"".join(json.dumps(part).encode() + b"\n" for part in parts),
     )
 
 
@@ -183,7 +190,9 @@ def encode_sources(listing: Listing, positions: Sequence[int]) -> bytes:
     encoded = [_encode_source(source, listing.notes) for source in sources]
     content = {
         "sources": encoded,
-        "tables": _encode_tables(listing, sources) if isinstance(listing, TableListing) else None,
+        "tables": _encode_tables(listing, sources)
+        if isinstance(listing, TableListing)
+        else None,
         "notes": listing.notes is not None,
     }
     return json.dumps(content, separators=(",", ":")).encode()
@@ -240,7 +249,9 @@ def read_sources(job: Job, listed: ListedSources, part: Part) -> Listing:
     kind, image_column, encoded_tables = content["tables"]
     tables = {}
     for name, (state, groups) in encoded_tables.items():
-        tables[name] = Table(FileState(*state), tuple(Group(*group) for group in groups))
+        tables[name] = Table(
+            FileState(*state), tuple(Group(*group) for group in groups)
+        )
     columns = ColumnChoice(image_column, None, facts.fields, has_paths=False)
     return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns)
 
@@ -248,7 +259,9 @@ def read_sources(job: Job, listed: ListedSources, part: Part) -> Listing:
 def _decode_source(encoded: list[Any], notes: Notes | None) -> Source:
     values = dict(zip(Source._fields, encoded, strict=True))
     # JSON has lists in place of tuples.
-    values["parts"] = tuple(None if part is None else tuple(part) for part in values["parts"])
+    values["parts"] = tuple(
+        None if part is None else tuple(part) for part in values["parts"]
+    )
     if values["note"] is not None and notes is not None:
         text, content, state = values["note"]
         data = text.encode()

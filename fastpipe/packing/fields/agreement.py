@@ -62,7 +62,9 @@ def _describe_difference(kind: str, expected: int, got: int) -> str:
         return f"expected {expected} points an object, {as_before}; got {got}"
     if kind == "boxes":
         choices = ("no labels", "labels")
-        return f"expected boxes with {choices[expected]}, {as_before}; got {choices[got]}"
+        return (
+            f"expected boxes with {choices[expected]}, {as_before}; got {choices[got]}"
+        )
     choices = ("numbers", "names")
     return f"expected classes as {choices[expected]}, {as_before}; got {choices[got]}"
 
@@ -97,14 +99,18 @@ class Agreement:
             taken over.
     """
 
-    def __init__(self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None
+    ) -> None:
         self.kinds = {check_name(name): kind for name, kind in kinds.items()}
         self._agreed: dict[str, Agreed] = {}
         # By field, the number of each class name.
         self._numbers: dict[str, dict[str, int]] = {}
         agreed = agreed or {}
         for name in self.kinds:
-            self._agreed[name] = Agreed(agreed[name]["shared"] if name in agreed else None)
+            self._agreed[name] = Agreed(
+                agreed[name]["shared"] if name in agreed else None
+            )
             self._numbers[name] = {}
 
     @property

@@ -17,9 +17,7 @@ from fastpipe.native import _engine
 from fastpipe.sources.coco_shapes import unpacked_counts
 from fastpipe.sources.picture.probe import image_format, native
 
-_EXPECTED = (
-    "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
-)
+_EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
 _MAX_ID = 65_535
 
 
@@ -71,7 +69,9 @@ def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArr
     """
     max_id = max((shape_id for shape_id, _ in shapes), default=0)
     if max_id > _MAX_ID:
-        raise ImageError(f"expected ids of at most {_MAX_ID:,} for a mask, got {max_id:,}")
+        raise ImageError(
+            f"expected ids of at most {_MAX_ID:,} for a mask, got {max_id:,}"
+        )
     mask = np.zeros((height, width), dtype=np.uint8 if max_id < 256 else np.uint16)
     for shape_index, (shape_id, shape) in enumerate(shapes):
         try:
@@ -108,10 +108,14 @@ def _runs_of(shape: object, width: int, height: int) -> list[int]:
     if isinstance(counts, bytes):
         counts = counts.decode()
     runs = unpacked_counts(counts) if isinstance(counts, str) else counts
-    if not isinstance(runs, list) or not all(type(run) is int and run >= 0 for run in runs):
+    if not isinstance(runs, list) or not all(
+        type(run) is int and run >= 0 for run in runs
+    ):
         raise ValueError(f"expected counts of 0 or more, got {counts!r:.60}")
     if sum(runs) != width * height:
-        raise ValueError(f"expected counts of {width * height:,} pixels in all, got {sum(runs):,}")
+        raise ValueError(
+            f"expected counts of {width * height:,} pixels in all, got {sum(runs):,}"
+        )
     return runs
 
 

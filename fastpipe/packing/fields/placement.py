@@ -82,7 +82,9 @@ class Placement:
 
         Coordinates are numbers of pixels: mirrored, 0 becomes W - 1, as in torchvision.
         """
-        return np.concatenate([self._move(points[..., :2], edge=1), points[..., 2:]], axis=-1)
+        return np.concatenate(
+            [self._move(points[..., :2], edge=1), points[..., 2:]], axis=-1
+        )
 
     def mask(self, mask: NDArray[Any]) -> NDArray[Any]:
         """(H, W) values, turned and scaled by nearest neighbour."""
@@ -135,7 +137,11 @@ def frame_by_size(size: Size, packed: Packed, otherwise: Frame) -> Frame | None:
 
     `otherwise` if it has the size in both frames, None if in neither.
     """
-    fitting = [frame for frame in (Frame(SHOWN), Frame(STORED)) if size_in(frame, packed) == size]
+    fitting = [
+        frame
+        for frame in (Frame(SHOWN), Frame(STORED))
+        if size_in(frame, packed) == size
+    ]
     if len(fitting) == 1:
         return fitting[0]
     return otherwise if fitting else None

@@ -12,7 +12,12 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.dataset.format.columns import row_dtype
-from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE, Field, image_format_of, sidecars
+from fastpipe.dataset.format.fields import (
+    FIELD_IMAGE_DTYPE,
+    Field,
+    image_format_of,
+    sidecars,
+)
 from fastpipe.dataset.format.layout import JPEG_STORAGE
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.engine.pictures import size_of
@@ -117,7 +122,9 @@ def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
     """Boxes as KEY.json has them. ImageError: a box lies outside its picture."""
     width, height = placement.size
     x0, y0, x1, y1 = value.boxes.T
-    is_wrong = (x0 < 0) | (y0 < 0) | (x1 < x0) | (y1 < y0) | (x1 > width) | (y1 > height)
+    is_wrong = (
+        (x0 < 0) | (y0 < 0) | (x1 < x0) | (y1 < y0) | (x1 > width) | (y1 > height)
+    )
     if is_wrong.any():
         box_index = int(np.flatnonzero(is_wrong)[0])
         numbers = ", ".join(str(number) for number in value.boxes[box_index])
@@ -133,7 +140,8 @@ def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
 
 # The parts of which columns are made.
 VALUES = "values"
-LENGTHS = "lengths"  # how many values each sample has; joining the shards makes offsets of them
+# How many values each sample has; joining the shards makes offsets of them.
+LENGTHS = "lengths"
 LABELS = "labels"
 _PARTS = (VALUES, LENGTHS, LABELS)
 _INTEGER = np.dtype("<i8")
@@ -193,7 +201,8 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
         length = 1
     else:
         if kind == "boxes" and note:
-            boxes = note["boxes"]  # TypeError, not AttributeError, if the note is no object
+            # TypeError, not AttributeError, if the note is no object.
+            boxes = note["boxes"]
             labels = np.array(note.get("labels", []), _INTEGER).tobytes()
             note = boxes
         elif kind == "int":

@@ -76,7 +76,8 @@ def _parse_array(value: object, expected: str, *shape: int) -> NDArray[np.float3
     `expected` says for a message what the value should be.
     """
     try:
-        with np.errstate(over="ignore"):  # such numbers become infinite, and are refused below
+        with np.errstate(over="ignore"):
+            # Such numbers become infinite, and are refused below.
             array = np.array(value)
             if array.size and array.dtype.kind not in "iuf":
                 raise ValueError
@@ -85,7 +86,9 @@ def _parse_array(value: object, expected: str, *shape: int) -> NDArray[np.float3
         # A torch tensor that needs its gradient raises RuntimeError.
         raise ImageError(f"expected {expected}, got {_shown(value)}") from None
     if not np.isfinite(numbers).all():
-        raise ImageError(f"expected {expected}, each finite as a float32, got {_shown(value)}")
+        raise ImageError(
+            f"expected {expected}, each finite as a float32, got {_shown(value)}"
+        )
 
     if numbers.ndim and not len(numbers):
         return numbers.reshape(0, *shape)
@@ -111,7 +114,9 @@ def _parse_classes(value: Any) -> list[int] | list[str]:
         with contextlib.suppress(TypeError):  # it cannot be iterated
             entries = list(value)
     if entries is None:
-        raise ImageError(f"expected a list of class numbers or class names, got {_shown(value)}")
+        raise ImageError(
+            f"expected a list of class numbers or class names, got {_shown(value)}"
+        )
     if all(isinstance(entry, str) for entry in entries):
         for name in entries:
             _check_utf8(name)
@@ -141,7 +146,9 @@ def _check_utf8(text: str) -> None:
     try:
         check_value_size(len(text.encode()), MOST_VALUE_BYTES)
     except UnicodeEncodeError:
-        raise ImageError(f"expected text that can be UTF-8, got {_shown(text)}") from None
+        raise ImageError(
+            f"expected text that can be UTF-8, got {_shown(text)}"
+        ) from None
 
 
 def _parse_json(value: object) -> Any:
@@ -178,7 +185,9 @@ def _parse_boxes(value: Any) -> Boxes:
     except TypeError:
         raise ImageError(f"expected a list of labels, got {_shown(labels)}") from None
     if len(numbers) != len(boxes):
-        raise ImageError(f"expected a label for each of {len(boxes)} boxes, got {len(numbers)}")
+        raise ImageError(
+            f"expected a label for each of {len(boxes)} boxes, got {len(numbers)}"
+        )
     return Boxes(boxes, np.array(numbers, dtype=np.int64))
 
 
@@ -186,7 +195,9 @@ def _parse_keypoints(value: object) -> NDArray[np.float32]:
     points = _parse_array(value, "points x, y, visibility of shape (M, K, 3)", 0, 3)
     visibilities = points[..., 2]
     if (visibilities < 0).any():
-        raise ImageError(f"expected a visibility of 0 or more, got {visibilities.min()}")
+        raise ImageError(
+            f"expected a visibility of 0 or more, got {visibilities.min()}"
+        )
     return points
 
 

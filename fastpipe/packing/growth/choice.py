@@ -136,7 +136,9 @@ def _compare(index: PackedIndex, comparison: Comparison) -> NDArray[np.bool_]:
             raise ConfigError(
                 f"--where class {sign} {value}: classes have no order; expected == or !="
             )
-        return np.asarray(compare(index.records["label"], _label_of(index, value)), np.bool_)
+        return np.asarray(
+            compare(index.records["label"], _label_of(index, value)), np.bool_
+        )
 
     values = _read_numbers(index, column)
     # Large integers have no exact float.
@@ -164,7 +166,9 @@ def _read_numbers(index: PackedIndex, column: str) -> NDArray[Any]:
         problem = f"values of kind {field.kind}, no single numbers"
     of_numbers = [field.name for field in index.fields.values() if _has_numbers(field)]
     expected = ", ".join([*_INDEX_COLUMNS, "class", *of_numbers])
-    raise ConfigError(f"--where {column}: {index.path} has {problem}; expected one of {expected}")
+    raise ConfigError(
+        f"--where {column}: {index.path} has {problem}; expected one of {expected}"
+    )
 
 
 def _has_numbers(field: Field) -> bool:

@@ -39,7 +39,10 @@ def source_words(recorded: Mapping[str, Any]) -> list[str]:
     for name, value in recorded.items():
         if name == "fields":
             for field, column, kind in value:
-                words += ["--field", f"{field}={column}:{kind}" if kind else f"{field}={column}"]
+                words += [
+                    "--field",
+                    f"{field}={column}:{kind}" if kind else f"{field}={column}",
+                ]
         elif name == "classes_from":
             # Only the names are recorded, not where they came from.
             words += ["--classes-from", "NAMES"]

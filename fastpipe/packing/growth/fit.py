@@ -22,7 +22,9 @@ def relabel(listing: Listing, classes: Sequence[str]) -> Listing:
     return with_classes(listing, [*classes, *new_classes])
 
 
-def check_given_classes(listing: Listing, index: PackedIndex, options: PackOptions) -> None:
+def check_given_classes(
+    listing: Listing, index: PackedIndex, options: PackOptions
+) -> None:
     """Raises PackError if a user has named the classes, and the listing has others."""
     if options.source.classes is not None:
         if listing.classes and listing.classes[: len(index.classes)] != index.classes:
@@ -78,7 +80,8 @@ def merge_fields(listing: Listing, index: PackedIndex) -> list[SourceField]:
                 "--field NAME=COLUMN:KIND, or pack the sources into a dataset of their own"
             )
     return [
-        _merge_field(new_fields[name], old, listing, index) for name, old in index.fields.items()
+        _merge_field(new_fields[name], old, listing, index)
+        for name, old in index.fields.items()
     ]
 
 
@@ -86,7 +89,9 @@ def _describe_kind(field: Field | SourceField | None) -> str:
     return "no such field" if field is None else f"the kind {field.kind}"
 
 
-def _merge_field(new: SourceField, old: Field, listing: Listing, index: PackedIndex) -> SourceField:
+def _merge_field(
+    new: SourceField, old: Field, listing: Listing, index: PackedIndex
+) -> SourceField:
     """A field with the names of the dataset, and behind them those that only the sources have."""
     num_common = min(len(old.names), len(new.names))
     has_other_names = old.names[:num_common] != new.names[:num_common]

@@ -102,10 +102,14 @@ def add(
     shared_spool = make is not make_in_threads
     with open_newest(destination, given, command, shared_spool=shared_spool) as version:
         index = version.index
-        source_options, inherited = with_inherited(source, version.options.source, index)
+        source_options, inherited = with_inherited(
+            source, version.options.source, index
+        )
         options = replace(version.options, source=source_options)
         version = replace(version, options=options)
-        listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
+        listing = list_sources(
+            source, options.seed, shuffle=options.shuffle, how=options.source
+        )
         fields = merge_fields(listing, index)
         check_given_classes(listing, index, options)
         listing = relabel(listing, index.classes)
@@ -128,10 +132,16 @@ def add(
             adjust_plan = _plan_adjuster(version, source)
             # The plan of an interrupted run with the same sources is continued.
             with version.growing(about):
-                shards = make(listing, options, version.journal, adjust_plan, on_progress)
-                grown = _publish_added(version, listing, fields, compared.stays, shards, grown)
+                shards = make(
+                    listing, options, version.journal, adjust_plan, on_progress
+                )
+                grown = _publish_added(
+                    version, listing, fields, compared.stays, shards, grown
+                )
         uploaded_bytes = version.journal.store.uploaded_bytes
-        return replace(grown, seconds=time.monotonic() - started, uploaded_bytes=uploaded_bytes)
+        return replace(
+            grown, seconds=time.monotonic() - started, uploaded_bytes=uploaded_bytes
+        )
 
 
 def _plan_adjuster(version: Version, source: SourcePath) -> AdjustPlan:
@@ -215,9 +225,14 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
         if num_removed:
             fields = tuple(field_of_dataset(field) for field in index.fields.values())
             facts = Facts(
-                "", index.classes, taken_ns=version.history[-1]["listed_ns"], fields=fields
+                "",
+                index.classes,
+                taken_ns=version.history[-1]["listed_ns"],
+                fields=fields,
             )
-            about = {"removed": xxhash.xxh3_64_hexdigest(np.packbits(selected).tobytes())}
+            about = {
+                "removed": xxhash.xxh3_64_hexdigest(np.packbits(selected).tobytes())
+            }
             # The plan of an interrupted run that removes the same samples is continued.
             with version.growing(about):
                 info = version.publish(~selected, facts, Tally())
@@ -248,7 +263,9 @@ class ComparedSources(NamedTuple):
     skipped: int
 
 
-def compare_sources(listing: Listing, version: Version, by: str, changed: str) -> ComparedSources:
+def compare_sources(
+    listing: Listing, version: Version, by: str, changed: str
+) -> ComparedSources:
     """Compares sources with a dataset; `by` and `changed` are as of `fastpipe.add`.
 
     PackError: a source has changed, and `changed` is "error".
@@ -308,7 +325,10 @@ def _find_rows(
 
 
 def _has_same_content(
-    listing: Listing, version: Version, rows: NDArray[np.int64], has_key: NDArray[np.bool_]
+    listing: Listing,
+    version: Version,
+    rows: NDArray[np.int64],
+    has_key: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """(sources,) whether each source has the label and the content of the sample in its row."""
     sources = listing.sources

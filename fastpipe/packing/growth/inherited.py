@@ -43,7 +43,9 @@ def with_inherited(
             text = f"{option} {value}: as the dataset was packed"
             assumed.append(Assumption(text, f"{option} VALUE"))
         elif given_value is not None and given_value != value:
-            text = f"{option} {given_value}: as given; the dataset was packed with {value}"
+            text = (
+                f"{option} {given_value}: as given; the dataset was packed with {value}"
+            )
             assumed.append(Assumption(text))
     return replace(given, **options), assumed
 

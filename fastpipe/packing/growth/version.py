@@ -38,7 +38,11 @@ from fastpipe.packing.shard.join import FinishedShard
 from fastpipe.packing.shard.journal import Journal, in_use_error
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.shard.publish import PreviousVersion, publish_dataset, read_rejected
+from fastpipe.packing.shard.publish import (
+    PreviousVersion,
+    publish_dataset,
+    read_rejected,
+)
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.listing import Facts
 from fastpipe.sources.picture.convert import EncodeOptions
@@ -80,7 +84,9 @@ class Version:
         for field in index.fields.values():
             for name, column in zip(sidecars(field), columns(field), strict=True):
                 file = index.files / FIELDS_FOLDER / name
-                arrays[field.name, column.part] = np.lib.format.open_memmap(file, mode="r")
+                arrays[field.name, column.part] = np.lib.format.open_memmap(
+                    file, mode="r"
+                )
         return arrays
 
     def check_newest(self) -> None:
@@ -164,7 +170,9 @@ class Version:
         for entry, start in zip(
             self.index.info["shards"], self.index.shard_starts.tolist(), strict=True
         ):
-            shard = KeptShard(self, entry, start, stays[start : start + entry["samples"]])
+            shard = KeptShard(
+                self, entry, start, stays[start : start + entry["samples"]]
+            )
             if shard.samples:
                 kept.append(shard)
         # The first shard is joined first, so that class names keep their numbers.
@@ -204,7 +212,11 @@ class KeptShard:
     """
 
     def __init__(
-        self, version: Version, entry: dict[str, Any], start: int, stays: NDArray[np.bool_]
+        self,
+        version: Version,
+        entry: dict[str, Any],
+        start: int,
+        stays: NDArray[np.bool_],
     ) -> None:
         self.agreed: dict[str, Any] = {}
         self.samples = int(stays.sum())
@@ -230,7 +242,9 @@ class KeptShard:
         records["shard"] = 0
         return records
 
-    def piece_readers(self, store: Store, field: str, part: str) -> Iterator[Callable[[], bytes]]:
+    def piece_readers(
+        self, store: Store, field: str, part: str
+    ) -> Iterator[Callable[[], bytes]]:
         """A function that reads the shard's piece of a column."""
         yield lambda: self._read_piece(field, part)
 
@@ -242,7 +256,9 @@ class KeptShard:
         if values is None:
             return 0  # all boxes are without labels, so that there is no such column
         lengths, _ = self._lengths(field)
-        value_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
+        value_bytes = values.dtype.itemsize * int(
+            np.prod(values.shape[1:], dtype=np.int64)
+        )
         return int(lengths[self._stays].sum()) * value_bytes
 
     def _read_piece(self, field: str, part: str) -> bytes:
@@ -267,7 +283,11 @@ class KeptShard:
 
 @contextmanager
 def open_newest(
-    destination: Place, given: PackOptions, command: Sequence[str], *, shared_spool: bool = False
+    destination: Place,
+    given: PackOptions,
+    command: Sequence[str],
+    *,
+    shared_spool: bool = False,
 ) -> Iterator[Version]:
     """Opens and locks the newest version of a dataset.
 
@@ -298,7 +318,12 @@ def open_newest(
         )
         versions_so_far = history(index.info, store.written_ns(DATASET_FILE))
         version = Version(
-            journal, index, data, versions_so_far, options, shlex.join(["fastpipe", *command])
+            journal,
+            index,
+            data,
+            versions_so_far,
+            options,
+            shlex.join(["fastpipe", *command]),
         )
         version.check_newest()
         plan = journal.plan() or {}

@@ -26,11 +26,15 @@ from fastpipe.store.store import check_writable, open_store
 def destination_of(dst: str | os.PathLike[str]) -> Place:
     """DST as a path or a URL. ConfigError: a URL that nobody can write to."""
     if isinstance(dst, Path) and is_damaged_url(dst):
-        raise ConfigError(f"DST {dst}: pathlib.Path damages URLs: pass the URL as a string")
+        raise ConfigError(
+            f"DST {dst}: pathlib.Path damages URLs: pass the URL as a string"
+        )
     if isinstance(dst, str) and scheme_of(dst) not in ("", "file"):
         check_writable(Url(dst))
     place = place_of(dst)
-    return place if isinstance(place, Url) else Path(cast("str | os.PathLike[str]", place))
+    return (
+        place if isinstance(place, Url) else Path(cast("str | os.PathLike[str]", place))
+    )
 
 
 @contextlib.contextmanager
@@ -50,7 +54,11 @@ def open_journal(
             "are made there, and in DST itself where that is a folder. Only on a cluster the spool "
             "can be a URL"
         )
-    if isinstance(destination, Path) and destination.exists() and not destination.is_dir():
+    if (
+        isinstance(destination, Path)
+        and destination.exists()
+        and not destination.is_dir()
+    ):
         raise PackError(f"{destination} is a file; expected a folder to pack into")
 
     journal = Journal(open_store(destination, options.source.remote, spool))
@@ -78,7 +86,9 @@ def disk_errors(place: Place) -> Iterator[None]:
         raise write_error(name, problem, "use") from problem
 
 
-def check_apart(source: SourcePath, destination: Place, spool: Place | None = None) -> None:
+def check_apart(
+    source: SourcePath, destination: Place, spool: Place | None = None
+) -> None:
     """Raises ConfigError if DST or the spool is in SRC, or SRC is in DST."""
     if spool is not None and _contains(source, spool):
         raise ConfigError(
@@ -110,16 +120,20 @@ def begin_pack(
     """
     shaping = options.shaping(facts.kinds, facts.coordinates)
     if facts.made_by:
-        shaping["classes"] = facts.classes  # the labels of a program are positions among them
+        # The labels of a program are positions among them.
+        shaping["classes"] = facts.classes
 
     info = journal.description()
     if info is not None:
         problem = _damage(journal, info) or _difference(info, facts, shaping)
-        if problem is None and not _is_unchanged(journal, info, facts, options, listing):
+        if problem is None and not _is_unchanged(
+            journal, info, facts, options, listing
+        ):
             problem = "the source files have changed"
         if problem is None:
             _check_rejected(journal, info, options)
-            journal.clear()  # a pack that was killed at its very end leaves its work folder behind
+            # A pack that was killed at its very end leaves its work folder behind.
+            journal.clear()
             return info
         if not options.overwrite:
             raise PackError(
@@ -141,7 +155,9 @@ def begin_pack(
     return None
 
 
-def _check_rejected(journal: Journal, info: dict[str, Any], options: PackOptions) -> None:
+def _check_rejected(
+    journal: Journal, info: dict[str, Any], options: PackOptions
+) -> None:
     """Refuses a dataset without some of the files, if the user wants all or none."""
     rejected = info["counts"]["rejected"]
     if options.fail_fast and rejected:
@@ -152,7 +168,9 @@ def _check_rejected(journal: Journal, info: dict[str, Any], options: PackOptions
         )
 
 
-def _check_same_pack(journal: Journal, unfinished: dict[str, Any], plan: dict[str, Any]) -> None:
+def _check_same_pack(
+    journal: Journal, unfinished: dict[str, Any], plan: dict[str, Any]
+) -> None:
     """Refuses to continue a pack with other options, or with other sources in another place."""
     differing = {name for name in plan if unfinished.get(name) != plan[name]}
     # The same files may have moved; or files of the same folder may have been added, removed or
@@ -188,7 +206,9 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
         return str(broken)
 
 
-def _difference(info: dict[str, Any], facts: Facts, shaping: dict[str, Any]) -> str | None:
+def _difference(
+    info: dict[str, Any], facts: Facts, shaping: dict[str, Any]
+) -> str | None:
     """How a dataset differs from the one that would be packed; None: the listings are equal."""
     if info.get("version") != 1:
         return (
@@ -246,7 +266,8 @@ def _is_unchanged(
         with repack.remade(run, journal.store.scratch) as (_, tars):
             if {name: tar.xxh3_64 for name, tar in tars.items()} != expected:
                 return False
-    os.utime(file, ns=(facts.time_ns, facts.time_ns))  # the next pack need not compare them again
+    # The next pack need not compare them again.
+    os.utime(file, ns=(facts.time_ns, facts.time_ns))
     return True
 
 

@@ -12,7 +12,14 @@ from fastpipe.dataset.format.layout import FORMAT_VERSION
 from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.shard.entry import entry_name
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Outcome, Outcomes, Plan, Run, plan_shards, runs_of
+from fastpipe.packing.shard.plan import (
+    Outcome,
+    Outcomes,
+    Plan,
+    Run,
+    plan_shards,
+    runs_of,
+)
 from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.picture.jpeg import made_with
 
@@ -46,14 +53,18 @@ def plan_pack(
                     room_bytes -= source.size_bytes
                 yield source, outcome
 
-    return plan_shards(listing, options.shard_size, convert, shuffle=options.shuffle, weight=weight)
+    return plan_shards(
+        listing, options.shard_size, convert, shuffle=options.shuffle, weight=weight
+    )
 
 
 def name_runs(listing: Listing, options: PackOptions, plan: Plan) -> dict[str, Run]:
     """The sources of each shard, by the name of its entry, which hashes all that decides it."""
     # `step` is not among it: it decides only which sources a shard has.
     deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:]]
-    deciding_hash = xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
+    deciding_hash = xxhash.xxh3_128_hexdigest(
+        json.dumps(deciding, sort_keys=True).encode()
+    )
     runs = {}
     for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle):
         state = f"{deciding_hash} {listing.digest_with_times(run.start, run.stop)}"

@@ -51,7 +51,9 @@ class ProgressReporter:
         rejected: int = 0,
         workers: int = 0,
     ) -> None:
-        self._progress = PackProgress(0, files, 0, size_bytes, rejected, workers=workers)
+        self._progress = PackProgress(
+            0, files, 0, size_bytes, rejected, workers=workers
+        )
         self._store = store
         self._on_progress = on_progress
 
@@ -65,7 +67,9 @@ class ProgressReporter:
             total_tasks=tasks,
         )
 
-    def add(self, files: int = 0, size_bytes: int = 0, rejected: int = 0, tasks: int = 0) -> None:
+    def add(
+        self, files: int = 0, size_bytes: int = 0, rejected: int = 0, tasks: int = 0
+    ) -> None:
         """Counts what has been done, and reports the sum."""
         progress = self._progress
         self._progress = progress._replace(

@@ -59,7 +59,10 @@ class Repack:
             number = (shard_number(name) - self._plan.base) % self._plan.stride
             names_of_run[number].add(name)
         runs = runs_of(
-            self.listing, self._plan.step, self.options.seed, shuffle=self.options.shuffle
+            self.listing,
+            self._plan.step,
+            self.options.seed,
+            shuffle=self.options.shuffle,
         )
         return [(run, names_of_run[run.number]) for run in runs]
 
@@ -76,12 +79,18 @@ class Repack:
         run_alone = Run(run.number, 0, len(sources))
         # If a source cannot be packed any more, the shard differs, and the caller reports that.
         options = replace(self.options, fail_fast=False)
-        with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as name:
+        with tempfile.TemporaryDirectory(
+            dir=scratch, ignore_cleanup_errors=True
+        ) as name:
             folder = Path(name)
             (folder / WORK_FOLDER).mkdir()
-            outcomes = convert_runs(listing, [run_alone], self.options, folder / "spool")
+            outcomes = convert_runs(
+                listing, [run_alone], self.options, folder / "spool"
+            )
             store = Folder(folder, folder)
             runs = {"again.done": run_alone}
             # The name of the entry does not matter: nobody resumes this.
-            (entry,) = make_shards(store, listing, self._plan, options, runs, outcomes, on_source)
+            (entry,) = make_shards(
+                store, listing, self._plan, options, runs, outcomes, on_source
+            )
             yield folder, {tar.name: tar for tar in entry.tars}

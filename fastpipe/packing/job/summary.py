@@ -69,7 +69,11 @@ class PackedShards:
 
 
 def publish(
-    journal: Journal, facts: Facts, options: PackOptions, shards: PackedShards, started: float
+    journal: Journal,
+    facts: Facts,
+    options: PackOptions,
+    shards: PackedShards,
+    started: float,
 ) -> Summary:
     """Makes a dataset of finished shards. `started` is when the pack began, monotonic."""
     entries = Entries(shards.entries)

@@ -12,7 +12,12 @@ from fastpipe.errors import PackError, readable
 from fastpipe.packing.job.destination import begin_pack, check_apart, open_journal
 from fastpipe.packing.job.planning import name_runs, plan_pack
 from fastpipe.packing.job.progress import Progress, ProgressReporter
-from fastpipe.packing.job.summary import PackedShards, Summary, publish, summarize_existing
+from fastpipe.packing.job.summary import (
+    PackedShards,
+    Summary,
+    publish,
+    summarize_existing,
+)
 from fastpipe.packing.pipeline.exchange import convert_runs
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
@@ -34,7 +39,9 @@ _SHARDS_AT_A_TIME = 3
 # Changes the plan of a listing for a dataset that grows.
 AdjustPlan = Callable[[Plan], Plan]
 # Makes the shards of a listing that are not finished.
-MakeShards = Callable[[Listing, PackOptions, Journal, AdjustPlan, Progress], PackedShards]
+MakeShards = Callable[
+    [Listing, PackOptions, Journal, AdjustPlan, Progress], PackedShards
+]
 
 
 def pack(
@@ -70,7 +77,9 @@ def pack(
         )
         if existing_info is not None:
             return summarize_existing(existing_info, facts, started)
-        shards = make_in_threads(listing, options, journal, lambda plan: plan, on_progress)
+        shards = make_in_threads(
+            listing, options, journal, lambda plan: plan, on_progress
+        )
         return publish(journal, facts, options, shards, started)
 
 
@@ -89,7 +98,9 @@ def make_in_threads(
     plan = adjust_plan(plan_pack(listing, options, converted_few))
 
     runs = name_runs(listing, options, plan)
-    entries = {entry.name: entry for entry in journal.read_finished(runs) if entry is not None}
+    entries = {
+        entry.name: entry for entry in journal.read_finished(runs) if entry is not None
+    }
     resumed = len(entries)
     missing_runs = {name: run for name, run in runs.items() if name not in entries}
 
@@ -99,7 +110,9 @@ def make_in_threads(
     num_missing = sum(run.stop - run.start for run in missing_runs.values())
     total_bytes = listing.size_bytes
     # Only tables are converted in a step of its own. It reads the rows that are not in the spool.
-    converting = ProgressReporter(num_sources, total_bytes, store, on_progress, rejected)
+    converting = ProgressReporter(
+        num_sources, total_bytes, store, on_progress, rejected
+    )
     converting.begin("converting", num_sources, total_bytes)
     packing = ProgressReporter(num_sources, total_bytes, store, on_progress, rejected)
     finished_bytes = total_bytes * (num_sources - num_missing) // max(num_sources, 1)

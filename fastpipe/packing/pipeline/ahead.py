@@ -53,7 +53,9 @@ class Ahead(Generic[Item, Result]):
         self._run: list[Item] = []
         self._run_bytes = 0
         self._max_pending = workers * _AHEAD_PER_WORKER
-        self._pending: deque[tuple[list[Item], Future[list[Result | PackError]]]] = deque()
+        self._pending: deque[tuple[list[Item], Future[list[Result | PackError]]]] = (
+            deque()
+        )
         self._threads = ThreadPoolExecutor(
             workers, thread_name_prefix="fastpipe-pack", initializer=unbind_thread
         )

@@ -68,13 +68,17 @@ def convert_sources(
         if isinstance(listing, TableListing):
             ahead: Ahead[Any, Outcome] = _convert_rows_ahead(listing, options)
             rows = stack.enter_context(
-                contextlib.closing(read_ahead(read_table_rows(listing, sources), _row_size_bytes))
+                contextlib.closing(
+                    read_ahead(read_table_rows(listing, sources), _row_size_bytes)
+                )
             )
             outcomes: Iterator[tuple[Source, Outcome]] = (
                 (row.source, outcome) for row, outcome in ahead.each(rows)
             )
         else:
-            ahead = _convert_files_ahead(listing, remote_root, options, converted_few or {})
+            ahead = _convert_files_ahead(
+                listing, remote_root, options, converted_few or {}
+            )
             outcomes = ahead.each(sources)
         stack.callback(ahead.close)
         if remote_root is not None:
@@ -115,10 +119,14 @@ def _convert_files_ahead(
         remote_root.objects.forget(id(run))
 
     # The files of a run are requested together when a thread gets the run.
-    return Ahead(convert_file, options.threads, size_bytes, partial(expect, remote_root), forget)
+    return Ahead(
+        convert_file, options.threads, size_bytes, partial(expect, remote_root), forget
+    )
 
 
-def _convert_rows_ahead(listing: TableListing, options: PackOptions) -> Ahead[Row, Outcome]:
+def _convert_rows_ahead(
+    listing: TableListing, options: PackOptions
+) -> Ahead[Row, Outcome]:
     default_frame = _default_frame(listing, options)
 
     def convert_row(row: Row) -> Outcome:

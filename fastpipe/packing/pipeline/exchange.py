@@ -121,9 +121,12 @@ def runs_of_rows(listing: TableListing, version: str) -> list[Rows]:
     """Cuts the rows of a listing into runs; `version` is its `spool_version`."""
     # Positions in the order of files and rows.
     order = sorted(
-        range(len(listing.sources)), key=lambda position: _place_in_files(listing.sources[position])
+        range(len(listing.sources)),
+        key=lambda position: _place_in_files(listing.sources[position]),
     )
-    in_file_order = replace(listing, sources=[listing.sources[position] for position in order])
+    in_file_order = replace(
+        listing, sources=[listing.sources[position] for position in order]
+    )
 
     group_starts = set()
     row_bytes = {}
@@ -221,7 +224,9 @@ def read_rows(
     window_bytes = min(max(window_bytes, _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
     bounds = _bounds_of(sources, runs, options)
     # For each file of the spool, a range of bytes for each of `bounds`.
-    ranges = list(spool.each(lambda name: find_ranges(spool, name, sizes[name], bounds), names))
+    ranges = list(
+        spool.each(lambda name: find_ranges(spool, name, sizes[name], bounds), names)
+    )
 
     def samples() -> Generator[Sample, None, None]:
         for index, (first, last) in enumerate(bounds):
@@ -236,7 +241,9 @@ def read_rows(
                     yield sample
 
     expected = _sources_of(sources, runs)
-    with closing(read_ahead(samples(), lambda sample: sample.source_bytes)) as converted_samples:
+    with closing(
+        read_ahead(samples(), lambda sample: sample.source_bytes)
+    ) as converted_samples:
         for sample in converted_samples:
             source = next(expected, None)
             if source is None or sample.place[1] != source.path:

@@ -17,16 +17,19 @@ from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import naming_field, parse_value
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import START_BYTES
-from fastpipe.sources.picture.pillow import OpenedImage, array_of, opened_pil, opened_pixels
+from fastpipe.sources.picture.pillow import (
+    OpenedImage,
+    array_of,
+    opened_pil,
+    opened_pixels,
+)
 from fastpipe.sources.picture.probe import image_format
 
 _EXPECTED_IMAGE = (
     "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1 to 4 channels) of "
     "uint8 or uint16"
 )
-_EXPECTED_MASK = (
-    "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16"
-)
+_EXPECTED_MASK = "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16"
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,12 @@ def parse_given(
     try:
         picture = _copy_picture("image", image)
         field_values = tuple(
-            _parse_value(field, kind, values.get(field)) for field, kind in kinds.items()
+            _parse_value(field, kind, values.get(field))
+            for field, kind in kinds.items()
         )
-        return Given(name, _parse_label(label, classes), _size_of(picture), picture, field_values)
+        return Given(
+            name, _parse_label(label, classes), _size_of(picture), picture, field_values
+        )
     except ImageError as problem:
         return Given(name, NO_LABEL, 0, b"", (), str(problem))
 
@@ -109,7 +115,9 @@ def _image_from_array(pixels: NDArray[Any]) -> OpenedImage:
     samples = pixels[:, :, None] if pixels.ndim == 2 else pixels
     has_shape = samples.ndim == 3 and samples.shape[2] <= 4 and samples.size > 0
     if not has_shape or samples.dtype not in (np.uint8, np.uint16):
-        raise ImageError(f"{_EXPECTED_IMAGE}; got an array of {pixels.shape} {pixels.dtype}")
+        raise ImageError(
+            f"{_EXPECTED_IMAGE}; got an array of {pixels.shape} {pixels.dtype}"
+        )
     return opened_pixels(np.ascontiguousarray(samples))
 
 

@@ -11,12 +11,24 @@ from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError
 from fastpipe.packing.fields.mask import draw_shapes
-from fastpipe.packing.fields.placement import Frame, Size, frame_by_size, size_in, sizes_of
+from fastpipe.packing.fields.placement import (
+    Frame,
+    Size,
+    frame_by_size,
+    size_in,
+    sizes_of,
+)
 from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_value
 from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.column_kinds import json_value
 from fastpipe.sources.files import read_listed_file
-from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField, read_source
+from fastpipe.sources.listing import (
+    ByteRange,
+    Listing,
+    Source,
+    SourceField,
+    read_source,
+)
 from fastpipe.sources.picture import mask_file
 from fastpipe.sources.picture.convert import Packed
 
@@ -57,7 +69,11 @@ def read_values(
         image_size = size_in(frame, packed)
         for field in listing.fields:
             yield _read_noted(
-                listing, field, values.get(field.name), times.get(field.name), image_size
+                listing,
+                field,
+                values.get(field.name),
+                times.get(field.name),
+                image_size,
             )
 
     return frame, read()
@@ -79,7 +95,9 @@ def _read_part(
     notes: dict[ByteRange, Any],
 ) -> Any:
     if part is None:
-        return None if field.kind in ("mask", "image") else parse_value(field.kind, None)
+        return (
+            None if field.kind in ("mask", "image") else parse_value(field.kind, None)
+        )
     offset, size_bytes = part
     check_value_size(size_bytes, MOST_VALUE_BYTES)  # before it is read
     member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
@@ -94,7 +112,9 @@ def _read_part(
     note = notes[part]
     value = renumbered(field, note.get(field.name) if isinstance(note, dict) else None)
     if field.names and field.kind == "classes" and isinstance(value, list):
-        value = [entry if isinstance(entry, str) else field.names[entry] for entry in value]
+        value = [
+            entry if isinstance(entry, str) else field.names[entry] for entry in value
+        ]
     return parse_value(field.kind, value)
 
 

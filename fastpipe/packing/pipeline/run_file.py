@@ -81,7 +81,10 @@ def is_whole_run(store: Store, name: str, sizes: Mapping[str, int]) -> bool:
 
 
 def find_ranges(
-    store: Store, name: str, size_bytes: int, bounds: Iterable[tuple[OrderKey, OrderKey]]
+    store: Store,
+    name: str,
+    size_bytes: int,
+    bounds: Iterable[tuple[OrderKey, OrderKey]],
 ) -> list[tuple[int, int]]:
     """For each pair of places the range of bytes of a run that has the samples between them, both
     included.
@@ -128,7 +131,9 @@ def read_samples(
 class _WindowReader:
     """Reads a range of a file from start to end, a window at a time."""
 
-    def __init__(self, store: Store, name: str, part: tuple[int, int], window_bytes: int) -> None:
+    def __init__(
+        self, store: Store, name: str, part: tuple[int, int], window_bytes: int
+    ) -> None:
         self._store = store
         self._name = name
         self._offset, self._stop = part

@@ -33,7 +33,9 @@ class Row(NamedTuple):
     row_index: int
 
 
-def read_table_rows(listing: TableListing, sources: Iterable[Source]) -> Generator[Row, None, None]:
+def read_table_rows(
+    listing: TableListing, sources: Iterable[Source]
+) -> Generator[Row, None, None]:
     """These rows, in the order of files and groups."""
     from fastpipe.sources.arrow_cells import Cells  # needs pyarrow
 
@@ -60,7 +62,9 @@ def read_table_rows(listing: TableListing, sources: Iterable[Source]) -> Generat
                     for index, size_bytes in enumerate(cells.sizes):
                         listed = wanted.get(first_row + index)
                         if listed is not None:
-                            yield Row(listed._replace(size_bytes=size_bytes), cells, index)
+                            yield Row(
+                                listed._replace(size_bytes=size_bytes), cells, index
+                            )
                     first_row += batch.num_rows
 
 
@@ -88,9 +92,13 @@ def read_values_of_row(row: Row, fields: Sequence[SourceField]) -> Iterator[Any]
         try:
             value = row.cells.value(column, row.row_index)
         except UnicodeDecodeError as problem:
-            raise ImageError(f"expected UTF-8 ({problem.reason} at byte {problem.start})") from None
+            raise ImageError(
+                f"expected UTF-8 ({problem.reason} at byte {problem.start})"
+            ) from None
         except (ValueError, OverflowError) as problem:
             raise ImageError(str(problem)) from None
         if field.kind not in ("mask", "image"):
-            value = parse_value(field.kind, renumbered(field, field_value(value, field)))
+            value = parse_value(
+                field.kind, renumbered(field, field_value(value, field))
+            )
         yield value

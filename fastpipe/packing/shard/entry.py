@@ -128,7 +128,9 @@ class Entry:
     def records(self, store: Store) -> NDArray[np.void]:
         """(samples,) of INDEX_DTYPE; `shard` counts the entry's tars from 0."""
         size_bytes = self.samples * INDEX_DTYPE.itemsize
-        data = store.read(f"{WORK_FOLDER}/{self.name}", self.body_at, self.body_at + size_bytes)
+        data = store.read(
+            f"{WORK_FOLDER}/{self.name}", self.body_at, self.body_at + size_bytes
+        )
         return np.frombuffer(data, INDEX_DTYPE).copy()
 
     def piece_size(self, field: str, part: str) -> int:
@@ -138,7 +140,9 @@ class Entry:
                 return size_bytes
         raise KeyError((field, part))
 
-    def piece_readers(self, store: Store, field: str, part: str) -> Iterator[Callable[[], bytes]]:
+    def piece_readers(
+        self, store: Store, field: str, part: str
+    ) -> Iterator[Callable[[], bytes]]:
         """Functions that read the shard's piece of a column, chunk by chunk."""
         path = f"{WORK_FOLDER}/{self.name}"
         # The pieces lie behind the records, in the order of `parts`.
@@ -147,7 +151,9 @@ class Entry:
             end = offset + size_bytes
             if (field_name, part_name) == (field, part):
                 for start in range(offset, end, _CHUNK_BYTES):
-                    yield partial(store.read, path, start, min(start + _CHUNK_BYTES, end))
+                    yield partial(
+                        store.read, path, start, min(start + _CHUNK_BYTES, end)
+                    )
             offset = end
 
 
@@ -179,8 +185,17 @@ class Entries:
     def __iter__(self) -> Iterator[Entry]:
         """The entries, with empty tallies."""
         for block in self._blocks:
-            for name, tars, agreed, parts, body_at in json.loads(zlib.decompress(block)):
-                yield Entry(name, _parse_tars(tars), Tally(), agreed, _parse_parts(parts), body_at)
+            for name, tars, agreed, parts, body_at in json.loads(
+                zlib.decompress(block)
+            ):
+                yield Entry(
+                    name,
+                    _parse_tars(tars),
+                    Tally(),
+                    agreed,
+                    _parse_parts(parts),
+                    body_at,
+                )
 
     def clear(self) -> None:
         """Frees the memory."""
@@ -202,13 +217,17 @@ def read_entry(store: Store, name: str, shard_sizes: Mapping[str, int]) -> Entry
         line = head[: head.index(b"\n") + 1]
         recorded = json.loads(line)
         tally = Tally(**recorded["tally"])
-        tally.rejected = [(source_path, reason) for source_path, reason in tally.rejected]
+        tally.rejected = [
+            (source_path, reason) for source_path, reason in tally.rejected
+        ]
         for agreed in recorded["agreed"].values():
-            Agreed(**agreed)  # raises TypeError if another version of fastpipe wrote the entry
+            # Raises TypeError if another version of fastpipe wrote the entry.
+            Agreed(**agreed)
         tars = _parse_tars(recorded["tars"])
         parts = _parse_parts(recorded["parts"])
         entry = Entry(name, tars, tally, recorded["agreed"], parts, len(line))
-    except Exception:  # the shard can always be made again, whatever is wrong with this file
+    except Exception:
+        # The shard can always be made again, whatever is wrong with this file.
         return None
     is_whole = all(shard_sizes.get(tar.name) == tar.size_bytes for tar in tars)
     return entry if is_whole else None

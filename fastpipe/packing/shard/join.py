@@ -11,7 +11,12 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fastpipe.dataset.format.fields import FIELDS_FOLDER, NAMED_KINDS, describe_field, sidecars
+from fastpipe.dataset.format.fields import (
+    FIELDS_FOLDER,
+    NAMED_KINDS,
+    describe_field,
+    sidecars,
+)
 from fastpipe.dataset.format.layout import (
     INDEX_DTYPE,
     INDEX_FILE,
@@ -50,7 +55,9 @@ class FinishedShard(Protocol):
     def piece_size(self, field: str, part: str) -> int:
         """The size in bytes of the shard's piece of a column."""
 
-    def piece_readers(self, store: Store, field: str, part: str) -> Iterator[Callable[[], bytes]]:
+    def piece_readers(
+        self, store: Store, field: str, part: str
+    ) -> Iterator[Callable[[], bytes]]:
         """Functions that read the shard's piece of a column, chunk by chunk."""
 
 
@@ -94,18 +101,24 @@ class IndexWriter:
 
     def write_sources(self) -> None:
         with self._store.whole(f"{self._folder}{SOURCES_FILE}") as file:
-            _, self.sources_hash = write_npy(file, SOURCES_DTYPE, self._samples, self._sources())
+            _, self.sources_hash = write_npy(
+                file, SOURCES_DTYPE, self._samples, self._sources()
+            )
 
     def _records(self) -> Iterator[bytes]:
         """The index records of all shards, a shard at a time: they may be larger than memory."""
         # The number of the shard's first tar in the dataset.
         first_tar = 0
-        records_of_shards = self._store.each(lambda shard: shard.records(self._store), self._shards)
+        records_of_shards = self._store.each(
+            lambda shard: shard.records(self._store), self._shards
+        )
         for shard, records in zip(self._shards, records_of_shards, strict=True):
             records["shard"] += first_tar
             first_tar += len(shard.tars)
             self.stored_bytes += int(records["size"].sum(dtype=np.int64))
-            content = np.stack([records[name].astype(np.int64) for name in _CONTENT_FIELDS], axis=1)
+            content = np.stack(
+                [records[name].astype(np.int64) for name in _CONTENT_FIELDS], axis=1
+            )
             self.content.update(content.tobytes())
             self.forms += count_forms(records)
             self.label_counts.update(records["label"].tolist())
@@ -154,10 +167,14 @@ def write_columns(
     for field in agreement.fields():
         if field.name in named:
             source_field = named[field.name]
-            field = replace(field, names=source_field.names, flip_pairs=source_field.flip_pairs)
+            field = replace(
+                field, names=source_field.names, flip_pairs=source_field.flip_pairs
+            )
         hashes = {}
         for name, column in zip(sidecars(field), columns(field), strict=True):
-            size_bytes = sum(shard.piece_size(field.name, column.part) for shard in shards)
+            size_bytes = sum(
+                shard.piece_size(field.name, column.part) for shard in shards
+            )
             values = _read_column(store, shards, field.name, column, class_numbers)
             with store.whole(f"{folder}/{name}") as file:
                 hashes[name] = write_column(file, column, values, size_bytes, samples)
@@ -171,14 +188,18 @@ def _join_agreements(
 ) -> tuple[Agreement, list[Mapping[str, list[int]]]]:
     """What all values share; and for each shard, by field, the dataset's class numbers."""
     agreement = Agreement(facts.kinds)
-    fields = [field for field in facts.fields if field.kind == "classes" and field.names]
+    fields = [
+        field for field in facts.fields if field.kind == "classes" and field.names
+    ]
     # A source that has names for all classes numbers them. In a later version the classes that the
     # dataset has keep their numbers, and come first; then those that the user has named.
     if version == 1:
         _name_classes(agreement, fields)
     class_numbers: list[Mapping[str, list[int]]] = []
     if facts.kinds:
-        class_numbers = [agreement.join(shard.agreed, shard.tars[0].name) for shard in shards]
+        class_numbers = [
+            agreement.join(shard.agreed, shard.tars[0].name) for shard in shards
+        ]
     if version > 1:
         _name_classes(agreement, [field for field in fields if field.numbers])
     return agreement, class_numbers

@@ -127,7 +127,9 @@ class Journal:
 
     def entry_names(self) -> set[str]:
         """The names of all entries. Whether their shards are intact is not checked."""
-        return {name for name in self.store.sizes(WORK_FOLDER) if name.endswith(".done")}
+        return {
+            name for name in self.store.sizes(WORK_FOLDER) if name.endswith(".done")
+        }
 
     def read_finished(self, names: Iterable[str]) -> Iterator[Entry | None]:
         """The finished shards of some entries, in order; None for one that has to be made."""
@@ -135,7 +137,11 @@ class Journal:
         shard_sizes = self.store.sizes()
 
         def read(name: str) -> Entry | None:
-            return read_entry(self.store, name, shard_sizes) if name in entry_names else None
+            return (
+                read_entry(self.store, name, shard_sizes)
+                if name in entry_names
+                else None
+            )
 
         return self.store.each(read, names)
 
@@ -157,7 +163,10 @@ class Journal:
             if sizes.get(tar.name) != tar.size_bytes or note not in ("", tar.xxh3_64):
                 self.store.remove([f"{WORK_FOLDER}/{entry_name}"])
                 raise in_use_error(
-                    self.store, tar.name, "is not what this pack has written there", KEPT
+                    self.store,
+                    tar.name,
+                    "is not what this pack has written there",
+                    KEPT,
                 )
 
     def remove_stale(self, entries: Iterable[Entry], base: int = 0) -> None:
@@ -173,7 +182,11 @@ class Journal:
         del shard_numbers  # there may be a million
         names = {entry.name for entry in entries}
         self.store.remove(
-            [f"{WORK_FOLDER}/{name}" for name in self.entry_names() if name not in names]
+            [
+                f"{WORK_FOLDER}/{name}"
+                for name in self.entry_names()
+                if name not in names
+            ]
         )
 
     def clear(self) -> None:
@@ -185,7 +198,11 @@ class Journal:
     def _empty(self, *folders: str) -> None:
         for folder in folders:
             self.store.remove(
-                [f"{folder}/{name}" for name in self.store.sizes(folder) if name != LOCK_FILE]
+                [
+                    f"{folder}/{name}"
+                    for name in self.store.sizes(folder)
+                    if name != LOCK_FILE
+                ]
             )
 
 

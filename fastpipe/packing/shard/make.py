@@ -77,7 +77,9 @@ class ShardMaker:
         self._pieces: dict[tuple[str, str], tempfile.SpooledTemporaryFile[bytes]] = {}
         scratch = str(context.store.scratch)
         for key in keys:
-            file = tempfile.SpooledTemporaryFile(_MAX_PIECE_IN_MEMORY_BYTES, dir=scratch)  # noqa: SIM115
+            file = tempfile.SpooledTemporaryFile(  # noqa: SIM115
+                _MAX_PIECE_IN_MEMORY_BYTES, dir=scratch
+            )
             self._pieces[key] = file
 
     @property
@@ -86,7 +88,12 @@ class ShardMaker:
         return self._agreement.state()
 
     def add(
-        self, path: str, label: int, size_bytes: int, outcome: Outcome, max_bytes: int = 0
+        self,
+        path: str,
+        label: int,
+        size_bytes: int,
+        outcome: Outcome,
+        max_bytes: int = 0,
     ) -> bool:
         """Adds what became of a source.
 
@@ -106,7 +113,9 @@ class ShardMaker:
         values: list[Stored] = []
         if isinstance(outcome, Packed):
             if self._context.field_order:
-                ordered = tuple(outcome.values[index] for index in self._context.field_order)
+                ordered = tuple(
+                    outcome.values[index] for index in self._context.field_order
+                )
                 outcome = replace(outcome, values=ordered)
             try:
                 values = self._agreement.admit(outcome.values)
@@ -153,7 +162,9 @@ class ShardMaker:
             )
         self._tally.rejected.append((path, reason))
 
-    def _write(self, packed: Packed, label: int, path: str, max_bytes: int) -> list[int] | None:
+    def _write(
+        self, packed: Packed, label: int, path: str, max_bytes: int
+    ) -> list[int] | None:
         """Writes a sample; the offset of each field's member. None: the tar would be too large."""
         limit = max_bytes or _MAX_SHARD_SIZES * self._context.options.shard_size
         if self._tars:
@@ -178,11 +189,15 @@ class ShardMaker:
                 if (field, part) in self._pieces:
                     self._pieces[field, part].write(data)
         jpeg_bytes = packed.jpeg_bytes or len(packed.data)
-        self._pieces[SOURCES].write(np.array((size_bytes, jpeg_bytes), SOURCES_DTYPE).tobytes())
+        self._pieces[SOURCES].write(
+            np.array((size_bytes, jpeg_bytes), SOURCES_DTYPE).tobytes()
+        )
 
     def _write_entry(self, tars: tuple[Tar, ...]) -> Entry:
         """Writes the entry of the shard. Note [entry]"""
-        parts = tuple((field, part, file.tell()) for (field, part), file in self._pieces.items())
+        parts = tuple(
+            (field, part, file.tell()) for (field, part), file in self._pieces.items()
+        )
         entry = Entry(self.name, tars, self._tally, self._agreement.state(), parts)
         line = entry.line()
         with self._context.store.whole(f"{WORK_FOLDER}/{self.name}") as out:
@@ -235,7 +250,9 @@ def make_shards(
         source_fields = list(kinds)
         field_order = tuple(source_fields.index(field) for field in plan.kinds)
         kinds = plan.kinds
-    context = PackContext(store, plan, options, kinds, remove_old, listing.root, field_order)
+    context = PackContext(
+        store, plan, options, kinds, remove_old, listing.root, field_order
+    )
 
     entries: list[Entry] = []
     with contextlib.closing(outcomes), ShardFinisher(store) as finisher:

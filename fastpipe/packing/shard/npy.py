@@ -13,7 +13,11 @@ from fastpipe.packing.fields.stored import LENGTHS, Column
 
 
 def write_column(
-    file: BinaryIO, column: Column, parts: Iterable[bytes], size_bytes: int, samples: int
+    file: BinaryIO,
+    column: Column,
+    parts: Iterable[bytes],
+    size_bytes: int,
+    samples: int,
 ) -> str:
     """Writes one file of DST/fields; returns the XXH3-64 of the file in hex.
 

@@ -136,7 +136,14 @@ def _check_values(options: PackOptions | EncodeOptions) -> None:
 # The options of a user that PackOptions and EncodeOptions have under the same name.
 _PACK_OPTIONS = {"seed", "shuffle", "overwrite", "workers"}
 _ENCODE_OPTIONS = {option.name for option in fields(EncodeOptions)} - {"apply_exif"}
-_PARSED_OPTIONS = {"exif", "shard_size", "on_error", "storage_options", "read_timeout", "spool"}
+_PARSED_OPTIONS = {
+    "exif",
+    "shard_size",
+    "on_error",
+    "storage_options",
+    "read_timeout",
+    "spool",
+}
 OPTIONS = _PACK_OPTIONS | _ENCODE_OPTIONS | _PARSED_OPTIONS
 
 

@@ -80,7 +80,12 @@ class Run(NamedTuple):
 
 
 def plan_shards(
-    listing: Listing, shard_size: int, convert: Convert, *, shuffle: bool, weight: int | None = None
+    listing: Listing,
+    shard_size: int,
+    convert: Convert,
+    *,
+    shuffle: bool,
+    weight: int | None = None,
 ) -> Plan:
     """Decides how the sources are cut into shards. Note [plan]
 
@@ -104,7 +109,8 @@ def plan_shards(
                 sample_key(0, 0), outcome, source.label, source.path, listing.kinds
             )
             written_bytes += sum(len(piece) for piece in pieces)
-            with suppress(ImageError):  # such a sample is rejected when its shard is made
+            with suppress(ImageError):
+                # Such a sample is rejected when its shard is made.
                 agreement.admit(outcome.values)
         per_shard: float = shard_size
         if written_bytes:
@@ -113,7 +119,9 @@ def plan_shards(
             total = weight or sum(map(listing.weight, listing.sources))
             per_shard *= HASHES / total
         step = _round_to_bits(max(1, int(per_shard)))
-    return Plan(step, agreement.state(), stride=stride_of(listing, step, shuffle=shuffle))
+    return Plan(
+        step, agreement.state(), stride=stride_of(listing, step, shuffle=shuffle)
+    )
 
 
 def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Run]:

@@ -115,10 +115,15 @@ def publish_dataset(
         packs.append(_describe_pack(version, facts, tally, shaping, plan))
     history: list[dict[str, Any]] = []
     if version > 1:
-        history = [*previous.history, {"version": version, "samples": samples, **previous.change}]
+        history = [
+            *previous.history,
+            {"version": version, "samples": samples, **previous.change},
+        ]
     # A state of training is valid for datasets with the same content: these have the same samples
     # in the same order.
-    content = json.dumps([classes, index.jpeg_bytes, index.content.hexdigest()]).encode()
+    content = json.dumps(
+        [classes, index.jpeg_bytes, index.content.hexdigest()]
+    ).encode()
     next_shard = max((shard_number(tar["name"]) + 1 for tar in tars), default=0)
     info: dict[str, Any] = {
         "format": DATASET_FORMAT,
@@ -155,7 +160,8 @@ def publish_dataset(
         problem = "has appeared meanwhile" if version == 1 else "has changed meanwhile"
         raise in_use_error(store, DATASET_FILE, problem, KEPT)
     if isinstance(store.place, Path):
-        with contextlib.suppress(OSError):  # some network file systems let nobody set times
+        with contextlib.suppress(OSError):
+            # Some network file systems let nobody set times.
             os.utime(store.place / DATASET_FILE, ns=(facts.time_ns, facts.time_ns))
     on_file()
     return info
@@ -174,7 +180,11 @@ def _write_rejected(store: Store, folder: str, tally: Tally) -> None:
 
 
 def _describe_pack(
-    version: int, facts: Facts, tally: Tally, shaping: Mapping[str, Any], plan: Plan | None
+    version: int,
+    facts: Facts,
+    tally: Tally,
+    shaping: Mapping[str, Any],
+    plan: Plan | None,
 ) -> dict[str, Any]:
     """The entry of a pack in "packs" of dataset.json."""
     return {
@@ -202,7 +212,11 @@ def _describe_tally(tally: Tally) -> dict[str, Any]:
 def read_rejected(dataset: SourcePath, version: int = 1) -> list[dict[str, str]]:
     """Path and reason of each source that was not packed, sorted by path."""
     try:
-        lines = (dataset / f"{version_folder(version)}{REJECTED_FILE}").read_bytes().splitlines()
+        lines = (
+            (dataset / f"{version_folder(version)}{REJECTED_FILE}")
+            .read_bytes()
+            .splitlines()
+        )
     except FileNotFoundError:
         return []
     return [json.loads(line) for line in lines]

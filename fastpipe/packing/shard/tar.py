@@ -170,7 +170,9 @@ class TarWriter:
         self.file = ShardFile(store.new_file(shard_name(number)))
         self._records: list[tuple[int, ...]] = []
 
-    def add(self, packed: Packed, label: int, path: str, max_bytes: int) -> list[int] | None:
+    def add(
+        self, packed: Packed, label: int, path: str, max_bytes: int
+    ) -> list[int] | None:
         """Appends a sample; returns the offset of each field's member in the tar, 0 if there is
         none.
 

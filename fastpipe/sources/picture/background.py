@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
 
-_CHUNK_ROWS = 256  # a chunk is 8 times as large as its 8-bit samples while it is worked on
+# A chunk is 8 times as large as its 8-bit samples while it is worked on.
+_CHUNK_ROWS = 256
 
 
 def background_color(value: object) -> str | None:

@@ -12,13 +12,22 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fastpipe.dataset.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, MAX_SAMPLE_BYTES
+from fastpipe.dataset.format.layout import (
+    COEFFICIENTS_STORAGE,
+    JPEG_STORAGE,
+    MAX_SAMPLE_BYTES,
+)
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
 from fastpipe.sources.picture.background import has_alpha, is_transparent, on_background
-from fastpipe.sources.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink
+from fastpipe.sources.picture.jpeg import (
+    MAX_SIDE,
+    apply_orientation,
+    encode_jpeg,
+    shrink,
+)
 from fastpipe.sources.picture.jpeg_segments import (
     JpegHeader,
     Segment,
@@ -33,7 +42,13 @@ from fastpipe.sources.picture.pillow import (
     rgb_of,
 )
 from fastpipe.sources.picture.png import encode_png, has_strips
-from fastpipe.sources.picture.probe import COEFFICIENTS, engine_code, form_of, image_format, native
+from fastpipe.sources.picture.probe import (
+    COEFFICIENTS,
+    engine_code,
+    form_of,
+    image_format,
+    native,
+)
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
 MAX_SCANS = 256
@@ -74,9 +89,12 @@ class Packed:
     # Why the pixels differ from the source's; None: they, or the coefficients, are the same.
     change: str | None
     png_of: str | None = None  # of a PNG, the format of its source; None: it is a JPEG
-    stray_bytes: bool = False  # bytes of the source that belong to no segment were left out
-    multi_frame: bool = False  # the source has more frames (animation, pages) than the first
-    source_size: tuple[int, int] = (0, 0)  # width and height of the source, as it is stored
+    # Bytes of the source that belong to no segment were left out.
+    stray_bytes: bool = False
+    # The source has more frames (animation, pages) than the first.
+    multi_frame: bool = False
+    # Width and height of the source, as it is stored.
+    source_size: tuple[int, int] = (0, 0)
     # Of the source's EXIF, 1..8. TIFF has one of its own, which Pillow applies.
     orientation: int = 1
     # It has pixels that are not opaque, and no background: a loader of RGB drops the alpha.
@@ -86,7 +104,8 @@ class Packed:
     assumed_shown: bool = False
     jpeg_bytes: int = 0  # its size as a JPEG, or as a PNG
     identity: int = 0  # of the source's picture: sample_layout.identity_of
-    class_name: str | None = None  # None: it has no class, or one that is called after its label
+    # None: it has no class, or one that is called after its label.
+    class_name: str | None = None
 
 
 # The width and height of a picture and its EXIF orientation -> the orientation to turn it by.
@@ -158,7 +177,9 @@ def stored_header(data: bytes) -> tuple[int, int, int, int]:
 
 def _pack_jpeg(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
     header = read_header(data)
-    packed = _begin(header.size, turn(header.size, header.orientation), options, png=False)
+    packed = _begin(
+        header.size, turn(header.size, header.orientation), options, png=False
+    )
     segments = _segments_to_keep(header, packed, options)
     try:
         jpeg, info = _transcode(data, segments, options)
@@ -191,7 +212,9 @@ def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
         ImageError: the JPEG ends early, which Pillow refuses.
     """
     opened = open_image(data, "JPEG", max_pixels=options.max_pixels)
-    packed = _begin(opened.size, turn(opened.size, opened.orientation), options, png=False)
+    packed = _begin(
+        opened.size, turn(opened.size, opened.orientation), options, png=False
+    )
     packed = replace(packed, change="damaged JPEG")
     segments: list[Segment] = []
     try:
@@ -219,7 +242,9 @@ def _pack_opened(
         ready_png: its file, if that is a PNG with strips, which is stored as it is.
     """
     is_png = options.as_png(lossless=opened.lossless)
-    packed = _begin(opened.size, turn(opened.size, opened.orientation), options, png=is_png)
+    packed = _begin(
+        opened.size, turn(opened.size, opened.orientation), options, png=is_png
+    )
     packed = replace(packed, multi_frame=opened.multi_frame)
     samples = opened.samples()
     transparent = is_transparent(samples)
@@ -235,7 +260,9 @@ def _pack_opened(
     return _encode(samples, packed, options, name, [], png=is_png)
 
 
-def _begin(size: tuple[int, int], orientation: int, options: EncodeOptions, *, png: bool) -> Packed:
+def _begin(
+    size: tuple[int, int], orientation: int, options: EncodeOptions, *, png: bool
+) -> Packed:
     """The packed picture before it is decoded: without data, and of the source's size.
 
     Args:
@@ -294,13 +321,20 @@ def _encode(
 
     if channels < 3:
         sampling = "gray"
-    encoded = encode_jpeg(rgb_of(samples), quality=options.quality or quality, sampling=sampling)
+    encoded = encode_jpeg(
+        rgb_of(samples), quality=options.quality or quality, sampling=sampling
+    )
     jpeg, info = _transcode(encoded, segments, options)
-    assert jpeg is not None  # our encoder makes no JPEG that a baseline scan cannot hold
-    return replace(packed, data=jpeg, change=packed.change or kind, jpeg_bytes=info["jpeg_bytes"])
+    # Our encoder makes no JPEG that a baseline scan cannot hold.
+    assert jpeg is not None
+    return replace(
+        packed, data=jpeg, change=packed.change or kind, jpeg_bytes=info["jpeg_bytes"]
+    )
 
 
-def _segments_to_keep(header: JpegHeader, packed: Packed, options: EncodeOptions) -> list[Segment]:
+def _segments_to_keep(
+    header: JpegHeader, packed: Packed, options: EncodeOptions
+) -> list[Segment]:
     return select_segments(
         header.segments,
         keep_metadata=options.keep_metadata,
@@ -311,7 +345,11 @@ def _segments_to_keep(header: JpegHeader, packed: Packed, options: EncodeOptions
 
 
 def _transcode(
-    data: bytes, segments: list[Segment], options: EncodeOptions, *, check_only: bool = False
+    data: bytes,
+    segments: list[Segment],
+    options: EncodeOptions,
+    *,
+    check_only: bool = False,
 ) -> tuple[bytes | None, dict[str, int]]:
     """Stores the coefficients of a JPEG again as one baseline scan.
 

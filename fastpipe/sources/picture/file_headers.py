@@ -37,7 +37,8 @@ _DNG_VERSION = 50706
 # Values of these tags.
 _THUMBNAIL = 1  # a bit of the subfile type
 _UNCOMPRESSED = 1
-_LOSSY_COMPRESSIONS = frozenset([6, 7, 33003, 33005, 34712, 50001])  # JPEG, JPEG 2000, WebP
+# JPEG, JPEG 2000, WebP.
+_LOSSY_COMPRESSIONS = frozenset([6, 7, 33003, 33005, 34712, 50001])
 _WHITE_IS_ZERO = 0
 _YCBCR = 6
 _SEPARATE_PLANES = 2
@@ -112,7 +113,9 @@ def jpeg_2000_codestream(data: bytes) -> int:
     # The data of a picture hold neither marker, so the last end has to be behind the last start.
     last_end = data.rfind(_END_OF_CODESTREAM, start, end)
     if end > len(data) or last_end <= data.rfind(_START_OF_DATA, start, end):
-        raise ImageError(f"truncated JPEG 2000: ends at byte {len(data)} before its end marker")
+        raise ImageError(
+            f"truncated JPEG 2000: ends at byte {len(data)} before its end marker"
+        )
     return start
 
 
@@ -177,9 +180,14 @@ def check_tiff(image: Any, data: bytes) -> TiffSamples:
             f"TIFF with {bits}-bit samples in separate planes is not supported; {SAVE_AS_PNG}"
         )
     is_uncompressed = tags.get(_COMPRESSION, _UNCOMPRESSED) == _UNCOMPRESSED
-    is_subsampled = photometric == _YCBCR and tags.get(_YCBCR_SUBSAMPLING, (2, 2)) != (1, 1)
+    is_subsampled = photometric == _YCBCR and tags.get(_YCBCR_SUBSAMPLING, (2, 2)) != (
+        1,
+        1,
+    )
     if is_uncompressed and is_subsampled:
-        raise ImageError(f"TIFF with subsampled YCbCr outside JPEG is not supported; {SAVE_AS_PNG}")
+        raise ImageError(
+            f"TIFF with subsampled YCbCr outside JPEG is not supported; {SAVE_AS_PNG}"
+        )
 
     if _TILE_WIDTH in tags:
         tile_pixels = tags[_TILE_WIDTH] * tags[_TILE_HEIGHT]

@@ -54,7 +54,9 @@ def open_turbojpeg() -> TurboJPEG:
     try:
         return TurboJPEG(path)
     except (RuntimeError, OSError, AttributeError, KeyError) as error:
-        raise PackError(f"{name} is missing or cannot be loaded; {remedy}: {error}") from error
+        raise PackError(
+            f"{name} is missing or cannot be loaded; {remedy}: {error}"
+        ) from error
 
 
 # All threads share it: each call makes a handle of its own.

@@ -23,7 +23,8 @@ _APP15 = 0xEF
 _COMMENT = 0xFE
 _START_OF_SCAN = 0xDA
 _END_OF_IMAGE = 0xD9
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
+# SOF0..15 without DHT, JPG, DAC.
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # All markers but those that stand alone: a stuffed zero, TEM, RST0..7, SOI and fill bytes.
 _MARKER_WITH_LENGTH = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")
 # Segments of JFIF and Adobe, which the encoder writes itself where the pixels need them.
@@ -61,11 +62,15 @@ def read_header(jpeg: bytes) -> JpegHeader:
     while True:
         match = _MARKER_WITH_LENGTH.search(jpeg, end)
         if match is None:
-            raise ImageError(f"truncated JPEG: ends at byte {len(jpeg)} before the picture data")
+            raise ImageError(
+                f"truncated JPEG: ends at byte {len(jpeg)} before the picture data"
+            )
         marker = match[1][0]
         start = match.start()
         if marker == _END_OF_IMAGE:
-            raise ImageError(f"damaged JPEG: end marker at byte {start} before any picture data")
+            raise ImageError(
+                f"damaged JPEG: end marker at byte {start} before any picture data"
+            )
 
         # The length counts its own two bytes.
         length = int.from_bytes(jpeg[start + 2 : start + 4], "big")
@@ -76,7 +81,9 @@ def read_header(jpeg: bytes) -> JpegHeader:
                 f"{len(jpeg)})"
             )
         if length < 2:
-            raise ImageError(f"damaged JPEG: segment at byte {start} has length {length}")
+            raise ImageError(
+                f"damaged JPEG: segment at byte {start} has length {length}"
+            )
 
         payload = jpeg[start + 4 : end]
         if marker in _FRAMES and size is None:
@@ -105,7 +112,11 @@ def _read_frame(payload: bytes, start: int) -> tuple[tuple[int, int], int]:
 
 
 def select_segments(
-    segments: list[Segment], *, keep_metadata: bool, upright: bool, keep_icc: bool = True
+    segments: list[Segment],
+    *,
+    keep_metadata: bool,
+    upright: bool,
+    keep_icc: bool = True,
 ) -> list[Segment]:
     """Chooses the segments that the packed JPEG gets, without those that its encoder writes.
 
@@ -120,7 +131,9 @@ def select_segments(
         if marker == _APP2 and payload.startswith(_ICC_PROFILE):
             is_kept = keep_icc
         else:
-            is_kept = keep_metadata and not payload.startswith(_ENCODER_SEGMENTS.get(marker, ()))
+            is_kept = keep_metadata and not payload.startswith(
+                _ENCODER_SEGMENTS.get(marker, ())
+            )
         if not is_kept:
             continue
         if upright and _is_exif(marker, payload):

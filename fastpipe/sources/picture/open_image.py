@@ -64,11 +64,15 @@ def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
         elif kind == b"eXIf":
             exif = data[start + 8 : end - 4]
             if zlib.crc32(kind + exif).to_bytes(4, "big") != data[end - 4 : end]:
-                raise ImageError(f"damaged PNG: chunk eXIf at byte {start} has a wrong checksum")
+                raise ImageError(
+                    f"damaged PNG: chunk eXIf at byte {start} has a wrong checksum"
+                )
         start = end
 
     samples = partial(_decode_png, data, max_pixels)
-    return OpenedImage(size, samples, exif_orientation(exif), is_animated, form=form_of(data))
+    return OpenedImage(
+        size, samples, exif_orientation(exif), is_animated, form=form_of(data)
+    )
 
 
 def _decode_png(data: bytes, max_pixels: int) -> NDArray[Any]:

@@ -52,7 +52,9 @@ _SHOWN_MODES_WITH_ALPHA = {"L": "LA", "P": "RGBA", "PA": "RGBA", "RGB": "RGBA"}
 _PLUGIN_NAMES = {"WebP": "WebP", "JPEG 2000": "Jpeg2K"}
 
 _LOSSLESS_FORMATS = frozenset(["PNG", "BMP", "GIF", "PPM", "TGA", "ICO"])
-_LOSSY_FORMATS_OF_PILLOW = frozenset(["JPEG", "MPO", "WEBP", "AVIF", "HEIF", "JPEG2000"])
+_LOSSY_FORMATS_OF_PILLOW = frozenset(
+    ["JPEG", "MPO", "WEBP", "AVIF", "HEIF", "JPEG2000"]
+)
 _MAX_U16 = 65535
 _RGB_OF_8_BITS = PixelForm(channels=3, bits=8)
 
@@ -88,7 +90,8 @@ class OpenedImage:
     # Of EXIF, 1..8, which is not applied; 1 where absent or invalid. TIFF and HEIC have their own,
     # which is part of the format, so Pillow applies it.
     orientation: int = 1
-    multi_frame: bool = False  # there are more frames (animation, pages), which are not read
+    # There are more frames (animation, pages), which are not read.
+    multi_frame: bool = False
     lossless: bool = True  # it has no loss, as far as that is known
     form: PixelForm = _RGB_OF_8_BITS  # of the packed picture, unless options change it
 

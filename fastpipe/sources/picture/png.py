@@ -22,7 +22,8 @@ _STRIPS_CHUNK = b"fpST"
 # bytes, and is inflated as a whole.
 _STRIP_BYTES = 1 << 15
 _MIN_STRIP_ROWS = 16
-_UNCOMPRESSED_BYTES = 1 << 14  # samples up to this size are stored: reading them is a copy
+# Samples up to this size are stored: reading them is a copy.
+_UNCOMPRESSED_BYTES = 1 << 14
 _TRIED_STRIDE = 8  # one strip of so many is deflated in each way, to choose one
 
 # Ways to deflate: level and strategy of zlib.
@@ -54,7 +55,9 @@ def encode_png(
     if strip_rows is None:
         strip_rows = max(_MIN_STRIP_ROWS, _STRIP_BYTES // rows.shape[1])
 
-    header = struct.pack(">IIBBBBB", width, height, bits, _COLOR_TYPES[channels], 0, 0, 0)
+    header = struct.pack(
+        ">IIBBBBB", width, height, bits, _COLOR_TYPES[channels], 0, 0, 0
+    )
     parts = [PNG_MAGIC, _chunk(b"IHDR", header)]
     if strip_rows < height:
         parts.append(_chunk(_STRIPS_CHUNK, struct.pack(">I", strip_rows)))
@@ -72,7 +75,9 @@ def has_strips(data: bytes) -> bool:
 
 def _chunk(name: bytes, payload: bytes) -> bytes:
     checksum = zlib.crc32(payload, zlib.crc32(name))
-    return struct.pack(">I", len(payload)) + name + payload + struct.pack(">I", checksum)
+    return (
+        struct.pack(">I", len(payload)) + name + payload + struct.pack(">I", checksum)
+    )
 
 
 def _deflate_smallest(
@@ -91,7 +96,11 @@ def _deflate_smallest(
     strip_numbers = np.arange(len(rows)) // strip_rows
     is_tried = strip_numbers % _TRIED_STRIDE == 0
     best_size = None
-    for candidate, way in ((unfiltered, _BEST), (filtered, _RUNS_ONLY), (filtered, _USUAL)):
+    for candidate, way in (
+        (unfiltered, _BEST),
+        (filtered, _RUNS_ONLY),
+        (filtered, _USUAL),
+    ):
         size = sum(map(len, _deflate(candidate[is_tried], strip_rows, way)))
         if best_size is None or size < best_size:
             best_size = size
@@ -100,10 +109,14 @@ def _deflate_smallest(
     return _deflate(best_rows, strip_rows, best_way)
 
 
-def _deflate(rows: NDArray[np.uint8], strip_rows: int, way: tuple[int, int]) -> list[bytes]:
+def _deflate(
+    rows: NDArray[np.uint8], strip_rows: int, way: tuple[int, int]
+) -> list[bytes]:
     """A zlib stream of rows, in one piece per strip. Each piece can be inflated by itself."""
     level, strategy = way
-    deflate = zlib.compressobj(level, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, strategy)
+    deflate = zlib.compressobj(
+        level, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, strategy
+    )
     pieces = []
     for start in range(0, len(rows), strip_rows):
         is_last = start + strip_rows >= len(rows)

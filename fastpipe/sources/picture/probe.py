@@ -57,7 +57,10 @@ _SIGNATURES = (
     (rb"(\xef\xbb\xbf)?\s*<(.{0,1000}<)?svg", "SVG"),
     # TGA has no signature. Its colour map, kind of picture, width, height and bits per pixel have
     # to be possible.
-    (rb".[\0\x01][\x01-\x03\x09-\x0b].{9}(?!\0\0)..(?!\0\0)..[\x01\x08\x0f\x10\x18\x20]", "TGA"),
+    (
+        rb".[\0\x01][\x01-\x03\x09-\x0b].{9}(?!\0\0)..(?!\0\0)..[\x01\x08\x0f\x10\x18\x20]",
+        "TGA",
+    ),
 )
 # Brands of ISO base media files (ISO/IEC 14496-12, 4.3).
 _BRANDS = {
@@ -85,9 +88,13 @@ def image_format(data: bytes) -> str:
     """
     if not data:
         raise ImageError("empty file")
-    name = _iso_media_format(data) if data[4:8] == b"ftyp" else _format_by_signature(data)
+    name = (
+        _iso_media_format(data) if data[4:8] == b"ftyp" else _format_by_signature(data)
+    )
     if name is None:
-        raise ImageError(f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}")
+        raise ImageError(
+            f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}"
+        )
     if name not in _SUPPORTED and name != COEFFICIENTS:
         raise ImageError(f"{name} is not supported; {EXPECTED}")
     return name

@@ -48,7 +48,9 @@ def kept_scans() -> list[KeptScan]:
             file_count = about["files"]
         except Exception:
             pass  # a damaged file: numpy and json raise errors of many kinds
-        scans.append(KeptScan(source, str(file), file_count, file.stat().st_blocks * 512))
+        scans.append(
+            KeptScan(source, str(file), file_count, file.stat().st_blocks * 512)
+        )
     return sorted(scans, key=lambda scan: scan.source)
 
 

@@ -19,7 +19,12 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.dataset.format.index import Index, ReadableShard, check_pixel_limit
-from fastpipe.dataset.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL, WITHOUT_HASHES
+from fastpipe.dataset.format.layout import (
+    INDEX_DTYPE,
+    JPEG_STORAGE,
+    NO_LABEL,
+    WITHOUT_HASHES,
+)
 from fastpipe.dataset.format.open_file import OpenFile
 from fastpipe.dataset.format.pixel_form import count_forms
 from fastpipe.dataset.format.sample_layout import key_hash
@@ -178,7 +183,9 @@ class UnpackedIndex(Index):
         count = len(self._reasons)
         message = f": {count:,} files are left out"
         for number in sorted(self._reasons)[:_MAX_SHOWN_REASONS]:
-            message += f"\n  {readable(self._scan.paths[number])}: {self._reasons[number]}"
+            message += (
+                f"\n  {readable(self._scan.paths[number])}: {self._reasons[number]}"
+            )
         if count > _MAX_SHOWN_REASONS:
             message += f"\n  and {count - _MAX_SHOWN_REASONS:,} more"
         return message
@@ -198,7 +205,9 @@ class UnpackedIndex(Index):
         self.check_pixels(samples, records)
         return records
 
-    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+    def check_pixels(
+        self, samples: NDArray[np.int64], records: NDArray[np.void]
+    ) -> None:
         check_pixel_limit(self, self._max_pixels, samples, records)
 
     def check_same(self) -> None:
@@ -220,7 +229,9 @@ class UnpackedIndex(Index):
         Any part of the permutation is a fair mix of classes.
         """
         if self.scattered:
-            return permute(np.arange(len(self), dtype=np.int64), len(self), _PERMUTATION_SEED)
+            return permute(
+                np.arange(len(self), dtype=np.int64), len(self), _PERMUTATION_SEED
+            )
         return self._order_in_tars()
 
     def _order_in_tars(self) -> NDArray[np.int64]:
@@ -254,7 +265,9 @@ class UnpackedIndex(Index):
 
     def paths_of(self, samples: NDArray[np.int64]) -> list[str]:
         paths = self._scan.paths
-        return [readable(paths[number]) for number in self._file_numbers[samples].tolist()]
+        return [
+            readable(paths[number]) for number in self._file_numbers[samples].tolist()
+        ]
 
     def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
         """See Index. The first call for identities reads parts of all files.
@@ -263,7 +276,9 @@ class UnpackedIndex(Index):
             DatasetError: a file cannot be read.
         """
         if name == "key":
-            return np.array([key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64)
+            return np.array(
+                [key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64
+            )
         # A view: reading fills it in.
         identities = self._scan.files["identity"]
         unknown = self._file_numbers[identities[self._file_numbers] == 0]
@@ -273,7 +288,9 @@ class UnpackedIndex(Index):
         return identities[self._file_numbers[samples]]
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        is_match = (self._records["shard"] == shard) & (self._records["offset"] == offset)
+        is_match = (self._records["shard"] == shard) & (
+            self._records["offset"] == offset
+        )
         samples = np.flatnonzero(is_match)
         return int(samples[0]) if len(samples) else None
 
@@ -285,7 +302,12 @@ class UnpackedIndex(Index):
         return str(shard), path, int(record["offset"])
 
     def sample_error(
-        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+        self,
+        sample: int,
+        reason: str | Exception,
+        more: str = "",
+        *,
+        replace: bool = False,
     ) -> SampleError:
         shard, key, offset = self.where(sample)
         message = str(reason)
@@ -299,17 +321,13 @@ class UnpackedIndex(Index):
                 "loader uses it"
             )
         else:
-            advice = (
-                "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
-            )
+            advice = "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
             if replace:
                 advice = (
                     "on_error='replace' found no other sample for its place: remove the damaged "
                     "files"
                 )
-            advice += (
-                ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
-            )
+            advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
         return SampleError(
             f"sample {sample} ({key}) cannot be decoded: {message}\n"
             f"  at byte {offset} of {readable(shard)}\n"
@@ -330,7 +348,9 @@ class UnpackedIndex(Index):
         return not self._is_as_scanned(shard, state.st_size, state.st_mtime_ns)
 
     def _is_as_scanned(self, shard: int, size_bytes: int, mtime_ns: int) -> bool:
-        return bool(size_bytes == self.shard_sizes[shard] and mtime_ns == self.mtimes_ns[shard])
+        return bool(
+            size_bytes == self.shard_sizes[shard] and mtime_ns == self.mtimes_ns[shard]
+        )
 
     def convert(self, sample: int) -> bytes:
         """Makes the PNG or JPEG that `fastpipe pack` would store.
@@ -350,7 +370,9 @@ class UnpackedIndex(Index):
                 data = file.read_at(size, int(record["offset"]))
         if len(data) != size:
             raise ImageError("the file has changed since it was scanned")
-        options = EncodeOptions(max_pixels=self._convert_max_pixels, background=self._background)
+        options = EncodeOptions(
+            max_pixels=self._convert_max_pixels, background=self._background
+        )
         packed = convert(data, options)
         if packed.width != record["width"] or packed.height != record["height"]:
             raise ImageError(

@@ -39,13 +39,18 @@ def open_data(
     if version is not None:
         whole("version", version, least=1, most=2**31)
     if split is not None and not isinstance(split, str):
-        raise ConfigError(f"split: expected the name of a split, such as 'train', got {split!r}")
+        raise ConfigError(
+            f"split: expected the name of a split, such as 'train', got {split!r}"
+        )
 
     if isinstance(place, Url):
         _check_no_split(split, place)
-        from fastpipe.store.remote.dataset import RemoteIndex  # most programs read folders
+        # Most programs read folders.
+        from fastpipe.store.remote.dataset import RemoteIndex
 
-        return RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels, version=version)
+        return RemoteIndex(
+            place, remote or RemoteOptions(), max_pixels=max_pixels, version=version
+        )
 
     path = dataset_folder(place)
     if (path / DATASET_FILE).exists():  # the usual case imports no module of the scan

@@ -17,7 +17,13 @@ from fastpipe.machine.progress import WorkProgress, shown
 from fastpipe.native import _engine
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import FILE_ERRNOS
-from fastpipe.sources.scan.scanned_files import CONVERTED, HEADER_FIELDS, PLAIN, UNKNOWN, Scan
+from fastpipe.sources.scan.scanned_files import (
+    CONVERTED,
+    HEADER_FIELDS,
+    PLAIN,
+    UNKNOWN,
+    Scan,
+)
 
 _CHUNK_FILES = 256  # that a thread reads at once
 _THREADS = 16  # more than cores, since they wait for the disk
@@ -48,9 +54,13 @@ def read_files(
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")
     try:
         with shown(
-            Console(stderr=True), f"scanning {readable(str(scan.folder))}", _describe_progress
+            Console(stderr=True),
+            f"scanning {readable(str(scan.folder))}",
+            _describe_progress,
         ) as show:
-            for chunk_count, _ in enumerate(threads.map(partial(read_chunk, scan), chunks), 1):
+            for chunk_count, _ in enumerate(
+                threads.map(partial(read_chunk, scan), chunks), 1
+            ):
                 # Of each file only the start is read, so progress is counted in files.
                 done = min(chunk_count * _CHUNK_FILES, len(numbers))
                 show(WorkProgress(done, len(numbers), done, len(numbers)))
@@ -67,7 +77,9 @@ def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
     files = scan.files
     # The engine reads all of these in one call, without the GIL.
     paths = [scan.path_on_disk(number) for number in numbers.tolist()]
-    headers = _engine.read_headers(paths, files["offset"][numbers], files["size"][numbers])
+    headers = _engine.read_headers(
+        paths, files["offset"][numbers], files["size"][numbers]
+    )
     is_plain = headers["plain"] == 1
     for name in HEADER_FIELDS:
         files[name][numbers] = headers[name]
@@ -78,7 +90,9 @@ def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
         number = int(numbers[index])
         record = files[number]
         try:
-            header = _read_other_header(paths[index], int(record["offset"]), int(record["size"]))
+            header = _read_other_header(
+                paths[index], int(record["offset"]), int(record["size"])
+            )
         except ImageError as problem:
             scan.reject(number, str(problem))
         except OSError as problem:
@@ -90,7 +104,9 @@ def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
             files[HEADER_FIELDS][number] = header
 
 
-def _read_other_header(path: bytes, offset: int, size: int) -> tuple[int, int, int, int]:
+def _read_other_header(
+    path: bytes, offset: int, size: int
+) -> tuple[int, int, int, int]:
     """Reads a header that the engine cannot read.
 
     Returns:
@@ -117,7 +133,9 @@ def read_identities(scan: Scan, numbers: NDArray[np.int64]) -> None:
         path = scan.path_on_disk(number)
         record = scan.files[number]
         try:
-            record["identity"] = _identity(path, int(record["offset"]), int(record["size"]))
+            record["identity"] = _identity(
+                path, int(record["offset"]), int(record["size"])
+            )
         except OSError as problem:
             raise _read_error(path, problem) from problem
 

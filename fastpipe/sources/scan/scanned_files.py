@@ -38,7 +38,8 @@ FILE_DTYPE = np.dtype(
     ]
 )
 HEADER_FIELDS = list(PICTURE)
-_STATE_FIELDS = ["size", "mtime_ns", "offset"]  # a change of one means that the file has changed
+# A change of one means that the file has changed.
+_STATE_FIELDS = ["size", "mtime_ns", "offset"]
 _FACT_FIELDS = [*HEADER_FIELDS, "identity", "kind"]  # known once the file has been read
 
 
@@ -94,9 +95,12 @@ class Scan:
         else:
             # For each file, its number in the earlier scan. Files that are new there are dropped.
             count = len(previous.files)
-            number_of_path = {previous.paths.bytes_at(number): number for number in range(count)}
+            number_of_path = {
+                previous.paths.bytes_at(number): number for number in range(count)
+            }
             matches = [
-                number_of_path.get(self.paths.bytes_at(number), -1) for number in numbers.tolist()
+                number_of_path.get(self.paths.bytes_at(number), -1)
+                for number in numbers.tolist()
             ]
             previous_numbers = np.array(matches, np.int64)
             numbers = numbers[previous_numbers >= 0]
@@ -107,12 +111,20 @@ class Scan:
         is_known = previous.files["kind"][previous_numbers] != UNKNOWN
         numbers = numbers[is_unchanged & is_known]
         previous_numbers = previous_numbers[is_unchanged & is_known]
-        self.files[_FACT_FIELDS][numbers] = previous.files[_FACT_FIELDS][previous_numbers]
+        self.files[_FACT_FIELDS][numbers] = previous.files[_FACT_FIELDS][
+            previous_numbers
+        ]
 
         # Files that are rejected again keep their reasons.
         for index in np.flatnonzero(self.files["kind"][numbers] == REJECTED).tolist():
-            self.reasons[int(numbers[index])] = previous.reasons[int(previous_numbers[index])]
-        return is_same_listing and self.classes == previous.classes and not len(self.unknown)
+            self.reasons[int(numbers[index])] = previous.reasons[
+                int(previous_numbers[index])
+            ]
+        return (
+            is_same_listing
+            and self.classes == previous.classes
+            and not len(self.unknown)
+        )
 
     def _lists_same_files(self, other: Scan) -> bool:
         compared = ["label", *_STATE_FIELDS]
@@ -124,7 +136,9 @@ class Scan:
         )
 
 
-def scan_of_listing(name: str, listing: Listing, archives: list[Archive] | None) -> Scan:
+def scan_of_listing(
+    name: str, listing: Listing, archives: list[Archive] | None
+) -> Scan:
     """The scan of a listing in packing order, before any header is read.
 
     Args:
@@ -138,14 +152,18 @@ def scan_of_listing(name: str, listing: Listing, archives: list[Archive] | None)
     root = Path(os.path.abspath(str(listing.root)))
     folder = root if root.is_dir() else root.parent
     # A source may have millions of files, so the tuples are made one by one.
-    records = np.fromiter(_records(root, listing, archives), FILE_DTYPE, count=len(listing.sources))
+    records = np.fromiter(
+        _records(root, listing, archives), FILE_DTYPE, count=len(listing.sources)
+    )
     paths = Texts.of(source.path for source in listing.sources)
     scan = Scan(name, folder, list(listing.classes), archives, paths, records)
     for number, source in enumerate(listing.sources):
         if source.problem is not None:
             scan.reject(number, source.problem)
         elif source.size_bytes > MAX_SAMPLE_BYTES:
-            reason = f"{source.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
+            reason = (
+                f"{source.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
+            )
             scan.reject(number, reason)
     return scan
 
@@ -154,7 +172,9 @@ def _records(
     root: Path, listing: Listing, archives: list[Archive] | None
 ) -> Iterator[tuple[Any, ...]]:
     """The records of FILE_DTYPE, as tuples."""
-    number_of_tar = {archive.path: number for number, archive in enumerate(archives or [])}
+    number_of_tar = {
+        archive.path: number for number, archive in enumerate(archives or [])
+    }
     no_header = (0,) * len(HEADER_FIELDS)
     for number, source in enumerate(listing.sources):
         shard = number
@@ -166,5 +186,11 @@ def _records(
                     "new. Try again when no program writes there"
                 )
             shard = number_of_tar[tar]
-        state = (source.label, source.size_bytes, source.mtime_ns, shard, source.offset_bytes)
+        state = (
+            source.label,
+            source.size_bytes,
+            source.mtime_ns,
+            shard,
+            source.offset_bytes,
+        )
         yield (*state, *no_header, source.identity or 0, UNKNOWN)

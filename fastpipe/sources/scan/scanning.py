@@ -26,7 +26,9 @@ def open_unpacked(
     previous = load_scan(source.name)
     # This program has opened the source before, so it need not look for changes again.
     if previous is not None and len(previous.unknown) == 0 and fingerprint is not None:
-        index = UnpackedIndex(path, previous, max_pixels=max_pixels, background=background)
+        index = UnpackedIndex(
+            path, previous, max_pixels=max_pixels, background=background
+        )
         if index.fingerprint == fingerprint:
             return index
 

@@ -22,7 +22,13 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.scanned_files import Archive
-from fastpipe.sources.splits import SplitsError, some, split_folders, split_tars, split_word
+from fastpipe.sources.splits import (
+    SplitsError,
+    some,
+    split_folders,
+    split_tars,
+    split_word,
+)
 from fastpipe.sources.tars import list_archives
 
 _LOG = logging.getLogger("fastpipe")
@@ -36,9 +42,11 @@ _WILDCARD = re.compile(r"[*?\[{]")
 class UnpackedSource:
     """A source that is not packed."""
 
-    name: str  # as the user passed it, absolute, and its split: the scan is kept under this name
+    # As the user passed it, absolute, and its split: the scan is kept under this name.
+    name: str
     root: Path  # the folder or tar; of a pattern, the folder that all its tars are in
-    tars: list[str] | None  # paths below the root; [""]: the root itself; None: there are none
+    # Paths below the root; [""]: the root itself; None: there are none.
+    tars: list[str] | None
     path: Path | None = None  # what the user passed; None: a pattern
     split: str | None = None  # that the user asks for
 
@@ -49,7 +57,9 @@ class UnpackedSource:
         archives = []
         for tar in self.tars:
             state = os.stat(self.root / tar)
-            archives.append(Archive(tar or self.root.name, state.st_size, state.st_mtime_ns))
+            archives.append(
+                Archive(tar or self.root.name, state.st_size, state.st_mtime_ns)
+            )
         return archives
 
     def listing(self) -> Listing:
@@ -96,7 +106,9 @@ def find_source(path: Path, split: str | None = None) -> UnpackedSource | None:
             _check_format(path, source_format)
             _check_no_shards([Path(absolute)])
             tar = Path(absolute)
-            return UnpackedSource(_name_with_split(absolute, split), tar, [""], tar, split)
+            return UnpackedSource(
+                _name_with_split(absolute, split), tar, [""], tar, split
+            )
 
     # The names of existing folders are no part of the pattern, whatever characters they have.
     folder = os.path.dirname(absolute)
@@ -136,7 +148,11 @@ def _find_in_folder(path: Path, split: str | None) -> UnpackedSource:
     # Where folders lie beside tars, the rules of packing say which of them count: see `listing`.
     has_only_tars = bool(tars) and not names.folders
     return UnpackedSource(
-        _name_with_split(str(path), split), root, tars if has_only_tars else None, path, split
+        _name_with_split(str(path), split),
+        root,
+        tars if has_only_tars else None,
+        path,
+        split,
     )
 
 
@@ -158,10 +174,14 @@ def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
         # A name without wildcards has to exist: a wrong number in braces must not lose samples.
         if not files and not glob.has_magic(expanded):
             missing = readable(os.path.join(folder, expanded))
-            raise DatasetError(f"{missing} does not exist, and {readable(name)} names it")
+            raise DatasetError(
+                f"{missing} does not exist, and {readable(name)} names it"
+            )
         matches.update(files)
     tars = [
-        path for path in sorted(matches) if path.lower().endswith(".tar") and os.path.isfile(path)
+        path
+        for path in sorted(matches)
+        if path.lower().endswith(".tar") and os.path.isfile(path)
     ]
     if not tars:
         other = f"; it matches {min(matches)}, which is no tar" if matches else ""
@@ -170,7 +190,9 @@ def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
         )
     _check_no_shards([Path(tar) for tar in tars])
     root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
-    return UnpackedSource(name, Path(root), [os.path.relpath(tar, root) for tar in tars])
+    return UnpackedSource(
+        name, Path(root), [os.path.relpath(tar, root) for tar in tars]
+    )
 
 
 def _expand_braces(pattern: str) -> list[str]:
@@ -240,7 +262,8 @@ def _check_no_shards(tars: list[Path]) -> None:
 
     Only its index has their classes, their fields, and which samples have been removed.
     """
-    first_shards: dict[Path, Path] = {}  # folder -> a tar in it that is called like a shard
+    # Folder -> a tar in it that is called like a shard.
+    first_shards: dict[Path, Path] = {}
     for tar in tars:
         if _SHARD_NAME.fullmatch(tar.name):
             first_shards.setdefault(tar.parent, tar)

@@ -49,10 +49,14 @@ class Blocks:
         stop = min(start + len(run) * BLOCK_BYTES, int(self.sizes[shard]))
         return shard, start, stop
 
-    def touched(self, shard: Int64s, start: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
+    def touched(
+        self, shard: Int64s, start: Int64s, stop: Int64s
+    ) -> tuple[Int64s, Int64s]:
         """(n,) the first and the last block of each range of bytes."""
         first_of_shard = self.first[shard]
-        return first_of_shard + start // BLOCK_BYTES, first_of_shard + (stop - 1) // BLOCK_BYTES
+        return first_of_shard + start // BLOCK_BYTES, first_of_shard + (
+            stop - 1
+        ) // BLOCK_BYTES
 
     def runs(self, blocks: list[int], most_bytes: int) -> list[range]:
         """Blocks -> runs of neighbours in one shard, in their order, of at most `most_bytes`."""
@@ -62,7 +66,9 @@ class Blocks:
         shard_starts = set(self.first[np.searchsorted(self.first, blocks)].tolist())
         runs: list[range] = []
         for block in blocks:
-            follows = bool(runs) and runs[-1].stop == block and block not in shard_starts
+            follows = (
+                bool(runs) and runs[-1].stop == block and block not in shard_starts
+            )
             if follows and len(runs[-1]) * BLOCK_BYTES < most_bytes:
                 runs[-1] = range(runs[-1].start, block + 1)
             else:
@@ -93,7 +99,9 @@ class Extents:
         size = self._sizes[shard]
         start = np.minimum(records["offset"].astype(np.int64), size - 1)
 
-        is_last_of_shard = (samples == last_sample) | (next_records["shard"] != records["shard"])
+        is_last_of_shard = (samples == last_sample) | (
+            next_records["shard"] != records["shard"]
+        )
         next_start = np.minimum(next_records["offset"].astype(np.int64), size)
         stop = np.where(is_last_of_shard, size, next_start)
         return shard, start, np.maximum(stop, start + 1)

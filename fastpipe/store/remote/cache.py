@@ -128,7 +128,9 @@ class Cache:
             if folder != self.folder:
                 other_bytes[folder] = cache_root.disk_bytes(folder)
         used_bytes = kept_bytes + len(kept_shards) * _SHARD_BYTES
-        used_bytes += cache_root.small_bytes(self.folder) + sum(other_bytes.values()) + PAGE_BYTES
+        used_bytes += (
+            cache_root.small_bytes(self.folder) + sum(other_bytes.values()) + PAGE_BYTES
+        )
 
         all_bytes = int(self.blocks.sizes[self.shards.start : self.shards.stop].sum())
         wanted_bytes = all_bytes - kept_bytes
@@ -184,7 +186,9 @@ class Cache:
         return self._names[shard - self.shards.start]
 
     def _file_of(self, shard: int) -> _engine.Descriptor:
-        return self._open_file(self.folder / self.name_of(shard), int(self.blocks.sizes[shard]))
+        return self._open_file(
+            self.folder / self.name_of(shard), int(self.blocks.sizes[shard])
+        )
 
     def has(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(n,) which blocks belong to the dataset."""
@@ -304,7 +308,9 @@ class Caches:
             states[mine] = cache.states[blocks[mine] - cache.first]
         return states
 
-    def least_state(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def least_state(
+        self, first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> NDArray[np.uint8]:
         """(n,) the least state of the blocks from first to last."""
         least = np.minimum(self.states(first), self.states(last))
         most_blocks = int((last - first).max(initial=0))
@@ -356,7 +362,9 @@ def shared_states(file: int, count: int) -> NDArray[np.uint8]:
 def boot_id() -> bytes:
     """The id of the time since the machine started. Source: random(4)."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()[:36].ljust(36)
+        return (
+            Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()[:36].ljust(36)
+        )
     except OSError:
         return b"unknown".ljust(36)
 

@@ -84,8 +84,12 @@ def holders(descriptor: int, offsets: Collection[int]) -> list[int]:
 
 def _has_lock(fdinfo: str, offsets: Collection[int]) -> bool:
     """Whether the text of a /proc/PID/fdinfo file has a lock on one of these bytes."""
-    locked_ranges = [range(int(first), int(last) + 1) for first, last in _LOCKED.findall(fdinfo)]
-    return any(offset in bytes_of_lock for bytes_of_lock in locked_ranges for offset in offsets)
+    locked_ranges = [
+        range(int(first), int(last) + 1) for first, last in _LOCKED.findall(fdinfo)
+    ]
+    return any(
+        offset in bytes_of_lock for bytes_of_lock in locked_ranges for offset in offsets
+    )
 
 
 def make_root(root: Path, mounts: str | None = None) -> None:
@@ -256,7 +260,9 @@ def _file_system(folder: Path, mounts: str) -> str:
         before, _, after = line.partition(" - ")
         # Spaces in a mount point are escaped as \040.
         mount_point = before.split(" ")[4].encode().decode("unicode_escape")
-        is_inside = path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
+        is_inside = path == mount_point or path.startswith(
+            mount_point.rstrip("/") + "/"
+        )
         # A later mount at the same place hides the earlier one.
         if is_inside and len(mount_point) >= len(longest_mount):
             longest_mount = mount_point

@@ -18,7 +18,9 @@ from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.retry import failure_of
 
 # Options that name another server than the cloud's own.
-_ENDPOINT = re.compile("(aws_|azure_|azure_storage_)?endpoint(_url)?|(google_)?base_url")
+_ENDPOINT = re.compile(
+    "(aws_|azure_|azure_storage_)?endpoint(_url)?|(google_)?base_url"
+)
 # An upload may take so many times read_timeout without an answer: on a slow link, a part of 8 MiB
 # takes long.
 _UPLOAD_PATIENCE = 3
@@ -180,11 +182,19 @@ def _hub_address(url: Url, config: dict[str, Any]) -> tuple[str, dict[str, str]]
     headers: dict[str, str] = {}
     if repository.api.token:
         headers["authorization"] = f"Bearer {repository.api.token}"
-    parts = ["datasets", repository.name, "resolve", repository.commit, *repository.folder]
+    parts = [
+        "datasets",
+        repository.name,
+        "resolve",
+        repository.commit,
+        *repository.folder,
+    ]
     return "/".join([repository.api.endpoint, *parts]), headers
 
 
-def listed_by_hub(url: Url, config: dict[str, Any], folder: str) -> Iterator[tuple[str, int, str]]:
+def listed_by_hub(
+    url: Url, config: dict[str, Any], folder: str
+) -> Iterator[tuple[str, int, str]]:
     """The files below a folder of the URL's, if it exists.
 
     Yields the name, the size in bytes, and the id of the content.
@@ -204,10 +214,17 @@ def listed_by_hub(url: Url, config: dict[str, Any], folder: str) -> Iterator[tup
             # A folder has no size.
             size_bytes = getattr(entry, "size", None)
             if size_bytes is not None:
-                yield entry.path.removeprefix(prefix), int(size_bytes), str(entry.blob_id)
+                yield (
+                    entry.path.removeprefix(prefix),
+                    int(size_bytes),
+                    str(entry.blob_id),
+                )
     except Exception as problem:
         # The library raises errors of whichever client it uses, so the name has to do.
-        if type(problem).__name__ not in ("EntryNotFoundError", "RemoteEntryNotFoundError"):
+        if type(problem).__name__ not in (
+            "EntryNotFoundError",
+            "RemoteEntryNotFoundError",
+        ):
             message = "does not list its files"
             raise _hub_error(url, message, problem, "Try again later") from problem
 
@@ -230,7 +247,9 @@ def _repository(url: Url, config: dict[str, Any]) -> _Repository:
     try:
         from huggingface_hub import HfApi, get_token
     except ImportError as missing:
-        raise ConfigError("hf:// needs huggingface_hub: pip install huggingface_hub") from missing
+        raise ConfigError(
+            "hf:// needs huggingface_hub: pip install huggingface_hub"
+        ) from missing
     unknown = config.keys() - {"token", "revision"}
     if unknown:
         raise ConfigError(

@@ -76,7 +76,9 @@ def chosen(root: Path, data: str | None) -> list[KeptDataset]:
     if data is None:
         return datasets
     name = data.rstrip("/")
-    matching = [dataset for dataset in datasets if name in (dataset.url, dataset.fingerprint)]
+    matching = [
+        dataset for dataset in datasets if name in (dataset.url, dataset.fingerprint)
+    ]
     if not matching:
         known = ", ".join(dataset.url for dataset in datasets) or "nothing"
         raise ConfigError(f"DATA: the cache in {root} has no {data}; it has {known}")
@@ -113,7 +115,10 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
                 if states[touched].min() < WRITTEN:
                     continue
                 num_checked += 1
-                if xxhash.xxh3_64_intdigest(read_at(file.fileno(), size, offset)) != expected:
+                if (
+                    xxhash.xxh3_64_intdigest(read_at(file.fileno(), size, offset))
+                    != expected
+                ):
                     num_damaged += 1
                     forget(states, touched)
     return num_checked, num_damaged
@@ -125,7 +130,9 @@ def clear(root: Path, kept: KeptDataset) -> bool:
         return cache_root.remove(Path(kept.folder))
 
 
-def _open_blocks(folder: Path, index: PackedIndex, url: str) -> tuple[Blocks, NDArray[np.uint8]]:
+def _open_blocks(
+    folder: Path, index: PackedIndex, url: str
+) -> tuple[Blocks, NDArray[np.uint8]]:
     """The blocks of a dataset, and their states. The array of states keeps the dataset in use."""
     root = folder.parent
     blocks = Blocks(index.shard_sizes)

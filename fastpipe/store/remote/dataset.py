@@ -97,7 +97,9 @@ class RemoteIndex(PackedIndex):
             if name in self.fields:
                 field = self.fields[name]
                 for file in sidecars(field):
-                    self._bring(f"{self._at}{FIELDS_FOLDER}/{file}", field.files.get(file))
+                    self._bring(
+                        f"{self._at}{FIELDS_FOLDER}/{file}", field.files.get(file)
+                    )
 
     def fetch_small(self) -> None:
         """Fetches all files but the shards."""
@@ -154,7 +156,9 @@ class RemoteIndex(PackedIndex):
         if reader is None:
             reader = self.reader()
             _, first_shard = self.read_by
-        return RemoteShard(self.path / self.shards[number].name, first_shard + number, reader)
+        return RemoteShard(
+            self.path / self.shards[number].name, first_shard + number, reader
+        )
 
     def _description(self, folder: str = "") -> tuple[bytes, dict[str, Any]]:
         """The bytes and the content of dataset.json, by default of the newest version."""
@@ -186,7 +190,9 @@ class RemoteIndex(PackedIndex):
             info = _checked(str(self.url / name), data)
         return data, info
 
-    def _bring(self, name: str, expected: str | None, data: bytes | None = None) -> None:
+    def _bring(
+        self, name: str, expected: str | None, data: bytes | None = None
+    ) -> None:
         """Fetches a file that the cache keeps whatever its limit is.
 
         Other processes see all of the file or nothing.
@@ -205,7 +211,9 @@ class RemoteIndex(PackedIndex):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             for _ in range(ATTEMPTS):
-                pieces: Iterable[bytes | memoryview] = [data] if data is not None else []
+                pieces: Iterable[bytes | memoryview] = (
+                    [data] if data is not None else []
+                )
                 if data is None:
                     pieces = self._objects.whole(name)
                 digest = _write_pieces(partial, pieces)

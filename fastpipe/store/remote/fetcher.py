@@ -122,7 +122,9 @@ class Fetcher:
         self._wants = wants
         self._caches = wants.caches
         self._thread = request_thread()
-        self._patience_s = max(cache.objects.patience_s for cache in self._caches.remote)
+        self._patience_s = max(
+            cache.objects.patience_s for cache in self._caches.remote
+        )
         # Bytes that came over the network.
         self.fetched_bytes = 0
         # Samples that are wrong behind the URL, too.
@@ -132,7 +134,9 @@ class Fetcher:
         self._under_way: dict[ShardPart, float] = {}
         self._awaited: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writers = ThreadPoolExecutor(_NUM_WRITERS, thread_name_prefix=_WRITER_NAME)
+        self._writers = ThreadPoolExecutor(
+            _NUM_WRITERS, thread_name_prefix=_WRITER_NAME
+        )
         self._writing: set[Future[None]] = set()
         # Whether it begins nothing any more.
         self.closed = False
@@ -188,13 +192,17 @@ class Fetcher:
                 elapsed_s = now - self._under_way[part]
                 trouble = self._caches.of[part.shard].objects.trouble
                 note = f"A request failed with: {trouble}" if trouble else ""
-                delays.append(Delay("fetching", part.shard, part.start, elapsed_s, note))
+                delays.append(
+                    Delay("fetching", part.shard, part.start, elapsed_s, note)
+                )
             awaited = dict(self._awaited)
         if awaited:
             block = min(awaited, key=awaited.__getitem__)
             shard, start, _ = self._caches.blocks.place(range(block, block + 1))
             cache = self._caches.at(block)
-            blocks = [other for other in sorted(awaited) if self._caches.at(other) is cache]
+            blocks = [
+                other for other in sorted(awaited) if self._caches.at(other) is cache
+            ]
             note = self._describe_awaited(cache, blocks)
             delays.append(Delay("awaiting", shard, start, now - awaited[block], note))
         return max(delays, key=lambda delay: delay.seconds, default=None)
@@ -282,7 +290,9 @@ class Fetcher:
             wrong_samples[:] = extents.wrong(part.shard, part.start, answer.data)
             if not wrong_samples:
                 return None
-            return f"bytes of sample {wrong_samples[0]} whose hash is not the recorded one"
+            return (
+                f"bytes of sample {wrong_samples[0]} whose hash is not the recorded one"
+            )
 
         cache = self._caches.of[part.shard]
         try:
@@ -349,7 +359,9 @@ class Fetcher:
         with self._wants.lock:
             blocks = np.array(list(self._awaited), dtype=np.int64)
             written = blocks[self._caches.states(blocks) >= WRITTEN]
-            self._wants.cache_hit_bytes += int(self._caches.blocks.bytes_of(written).sum())
+            self._wants.cache_hit_bytes += int(
+                self._caches.blocks.bytes_of(written).sum()
+            )
         self._report(written.tolist())
 
     def _claim_awaited(self, now: float) -> None:
@@ -429,7 +441,9 @@ class Fetcher:
                     cache.sync()
             except OSError as problem:
                 reason = problem.strerror or problem
-                _LOG.warning("the cache in %s: the disk does not write: %s", cache.root, reason)
+                _LOG.warning(
+                    "the cache in %s: the disk does not write: %s", cache.root, reason
+                )
 
 
 def _is_writer(thread: threading.Thread) -> bool:

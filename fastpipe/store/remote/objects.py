@@ -84,7 +84,10 @@ class Objects:
     """
 
     def __init__(
-        self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError
+        self,
+        url: Url,
+        options: RemoteOptions,
+        error: type[FastpipeError] = DatasetError,
     ) -> None:
         self.url = url
         self.patience_s = options.patience_s
@@ -180,7 +183,9 @@ class Objects:
                 elapsed_s = time.monotonic() - first_start
                 has_tries = remedy.tries is None or attempt < remedy.tries
                 if elapsed_s > self.patience_s or not has_tries:
-                    raise self._last_error(what, failure, remedy, attempt, elapsed_s) from problem
+                    raise self._last_error(
+                        what, failure, remedy, attempt, elapsed_s
+                    ) from problem
             is_busy = failure.status in _BUSY_STATUS
             if is_busy:
                 self.busy_at = time.monotonic()
@@ -190,7 +195,12 @@ class Objects:
                 self._connection.renew()
 
     def _last_error(
-        self, what: str, failure: Failure, remedy: Remedy, attempts: int, elapsed_s: float
+        self,
+        what: str,
+        failure: Failure,
+        remedy: Remedy,
+        attempts: int,
+        elapsed_s: float,
     ) -> FastpipeError:
         advice = remedy.loading
         if self._error is PackError:
@@ -223,7 +233,9 @@ class Objects:
         async def head(name: str) -> FileState | None:
             # ValueError: no object can have such a name.
             with contextlib.suppress(FileNotFoundError, ValueError):
-                return _state_of(await obstore.head_async(self._connection.reading, name))
+                return _state_of(
+                    await obstore.head_async(self._connection.reading, name)
+                )
             return None
 
         return self._for_each(head, names, "looked at", _STATS_AT_A_TIME)
@@ -242,7 +254,9 @@ class Objects:
         now_s = time.time()
         options = dict(self._connection.options.storage)
         try:
-            for name, size_bytes, content_id in listed_by_hub(self.url, options, folder):
+            for name, size_bytes, content_id in listed_by_hub(
+                self.url, options, folder
+            ):
                 yield name, _state(size_bytes, content_id, now_s)
         except DatasetError as problem:
             raise self._error(str(problem)) from problem
@@ -308,13 +322,17 @@ class Objects:
             raise WrongAnswerError(complaint)
 
         byte_range = "" if stop is None else f", bytes {start:,} to {stop:,}"
-        return await self.insist(get_checked, f"{self.url / name}{byte_range} cannot be fetched")
+        return await self.insist(
+            get_checked, f"{self.url / name}{byte_range} cannot be fetched"
+        )
 
     async def _get(self, name: str, start: int, stop: int | None) -> Answer:
         import obstore
 
         options: Any = {} if stop is None else {"range": (start, stop)}
-        result = await obstore.get_async(self._connection.reading, name, options=options)
+        result = await obstore.get_async(
+            self._connection.reading, name, options=options
+        )
         state = _state_of(result.meta)
         size_bytes = state.size_bytes
         stop = size_bytes if stop is None else min(stop, max(size_bytes, start + 1))
@@ -322,7 +340,9 @@ class Objects:
         # Some servers ignore the range, or send less than they say.
         if tuple(result.range) != (start, stop) or len(data) != stop - start:
             got_start, got_stop = result.range
-            raise WrongAnswerError(f"{len(data):,} bytes of the range {got_start}-{got_stop}")
+            raise WrongAnswerError(
+                f"{len(data):,} bytes of the range {got_start}-{got_stop}"
+            )
         return Answer(data, state, result.meta["e_tag"], result.attributes)
 
     def find(self, name: str, stop: int | None = None) -> Answer | None:
@@ -336,7 +356,10 @@ class Objects:
         return self.wait(self.insist(find, f"{self.url / name} cannot be fetched"))
 
     def pieces(
-        self, get: Callable[[int, int], Coroutine[Any, Any, Answer]], start: int, stop: int
+        self,
+        get: Callable[[int, int], Coroutine[Any, Any, Answer]],
+        start: int,
+        stop: int,
     ) -> Iterator[memoryview]:
         """A range of a file, in order. `get` fetches pieces of it, several at a time."""
 
@@ -423,7 +446,9 @@ class Objects:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        size_bytes = content.stat().st_size if isinstance(content, Path) else len(content)
+        size_bytes = (
+            content.stat().st_size if isinstance(content, Path) else len(content)
+        )
         mode: Any = "overwrite"
         if replaces == "":
             mode = "create"

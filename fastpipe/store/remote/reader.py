@@ -52,7 +52,9 @@ class Reader:
         self.wants.ahead(samples)
         self.fetcher.wake()
 
-    def ticket(self, samples: NDArray[np.int64], go: Callable[[Where | Exception], None]) -> Ticket:
+    def ticket(
+        self, samples: NDArray[np.int64], go: Callable[[Where | Exception], None]
+    ) -> Ticket:
         """Asks for samples that are needed now.
 
         `go` gets the place of the samples or the error, now or later, in any thread.
@@ -171,7 +173,9 @@ class Reader:
             with suppress(Empty):
                 return outcomes.get(timeout=_LOOK_S)
 
-    def check(self, sample: int, shard: int, offset: int, size: int, expected: int) -> None:
+    def check(
+        self, sample: int, shard: int, offset: int, size: int, expected: int
+    ) -> None:
         """Compares a sample's bytes with their XXH3-64, and fetches them again if they differ.
 
         Raises:

@@ -39,7 +39,9 @@ class Coming:
 class Tree:
     """All files below a folder."""
 
-    def __init__(self, listed: Callable[[str], Iterable[tuple[str, FileState]]], top: str) -> None:
+    def __init__(
+        self, listed: Callable[[str], Iterable[tuple[str, FileState]]], top: str
+    ) -> None:
         self.top = top
         # The state of each file, by its name.
         self.files: dict[str, FileState] = {}
@@ -123,7 +125,11 @@ class SourceFiles(Objects):
         # A copy, because other threads add and drop.
         for ranges in self._expected.copy().values():
             for coming in ranges:
-                if coming.name == name and coming.start <= start and stop <= coming.stop:
+                if (
+                    coming.name == name
+                    and coming.start <= start
+                    and stop <= coming.stop
+                ):
                     return coming
         return None
 

@@ -17,7 +17,8 @@ from fastpipe.errors import ConfigError, EngineError
 _T = TypeVar("_T")
 
 THREAD_NAME = "fastpipe-requests"
-END_PATIENCE_S = 3.0  # a program that ends waits so long for requests that it has cancelled
+# A program that ends waits so long for requests that it has cancelled.
+END_PATIENCE_S = 3.0
 _LOOK_S = 0.001
 _ENDED = (
     "the program is ending, and nothing is fetched by URL any more: finish reading before the main module ends, or "
@@ -100,9 +101,9 @@ class RequestThread:
                 return
             self.has_ended = True
         deadline = time.monotonic() + END_PATIENCE_S
-        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).add_done_callback(
-            self._stop
-        )
+        asyncio.run_coroutine_threadsafe(
+            self._cancel_all(), self._loop
+        ).add_done_callback(self._stop)
         self._thread.join(END_PATIENCE_S)
         while self._is_in_use() and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
@@ -123,7 +124,8 @@ class RequestThread:
         """Whether a thread of obstore may have a future."""
         from obstore import parse_scheme
 
-        parse_scheme("s3://bucket")  # any function frees what was dropped without the GIL
+        # Any function frees what was dropped without the GIL.
+        parse_scheme("s3://bucket")
         return bool(self._loop.futures)
 
 
@@ -139,7 +141,8 @@ def request_thread() -> RequestThread:
                 "reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'"
             ) from missing
         mine = RequestThread()
-        _started.append(mine)  # atomic: threads may come here at once, and all get the first one's
+        # atomic: threads may come here at once, and all get the first one's.
+        _started.append(mine)
         if _started[0] is mine:
             mine.run()
     first = _started[0]

@@ -84,7 +84,10 @@ _KIND_OF_STATUS = {
     412: "replaced",
     416: "replaced",
 }
-_MESSAGE_OF_KIND = {"Timeout": "no byte for read_timeout seconds", "Connect": "no connection"}
+_MESSAGE_OF_KIND = {
+    "Timeout": "no byte for read_timeout seconds",
+    "Connect": "no connection",
+}
 _LONGEST_MESSAGE = 200
 
 
@@ -113,14 +116,18 @@ def failure_of(problem: Exception) -> Failure:
     if status:
         return _failure_of_status(int(status[1]), status[2], text)
     if error_name == "NotSupportedError":
-        return Failure("incapable", "HTTP 200 instead of 206: the server sent the whole file")
+        return Failure(
+            "incapable", "HTTP 200 instead of 206: the server sent the whole file"
+        )
 
     message = _first_line(text)
     if isinstance(problem, FileNotFoundError):
         return Failure("missing", message)
     if error_name == "InvalidPathError":
         return Failure("name", message)
-    bad_header = r"Header missing from response|Failed to parse value for CONTENT_\w+ header"
+    bad_header = (
+        r"Header missing from response|Failed to parse value for CONTENT_\w+ header"
+    )
     if re.search(bad_header, text):
         return Failure("incapable", message)
     if "redirect without LOCATION" in text:
@@ -129,7 +136,9 @@ def failure_of(problem: Exception) -> Failure:
     broken = re.search(r"kind: (Timeout|Connect|Interrupted|Request)\b", text)
     if broken:
         message = _MESSAGE_OF_KIND.get(broken[1], "the connection broke off")
-        details = r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof)"
+        details = (
+            r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof)"
+        )
         detail = re.search(details, text)
         if detail:
             message = f"{message} ({detail[1]})"

@@ -38,7 +38,9 @@ class Ring:
 
     def __init__(self) -> None:
         # The descriptor closes itself.
-        self._descriptor = _engine.Descriptor(os.memfd_create("fastpipe-ring", os.MFD_CLOEXEC))
+        self._descriptor = _engine.Descriptor(
+            os.memfd_create("fastpipe-ring", os.MFD_CLOEXEC)
+        )
         self._file = self._descriptor.number()
         os.ftruncate(self._file, self.size_bytes)
         # The path by which other code of this process opens the file.
@@ -207,7 +209,9 @@ class RingParts:
         try:
             # Without the lock, because copying takes long.
             for piece, place in places:
-                self._ring.write(place, view[piece.start - part.start : piece.stop - part.start])
+                self._ring.write(
+                    place, view[piece.start - part.start : piece.stop - part.start]
+                )
         except OSError:
             with self._lock:
                 self.forget(part.pieces)

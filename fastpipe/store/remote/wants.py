@@ -198,7 +198,9 @@ class Wants:
                         ready.append((ticket, outcome))
         return ready
 
-    def _outcome(self, ticket: Ticket, problem: Exception | None) -> Where | Exception | None:
+    def _outcome(
+        self, ticket: Ticket, problem: Exception | None
+    ) -> Where | Exception | None:
         """What to give a ticket of which something has come, or failed; None: it waits on."""
         if problem is not None:
             ticket.ended = True
@@ -274,7 +276,9 @@ class Wants:
 
         is_hit = is_kept & (least >= WRITTEN) & self.caches.is_remote[shard]
         # A ticket of samples that were asked for ahead would count them twice.
-        is_first_plan = self.generation == 0 and ticket is not None and not ticket.counted
+        is_first_plan = (
+            self.generation == 0 and ticket is not None and not ticket.counted
+        )
         if ticket is None or is_first_plan:
             self.cache_hit_bytes += int((stop - start)[is_hit].sum())
 
@@ -283,7 +287,9 @@ class Wants:
         if ticket is not None:
             ticket.counted = True
             ticket.left.update(missing.tolist())
-        new_blocks = [block for block in missing.tolist() if block not in self._coming_blocks]
+        new_blocks = [
+            block for block in missing.tolist() if block not in self._coming_blocks
+        ]
         self._coming_blocks.update(new_blocks)
         parts: list[ShardPart] = []
         for run in blocks.runs(new_blocks, REQUEST_BYTES):
@@ -309,15 +315,21 @@ class Wants:
         # With `exact`, and after a disk was full, no more blocks are fetched.
         needed = WRITTEN if exact or self.caches.given_up else ALLOTTED
         # A sample that is in the ring, or on its way there, is read from there.
-        in_ring = [self.ring_parts.of(sample) is not None for sample in samples.tolist()]
+        in_ring = [
+            self.ring_parts.of(sample) is not None for sample in samples.tolist()
+        ]
         is_kept = (least >= needed) & ~np.array(in_ring, dtype=np.bool_)
         if self.impatient:
-            for row, (start, stop) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+            for row, (start, stop) in enumerate(
+                zip(first.tolist(), last.tolist(), strict=True)
+            ):
                 if not self.impatient.isdisjoint(range(start, stop + 1)):
                     is_kept[row] = False
         return is_kept
 
-    def _missing_ring_parts(self, ticket: Ticket | None, rows: list[list[int]]) -> list[ShardPart]:
+    def _missing_ring_parts(
+        self, ticket: Ticket | None, rows: list[list[int]]
+    ) -> list[ShardPart]:
         """Parts of samples that the cache does not keep.
 
         Args:

@@ -94,7 +94,8 @@ class _Shards(Dataset[Any]):
         size_bytes = int(record["size"])
         label = int(record["label"])
         path = self._index.shards[shard].path
-        if not self._index.packed:  # a file for each image, opened each time as ImageFolder does
+        if not self._index.packed:
+            # A file for each image, opened each time as ImageFolder does.
             with open(path, "rb") as file:
                 file.seek(offset)
                 return file.read(size_bytes), label
@@ -145,13 +146,18 @@ class _Cv2Dataset(_Shards):
             image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
         x, y, width, height = _draw_crop(image.shape[1], image.shape[0])
         crop = image[y : y + height, x : x + width]
-        resized = cv2.resize(crop, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
+        resized = cv2.resize(
+            crop, (self._size, self._size), interpolation=cv2.INTER_LINEAR
+        )
         if random.random() < 0.5:
             resized = cv2.flip(resized, 1)
         return torch.from_numpy(resized), label
 
 
-_DATASETS: dict[str, type[_Shards]] = {"torch-pil": _PilDataset, "torch-cv2": _Cv2Dataset}
+_DATASETS: dict[str, type[_Shards]] = {
+    "torch-pil": _PilDataset,
+    "torch-cv2": _Cv2Dataset,
+}
 
 
 def _draw_crop(width: int, height: int) -> tuple[int, int, int, int]:
@@ -172,7 +178,12 @@ def _draw_crop(width: int, height: int) -> tuple[int, int, int, int]:
     # After ten tries: the largest crop of an allowed ratio, in the middle.
     crop_width = min(width, round(height * 4 / 3))
     crop_height = min(height, round(width * 4 / 3))
-    return (width - crop_width) // 2, (height - crop_height) // 2, crop_width, crop_height
+    return (
+        (width - crop_width) // 2,
+        (height - crop_height) // 2,
+        crop_width,
+        crop_height,
+    )
 
 
 def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figures:
@@ -215,7 +226,9 @@ def _warm_up(batches: Iterator[Batch], began_s: float, warmup_s: float) -> float
     return first_batch_s
 
 
-def _measure_speed(batches: Iterator[Batch], first_batch_s: float, seconds: float) -> Figures:
+def _measure_speed(
+    batches: Iterator[Batch], first_batch_s: float, seconds: float
+) -> Figures:
     cpu_before_s = _sum_family(_read_cpu_s)
     image_count, elapsed_s = _run(batches, seconds)
     cpu_after_s = _sum_family(_read_cpu_s)

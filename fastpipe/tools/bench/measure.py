@@ -40,13 +40,15 @@ class Figures:
     """Figures of one process with its workers. Only fastpipe has times of stages."""
 
     images_per_s: float  # after the warm-up
-    first_batch_s: float  # from asking for the loader to its first batch; imports excluded
+    # From asking for the loader to its first batch; imports excluded.
+    first_batch_s: float
     cpus: float | None  # CPUs' worth of work, user and system
     memory_mb: float | None  # proportional set size at the end; shared pages count once
     read_us: float | None = None  # of a thread, for an image
     decode_us: float | None = None
     resize_us: float | None = None
-    plan_us: float | None = None  # of the main thread, for an image: planning and handing over
+    # Of the main thread, for an image: planning and handing over.
+    plan_us: float | None = None
 
 
 @dataclass(frozen=True)

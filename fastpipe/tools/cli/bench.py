@@ -32,20 +32,29 @@ def bench(
             show_default="none",
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(metavar="N", help="Samples in a batch.")] = 128,
+    batch_size: Annotated[
+        int, typer.Option(metavar="N", help="Samples in a batch.")
+    ] = 128,
     workers: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="The number of threads or processes.", show_default="CPUs granted"
+            metavar="N",
+            help="The number of threads or processes.",
+            show_default="CPUs granted",
         ),
     ] = None,
-    size: Annotated[int, typer.Option(metavar="PX", help="Output size in pixels.")] = 224,
+    size: Annotated[
+        int, typer.Option(metavar="PX", help="Output size in pixels.")
+    ] = 224,
     repeats: Annotated[
-        int, typer.Option(metavar="N", help="The number of rounds; the table shows medians.")
+        int,
+        typer.Option(
+            metavar="N", help="The number of rounds; the table shows medians."
+        ),
     ] = 5,
-    seconds: Annotated[float, typer.Option(metavar="S", help="Seconds that each run measures.")] = (
-        4.0
-    ),
+    seconds: Annotated[
+        float, typer.Option(metavar="S", help="Seconds that each run measures.")
+    ] = (4.0),
     as_json: options.AsJson = False,
 ) -> None:
     """Measure images/s, and compare with other loaders.
@@ -84,7 +93,9 @@ def bench(
                     "fastpipe stops and DataLoader runs on; here this counts more than in training"
                 )
 
-        results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=print_round)
+        results = compare(
+            task, contenders, repeats=repeats, seconds=seconds, on_run=print_round
+        )
         if as_json:
             rows = [asdict(result) for result in results]
             print_json({"task": asdict(task), "results": rows, "skipped": {}})
@@ -123,4 +134,6 @@ def _check_comparable(index: Index, data: str) -> None:
 
 
 def print_round(number: int, contender: str, figures: Figures) -> None:
-    err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
+    err.print(
+        f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s"
+    )

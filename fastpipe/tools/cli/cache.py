@@ -26,11 +26,15 @@ app = typer.Typer(
 
 CacheDir = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The cache.", show_default="that of fastpipe.loader"),
+    typer.Option(
+        metavar="DIR", help="The cache.", show_default="that of fastpipe.loader"
+    ),
 ]
 Which = Annotated[
     str | None,
-    typer.Argument(metavar="DATA", help="URL or fingerprint of one dataset; without it: all."),
+    typer.Argument(
+        metavar="DATA", help="URL or fingerprint of one dataset; without it: all."
+    ),
 ]
 
 
@@ -127,7 +131,9 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
             scans = [scan for scan in scans if scan.source == source]
         for scan in scans:
             Path(scan.file).unlink(missing_ok=True)
-            out.print(f"removed: scan of {readable(scan.source)}, {scan.disk_bytes / 1e6:,.2f} MB")
+            out.print(
+                f"removed: scan of {readable(scan.source)}, {scan.disk_bytes / 1e6:,.2f} MB"
+            )
         if data is not None and scans:
             return  # DATA is a scan
 
@@ -137,7 +143,9 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
         num_in_use = 0
         for dataset in datasets:
             if contents.clear(root, dataset):
-                out.print(f"removed: {readable(dataset.url)}, {dataset.disk_bytes / 1e9:,.2f} GB")
+                out.print(
+                    f"removed: {readable(dataset.url)}, {dataset.disk_bytes / 1e9:,.2f} GB"
+                )
             else:
                 num_in_use += 1
                 out.print(f"in use, not removed: {readable(dataset.url)}")

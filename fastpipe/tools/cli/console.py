@@ -63,7 +63,9 @@ def exit_codes() -> Iterator[None]:
 def check_new(file: Path, *, overwrite: bool) -> None:
     """Refuses to write over a file, before the work begins."""
     if not overwrite and os.path.lexists(file):
-        raise ConfigError(f"{file} exists; pass another name, or --overwrite to replace it")
+        raise ConfigError(
+            f"{file} exists; pass another name, or --overwrite to replace it"
+        )
 
 
 def print_indented(line: str) -> None:

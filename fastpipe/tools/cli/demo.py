@@ -66,7 +66,9 @@ def demo(
         write_photos(source, photos, workers=num_workers, truth=truth)
         out.print(f"* packing them into {data}")
         with pack_progress(err) as on_progress:
-            summary = pack(source, data, PackOptions(overwrite=True), on_progress=on_progress)
+            summary = pack(
+                source, data, PackOptions(overwrite=True), on_progress=on_progress
+            )
 
         out.print("* iterating one training epoch")
         start_s = time.perf_counter()
@@ -101,7 +103,9 @@ def demo(
         out.print()
         show(out, throughput_table(results))
         out.print(f"open {sheet}: it shows a training batch as the model sees it")
-        out.print(f"more: fastpipe inspect {data}; fastpipe bench {data} --against torch")
+        out.print(
+            f"more: fastpipe inspect {data}; fastpipe bench {data} --against torch"
+        )
 
 
 def _check_own_folder(folder: Path) -> None:
@@ -110,7 +114,11 @@ def _check_own_folder(folder: Path) -> None:
 
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; pass a new folder: fastpipe demo DIR")
-    if folder.is_dir() and any(folder.iterdir()) and not is_photo_folder(folder / "photos"):
+    if (
+        folder.is_dir()
+        and any(folder.iterdir())
+        and not is_photo_folder(folder / "photos")
+    ):
         raise ConfigError(
             f"{folder} is not empty, and no earlier demo made it; pass a new folder: fastpipe demo "
             "DIR"

@@ -98,7 +98,9 @@ def doctor(
                 as_json=as_json,
                 batches=_BATCHES if batches is None else batches,
                 seconds=_SECONDS if seconds is None else seconds,
-                stall_timeout=_STALL_TIMEOUT_S if stall_timeout is None else stall_timeout,
+                stall_timeout=_STALL_TIMEOUT_S
+                if stall_timeout is None
+                else stall_timeout,
             )
             return
         limits = (
@@ -173,7 +175,9 @@ def _print_watched(watched: Watched) -> None:
             "it with -I, -E or -S"
         )
     elif not watched.diagnoses and not watched.refused:
-        out.print("this command iterated over no torch DataLoader: there is nothing to diagnose")
+        out.print(
+            "this command iterated over no torch DataLoader: there is nothing to diagnose"
+        )
     if watched.trouble:
         out.print(f"doctor had an error while it watched: {readable(watched.trouble)}")
 
@@ -187,6 +191,9 @@ def doctor_table(checks: Sequence[Check]) -> RenderableType:
     table.add_column("what to do", overflow="fold")
     for check in checks:
         table.add_row(
-            check.name, readable(check.found), check.verdict.value, readable(check.advice)
+            check.name,
+            readable(check.found),
+            check.verdict.value,
+            readable(check.advice),
         )
     return table

@@ -19,7 +19,12 @@ from fastpipe.packing.growth.version import versions
 from fastpipe.sources.options import Format
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
-from fastpipe.tools.cli.pack_report import grown_table, pack_progress, print_assumed, print_rejected
+from fastpipe.tools.cli.pack_report import (
+    grown_table,
+    pack_progress,
+    print_assumed,
+    print_rejected,
+)
 
 By = StrEnum("By", "PATH CONTENT")
 Changed = StrEnum("Changed", "ERROR REPLACE SKIP")
@@ -118,7 +123,11 @@ def remove(
     ] = None,
     classes: Annotated[
         list[str] | None,
-        typer.Option("--class", metavar="NAME", help="The samples of this class; may be repeated."),
+        typer.Option(
+            "--class",
+            metavar="NAME",
+            help="The samples of this class; may be repeated.",
+        ),
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -139,7 +148,9 @@ def remove(
     """
     with exit_codes():
         key_lines = None if keys is None else _read_lines(keys)
-        grown = run_remove(dst, keys=key_lines, classes=classes or None, where=where or None)
+        grown = run_remove(
+            dst, keys=key_lines, classes=classes or None, where=where or None
+        )
         _print_grown(grown, dst, as_json=as_json)
 
 

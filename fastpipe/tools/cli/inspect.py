@@ -11,10 +11,25 @@ import typer
 from fastpipe.errors import ConfigError, whole
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
-from fastpipe.tools.cli.console import check_new, err, exit_codes, out, place, print_json
-from fastpipe.tools.cli.inspect_tables import duplicates_table, inspection_tables, shuffle_table
+from fastpipe.tools.cli.console import (
+    check_new,
+    err,
+    exit_codes,
+    out,
+    place,
+    print_json,
+)
+from fastpipe.tools.cli.inspect_tables import (
+    duplicates_table,
+    inspection_tables,
+    shuffle_table,
+)
 from fastpipe.tools.cli.tables import count, show
-from fastpipe.tools.show.inspection import ShuffleReport, shuffle_report, write_contact_sheet
+from fastpipe.tools.show.inspection import (
+    ShuffleReport,
+    shuffle_report,
+    write_contact_sheet,
+)
 from fastpipe.tools.show.inspection import inspect as inspect_index
 
 if TYPE_CHECKING:
@@ -33,7 +48,9 @@ def inspect(
             show_default="DATA-sheet.png in the current folder",
         ),
     ] = None,
-    no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
+    no_sheet: Annotated[
+        bool, typer.Option("--no-sheet", help="Draw no contact sheet.")
+    ] = False,
     overwrite: options.Overwrite = False,
     seed: Annotated[
         int,
@@ -63,13 +80,15 @@ def inspect(
     duplicates: Annotated[
         bool,
         typer.Option(
-            "--duplicates", help="List images that are there several times, by their hashes."
+            "--duplicates",
+            help="List images that are there several times, by their hashes.",
         ),
     ] = False,
     against: Annotated[
         str | None,
         typer.Option(
-            metavar="OTHER", help="With --duplicates: list the images that OTHER has, too."
+            metavar="OTHER",
+            help="With --duplicates: list the images that OTHER has, too.",
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -81,7 +100,9 @@ def inspect(
     """
     with exit_codes():
         if sheet is not None and no_sheet:
-            raise ConfigError("--sheet and --no-sheet exclude each other; pass only one of them")
+            raise ConfigError(
+                "--sheet and --no-sheet exclude each other; pass only one of them"
+            )
         if sheet is not None:
             check_new(sheet, overwrite=overwrite)
         if batch_size is not None and not compare_shuffle:
@@ -106,7 +127,9 @@ def inspect(
             # This imports torch, which takes seconds.
             from fastpipe.tools.show.duplicates import duplicates as find_duplicates
 
-            copies = find_duplicates(place(data), None if against is None else place(against))
+            copies = find_duplicates(
+                place(data), None if against is None else place(against)
+            )
 
         picture: Path | None = None
         num_drawn = 0
@@ -146,7 +169,9 @@ def inspect(
             show(out, duplicates_table(copies))
         if picture is not None:
             line = f"{count(num_drawn, 'image')} drawn to {picture}"
-            out.print(f"{line}, which replaces an earlier file" if replaces_file else line)
+            out.print(
+                f"{line}, which replaces an earlier file" if replaces_file else line
+            )
         if num_undecodable:
             if index.packed:
                 advice = (

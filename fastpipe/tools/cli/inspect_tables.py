@@ -45,10 +45,13 @@ def inspection_tables(inspection: Inspection, *, ascii_only: bool) -> Renderable
 def _head(inspection: Inspection) -> RenderableType:
     is_packed = inspection.packed
     table = Table.grid(padding=(0, 2))
-    table.add_row("dataset", readable(inspection.path) + ("" if is_packed else " (not packed)"))
+    table.add_row(
+        "dataset", readable(inspection.path) + ("" if is_packed else " (not packed)")
+    )
     containers = count(inspection.shards, "shard" if is_packed else "file")
     table.add_row(
-        "samples", f"{inspection.samples:,} in {containers}, {inspection.size_bytes:,} bytes"
+        "samples",
+        f"{inspection.samples:,} in {containers}, {inspection.size_bytes:,} bytes",
     )
     stored_as = "JPEG" if inspection.storage == "jpeg" else inspection.storage
     num_pngs = sum(inspection.counts.get("png", {}).values())
@@ -57,7 +60,8 @@ def _head(inspection: Inspection) -> RenderableType:
         stored_as += f"; {num_pngs:,} {verb} packed as PNG"
     table.add_row("stored as", stored_as)
     forms = [
-        (PixelForm(form["channels"], form["bits"]), form["samples"]) for form in inspection.forms
+        (PixelForm(form["channels"], form["bits"]), form["samples"])
+        for form in inspection.forms
     ]
     if any(form != PixelForm() for form, _ in forms):
         texts = [f"{form}: {num_samples:,}" for form, num_samples in forms]
@@ -96,7 +100,9 @@ def _field_table(kinds: dict[str, str]) -> RenderableType:
 def shuffle_table(report: ShuffleReport) -> RenderableType:
     """The order of an epoch, beside a uniform permutation and the order of the shards."""
     title = f"shuffle: {count(report.samples, 'sample')} in batches of {report.batch_size:,}"
-    table = new_table("order", "class mix", "neighbours kept", "displacement", title=title)
+    table = new_table(
+        "order", "class mix", "neighbours kept", "displacement", title=title
+    )
     orders = (
         ("an epoch", report.epoch),
         ("uniform permutation", report.uniform),
@@ -104,7 +110,10 @@ def shuffle_table(report: ShuffleReport) -> RenderableType:
     )
     for name, score in orders:
         table.add_row(
-            name, f"{score.class_mix:.3f}", f"{score.neighbours:.3%}", f"{score.displacement:.3f}"
+            name,
+            f"{score.class_mix:.3f}",
+            f"{score.neighbours:.3%}",
+            f"{score.displacement:.3f}",
         )
     return table
 
@@ -120,7 +129,9 @@ def duplicates_table(duplicates: Duplicates) -> RenderableType:
     pictures = count(len(duplicates.groups), "picture")
     title = f"{pictures} {where}: {count(duplicates.samples, 'sample')}"
     if duplicates.contradictions:
-        title += f"; {count(duplicates.contradictions, 'picture')} with different classes"
+        title += (
+            f"; {count(duplicates.contradictions, 'picture')} with different classes"
+        )
     # Only the paths of these are looked up.
     first = replace(
         duplicates,
@@ -154,7 +165,9 @@ def _histogram(title: str, spread: Histogram, unit: float, bar: str) -> Renderab
         f"10 to 90 % {describe(tenth)} to {describe(ninetieth)}, "
         f"all {describe(low)} to {describe(high)}"
     )
-    table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", box=None, show_header=False, pad_edge=False
+    )
     table.add_column(justify="right")
     table.add_column(justify="right")
     table.add_column()
@@ -163,5 +176,7 @@ def _histogram(title: str, spread: Histogram, unit: float, bar: str) -> Renderab
     for start, end, num_samples in bins:
         # Rounded up, so that a bin with one sample has a bar.
         length = -(-num_samples * _BAR_WIDTH // largest)
-        table.add_row(f"{describe(start)} to {describe(end)}", f"{num_samples:,}", bar * length)
+        table.add_row(
+            f"{describe(start)} to {describe(end)}", f"{num_samples:,}", bar * length
+        )
     return Group(table, Text())

@@ -236,4 +236,6 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print the figures as JSON on standard output."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+]

@@ -21,7 +21,12 @@ from fastpipe.sources.options import Format
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, print_json
-from fastpipe.tools.cli.pack_report import pack_progress, pack_table, print_assumed, print_rejected
+from fastpipe.tools.cli.pack_report import (
+    pack_progress,
+    pack_table,
+    print_assumed,
+    print_rejected,
+)
 from fastpipe.tools.cli.tables import count
 
 Damaged = StrEnum("Damaged", "REJECT DECODE")
@@ -254,7 +259,9 @@ def pack(
                     on_progress=on_progress,
                 )
         except KeyboardInterrupt:
-            err.print("fastpipe: finished shards are kept; run the same command again to continue")
+            err.print(
+                "fastpipe: finished shards are kept; run the same command again to continue"
+            )
             raise
         if as_json:
             print_json(_as_json(summary, source_path(dst)))
@@ -293,12 +300,16 @@ def _print_summary(summary: Summary, dst: str) -> None:
         num_rejected = summary.info["counts"]["rejected"]
         if num_rejected:
             verb = "was" if num_rejected == 1 else "were"
-            out.print(f"{count(num_rejected, 'file')} {verb} rejected: see {rejected_file}")
+            out.print(
+                f"{count(num_rejected, 'file')} {verb} rejected: see {rejected_file}"
+            )
         print_assumed(summary.assumed)
         return
 
     if summary.resumed:
-        out.print(f"continued after {count(summary.resumed, 'shard')} from an earlier run")
+        out.print(
+            f"continued after {count(summary.resumed, 'shard')} from an earlier run"
+        )
     out.print(pack_table(summary))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)

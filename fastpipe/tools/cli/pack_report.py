@@ -51,7 +51,12 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
 
 
 def _describe_progress(
-    start_s: float, start: PackProgress, end_s: float, end: PackProgress, *, is_terminal: bool
+    start_s: float,
+    start: PackProgress,
+    end_s: float,
+    end: PackProgress,
+    *,
+    is_terminal: bool,
 ) -> str:
     """The progress at `end`, with the speed since `start`."""
     span_s = max(end_s - start_s, 1e-6)
@@ -113,7 +118,9 @@ def pack_table(summary: Summary) -> RenderableType:
         effect = "left as stored (--exif apply rotates them upright)"
         if info["packs"][-1]["options"]["apply_exif"]:
             effect = "rotated upright"
-        table.add_row("EXIF orientation", f"{count(counts['exif_oriented'], 'image')}, {effect}")
+        table.add_row(
+            "EXIF orientation", f"{count(counts['exif_oriented'], 'image')}, {effect}"
+        )
     if counts["stray_bytes"]:
         jpegs = count(counts["stray_bytes"], "JPEG")
         text = f"{jpegs} had bytes outside of the segments; these bytes were left out"
@@ -130,7 +137,9 @@ def pack_table(summary: Summary) -> RenderableType:
         text = f"{files} next to the class folders, or without a row: {_list_names(summary.stray)}"
         table.add_row("not packed", text)
     if summary.dropped:
-        kinds = [f"{number:,} {kind}" for kind, number in sorted(summary.dropped.items())]
+        kinds = [
+            f"{number:,} {kind}" for kind, number in sorted(summary.dropped.items())
+        ]
         text = f"{', '.join(kinds)}: members that are neither an image nor a label"
         table.add_row("left out", text)
     return table
@@ -156,9 +165,13 @@ def grown_table(grown: Grown, dst: str) -> RenderableType:
     if grown.known:
         table.add_row("known", f"{count(grown.known, 'file')}, in the dataset already")
     if grown.copies:
-        table.add_row("copies", f"{count(grown.copies, 'file')} with a picture of the dataset")
+        table.add_row(
+            "copies", f"{count(grown.copies, 'file')} with a picture of the dataset"
+        )
     if grown.skipped:
-        table.add_row("skipped", f"{count(grown.skipped, 'file')} that changed since packing")
+        table.add_row(
+            "skipped", f"{count(grown.skipped, 'file')} that changed since packing"
+        )
     return table
 
 

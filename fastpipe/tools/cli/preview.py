@@ -43,10 +43,16 @@ def preview(
     overwrite: options.Overwrite = False,
     rows: Annotated[int, typer.Option(metavar="N", help="The number of photos.")] = 6,
     size: Annotated[
-        int, typer.Option(metavar="PX", help="The size of the crops in pixels, as in training.")
+        int,
+        typer.Option(
+            metavar="PX", help="The size of the crops in pixels, as in training."
+        ),
     ] = 160,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="The loader's seed, which also selects the photos.")
+        int,
+        typer.Option(
+            metavar="N", help="The loader's seed, which also selects the photos."
+        ),
     ] = 0,
     shown_fields: Annotated[
         str | None,
@@ -113,7 +119,9 @@ def preview(
             )
 
 
-def _showable_fields(dataset: Dataset, augmentation: Any) -> tuple[list[str], list[str]]:
+def _showable_fields(
+    dataset: Dataset, augmentation: Any
+) -> tuple[list[str], list[str]]:
     """The fields that can be shown with this augmentation, and those that cannot."""
     from fastpipe.dataset.fields import SPATIAL
     from fastpipe.device.augment import as_augment

@@ -13,7 +13,9 @@ from fastpipe.tools.bench.measure import NAMES, Figures, Result
 
 def new_table(*columns: str, title: str | None = None) -> Table:
     """An empty table: the first column is a name, the others are figures."""
-    table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        *columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for column in table.columns[1:]:
         column.justify = "right"
         column.no_wrap = True
@@ -37,7 +39,9 @@ def count(number: int, word: str) -> str:
 
 def throughput_table(results: Sequence[Result]) -> RenderableType:
     """The speed of loaders, and what they take. The ratio is fastpipe's images/s by theirs."""
-    table = new_table("loader", "images/s", "range", "ratio", "CPUs", "1st batch", "PSS")
+    table = new_table(
+        "loader", "images/s", "range", "ratio", "CPUs", "1st batch", "PSS"
+    )
     for result in results:
         figures = result.median
         table.add_row(
@@ -60,7 +64,12 @@ def stages_table(figures: Figures, workers: int, batch_size: int) -> RenderableT
         ("read", pool, figures.read_us, workers),
         ("decode the crop", pool, figures.decode_us, workers),
         ("resize and collate into the batch", pool, figures.resize_us, workers),
-        (f"plan and submit (batches of {batch_size})", "main thread", figures.plan_us, 1),
+        (
+            f"plan and submit (batches of {batch_size})",
+            "main thread",
+            figures.plan_us,
+            1,
+        ),
     )
     for name, runs_in, stage_us, num_threads in rows:
         if stage_us is None:

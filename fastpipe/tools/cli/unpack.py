@@ -23,7 +23,9 @@ def unpack(
     ],
     format: Annotated[
         Format,
-        typer.Option(help="Write one folder of files for each class, or tar shards (WebDataset)."),
+        typer.Option(
+            help="Write one folder of files for each class, or tar shards (WebDataset)."
+        ),
     ] = Format.FOLDER,
     workers: Annotated[
         int | None,
@@ -47,7 +49,11 @@ def unpack(
     with exit_codes():
         with shown(err, "unpacking", describe) as on_progress:
             unpacked = run_unpack(
-                place(data), place(dst), format, workers=workers, on_progress=on_progress
+                place(data),
+                place(dst),
+                format,
+                workers=workers,
+                on_progress=on_progress,
             )
         if as_json:
             print_json(
@@ -58,7 +64,9 @@ def unpack(
                 }
             )
             return
-        out.print(f"{count(unpacked.images, 'image')}, {unpacked.bytes:,} bytes, in {dst}")
+        out.print(
+            f"{count(unpacked.images, 'image')}, {unpacked.bytes:,} bytes, in {dst}"
+        )
         if unpacked.left_out:
             names = ", ".join(unpacked.left_out)
             out.print(f"left out: the fields {names}; --format webdataset keeps them")

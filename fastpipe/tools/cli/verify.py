@@ -28,7 +28,8 @@ _MAX_FINDINGS = 20
 def verify(
     data: options.PackedData,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Check only sizes and structure; read no shard.")
+        bool,
+        typer.Option("--quick", help="Check only sizes and structure; read no shard."),
     ] = False,
     repair: Annotated[
         str | None,
@@ -79,7 +80,9 @@ def verify(
                 "again, with --overwrite"
             )
         if image_root is not None and repair is None:
-            raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
+            raise ConfigError(
+                "--image-root needs --repair: it says where the images of SRC are"
+            )
 
         start_s = time.monotonic()
 
@@ -114,7 +117,9 @@ def verify(
         elif len(repaired) == 1:
             out.print(f"repaired: {repaired[0]}; this file is again as it was packed")
         elif repaired:
-            out.print(f"repaired: {', '.join(repaired)}; these files are again as they were packed")
+            out.print(
+                f"repaired: {', '.join(repaired)}; these files are again as they were packed"
+            )
         if not report.sound and not repaired:
             raise typer.Exit(1)
 
@@ -123,7 +128,9 @@ def _print_report(report: Report) -> None:
     for damage in report.findings[:_MAX_FINDINGS]:
         out.print(readable(str(damage)))
     if len(report.findings) > _MAX_FINDINGS:
-        out.print(f"... and {len(report.findings) - _MAX_FINDINGS:,} more; --json lists all")
+        out.print(
+            f"... and {len(report.findings) - _MAX_FINDINGS:,} more; --json lists all"
+        )
     path = readable(report.path)
     if report.sound:
         out.print(f"sound: {path}: {_describe_check(report)}")
@@ -145,7 +152,9 @@ def _describe_check(report: Report) -> str:
         return f"{text}, of which none could be read"
     mb_per_s = report.bytes / max(report.seconds, 1e-9) / 1e6
     # A shard that is missing or cut off has images that nobody decoded.
-    bytes_read = f"{report.bytes:,} bytes" + (", each image decoded," if report.sound else " read")
+    bytes_read = f"{report.bytes:,} bytes" + (
+        ", each image decoded," if report.sound else " read"
+    )
     return f"{text}, {bytes_read} in {report.seconds:.1f} s ({mb_per_s:,.0f} MB/s)"
 
 

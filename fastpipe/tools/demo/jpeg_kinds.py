@@ -35,7 +35,9 @@ def draw_kind(rng: np.random.Generator) -> JpegKind:
     return _KINDS[int(rng.choice(len(_KINDS), p=shares))]
 
 
-def draw_size(rng: np.random.Generator, kind: JpegKind, scale: float) -> tuple[int, int]:
+def draw_size(
+    rng: np.random.Generator, kind: JpegKind, scale: float
+) -> tuple[int, int]:
     """Draw the width and the height, pixels, and scale them."""
     long_edge, short_edge = _draw_edges(rng, kind.long_500)
     long_pixels = round(scale * long_edge)

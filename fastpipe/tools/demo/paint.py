@@ -74,7 +74,11 @@ def _divide_up(number: int, divisor: int) -> int:
 
 
 def _draw_noise(
-    rng: np.random.Generator, height: int, width: int, persistence: float, octaves: range
+    rng: np.random.Generator,
+    height: int,
+    width: int,
+    persistence: float,
+    octaves: range,
 ) -> Field:
     """A sum of octaves of noise with mean 0 and deviation 1; octave n has cells of 2**n pixels.
 
@@ -84,7 +88,10 @@ def _draw_noise(
     field = np.zeros((2, 2), np.float32)
     amplitude = 1.0
     for octave in reversed(octaves):
-        cells = (_divide_up(height, 1 << octave) + 1, _divide_up(width, 1 << octave) + 1)
+        cells = (
+            _divide_up(height, 1 << octave) + 1,
+            _divide_up(width, 1 << octave) + 1,
+        )
         noise = rng.standard_normal(cells, dtype=np.float32)
         field = _resize(field, *cells) + amplitude * noise
         amplitude *= persistence
@@ -117,7 +124,9 @@ def _mix(first: Colour, second: Colour, share: Field) -> Planes:
     return first[:, None, None] + (second - first)[:, None, None] * share
 
 
-def _paint_backdrop(rng: np.random.Generator, height: int, width: int) -> tuple[Planes, Field]:
+def _paint_backdrop(
+    rng: np.random.Generator, height: int, width: int
+) -> tuple[Planes, Field]:
     """Paint a sky, and bodies such as ridges before it.
 
     Returns:
@@ -134,7 +143,9 @@ def _paint_backdrop(rng: np.random.Generator, height: int, width: int) -> tuple[
     levels = rng.uniform(-0.5, 0.9, body_count)
     for level in sorted(levels.tolist()):
         persistence = rng.uniform(0.35, 0.6)
-        body = 0.5 * _draw_noise(rng, height, width, persistence, octaves) + 4.0 * (down - level)
+        body = 0.5 * _draw_noise(rng, height, width, persistence, octaves) + 4.0 * (
+            down - level
+        )
         mask = _step(body, rng.uniform(0.02, 0.12))
         # Deeper inside a body less light falls in: a dark rim below its lit edge.
         uneven = 0.6 * _draw_noise(rng, height, width, 0.6, octaves)
@@ -151,7 +162,8 @@ def _lay_object(
 ) -> None:
     """Lay the object with its shadow, shading and highlight, in place."""
     height, width = rough.shape
-    behind = (planes * shape.cover).sum(axis=(1, 2)) / shape.cover.sum()  # the mean colour
+    # The mean colour.
+    behind = (planes * shape.cover).sum(axis=(1, 2)) / shape.cover.sum()
     first = _draw_contrasting(rng, behind)
     second = _draw_contrasting(rng, first)
 
@@ -159,7 +171,9 @@ def _lay_object(
     step = max(1, int(0.02 * shape.side))
     side = shape.side / step
     grid = (_divide_up(width, step), _divide_up(height, step))
-    small = np.asarray(cv2.resize(shape.cover, grid, interpolation=cv2.INTER_AREA), np.float32)
+    small = np.asarray(
+        cv2.resize(shape.cover, grid, interpolation=cv2.INTER_AREA), np.float32
+    )
     # The shadow lies away from the light. A matrix (2, 3), as cv2.warpAffine takes it.
     shift_x = -0.09 * light.x * side
     shift_y = -0.09 * light.y * side
@@ -184,7 +198,9 @@ def _lay_object(
     rough += mask * (rng.uniform(0.05, 0.45) - rough)
 
 
-def _draw_texture(rng: np.random.Generator, planes: Planes, rough: Field, light: Light) -> Planes:
+def _draw_texture(
+    rng: np.random.Generator, planes: Planes, rough: Field, light: Light
+) -> Planes:
     """Draw fine texture: a rough relief lit from the side, and coloured grain."""
     height, width = rough.shape
     persistence = rng.uniform(0.9, 1.4)
@@ -196,6 +212,8 @@ def _draw_texture(rng: np.random.Generator, planes: Planes, rough: Field, light:
     luma += rng.uniform(1.5, 5.5) * rng.standard_normal(rough.shape, dtype=np.float32)
     texture = luma * (planes * (0.6 / 128.0) + 0.4)
     for channel in (0, 2):  # blue and red
-        hue = _draw_noise(rng, _divide_up(height, 2), _divide_up(width, 2), 1.1, range(5))
+        hue = _draw_noise(
+            rng, _divide_up(height, 2), _divide_up(width, 2), 1.1, range(5)
+        )
         texture[channel] += _resize(hue, height, width) * (2.0 * rough + 1.0)
     return np.asarray(texture, np.float32)

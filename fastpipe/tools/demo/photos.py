@@ -29,8 +29,10 @@ MANIFEST = "photos.json"
 In a folder of ground truth it is COCO's file.
 """
 
-_UNFINISHED = "photos.json.unfinished"  # stands in for MANIFEST while photos are being written
-_GENERATOR = 3  # raise it when the same (seed, index, label) gives another photo than before
+# Stands in for MANIFEST while photos are being written.
+_UNFINISHED = "photos.json.unfinished"
+# Raise it when the same (seed, index, label) gives another photo than before.
+_GENERATOR = 3
 
 
 def write_photos(
@@ -114,7 +116,12 @@ def _list_paths(folder: Path, truth: Path | None, index: int) -> list[Path]:
 
 
 def _write_missing(
-    folder: Path, truth: Path | None, missing: list[int], seed: int, workers: int, scale: float
+    folder: Path,
+    truth: Path | None,
+    missing: list[int],
+    seed: int,
+    workers: int,
+    scale: float,
 ) -> None:
     """Write photos in threads, each of which has OpenCV to itself."""
 
@@ -128,11 +135,14 @@ def _write_missing(
         for _ in pool.map(write, missing):
             pass  # raises the error of a photo
     finally:
-        pool.shutdown(cancel_futures=True)  # else an interrupt would wait for every photo
+        # Else an interrupt would wait for every photo.
+        pool.shutdown(cancel_futures=True)
         cv2.setNumThreads(opencv_threads)
 
 
-def _write_photo(folder: Path, truth: Path | None, seed: int, index: int, scale: float) -> None:
+def _write_photo(
+    folder: Path, truth: Path | None, seed: int, index: int, scale: float
+) -> None:
     label = index % len(CLASSES)
     photo = make_photo(seed, index, label, scale)
     category = np.uint8(label + FIRST_CATEGORY)
@@ -161,7 +171,9 @@ def _read_annotation(truth: Path, index: int) -> tuple[str, dict[str, Any]]:
             f"expected the mask of a demo photo in {mask_path}; delete {mask_path} and try again"
         )
     label = index % len(CLASSES)
-    return name.as_posix(), make_annotation(index, label, categories != 0, caption_path.read_text())
+    return name.as_posix(), make_annotation(
+        index, label, categories != 0, caption_path.read_text()
+    )
 
 
 def _write_atomically(path: Path, pieces: Iterable[bytes]) -> None:
@@ -233,7 +245,8 @@ def _read_claim(folder: Path) -> _Claim | None:
         path = folder / MANIFEST
     if not path.exists():
         return None
-    with path.open(errors="replace") as file:  # COCO's file begins with the same, and is long
+    with path.open(errors="replace") as file:
+        # COCO's file begins with the same, and is long.
         fields = dict(re.findall(r'"(generator|seed|count)": (\d+)', file.read(1000)))
     if len(fields) < 3:
         raise ConfigError(f"{path} is not a list of demo photos; delete {folder}")

@@ -65,9 +65,12 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     bgr = cv2.addWeighted(smooth, 1.0, texture, texture_weight, 0.0, dtype=cv2.CV_8U)
     rgb = np.ascontiguousarray(bgr[:, :, ::-1], dtype=np.uint8)
     jpeg = encode_jpeg(rgb, quality=quality, sampling=kind.sampling)
-    mask = scene.shape.cover >= 0.5  # the pixels of which the object covers at least half
+    # The pixels of which the object covers at least half.
+    mask = scene.shape.cover >= 0.5
     colours = _measure_colours(scene, mask)
-    caption = describe_object(CLASSES[label], colours, mask, gray=kind.sampling == "gray")
+    caption = describe_object(
+        CLASSES[label], colours, mask, gray=kind.sampling == "gray"
+    )
     return DemoPhoto(jpeg, width, height, mask, caption)
 
 

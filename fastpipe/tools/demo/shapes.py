@@ -69,7 +69,8 @@ class _ObjectClass:
     """A class of objects, which is told by its outline or by its pattern."""
 
     name: str
-    outline: Outline | None  # None: each object has the outline of another pebble, and a pattern
+    # None: each object has the outline of another pebble, and a pattern.
+    outline: Outline | None
     hole: Outline | None = None
 
 
@@ -173,7 +174,8 @@ def _draw_pattern(
     y, x = np.ogrid[:height, :width]
     x = x - middle[0]
     y = y - middle[1]
-    along, across = np.linalg.inv(linear) * _WAVE_NUMBER  # radians a pixel, each for x and y
+    # Radians a pixel, each for x and y.
+    along, across = np.linalg.inv(linear) * _WAVE_NUMBER
     wave = np.sin(along[0] * x + along[1] * y)
     if name == "checks":
         wave = wave * np.sin(across[0] * x + across[1] * y)

@@ -49,7 +49,11 @@ _LIGHT_LUMA = 175.0
 
 
 def describe_object(
-    name: str, colours: Sequence[NDArray[np.floating]], mask: NDArray[np.bool_], *, gray: bool
+    name: str,
+    colours: Sequence[NDArray[np.floating]],
+    mask: NDArray[np.bool_],
+    *,
+    gray: bool,
 ) -> str:
     """Describe an object: "a dark blue disc on the left", "a pebble with red stripes at the top".
 
@@ -152,7 +156,12 @@ def encode_coco(
         separator = "," if images else ""
         yield f"{separator}\n{json.dumps(entry)}"
         height, width = entry["segmentation"]["size"]
-        image = {"id": entry["image_id"], "file_name": name, "width": width, "height": height}
+        image = {
+            "id": entry["image_id"],
+            "file_name": name,
+            "width": width,
+            "height": height,
+        }
         images.append(json.dumps(image))
     yield '\n],\n"images": [\n'
     yield ",\n".join(images)

@@ -59,7 +59,8 @@ def check_dataset(path: Place) -> Iterator[Check]:
     command = f"verify {path}" if index.packed else f"pack {path} DST"
     try:
         images_per_s, problem = _measure_decoding(index)
-    except DatasetError as error:  # an impossible record, such as of a shard that does not exist
+    except DatasetError as error:
+        # An impossible record, such as of a shard that does not exist.
         advice = f"to list all damage: fastpipe verify {path}"
         yield Check("decoding", str(error), Verdict.BAD, advice)
         return
@@ -109,7 +110,9 @@ def _measure_decoding(index: Index) -> tuple[float, str]:
     """
     count = min(_DECODED_IMAGES, len(index))
     size = (_SIZE, _SIZE)
-    recipe = Recipe(count, size, RandomResizedCrop(), 0.5, True, True, 0, Content.of(index))
+    recipe = Recipe(
+        count, size, RandomResizedCrop(), 0.5, True, True, 0, Content.of(index)
+    )
     plan = EpochPlan(recipe, 0).batch(0)
     images = np.empty((count, *size, 3), dtype=np.uint8)
     with closing(Engine(index, count_granted_cpus())) as engine:
@@ -147,7 +150,9 @@ def _check_link(index: RemoteIndex, needed_bytes_per_s: float) -> Check:
         with ThreadPoolExecutor(len(ranges)) as pool:
             fetched_bytes = sum(pool.map(fetch, ranges))
     except OSError as problem:
-        return Check("link", str(problem), Verdict.BAD, "check the network and the server")
+        return Check(
+            "link", str(problem), Verdict.BAD, "check the network and the server"
+        )
     return _compare_speed(
         "link",
         fetched_bytes / (time.perf_counter() - began_s),
@@ -183,7 +188,9 @@ def _check_disk(index: Index, needed_bytes_per_s: float) -> Check:
     )
 
 
-def _compare_speed(name: str, bytes_per_s: float, needed_bytes_per_s: float, advice: str) -> Check:
+def _compare_speed(
+    name: str, bytes_per_s: float, needed_bytes_per_s: float, advice: str
+) -> Check:
     result = (
         f"{bytes_per_s / 1e6:,.0f} MB/s; "
         f"decoding at this speed needs {needed_bytes_per_s / 1e6:,.0f} MB/s"

@@ -53,9 +53,11 @@ print(json.dumps([min(times_s), file]))
 class JpegSimd(NamedTuple):
     """The libjpeg-turbo in use."""
 
-    version: str  # of the library that is loaded, else of the one that the engine was built with
+    # Of the library that is loaded, else of the one that the engine was built with.
+    version: str
     file: str | None  # None: not known
-    ratio: float  # the time of a decode without SIMD by the usual time; 1 if no SIMD is in use
+    # The time of a decode without SIMD by the usual time; 1 if no SIMD is in use.
+    ratio: float
 
 
 @functools.cache
@@ -84,7 +86,8 @@ def measure_jpeg_simd() -> JpegSimd | None:
 def _encode_smooth_jpeg() -> bytes:
     """Encodes an image with hardly any Huffman codes to read: the rest is work for SIMD."""
     y, x = np.mgrid[0:256, 0:256]
-    pixels = np.stack([x, y, (x + y) // 2], axis=-1).astype(np.uint8)  # (height, width, BGR)
+    # (height, width, BGR).
+    pixels = np.stack([x, y, (x + y) // 2], axis=-1).astype(np.uint8)
     _, jpeg = cv2.imencode(".jpg", pixels)
     return bytes(jpeg)
 

@@ -99,9 +99,7 @@ def _check_threads_in_workers(granted: int, counts: dict[str, int]) -> Check:
         return Check(name, "one per library")
     most = max(several.values())
     libraries = " and ".join(several)
-    result = (
-        f"{granted} workers of DataLoader with {most} of {libraries} each: {granted * most} threads"
-    )
+    result = f"{granted} workers of DataLoader with {most} of {libraries} each: {granted * most} threads"
     settings = ", ".join(f"{VARIABLES[library]}=1" for library in several)
     advice = (
         f"for your own worker processes: {settings}; fastpipe.loader has no worker processes, "
@@ -115,12 +113,18 @@ def _check_libjpeg() -> Check:
     name = "libjpeg-turbo"
     simd = measure_jpeg_simd()
     if simd is None:
-        return Check(name, f"{read_engine_facts().libjpeg_turbo}; its speed could not be measured")
+        return Check(
+            name,
+            f"{read_engine_facts().libjpeg_turbo}; its speed could not be measured",
+        )
     result = simd.version
     if simd.file:
         result += f" ({os.path.basename(simd.file)})"
     if simd.ratio >= _LEAST_SIMD_RATIO:
-        return Check(name, f"{result}; SIMD in use, {simd.ratio:.1f} times as fast as without SIMD")
+        return Check(
+            name,
+            f"{result}; SIMD in use, {simd.ratio:.1f} times as fast as without SIMD",
+        )
     if os.environ.get("JSIMD_FORCENONE") == "1":
         advice = "unset JSIMD_FORCENONE"
     else:
@@ -136,7 +140,9 @@ def _check_gpu() -> Check:
     if not torch.cuda.is_available():
         if torch.version.cuda is None:
             return Check("GPU", "torch was built without CUDA", Verdict.NOTE)
-        return Check("GPU", "torch sees no GPU", Verdict.NOTE, "check nvidia-smi and the driver")
+        return Check(
+            "GPU", "torch sees no GPU", Verdict.NOTE, "check nvidia-smi and the driver"
+        )
     count = torch.cuda.device_count()
     names = {torch.cuda.get_device_name(number) for number in range(count)}
     result = f"{count} x {', '.join(sorted(names))}"
@@ -160,7 +166,9 @@ def count_threads() -> dict[str, int]:
         if match:
             counts[library] = int(match[1])
     # numpy, SciPy and others may each have brought an OpenBLAS.
-    openblas_counts = [_read_openblas_threads(path) for path in _list_loaded("openblas")]
+    openblas_counts = [
+        _read_openblas_threads(path) for path in _list_loaded("openblas")
+    ]
     if openblas_counts:
         counts["OpenBLAS"] = max(openblas_counts)
     counts["OpenCV"] = cv2.getNumThreads()

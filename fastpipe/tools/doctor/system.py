@@ -156,7 +156,9 @@ def describe_last_killed() -> str:
     name = last["name"].decode(errors="replace")
     pid = last["pid"].decode()
     is_of_machine = last["group"] == b"O"
-    limit = "the limit of the machine's memory" if is_of_machine else "a container's limit"
+    limit = (
+        "the limit of the machine's memory" if is_of_machine else "a container's limit"
+    )
     return f"{name} ({pid}), {minutes:,.0f} minutes ago, at {limit}"
 
 

@@ -114,7 +114,9 @@ def _repeated(hashes: NDArray[np.uint64]) -> list[list[int]]:
     return sorted(_samples_by_hash(hashes, values[counts > 1]))
 
 
-def _samples_by_hash(hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> list[list[int]]:
+def _samples_by_hash(
+    hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]
+) -> list[list[int]]:
     """For each of some hashes, which ascend, the samples that have it."""
     # numpy leaves only samples that are in a group: most datasets have few.
     samples = np.flatnonzero(np.isin(hashes, wanted))
@@ -125,7 +127,9 @@ def _samples_by_hash(hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> 
     return groups
 
 
-def _classes_of_groups(groups: Sequence[Sequence[int]], data: Dataset) -> list[set[str]]:
+def _classes_of_groups(
+    groups: Sequence[Sequence[int]], data: Dataset
+) -> list[set[str]]:
     """The names of the classes in each group; "" is that of samples without a label."""
     names = []
     for labels in _values_of_groups(groups, data, "label"):

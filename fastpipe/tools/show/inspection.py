@@ -79,8 +79,10 @@ class Inspection:
     unlabelled: int
     fields: dict[str, str]  # kind by name
     storage: str
-    forms: list[dict[str, int]]  # channels and bits that occur, and how many samples have them
-    counts: dict[str, Any]  # of packing or the scan: rejected, encoded anew, converted, ...
+    # Channels and bits that occur, and how many samples have them.
+    forms: list[dict[str, int]]
+    # Of packing or the scan: rejected, encoded anew, converted, ...
+    counts: dict[str, Any]
     bytes: Histogram
     width: Histogram
     height: Histogram
@@ -131,7 +133,9 @@ def _histogram(values: NDArray[np.float64]) -> Histogram:
     return Histogram(
         edges=edges.tolist(),
         counts=counts.tolist(),
-        percentiles={percent: float(np.percentile(values, percent)) for percent in _PERCENTS},
+        percentiles={
+            percent: float(np.percentile(values, percent)) for percent in _PERCENTS
+        },
         mean=float(values.mean()),
     )
 
@@ -159,7 +163,8 @@ def write_contact_sheet(
         How many pictures the sheet shows, and how many of them stand in for pictures that cannot be
         decoded.
     """
-    from fastpipe.tools.show.sheet import contact_sheet, write_png  # OpenCV: others do without
+    # OpenCV: others do without.
+    from fastpipe.tools.show.sheet import contact_sheet, write_png
 
     index = open_data(data, max_pixels=MAX_PIXELS, fingerprint=fingerprint)
     size = (_SHEET_SIZE, _SHEET_SIZE)
@@ -178,7 +183,9 @@ def write_contact_sheet(
     views = [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
     with closing(Engine(index, count_granted_cpus())) as engine:
         watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
-        maker = BatchMaker(index, engine, views, stats, watchdog, PixelForm(), replace_bad=True)
+        maker = BatchMaker(
+            index, engine, views, stats, watchdog, PixelForm(), replace_bad=True
+        )
         plan = EpochPlan(recipe, epoch=0)
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))
     captions = [index.class_name(label) for label in batch.there.labels.tolist()]
@@ -216,7 +223,8 @@ def score(samples: Int64s, labels: Int64s, batch_size: int, count: int) -> Shuff
         count: of all samples.
     """
     batch_count = len(samples) // batch_size
-    batches = np.repeat(np.arange(batch_count), batch_size)  # (m,) the batch of each sample
+    # (m,) the batch of each sample.
+    batches = np.repeat(np.arange(batch_count), batch_size)
     places = np.arange(len(samples))
     displacement = float(np.abs(samples - places).mean()) / count
 

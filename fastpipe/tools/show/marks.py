@@ -62,7 +62,9 @@ class Marks:
 
     size: tuple[int, int]  # (width, height) of the canvas
     # (M, 4) x0, y0, x1, y1, and (M,) labels or None.
-    boxes: list[tuple[NDArray[np.float32], NDArray[np.int64] | None]] = field(default_factory=list)
+    boxes: list[tuple[NDArray[np.float32], NDArray[np.int64] | None]] = field(
+        default_factory=list
+    )
     # (height, width) of ids; 0 is not drawn.
     masks: list[NDArray[Any]] = field(default_factory=list)
     # (M, K, 3) x, y, visibility; 0 is not drawn, and 1 is drawn hollow.
@@ -94,7 +96,9 @@ def colour_of(number: int) -> Colour:
 def _draw_mask(image: Pixels, ids: NDArray[Any]) -> None:
     height, width, _ = image.shape
     # Nearest: ids between two ids would be other objects.
-    small = cv2.resize(ids.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST)
+    small = cv2.resize(
+        ids.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST
+    )
     is_drawn = small != 0
     # (pixels, 3)
     colours = np.array(_COLOURS, dtype=np.float32)[small[is_drawn] % len(_COLOURS)]
@@ -102,7 +106,9 @@ def _draw_mask(image: Pixels, ids: NDArray[Any]) -> None:
     image[is_drawn] = np.rint(mixed)
 
 
-def _draw_box(image: Pixels, corners: NDArray[np.float64], number: int, label: int | None) -> None:
+def _draw_box(
+    image: Pixels, corners: NDArray[np.float64], number: int, label: int | None
+) -> None:
     """Draws a box: (2, 2) x, y of its corners. `number` gives it a colour if it has no label."""
     height, width, _ = image.shape
     last_pixel = (width - 1, height - 1)
@@ -160,7 +166,10 @@ def visible(data: Dataset, names: tuple[str, ...]) -> dict[str, Field]:
 
 
 def marks_of_row(
-    batch: Mapping[str, Any], row: int, fields: Mapping[str, Field], size: tuple[int, int]
+    batch: Mapping[str, Any],
+    row: int,
+    fields: Mapping[str, Field],
+    size: tuple[int, int],
 ) -> Marks:
     """The marks on a row of a batch.
 
@@ -206,7 +215,9 @@ def of_samples(
 
 
 def _marks(
-    size: tuple[int, int], fields: Mapping[str, Field], values: Mapping[str, NDArray[Any]]
+    size: tuple[int, int],
+    fields: Mapping[str, Field],
+    values: Mapping[str, NDArray[Any]],
 ) -> Marks:
     marks = Marks(size)
     for name, shown in fields.items():
@@ -219,7 +230,9 @@ def _marks(
     return marks
 
 
-def _values_of_row(batch: Mapping[str, Any], key: str, name: str, row: int) -> NDArray[Any]:
+def _values_of_row(
+    batch: Mapping[str, Any], key: str, name: str, row: int
+) -> NDArray[Any]:
     """A row's values of a field, or of its labels, in any form of Boxes."""
     values = batch[key]
     if f"{name}_offsets" in batch:

@@ -130,12 +130,16 @@ def preview(
         captions.append(loader.classes[label] if label >= 0 else "")
         captions.append(f"{record['width']} x {record['height']}")
         for name, column, images in zip(names, columns, pixels, strict=True):
-            moved_marks = marks_of_row(column.fields, row, fields, column.plan.crops.size)
+            moved_marks = marks_of_row(
+                column.fields, row, fields, column.plan.crops.size
+            )
             cells.append(fitted(with_marks(_shrunk(images[row]), moved_marks), SIZE))
             captions.append(_caption(name, column.labels[row], data.classes))
         notes.append(lines)
 
-    sheet = contact_sheet(np.stack(cells), captions, columns=2 + len(columns), notes=notes)
+    sheet = contact_sheet(
+        np.stack(cells), captions, columns=2 + len(columns), notes=notes
+    )
     write_png(Path(out), sheet)
     return Preview(Path(os.path.abspath(out)), len(ids))
 
@@ -145,7 +149,9 @@ def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
     rng = np.random.default_rng(recipe.seed)
     if not recipe.picks:
         count = len(recipe.content)
-        return np.sort(rng.choice(count, min(rows, count), replace=False)).astype(np.int64)
+        return np.sort(rng.choice(count, min(rows, count), replace=False)).astype(
+            np.int64
+        )
     # With weights, an epoch does not have all samples: choose among those of epoch 0.
     orders = EpochPlan(recipe, 0).orders
     draws = min(recipe.rows(0), _MOST_DRAWS)
@@ -176,8 +182,12 @@ def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[
     """
     # Memory and figures of its own, and no thread but those of the engine.
     dtype = loader.maker.form.dtype
-    slots = [(SlotRing((0,), 0, loader.stream.slot, dtype), True) for _ in loader.augments]
-    maker = replace(loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None)
+    slots = [
+        (SlotRing((0,), 0, loader.stream.slot, dtype), True) for _ in loader.augments
+    ]
+    maker = replace(
+        loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None
+    )
     epoch_plan = EpochPlan(loader.recipe, epoch)
     host_batch = maker.end(maker.begin(epoch_plan.of(ids), epoch_plan, 0))
     transfer = make_transfer(maker, loader.stream, loader.augments, loader.recipe)

@@ -105,7 +105,9 @@ def with_boxes(image: Pixels, boxes: NDArray[np.float64]) -> Pixels:
     return drawn
 
 
-def _clipped(point: NDArray[np.int64], last_pixel: NDArray[np.int64]) -> tuple[int, int]:
+def _clipped(
+    point: NDArray[np.int64], last_pixel: NDArray[np.int64]
+) -> tuple[int, int]:
     x, y = np.clip(point, 0, last_pixel).tolist()
     return x, y
 

@@ -23,7 +23,8 @@ from fastpipe.sources.picture.probe import form_of
 from fastpipe.tools.verify.damage import Damage
 from fastpipe.tools.verify.shard_facts import ShardFacts
 
-Read = Callable[[int, int], bytes]  # gets an offset and a size, and returns bytes of a shard
+# Gets an offset and a size, and returns bytes of a shard.
+Read = Callable[[int, int], bytes]
 _FIXED_MEMBERS = 3  # label, image and note; those of fields follow
 
 
@@ -55,11 +56,15 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
             offset = members[-1].stop
         elif len(members) < _FIXED_MEMBERS:  # a sample need not have all fields
             names = " or .".join(endings)
-            raise ValueError(f"expected the tar header of {key}.{names} at byte {offset}")
+            raise ValueError(
+                f"expected the tar header of {key}.{names} at byte {offset}"
+            )
     return members
 
 
-def _announced_member(head: bytes, key: str, endings: tuple[str, ...]) -> tuple[str, int]:
+def _announced_member(
+    head: bytes, key: str, endings: tuple[str, ...]
+) -> tuple[str, int]:
     """Which of these members of a key a tar header announces, and its size; "": none of them."""
     for ending in endings:
         name = f"{key}.{ending}"
@@ -72,7 +77,9 @@ def _announced_member(head: bytes, key: str, endings: tuple[str, ...]) -> tuple[
 
 
 @contextmanager
-def opened(shard: ShardFacts, purpose: str) -> Iterator[Iterator[tuple[list[SampleMember], Read]]]:
+def opened(
+    shard: ShardFacts, purpose: str
+) -> Iterator[Iterator[tuple[list[SampleMember], Read]]]:
     """The members of each sample of a shard, and the function that reads their bytes.
 
     Args:
@@ -89,14 +96,23 @@ def opened(shard: ShardFacts, purpose: str) -> Iterator[Iterator[tuple[list[Samp
                 return read_at(file.fileno(), size, offset)
 
             yield _members_of_samples(shard, read)
-    except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
+    except (
+        OSError,
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as problem:
         raise PackError(
             f"{shard.name} is damaged, so {purpose} cannot be rebuilt from it ({problem}); run "
             "fastpipe verify with --repair and without --quick"
         ) from problem
 
 
-def _members_of_samples(shard: ShardFacts, read: Read) -> Iterator[tuple[list[SampleMember], Read]]:
+def _members_of_samples(
+    shard: ShardFacts, read: Read
+) -> Iterator[tuple[list[SampleMember], Read]]:
     start = 0
     for _ in range(shard.samples):
         members = sample_members(shard, start, read)
@@ -123,7 +139,12 @@ def starts_in_tar(shard: ShardFacts) -> list[int]:
 
 
 def record_of(
-    shard: ShardFacts, offset: int, label: bytes, picture: bytes, note: bytes, digest: int
+    shard: ShardFacts,
+    offset: int,
+    label: bytes,
+    picture: bytes,
+    note: bytes,
+    digest: int,
 ) -> tuple[Any, ...]:
     """The index record of a sample with these members, in the order of INDEX_DTYPE.
 
@@ -155,11 +176,15 @@ def records_of(shard: ShardFacts) -> NDArray[np.void]:
         for members, read in samples:
             label, picture, note = _read_fixed_members(members, read)
             digest = xxhash.xxh3_64_intdigest(picture)
-            records.append(record_of(shard, members[1].offset, label, picture, note, digest))
+            records.append(
+                record_of(shard, members[1].offset, label, picture, note, digest)
+            )
     return np.array(records, dtype=INDEX_DTYPE)
 
 
-def _read_fixed_members(members: list[SampleMember], read: Read) -> tuple[bytes, bytes, bytes]:
+def _read_fixed_members(
+    members: list[SampleMember], read: Read
+) -> tuple[bytes, bytes, bytes]:
     """The bytes of label, image and note."""
     label, picture, note = members[:_FIXED_MEMBERS]
     return (
@@ -216,7 +241,9 @@ def check_span(span: ShardSpan) -> Checked:
     mismatches = []
     for position, (start, stop) in enumerate(pairwise([*span.starts, span.stop])):
         sample = shard.first_sample + span.first + position
-        new_damage = partial(Damage, shard.name, sample=sample, samples=1, key=shard.key(start))
+        new_damage = partial(
+            Damage, shard.name, sample=sample, samples=1, key=shard.key(start)
+        )
         sample_data = view[start - span.start : stop - span.start]
         if unreadable is not None:
             # The span cannot be read as a whole, but some of its samples may be readable.
@@ -224,7 +251,9 @@ def check_span(span: ShardSpan) -> Checked:
                 sample_data = memoryview(_read_range(shard, start, stop))
             except OSError as problem:
                 words = f"cannot be read: {problem.strerror or problem}"
-                mismatches.append(Mismatch(new_damage(words, offset=start), of_shard=True))
+                mismatches.append(
+                    Mismatch(new_damage(words, offset=start), of_shard=True)
+                )
                 continue
         is_last = span.last and position == len(span.starts) - 1
         mismatch = _check_sample(
@@ -297,7 +326,9 @@ def _check_sample(
     problem_words = flaw(picture)
     if problem_words is None:
         try:
-            actual_record = record_of(shard, picture_offset, label, picture, note, digest)
+            actual_record = record_of(
+                shard, picture_offset, label, picture, note, digest
+            )
         except (ValueError, RecursionError) as problem:
             problem_words = f"its members are damaged: {problem}"
     if problem_words is not None:

@@ -105,19 +105,25 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
         yield Damage(DATASET_FILE, "forms differs from the index", expected, actual)
 
 
-def impossible(records: NDArray[np.void], shard: ShardFacts, index: IndexPart) -> NDArray[np.bool_]:
+def impossible(
+    records: NDArray[np.void], shard: ShardFacts, index: IndexPart
+) -> NDArray[np.bool_]:
     """(samples,) which records cannot be true.
 
     They are of another shard, outside it, or overlap the sample before.
     """
     # Offsets up to the size first: no sum of two unsigned numbers may wrap.
-    is_inside = (records["offset"] >= BEFORE_BYTES) & (records["offset"] <= shard.size_bytes)
+    is_inside = (records["offset"] >= BEFORE_BYTES) & (
+        records["offset"] <= shard.size_bytes
+    )
     offset = np.where(is_inside, records["offset"], 0).astype(np.int64)
     end = offset + records["size"]
     is_inside &= end <= shard.size_bytes
     is_apart = np.ones(len(records), dtype=np.bool_)
     is_apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
-    is_picture = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
+    is_picture = (
+        (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
+    )
     is_picture &= possible_forms(records)
     label = records["label"]
     has_label = (label >= index.least_label) & (label < index.classes)
@@ -151,7 +157,8 @@ class ShardFindings:
 
     # Shards that are missing or of another size, in order.
     of_sizes: list[Damage] = field(default_factory=list)
-    of_contents: list[Damage] = field(default_factory=list)  # everything else, shard by shard
+    # Everything else, shard by shard.
+    of_contents: list[Damage] = field(default_factory=list)
     bytes_read: int = 0
 
     @property
@@ -160,7 +167,9 @@ class ShardFindings:
         return self.of_sizes + self.of_contents
 
 
-def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> Iterator[Damage]:
+def check_size(
+    shard: ShardFacts, records: NDArray[np.void] | None = None
+) -> Iterator[Damage]:
     """Whether a shard exists and has its packed size.
 
     Args:
@@ -173,11 +182,14 @@ def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> It
     except OSError as error:
         problem = f"cannot be opened: {error.strerror or error}"
     if problem:
-        yield Damage(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
+        yield Damage(
+            shard.name, problem, sample=shard.first_sample, samples=shard.samples
+        )
     elif size_bytes != shard.size_bytes:
         lost = 0
         if records is not None:
-            start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
+            # No sum that could wrap.
+            start = np.minimum(records["offset"], np.uint64(size_bytes))
             lost = int((records["size"] > size_bytes - start).sum())
         first_lost = shard.first_sample + shard.samples - lost
         yield Damage(
@@ -198,7 +210,9 @@ def _size_of(shard: ShardFacts) -> tuple[int, bool]:
     return status.st_size, stat.S_ISREG(status.st_mode)
 
 
-def check_quickly(shards: Sequence[ShardFacts], index: IndexPart | None) -> Iterator[Damage]:
+def check_quickly(
+    shards: Sequence[ShardFacts], index: IndexPart | None
+) -> Iterator[Damage]:
     """Checks shards by their sizes, and their records, if `index` has them; reads no shard."""
     for shard in shards:
         if index is None:
@@ -235,7 +249,8 @@ def check_shards(
         findings.of_sizes += damages
         if damages:
             size_is_wrong.add(shard.number)
-        if not any(damage.samples for damage in damages):  # else all of its samples are lost
+        if not any(damage.samples for damage in damages):
+            # Else all of its samples are lost.
             readable.append(shard)
             readable_bytes[shard.number] = _readable_bytes(shard)
 
@@ -264,7 +279,9 @@ def check_shards(
             findings.bytes_read += len(checked.data)
             problems = len(findings.of_sizes) + len(findings.of_contents)
             on_progress(
-                WorkProgress(samples_done, total_samples, bytes_done, total_bytes, problems)
+                WorkProgress(
+                    samples_done, total_samples, bytes_done, total_bytes, problems
+                )
             )
     return findings
 
@@ -281,7 +298,11 @@ class _ShardReading:
     """
 
     def __init__(
-        self, shard: ShardFacts, index: IndexPart | None, has_samples: bool, fault_is_known: bool
+        self,
+        shard: ShardFacts,
+        index: IndexPart | None,
+        has_samples: bool,
+        fault_is_known: bool,
     ) -> None:
         self._shard = shard
         self._index = index
@@ -331,7 +352,9 @@ class _ShardReading:
         elif self._mismatches:
             yield changed
         else:
-            yield replace(changed, problem=f"its images and labels are intact, but {problem}")
+            yield replace(
+                changed, problem=f"its images and labels are intact, but {problem}"
+            )
 
 
 def _plan_spans(
@@ -368,10 +391,14 @@ def _cut_into_spans(
         stop = edges[position]
         if stop - start >= SPAN_BYTES:
             some = slice(first, position)
-            yield ShardSpan(shard, start, stop, first, starts[some], records[some], last=False)
+            yield ShardSpan(
+                shard, start, stop, first, starts[some], records[some], last=False
+            )
             first = position
             start = stop
-    yield ShardSpan(shard, start, size_bytes, first, starts[first:], records[first:], last=True)
+    yield ShardSpan(
+        shard, start, size_bytes, first, starts[first:], records[first:], last=True
+    )
 
 
 def _readable_bytes(shard: ShardFacts) -> int:

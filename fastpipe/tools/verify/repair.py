@@ -118,7 +118,10 @@ def _is_column(name: str) -> bool:
 
 
 def _check_repairable(
-    path: Path, info: dict[str, Any], shards: Sequence[ShardFacts], damaged: Collection[str]
+    path: Path,
+    info: dict[str, Any],
+    shards: Sequence[ShardFacts],
+    damaged: Collection[str],
 ) -> None:
     """Raises PackError if a damaged file cannot be made from the shards."""
     folder = path / version_folder(info["version"])
@@ -190,7 +193,9 @@ def _listing_of_pack(
             f"index.npy and the files in {FIELDS_FOLDER} can be repaired if all shards are intact"
         )
     # The digest of the listing was recorded: with the same sources, packing makes the same bytes.
-    current = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
+    current = list_sources(
+        source, options.seed, shuffle=options.shuffle, how=options.source
+    )
     expected = pack["source"]["xxh3_128"]
     if current.digest() == expected:
         return current
@@ -207,7 +212,9 @@ def _listing_of_pack(
     )
 
 
-def _parts_of_listing(path: Path, pack: dict[str, Any], listing: Listing) -> Iterator[Listing]:
+def _parts_of_listing(
+    path: Path, pack: dict[str, Any], listing: Listing
+) -> Iterator[Listing]:
     """The sources that a later pack may have added; all others were in the dataset before."""
     if pack["version"] == 1:
         return
@@ -246,7 +253,9 @@ def _keys_of_added(path: Path, pack: dict[str, Any], index: PackedIndex) -> set[
     return keys
 
 
-def _describe_difference(info: dict[str, Any], pack: dict[str, Any], listing: Listing) -> str:
+def _describe_difference(
+    info: dict[str, Any], pack: dict[str, Any], listing: Listing
+) -> str:
     """The difference of two sources, as far as it is known."""
     texts = []
     missing = [name for name in info["classes"] if name not in listing.classes]
@@ -322,12 +331,17 @@ def _check_damaged(shard: ShardFacts) -> None:
     except OSError:
         return
     if digest == shard.xxh3_64:
-        raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
+        raise PackError(
+            f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}"
+        )
 
 
 def _check_remade(shard: ShardFacts, tar: Tar | None) -> None:
     """Raises PackError if a shard that was made again is not the one that was packed."""
-    if tar is not None and (tar.size_bytes, tar.xxh3_64) == (shard.size_bytes, shard.xxh3_64):
+    if tar is not None and (tar.size_bytes, tar.xxh3_64) == (
+        shard.size_bytes,
+        shard.xxh3_64,
+    ):
         return
     actual = "no such shard" if tar is None else f"got {tar.xxh3_64}"
     raise PackError(
@@ -339,7 +353,10 @@ def _check_remade(shard: ShardFacts, tar: Tar | None) -> None:
 
 
 def _rebuild(
-    store: Store, shards: Sequence[ShardFacts], info: dict[str, Any], damaged: Collection[str]
+    store: Store,
+    shards: Sequence[ShardFacts],
+    info: dict[str, Any],
+    damaged: Collection[str],
 ) -> None:
     """Writes index.npy and the sidecars that are damaged, in the version's folder."""
     samples = sum(shard.samples for shard in shards)
@@ -378,7 +395,9 @@ def _check_rebuilt(name: str, expected: str, actual: str) -> None:
         )
 
 
-def _pieces_of_samples(shards: Sequence[ShardFacts], field: Field) -> Iterator[dict[str, bytes]]:
+def _pieces_of_samples(
+    shards: Sequence[ShardFacts], field: Field
+) -> Iterator[dict[str, bytes]]:
     """What each sample adds to the columns of a field, by the column's part."""
     endings = member_endings(field)
     # KEY.json has the names of classes, and the columns have their numbers.

@@ -15,7 +15,12 @@ from fastpipe.dataset.format.description import (
     read_self_checksum,
 )
 from fastpipe.dataset.format.fields import JPEG, PNG, Field, member, read_fields
-from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, shard_number
+from fastpipe.dataset.format.layout import (
+    DATASET_FILE,
+    INDEX_FILE,
+    PICTURE_ENDINGS,
+    shard_number,
+)
 from fastpipe.dataset.format.packed_index import NoRecordsError, PackedIndex
 from fastpipe.dataset.format.sample_layout import sample_key
 from fastpipe.errors import DatasetError
@@ -34,10 +39,13 @@ class ShardFacts:
     samples: int
     size_bytes: int
     xxh3_64: str  # of the file, in hex
-    members: tuple[tuple[str, ...], ...]  # the endings that each field's member may have, in order
+    # The endings that each field's member may have, in order.
+    members: tuple[tuple[str, ...], ...]
     pictures: tuple[str, ...]  # the endings that the images' members may have
-    removed: int  # further samples in it, which this version of the dataset does not have
-    direct: Objects | None = None  # the files behind its URL; None: it is a file of this machine
+    # Further samples in it, which this version of the dataset does not have.
+    removed: int
+    # The files behind its URL; None: it is a file of this machine.
+    direct: Objects | None = None
 
     def key(self, start: int) -> str:
         """The WebDataset key of the sample that begins at a byte of the shard."""
@@ -82,11 +90,15 @@ def describe(path: Path) -> Description:
         expected = fingerprint(info)
         if info.get("fingerprint") != expected:
             actual = repr(info.get("fingerprint"))
-            description.blame("fingerprint does not match the content", expected, actual)
+            description.blame(
+                "fingerprint does not match the content", expected, actual
+            )
         try:
             description.index = PackedIndex(path)
         except NoRecordsError as problem:
-            description.findings.append(Damage(INDEX_FILE, f"cannot be opened ({problem})"))
+            description.findings.append(
+                Damage(INDEX_FILE, f"cannot be opened ({problem})")
+            )
     except (DatasetError, KeyError, TypeError, ValueError) as problem:
         description.blame(f"cannot be used ({problem}); nothing else can be checked")
         return description

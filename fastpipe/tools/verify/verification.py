@@ -20,7 +20,12 @@ import xxhash
 from fastpipe.dataset.format.description import file_hash
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.folder import Place, Url
-from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, SOURCES_FILE, version_folder
+from fastpipe.dataset.format.layout import (
+    DATASET_FILE,
+    INDEX_FILE,
+    SOURCES_FILE,
+    version_folder,
+)
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError
 from fastpipe.machine.progress import WorkProgress
@@ -39,7 +44,8 @@ from fastpipe.tools.verify.check_shards import (
 from fastpipe.tools.verify.damage import Damage, Report
 from fastpipe.tools.verify.shard_facts import Description, ShardFacts, describe
 
-_MOST_BYTES = 1 << 30  # of the shards of a task, unless one alone has more: some seconds of work
+# Of the shards of a task, unless one alone has more: some seconds of work.
+_MOST_BYTES = 1 << 30
 _TASKS_PER_CPU = 4  # at least, so that all CPUs have work until the end
 _MEMORY_BYTES = 256 << 20  # of a task's process
 
@@ -91,7 +97,11 @@ def verify(
         findings += _check_files(index, description.info)
         # The records stay in the file: a copy could be larger than the memory.
         index_part = IndexPart(
-            index.records, 0, index.records.offset, index.least_label, len(index.classes)
+            index.records,
+            0,
+            index.records.offset,
+            index.least_label,
+            len(index.classes),
         )
 
     bytes_read = 0
@@ -110,7 +120,10 @@ def verify(
             check = partial(check_on_ray, seen=seen, workers=workers, address=address)
         has_whole_index = not any(damage.file == INDEX_FILE for damage in findings)
         shard_findings = check(
-            description.shards, index_part, whole_index=has_whole_index, on_progress=add_known
+            description.shards,
+            index_part,
+            whole_index=has_whole_index,
+            on_progress=add_known,
         )
         findings += shard_findings.damages
         bytes_read = shard_findings.bytes_read
@@ -126,7 +139,9 @@ def verify(
     )
 
 
-def _with_version_folder(findings: list[Damage], info: dict[str, Any] | None) -> list[Damage]:
+def _with_version_folder(
+    findings: list[Damage], info: dict[str, Any] | None
+) -> list[Damage]:
     """Puts the folder of the version before the names of files that lie in it."""
     if info is None:
         return findings
@@ -148,7 +163,9 @@ def _describe_place(path: Place) -> tuple[Description, Path, RemoteIndex | None]
     index.fetch_small()
     description = describe(index.folder)
     # Shards are read behind the URL, not in the cache.
-    description.shards = [replace(shard, direct=index.past_cache) for shard in description.shards]
+    description.shards = [
+        replace(shard, direct=index.past_cache) for shard in description.shards
+    ]
     return description, index.folder, index
 
 
@@ -215,7 +232,10 @@ class Seen:
                 "see the same dataset",
                 str(self.folder if self.remote is None else self.remote[0]),
             )
-        return [replace(shard, path=self.folder / shard.name, direct=objects) for shard in shards]
+        return [
+            replace(shard, path=self.folder / shard.name, direct=objects)
+            for shard in shards
+        ]
 
 
 class _Run(NamedTuple):
@@ -227,7 +247,9 @@ class _Run(NamedTuple):
 
 def check_run(seen: Seen, whole_index: bool, run: _Run) -> ShardFindings:
     """Checks the shards of a task, in the task."""
-    return check_shards(seen.shards(run.shards), run.index_part, whole_index=whole_index, threads=1)
+    return check_shards(
+        seen.shards(run.shards), run.index_part, whole_index=whole_index, threads=1
+    )
 
 
 def check_on_ray(
@@ -260,13 +282,17 @@ def check_on_ray(
         most_bytes = min(_MOST_BYTES, total_bytes // (_TASKS_PER_CPU * max(cpus, 1)))
         check = partial(check_run, seen, whole_index)
         runs = _cut_into_runs(shards, index, most_bytes)
-        for run, findings in run_tasks(check, runs, name=_task_name, memory=_MEMORY_BYTES):
+        for run, findings in run_tasks(
+            check, runs, name=_task_name, memory=_MEMORY_BYTES
+        ):
             findings_by_shard[run.shards[0].number] = findings
             samples_done += sum(shard.samples for shard in run.shards)
             bytes_done += sum(shard.size_bytes for shard in run.shards)
             problems += len(findings.damages)
             on_progress(
-                WorkProgress(samples_done, total_samples, bytes_done, total_bytes, problems)
+                WorkProgress(
+                    samples_done, total_samples, bytes_done, total_bytes, problems
+                )
             )
 
     # Tasks end in any order; a report has the findings in the order of the shards.

@@ -15,7 +15,15 @@ _MOST_LETTERS = 65536
 _MOST_NUMBERS = 8192  # of each array
 _MOST_SUBSETS = 4
 # The attributes in which datasets usually list their files.
-_FILE_LISTS = ("samples", "imgs", "files", "paths", "filenames", "image_paths", "images")
+_FILE_LISTS = (
+    "samples",
+    "imgs",
+    "files",
+    "paths",
+    "filenames",
+    "image_paths",
+    "images",
+)
 
 
 def count_batch_bytes(batch: Any) -> int:
@@ -61,7 +69,8 @@ def checksum(sample: Any) -> int:
 def find_sample_name(dataset: Any, index: Any, depth: int = _MOST_SUBSETS) -> str:
     """Finds the file of a sample, if the dataset lists its files in a usual attribute; else ""."""
     with contextlib.suppress(Exception):
-        if depth and hasattr(dataset, "indices") and hasattr(dataset, "dataset"):  # a Subset
+        if depth and hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
+            # A Subset.
             return find_sample_name(dataset.dataset, dataset.indices[index], depth - 1)
         for attribute in _FILE_LISTS:
             files = getattr(dataset, "__dict__", {}).get(attribute)

@@ -28,7 +28,9 @@ from typing import Any, NamedTuple, TextIO
 
 # Programs leave the real-time signals alone. SIGUSR1 and SIGUSR2 are often in use, by job managers
 # for example.
-DUMP_SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+DUMP_SIGNAL: int = (
+    signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+)
 _MOST_BYTES = 32 << 20
 _STATE = struct.Struct("<d24s224s")  # time.monotonic() of its begin, stage, sample
 _SAMPLE_BYTES = 224

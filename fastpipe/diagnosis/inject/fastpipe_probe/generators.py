@@ -35,7 +35,9 @@ def checksum_global_generators() -> dict[str, int]:
     for generator in _GLOBAL_GENERATORS:
         module = sys.modules.get(generator.module)
         if module is not None:
-            checksums[generator.name] = _checksum_state(getattr(module, generator.get)())
+            checksums[generator.name] = _checksum_state(
+                getattr(module, generator.get)()
+            )
     return checksums
 
 
@@ -47,9 +49,13 @@ def checksum_generators(**roots: object) -> dict[str, int]:
         with contextlib.suppress(Exception):
             if isinstance(value, random.Random):
                 checksums[path] = _checksum_state(value.getstate())
-            elif kind.__module__.startswith("numpy.random") and hasattr(value, "bit_generator"):
+            elif kind.__module__.startswith("numpy.random") and hasattr(
+                value, "bit_generator"
+            ):
                 checksums[path] = _checksum_state(value.bit_generator.state)
-            elif kind.__name__ in ("RandomState", "Generator") and hasattr(value, "get_state"):
+            elif kind.__name__ in ("RandomState", "Generator") and hasattr(
+                value, "get_state"
+            ):
                 checksums[path] = _checksum_state(value.get_state())
     return checksums
 

@@ -77,7 +77,9 @@ class Inherited:
                 kind = find_held_kind(value)
                 if kind is not None and not belongs_to_thread(path, self._objects):
                     holder, place = self._find_holder(path)
-                    locks.setdefault(holder, {"path": holder, "kind": kind, "place": place})
+                    locks.setdefault(
+                        holder, {"path": holder, "kind": kind, "place": place}
+                    )
         self.locks = list(locks.values())
         if not self._files and not self._handles:
             self._objects = {}  # no one asks for them any more
@@ -102,7 +104,9 @@ class Inherited:
                     module, _, _ = type(handle).__module__.partition(".")
                     kind = f"{module}.{type(handle).__name__}"
                     _, place = self._find_holder(path)
-                    used.append({"path": path, "kind": kind, "file": "", "place": place})
+                    used.append(
+                        {"path": path, "kind": kind, "file": "", "place": place}
+                    )
         return used[:_MOST_REPORTED]
 
     def _find_holder(self, path: str) -> tuple[str, str]:

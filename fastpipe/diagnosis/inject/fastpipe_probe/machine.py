@@ -123,7 +123,11 @@ def list_cpus() -> list[int]:
 
 def describe_binding() -> str:
     """Names the variables that make OpenMP bind the thread that loads it; "" without any."""
-    settings = [f"{name}={os.environ[name]}" for name in _BINDING_VARIABLES if os.environ.get(name)]
+    settings = [
+        f"{name}={os.environ[name]}"
+        for name in _BINDING_VARIABLES
+        if os.environ.get(name)
+    ]
     return ", ".join(settings)
 
 

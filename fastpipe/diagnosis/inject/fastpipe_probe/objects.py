@@ -38,7 +38,9 @@ CONTAINER_TYPES = (dict, list, tuple, set, frozenset, deque)
 _ENTRY_METHODS = ("__getitem__", "__getitems__", "__iter__", "__call__", "__init__")
 
 
-def walk(root: object, name: str, *, with_plain: bool = False) -> Iterator[tuple[str, Any]]:
+def walk(
+    root: object, name: str, *, with_plain: bool = False
+) -> Iterator[tuple[str, Any]]:
     """Yields an object and what its attributes hold, each with the expression that leads to it.
 
     Of long containers only the first items count. Numbers, strings and the like come only
@@ -46,7 +48,8 @@ def walk(root: object, name: str, *, with_plain: bool = False) -> Iterator[tuple
     """
     # Objects may be in a circle, and equal objects are not the same: the ids tell.
     seen_ids: set[int] = set()
-    waiting: deque[tuple[str, Any, int]] = deque([(name, root, 0)])  # path, value, depth
+    # path, value, depth.
+    waiting: deque[tuple[str, Any, int]] = deque([(name, root, 0)])
     while waiting and len(seen_ids) < _MOST_OBJECTS:
         path, value, depth = waiting.popleft()
         if isinstance(value, PLAIN_TYPES):
@@ -127,7 +130,11 @@ def _list_variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
             if isinstance(constant, types.CodeType):  # a function inside of it
                 codes.append(constant)
         # co_names would have the names of attributes, too.
-        names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+        names = {
+            step.argval
+            for step in dis.get_instructions(code)
+            if step.opname == "LOAD_GLOBAL"
+        }
         for name in sorted(names):
             value = function.__globals__.get(name)
             if value is not None and not isinstance(value, (types.ModuleType, type)):

@@ -45,7 +45,9 @@ def _patch_excepthooks(folder: str) -> None:
         return os.path.exists(os.path.join(folder, STOPPING))
 
     def record_and_report(
-        kind: type[BaseException], problem: BaseException, traceback: TracebackType | None
+        kind: type[BaseException],
+        problem: BaseException,
+        traceback: TracebackType | None,
     ) -> None:
         with contain_errors(folder):
             if not is_stopping() and os.path.isdir(folder):
@@ -106,7 +108,9 @@ def _patch_loader(loader_class: Any, folder: str) -> None:
     @functools.wraps(make)
     def watched_make(self: Any, *arguments: Any, **options: Any) -> None:
         frame = sys._getframe(1)
-        made_at = find_user_line(frame) or f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        made_at = (
+            find_user_line(frame) or f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        )
         # DataLoader.__setattr__ refuses some changes, and a subclass may have its own.
         self.__dict__["_fastpipe_made_at"] = made_at
         try:

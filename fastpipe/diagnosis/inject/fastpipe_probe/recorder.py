@@ -11,7 +11,11 @@ from typing import Any
 
 from .checksums import checksum, checksum_parts, find_sample_name
 from .files import Log, State, safe_repr
-from .generators import checksum_generators, checksum_global_generators, preserve_generators
+from .generators import (
+    checksum_generators,
+    checksum_global_generators,
+    preserve_generators,
+)
 from .inherited import Inherited
 from .machine import Snapshots, read_delayed_s
 from .objects import find_definition, walk, walk_with_globals
@@ -44,7 +48,9 @@ class Recorder:
     def __init__(self, folder: str, loader_key: str, number: int, dataset: Any) -> None:
         name = os.path.join(folder, f"worker-{loader_key}-{number}-{os.getpid()}")
         self.log = Log(f"{name}.jsonl")
-        self.log.write({"number": number, "pid": os.getpid(), "began_s": time.monotonic()})
+        self.log.write(
+            {"number": number, "pid": os.getpid(), "began_s": time.monotonic()}
+        )
         self.state = State(f"{name}.state")
         self.inherited: Inherited | None = None
         self._dataset = dataset
@@ -156,16 +162,24 @@ class Recorder:
         objects = dict(walk_with_globals(dataset=self._dataset))
         for path, value in objects.items():
             size_bytes = getattr(value, "nbytes", 0)
-            if size_bytes > _SMALL_BYTES and 0 <= address - _find_memory(value)[0] < size_bytes:
+            if (
+                size_bytes > _SMALL_BYTES
+                and 0 <= address - _find_memory(value)[0] < size_bytes
+            ):
                 owner_path, _, _ = path.rpartition(".")
-                return {"buffer": path, "place": find_definition(objects.get(owner_path))}
+                return {
+                    "buffer": path,
+                    "place": find_definition(objects.get(owner_path)),
+                }
         return {"buffer": "", "place": ""}
 
     def record_stream_sample(self, sample: Any) -> None:
         """Records checksums of a stream's first samples, to compare them with other workers'."""
         if self._checksum_count == 0:
             # The draws before were for the order, which workers may have in common.
-            states = checksum_generators(dataset=self._dataset, collate_fn=self._collate)
+            states = checksum_generators(
+                dataset=self._dataset, collate_fn=self._collate
+            )
             self.log.write({"generators_before": states})
         if self._checksum_count >= _MOST_CHECKSUMS:
             return
@@ -176,7 +190,11 @@ class Recorder:
         self._checksums.append(checksums)
 
     def _record_failure(
-        self, stage: str, index: Any, problem: Exception, repeat: Callable[[], Any] | None
+        self,
+        stage: str,
+        index: Any,
+        problem: Exception,
+        repeat: Callable[[], Any] | None,
     ) -> None:
         """Records an error.
 
@@ -222,7 +240,9 @@ class Recorder:
         slowest = sorted(self._times, key=lambda entry: -entry[0])[:_WORST_COUNT]
         worst = []
         for seconds, index in slowest:
-            worst.append((safe_repr(index), seconds, find_sample_name(self._dataset, index)))
+            worst.append(
+                (safe_repr(index), seconds, find_sample_name(self._dataset, index))
+            )
         fetch = Fetch(
             at_s=ended_s,
             seconds=ended_s - self._began_s,
@@ -271,12 +291,16 @@ class _TimedSamples:
         if getattr(samples, "__getitems__", None):
 
             def get_batch(indices: Any) -> Any:
-                return recorder.time_part("dataset", indices, samples.__getitems__, indices)
+                return recorder.time_part(
+                    "dataset", indices, samples.__getitems__, indices
+                )
 
             self.__getitems__ = get_batch
 
     def __getitem__(self, index: Any) -> Any:
-        sample = self._recorder.time_part("dataset", index, getitem, self._samples, index)
+        sample = self._recorder.time_part(
+            "dataset", index, getitem, self._samples, index
+        )
         self._recorder.look_at_memory(sample)
         return sample
 

@@ -44,7 +44,8 @@ class Fetch:
     delayed_s: float | None
     samples: int
     times_us: Sequence[int]  # of each sample; empty if the dataset reads whole batches
-    worst: Sequence[tuple[str, float, str]]  # the slowest samples: number, seconds, name
+    # The slowest samples: number, seconds, name.
+    worst: Sequence[tuple[str, float, str]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Epoch:
 
     at_s: float
     place: str = ""  # the user's line that began it; "" if it is not known
-    sampler: dict[str, Any] | None = None  # name and epoch of a sampler that shuffles by its epoch
+    # Name and epoch of a sampler that shuffles by its epoch.
+    sampler: dict[str, Any] | None = None
     loader_index: int = 0  # the index of the DataLoader, of those made at the same line
     # Attributes of the dataset of which persistent workers have old values.
     changed: Sequence[str] = ()
@@ -81,7 +83,8 @@ class Ending:
     place: str = ""  # the user's line that it came through; "" if there is none
     # Workers that ended with an error: number, process, exit code.
     exits: Sequence[Sequence[int]] = ()
-    refused: Sequence[dict[str, str]] = ()  # attributes of the dataset that pickle refused
+    # Attributes of the dataset that pickle refused.
+    refused: Sequence[dict[str, str]] = ()
 
     @property
     def is_timeout(self) -> bool:

@@ -59,7 +59,8 @@ def read_settings(dataset: Any) -> dict[str, Setting]:
 
 def _list_names_read(owners: list[Any]) -> set[str]:
     """Lists the attributes that reading a sample loads, also in the methods that it calls."""
-    loads: dict[str, set[str]] = {}  # a method's name -> names of attributes that it loads
+    # A method's name -> names of attributes that it loads.
+    loads: dict[str, set[str]] = {}
     for owner in owners:
         for method in list_functions(owner):
             if not is_user_file(method.__code__.co_filename):
@@ -94,7 +95,9 @@ def _read_setting(value: Any) -> Setting | None:
             and len(value) > 0
             and all(isinstance(item, _LISTED_TYPES) for item in value[:MOST_ITEMS])
         )
-        return Setting(id(value), (len(value), checksum(value)), counts_in_place=is_plain_list)
+        return Setting(
+            id(value), (len(value), checksum(value)), counts_in_place=is_plain_list
+        )
     content = (type(value).__qualname__, find_definition(value))
     return Setting(id(value), content, counts_in_place=False)
 

@@ -19,7 +19,11 @@ _INSTALLED = re.compile(
 
 def is_user_file(file: str) -> bool:
     """Whether a file belongs neither to Python, nor to an installed package, nor to fastpipe."""
-    return bool(file) and not file.startswith(_FASTPIPE) and _INSTALLED.search(file) is None
+    return (
+        bool(file)
+        and not file.startswith(_FASTPIPE)
+        and _INSTALLED.search(file) is None
+    )
 
 
 def is_user_place(place: str) -> bool:

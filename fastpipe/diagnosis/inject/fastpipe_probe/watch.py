@@ -84,7 +84,8 @@ class LoaderWatch:
         self.line.loader_count += 1
         self._settings: dict[str, Setting] = {}
         self._indices = _TimedIndices(iter(()))
-        self.starting: list[Any] = []  # processes of workers for which pickle is or was at work
+        # Processes of workers for which pickle is or was at work.
+        self.starting: list[Any] = []
         _remember_threads_at_forks()
 
     def make_iterator(self, loader: Any, get_iterator: Callable[[Any], Any]) -> Any:
@@ -120,7 +121,11 @@ class LoaderWatch:
         """Records the shared locks that this process holds: its new workers would wait for them."""
         held = []
         for path, value in walk_with_globals(dataset=dataset):
-            if is_shared_lock(value) and find_held_kind(value) and value._semlock._is_mine():
+            if (
+                is_shared_lock(value)
+                and find_held_kind(value)
+                and value._semlock._is_mine()
+            ):
                 held.append(path)
         if held:
             self.line.log.write({"holds": held})

@@ -29,7 +29,8 @@ class WorkerWatch:
     init: Callable[[int], Any] | None
     collate: Callable[[Any], Any]
     is_forked: bool
-    starting: list[Any] = field(default_factory=list)  # the processes for which it was pickled
+    # The processes for which it was pickled.
+    starting: list[Any] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
         # multiprocessing says here which process it is about to spawn.
@@ -60,13 +61,16 @@ class WorkerWatch:
     def _record_inherited(self, recorder: Recorder, dataset: Any) -> None:
         inherited = Inherited(dataset=dataset, collate_fn=self.collate)
         recorder.inherited = inherited
-        threads = inherited.threads if inherited.locks else []  # one of them may hold a lock
+        # One of them may hold a lock.
+        threads = inherited.threads if inherited.locks else []
         recorder.log.write({"locks": inherited.locks, "threads": threads})
 
     def _record_start(self, recorder: Recorder, dataset: Any) -> None:
         recorder.log.write(
             {
-                "generators_before": checksum_generators(dataset=dataset, collate_fn=self.collate),
+                "generators_before": checksum_generators(
+                    dataset=dataset, collate_fn=self.collate
+                ),
                 "globals_before": checksum_global_generators(),
                 "start": take_snapshot(),
                 "cpus": list_cpus(),

@@ -31,7 +31,9 @@ def list_unpicklable(root: object, name: str) -> list[dict[str, str]]:
             kind = f"{local_name}, a local {'function' if is_function else 'class'}"
         else:
             continue
-        unpicklable.append({"path": path, "kind": kind, "place": find_definition(value)})
+        unpicklable.append(
+            {"path": path, "kind": kind, "place": find_definition(value)}
+        )
     return unpicklable[:MOST_ITEMS]
 
 
@@ -65,7 +67,8 @@ def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
             spread = value[:: len(value) // _SAMPLED_ITEMS]
         sampled = _list_parts(spread, _SAMPLED_ITEMS)
         sampled_bytes = sum(_estimate_bytes(item, _SAMPLED_DEPTH) for item in sampled)
-        item_bytes = sampled_bytes / _SAMPLED_ITEMS  # of a dict: bytes of a key and its value
+        # Of a dict: bytes of a key and its value.
+        item_bytes = sampled_bytes / _SAMPLED_ITEMS
         if item_bytes == 0:
             continue
         kinds = sorted({type(item).__name__ for item in sampled})[:3]
