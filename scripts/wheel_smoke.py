@@ -106,7 +106,7 @@ def check_libraries() -> None:
     loaded = list(loaded_libraries())
     for folder in (
         INSTALLED / "_lib",
-        INSTALLED.with_name("fastpipe.libs"),
+        INSTALLED.with_name("fastpipe_loader.libs"),
     ):  # the second is not in every wheel
         if folder.exists():
             assert any(path.parent == folder for path in loaded), (
