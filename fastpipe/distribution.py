@@ -17,6 +17,7 @@ INSTALL_FOLDER = Path(__file__).parents[1]
 
 # The folder of metadata that pip writes for the other project, and not ours: fastpipe_loader-...
 _OTHER_METADATA = re.compile(r"fastpipe-(.+)\.dist-info")
+UPGRADE = f"pip install --upgrade {DISTRIBUTION}"
 # The command that writes all files of this package anew, for messages.
 REINSTALL = f"pip install --force-reinstall --no-deps {DISTRIBUTION}"
 

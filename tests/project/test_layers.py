@@ -159,6 +159,7 @@ def test_few_modules_lie_beside_the_folders() -> None:
     assert sorted(path.name for path in PACKAGE.glob("*.py")) == [
         "__init__.py",
         "__main__.py",
+        "distribution.py",
         "errors.py",
         "native.py",
         "prometheus.py",
