@@ -1,4 +1,4 @@
-"""Datasets of each format version that a release has written: read for ever; and the bytes of the newest one, which stay.
+"""Datasets of each format version that a release has written are read for ever; the bytes of the newest one stay.
 
 `versions/N` beside this file has the datasets of version N. `support/datasets/write_version.py` has made them.
 """
