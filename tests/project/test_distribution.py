@@ -31,7 +31,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 @pytest.fixture
 def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that fastpipe is installed in, as it seems to it, with our own metadata and others'."""
-    monkeypatch.setattr(distribution, "INSTALL_FOLDER", tmp_path)
+    monkeypatch.setattr(distribution, "INSTALL_FOLDER", str(tmp_path))
     for name in ("fastpipe_loader-0.1.0", "fastpipeline-0.0.2", "numpy-2.0.0"):
         (tmp_path / f"{name}.dist-info").mkdir()
     return tmp_path
@@ -53,7 +53,7 @@ def test_extras_in_messages_exist() -> None:
 
 
 def test_no_other_package_here() -> None:
-    assert (INSTALL_FOLDER / "fastpipe").samefile(Path(fastpipe.__file__).parent)
+    assert Path(INSTALL_FOLDER, "fastpipe").samefile(Path(fastpipe.__file__).parent)
     assert other_package_message() == ""
 
 
@@ -82,7 +82,7 @@ def test_the_doctor_names_the_other_package(site_packages: Path) -> None:
 def test_a_folder_that_cannot_be_listed(
     site_packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distribution, "INSTALL_FOLDER", site_packages / "package.zip")
+    monkeypatch.setattr(distribution, "INSTALL_FOLDER", str(site_packages / "package.zip"))
     assert other_package_message() == ""
 
 
