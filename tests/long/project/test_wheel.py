@@ -265,3 +265,9 @@ def test_it_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> N
     assert run.stdout.endswith(
         f"fastpipe {fastpipe.__version__} works on Python {platform.python_version()}\n"
     )
+    assert "another project" not in run.stderr
+    # What pip leaves of the other project, which is called fastpipe.
+    (packages / "fastpipe-0.0.1.dist-info").mkdir()
+    start = [python, "-I", "-c", "import fastpipe"]
+    run = subprocess.run(start, capture_output=True, text=True, timeout=600, check=True)
+    assert "the package fastpipe 0.0.1 of another project is also installed" in run.stderr
