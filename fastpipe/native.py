@@ -15,7 +15,7 @@ if importlib.util.find_spec("fastpipe._engine") is None:
         )
     raise ImportError(
         f"the C++ engine is missing from {_folder / 'fastpipe'}: expected a file _engine*.so for "
-        f"this Python. Install it again: {REINSTALL}"
+        f"this Python. Install fastpipe again: {REINSTALL}"
     )
 
 # The engine imports numpy. Import it before, outside of the `try`, so that an error of numpy is

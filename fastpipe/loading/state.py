@@ -92,7 +92,7 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         raise not_a_state from None
 
-    stored = order.pop(_STORED, None)  # a state of an earlier version has none
+    stored = order.pop(_STORED, None)
     if dataset != data.index.content:
         raise ConfigError(
             f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads "

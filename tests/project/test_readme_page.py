@@ -32,4 +32,3 @@ def test_the_first_program_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (images.dtype, tuple(images.shape)) == (torch.float32, (64, 3, 224, 224))
     assert model[-1].out_features == 2
     assert all(weight.grad is not None for weight in model.parameters())
-
