@@ -37,6 +37,10 @@ _CHECKSUM_AT_END = re.compile(
 )
 
 
+class NewerFormatError(DatasetError):
+    """A newer fastpipe packed the dataset. It is not damaged, and must not be packed again."""
+
+
 def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Adds a last field, the hash of the file itself, to the content of a dataset.json.
 
@@ -186,7 +190,12 @@ def parse_info(
 
 
 def _check_format_version(version: object, file: Path | str) -> None:
-    """Raises DatasetError if this fastpipe cannot read the format version of a dataset."""
+    """Checks that this fastpipe can read the format version of a dataset.
+
+    Raises:
+        NewerFormatError: only a newer one can.
+        DatasetError: no fastpipe can.
+    """
     # In Python, True and 1.0 equal 1.
     number = version if type(version) is int else 0
     if number in READABLE_VERSIONS:
@@ -196,7 +205,9 @@ def _check_format_version(version: object, file: Path | str) -> None:
         f"{file} has format version {version!r}; this fastpipe reads {readable_text}"
     )
     if number > FORMAT_VERSION:
-        raise DatasetError(f"{problem}. A newer fastpipe packed it. Upgrade: {UPGRADE}")
+        raise NewerFormatError(
+            f"{problem}. A newer fastpipe packed it. Upgrade: {UPGRADE}"
+        )
     raise DatasetError(f"{problem}. No release of fastpipe wrote it; {REPACK}")
 
 

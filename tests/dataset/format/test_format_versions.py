@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from support.datasets import write_version
 from support.datasets.write_version import VERSIONS
-from support.programs.cli_run import succeeded
+from support.programs.cli_run import failed, succeeded
 
 import fastpipe
-from fastpipe.dataset.format.layout import FORMAT_VERSION, READABLE_VERSIONS
+from fastpipe.dataset.format.description import SELF_CHECKSUM, with_self_checksum
+from fastpipe.dataset.format.layout import DATASET_FILE, FORMAT_VERSION, READABLE_VERSIONS
 from fastpipe.sources.picture.jpeg import made_with
 
 NEWEST = VERSIONS / str(FORMAT_VERSION)
@@ -62,6 +63,28 @@ def test_a_dataset_of_each_version_grows(number: int, tmp_path: Path) -> None:
     assert grown.added == 1  # the sample that version 2 of the dataset lacks
     assert grown.info["format_version"] == FORMAT_VERSION
     assert len(fastpipe.open(tmp_path / "data")) == 4
+
+
+def test_a_newer_version_is_not_damaged(tmp_path: Path) -> None:
+    """No command says to pack it again, which may be days of work."""
+    data = tmp_path / "data"
+    shutil.copytree(NEWEST / "jpeg", data)
+    info = json.loads((data / DATASET_FILE).read_bytes())
+    del info[SELF_CHECKSUM]
+    _, text = with_self_checksum(info | {"format_version": FORMAT_VERSION + 1})
+    (data / DATASET_FILE).write_bytes(text)
+    photos = NEWEST / "source" / "photos"
+    for command in (
+        ("inspect", data, "--no-sheet"),
+        ("verify", data),
+        ("log", data),
+        ("add", photos, data),
+        ("unpack", data, tmp_path / "photos"),
+    ):
+        words = failed(1, *command)
+        assert "Upgrade: pip install --upgrade fastpipe-loader" in words, command
+        assert "again" not in words, command
+        assert "damaged" not in words, command
 
 
 def contents(folder: Path) -> dict[str, Any]:
