@@ -42,12 +42,15 @@ def test_the_distribution_has_the_name_that_messages_give() -> None:
     assert install_extra("remote") == "pip install 'fastpipe-loader[remote]'"
 
 
-def test_extras_in_messages_exist() -> None:
-    extras = set()
-    for path in (ROOT / "fastpipe").rglob("*.py"):
+def test_extras_in_messages_and_pages_exist() -> None:
+    extras: set[str] = set()
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    for path in [*pages, *(ROOT / "fastpipe").rglob("*.py")]:
         text = path.read_text(encoding="utf-8")
         extras.update(re.findall(r"install_extra\(['\"](\w+)['\"]\)", text))
-        assert "pip install 'fastpipe[" not in text, path
+        for names in re.findall(r"fastpipe-loader\[([\w,]+)\]", text):
+            extras.update(names.split(","))
+        assert "fastpipe[" not in text, f"{path}: write fastpipe-loader[...]"
     assert len(extras) >= 6
     assert extras <= set(PROJECT["optional-dependencies"])
 
