@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.by_id import spans
 from fastpipe.dataset.format.columns import Ragged
-from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import ConfigError
@@ -245,7 +245,7 @@ class FieldReader:
                     self._plain[name] = data.by_id(name)
                 continue  # the plan has the other values: label, id, ...
             column = data.by_id(name)
-            if field.kind in ("mask", "image"):
+            if field.kind in PICTURE_KINDS:
                 self.pictures[name] = column
             elif field.kind in ("boxes", "keypoints"):
                 self._placed[name] = column

@@ -18,6 +18,7 @@ from fastpipe.dataset.fields import (
     name_of,
     parse_fields,
 )
+from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.device.augment import Augment, as_augment
 from fastpipe.errors import ConfigError, whole
@@ -255,7 +256,7 @@ def _check_augment(
     if augment.mixers:
         kinds_of_error = {
             "mixed places": ("boxes", "keypoints"),
-            "mixed masks": ("mask", "image"),
+            "mixed masks": PICTURE_KINDS,
         }
         for error, affected in kinds_of_error.items():
             unmixed = []

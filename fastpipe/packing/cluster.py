@@ -22,7 +22,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from fastpipe.errors import ClusterError, ConfigError, choice
+from fastpipe.errors import ClusterError, ConfigError, choice, in_one_line
 from fastpipe.machine.cpus import count_granted_cpus
 
 Item = TypeVar("Item")
@@ -140,7 +140,7 @@ def _connect(
 def _unreachable_message(
     address: str | None, shown_address: str, problem: Exception, *, answers: bool
 ) -> str:
-    reason = " ".join(str(problem).split())[:300]
+    reason = in_one_line(problem, 300)
     if address in (None, "local"):
         return (
             f"Ray cannot be started on this machine: {reason}. Its logs are in "
@@ -332,7 +332,7 @@ def _get_end(ray: Any, reference: Any, name: str) -> _TaskEnd:
     try:
         end: _TaskEnd = ray.get(reference)
     except ray.exceptions.RayError as problem:
-        reason = " ".join(str(problem).split())[:600]
+        reason = in_one_line(problem, 600)
         # `_attempt` returns the errors of our functions, so that this one comes from Ray, before or
         # after it.
         if isinstance(problem, ray.exceptions.RayTaskError):

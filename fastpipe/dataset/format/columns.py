@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
     MOST_VALUE_BYTES,
+    PICTURE_KINDS,
     Field,
     sidecars,
 )
@@ -189,7 +190,7 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
 
 def row_dtype(field: Field) -> np.dtype[Any]:
     """The type of one value of a field in its file of values."""
-    if field.kind in ("mask", "image"):
+    if field.kind in PICTURE_KINDS:
         return FIELD_IMAGE_DTYPE
     shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}
     if field.kind not in shapes:

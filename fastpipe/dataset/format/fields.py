@@ -28,6 +28,8 @@ KINDS = (
 )
 # Only the source can name their classes or points.
 NAMED_KINDS = ("boxes", "mask", "keypoints")
+# Each value is a picture of its own, a member of the shard.
+PICTURE_KINDS = ("mask", "image")
 # Of one sample's text, JSON or bytes, which are read whole: damaged offsets must not cost memory.
 MOST_VALUE_BYTES = 256 << 20
 

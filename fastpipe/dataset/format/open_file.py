@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import DatasetError, PackError, readable
+from fastpipe.errors import DatasetError, PackError, in_one_line, readable
 from fastpipe.native import _engine
 
 RESTORE = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
@@ -285,7 +285,7 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
     except Exception as problem:  # Python's parser raises errors of many kinds
         count = "any number of" if rows is None else f"{rows:,}"
         # The parser's messages have line breaks, and may quote the whole header.
-        words = " ".join(str(problem).split())[:200] or type(problem).__name__
+        words = in_one_line(problem, 200) or type(problem).__name__
         raise DatasetError(
             f"{path} is not a complete .npy file of {count} rows of {row}, as {DATASET_FILE} has "
             f"it: got {words}; {RESTORE}"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.columns import row_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
+    PICTURE_KINDS,
     Field,
     image_format_of,
     sidecars,
@@ -196,7 +197,7 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
     elif kind == "json":
         values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
         length = len(values)
-    elif kind in ("mask", "image"):
+    elif kind in PICTURE_KINDS:
         values = _image_record(kind, value.member, offset)
         length = 1
     else:

@@ -16,7 +16,7 @@ from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hash
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, first_names
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
@@ -107,10 +107,9 @@ def _has_key(index: PackedIndex, keys: Sequence[str]) -> NDArray[np.bool_]:
     known = np.array(index.records["key"])
     unknown = list(compress(keys, ~np.isin(wanted, known)))
     if unknown:
-        names = ", ".join(map(repr, unknown[:MAX_NAMED]))
-        more = " ..." if len(unknown) > MAX_NAMED else ""
+        names = first_names([repr(key) for key in unknown], MAX_NAMED)
         raise ConfigError(
-            f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}{more}; "
+            f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}; "
             'expected the paths of samples\' sources, as batch["key"] has them'
         )
     return np.isin(known, wanted)
@@ -118,11 +117,9 @@ def _has_key(index: PackedIndex, keys: Sequence[str]) -> NDArray[np.bool_]:
 
 def _label_of(index: PackedIndex, name: str) -> int:
     if name not in index.class_to_idx:
-        known = ", ".join(index.classes[:_MAX_CLASSES_NAMED])
-        if len(index.classes) > _MAX_CLASSES_NAMED:
-            known += " ..."
+        known = first_names(index.classes, _MAX_CLASSES_NAMED) or "none"
         raise ConfigError(
-            f"class {name!r}: {index.path} has no such class; its classes are {known or 'none'}"
+            f"class {name!r}: {index.path} has no such class; its classes are {known}"
         )
     return index.class_to_idx[name]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hash
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, first_names, readable
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.command_line import source_words
@@ -277,11 +277,10 @@ def compare_sources(
     has_changed = has_key & ~is_same
     if has_changed.any() and changed == "error":
         paths = [source.path for source in compress(sources, has_changed)]
-        names = ", ".join(readable(path) for path in paths[:MAX_NAMED])
-        more = " ..." if len(paths) > MAX_NAMED else ""
+        names = first_names([readable(path) for path in paths], MAX_NAMED)
         raise PackError(
             f"{len(paths):,} files of {listing.root} have changed since they were packed into "
-            f"{index.path}: {names}{more}. Pass --changed replace to take the new ones in their "
+            f"{index.path}: {names}. Pass --changed replace to take the new ones in their "
             "place, or --changed skip to leave them as they are"
         )
     is_replaced = has_changed & (changed == "replace")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fastpipe.dataset.format.fields import MOST_VALUE_BYTES
+from fastpipe.dataset.format.fields import MOST_VALUE_BYTES, PICTURE_KINDS
 from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError
@@ -95,9 +95,7 @@ def _read_part(
     notes: dict[ByteRange, Any],
 ) -> Any:
     if part is None:
-        return (
-            None if field.kind in ("mask", "image") else parse_value(field.kind, None)
-        )
+        return None if field.kind in PICTURE_KINDS else parse_value(field.kind, None)
     offset, size_bytes = part
     check_value_size(size_bytes, MOST_VALUE_BYTES)  # before it is read
     member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
@@ -134,7 +132,7 @@ def _read_noted(
 ) -> Any:
     """A value that the listing has noted, of an image of this size; or the file that it names."""
     value = renumbered(field, value)
-    if field.kind in ("mask", "image"):
+    if field.kind in PICTURE_KINDS:
         if value is None:
             return None
         if field.kind == "mask" and "shapes" in value:

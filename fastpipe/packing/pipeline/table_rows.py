@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.dataset.format.open_file import changed
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import parse_value
@@ -97,7 +98,7 @@ def read_values_of_row(row: Row, fields: Sequence[SourceField]) -> Iterator[Any]
             ) from None
         except (ValueError, OverflowError) as problem:
             raise ImageError(str(problem)) from None
-        if field.kind not in ("mask", "image"):
+        if field.kind not in PICTURE_KINDS:
             value = parse_value(
                 field.kind, renumbered(field, field_value(value, field))
             )

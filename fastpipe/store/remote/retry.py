@@ -6,6 +6,8 @@ import random
 import re
 from typing import NamedTuple
 
+from fastpipe.errors import in_one_line
+
 _LONGEST_PAUSE_S = 10.0
 # How often content is fetched whose hash is wrong.
 ATTEMPTS = 3
@@ -166,7 +168,7 @@ def _failure_of_status(status: int, reason: str, text: str) -> Failure:
 
 def _first_line(text: str) -> str:
     """The part of obstore's text that says what happened, in a line."""
-    line = " ".join(text.split("Debug source")[0].split())
+    line = in_one_line(text.partition("Debug source")[0])
     line = line.removeprefix("Generic HTTP error: ")
     line = re.sub(r"Error performing \w+ \S+ in \S+ - ", "", line)
     return line[:_LONGEST_MESSAGE]

@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fastpipe.errors import readable
+from fastpipe.errors import first_names, readable
 from fastpipe.machine.progress import shown
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job.progress import PackProgress
@@ -211,5 +211,4 @@ def _by_reason(counts: Mapping[str, int]) -> str:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    text = ", ".join(readable(name) for name in names[:_MAX_NAMES])
-    return f"{text} ..." if len(names) > _MAX_NAMES else text
+    return first_names([readable(name) for name in names], _MAX_NAMES)
