@@ -42,7 +42,7 @@ _STORE_BYTES = 128 << 20
 RETRIES = 4
 # Tasks that are submitted for each task that can run, so that the next one is ready when one ends.
 _TASKS_PER_CPU = 2
-_LEAST_IN_FLIGHT = 4
+_MIN_IN_FLIGHT = 4
 # How often the driver looks for Ctrl-C.
 _LOOK_EVERY_S = 1.0
 _CANCELS = 5
@@ -229,7 +229,7 @@ def run_tasks(
 
     def submit_more() -> None:
         cpus = _cluster_cpus(time.monotonic() // _COUNT_EVERY_S)
-        wanted = max(round(_TASKS_PER_CPU * cpus), _LEAST_IN_FLIGHT)
+        wanted = max(round(_TASKS_PER_CPU * cpus), _MIN_IN_FLIGHT)
         for item in itertools.islice(waiting, max(wanted - len(running), 0)):
             submit(item, [])
 

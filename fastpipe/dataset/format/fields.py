@@ -31,7 +31,7 @@ NAMED_KINDS = ("boxes", "mask", "keypoints")
 # Each value is a picture of its own, a member of the shard.
 PICTURE_KINDS = ("mask", "image")
 # Of one sample's text, JSON or bytes, which are read whole: damaged offsets must not cost memory.
-MOST_VALUE_BYTES = 256 << 20
+MAX_VALUE_BYTES = 256 << 20
 
 # The endings of kinds whose values are members of the shard; all others stand in KEY.json.
 _MEMBERS = {"text": "txt", "bytes": "bin", "mask": "png", "image": "jpg"}

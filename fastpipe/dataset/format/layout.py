@@ -57,7 +57,7 @@ SOURCES_DTYPE = np.dtype(
 MAX_SAMPLE_BYTES = 2**32 - 1
 NO_LABEL = -1
 # dataset.json lists the classes up to the largest label, so a huge label would make a huge file.
-MOST_CLASSES = 1_000_000
+MAX_CLASSES = 1_000_000
 
 
 def shard_name(number: int) -> str:

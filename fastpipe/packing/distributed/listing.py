@@ -55,7 +55,7 @@ from fastpipe.sources.listing import Facts, Listing, Source, packing_order
 from fastpipe.sources.tables import TableListing
 
 # Sources that a task may hold.
-MOST_SOURCES = 500_000
+MAX_SOURCES = 500_000
 # Tasks that list classes.
 _MAX_GROUPS = 1024
 # Bytes of a run that are read at once.
@@ -109,7 +109,7 @@ def list_in_tasks(job: Job, map_tasks: MapTasks = map) -> ListedSources:
     all_groups: ListedGroup = reduce(ListedGroup.with_more, groups)
     # A task plans, as the driver may not see the sources.
     (plan,) = map_tasks(partial(_plan_group, job), [all_groups])
-    num_ranges = -(-all_groups.facts.files // MOST_SOURCES)
+    num_ranges = -(-all_groups.facts.files // MAX_SOURCES)
     listed = _listed_sources(job, all_groups.facts, plan, num_ranges)
     for _ in map_tasks(
         partial(_write_range, job, listed, all_groups.runs), range(num_ranges)
@@ -151,8 +151,8 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
     if folders is not None:
         paths = in_class_folders(folders.root, folders.folders)
         # The files are only counted, up to the limit: there may be a billion.
-        num_paths = sum(1 for _ in itertools.islice(paths, MOST_SOURCES + 1))
-        if num_paths > MOST_SOURCES:
+        num_paths = sum(1 for _ in itertools.islice(paths, MAX_SOURCES + 1))
+        if num_paths > MAX_SOURCES:
             return len(folders.folders)
     return write_listing(
         job,
@@ -189,7 +189,7 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
     order_key = packing_order(job.options.seed, shuffle=True)
     spool = job.open_spool()
     sources = sources_at(root, in_class_folders(root, numbered))
-    while run := list(itertools.islice(sources, MOST_SOURCES)):
+    while run := list(itertools.islice(sources, MAX_SOURCES)):
         run.sort(key=order_key)
         listing = replace(empty, sources=run)
         name = f"listed-{group_index}-{len(group.runs)}"

@@ -52,8 +52,8 @@ _SPOOLED_BYTES = 128 << 20
 _SPOOLED_ROWS = 1 << 16
 # Bytes of all runs that a shard holds in memory, and the limits for each run.
 _WINDOWS_BYTES = 64 << 20
-_LEAST_WINDOW_BYTES = 1 << 15
-_MOST_WINDOW_BYTES = 1 << 20
+_MIN_WINDOW_BYTES = 1 << 15
+_MAX_WINDOW_BYTES = 1 << 20
 # A spool of so many bytes is worth a warning.
 _LARGE_SPOOL_BYTES = 1_000_000_000
 # Bytes of a stored image for each byte of its file.
@@ -221,7 +221,7 @@ def read_rows(
             ) from FileNotFoundError(errno.ENOENT, "no such file in the spool", name)
 
     window_bytes = _WINDOWS_BYTES // max(len(names), 1)
-    window_bytes = min(max(window_bytes, _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
+    window_bytes = min(max(window_bytes, _MIN_WINDOW_BYTES), _MAX_WINDOW_BYTES)
     bounds = _bounds_of(sources, runs, options)
     # For each file of the spool, a range of bytes for each of `bounds`.
     ranges = list(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fastpipe.dataset.format.fields import MOST_VALUE_BYTES, PICTURE_KINDS
+from fastpipe.dataset.format.fields import MAX_VALUE_BYTES, PICTURE_KINDS
 from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError
@@ -97,7 +97,7 @@ def _read_part(
     if part is None:
         return None if field.kind in PICTURE_KINDS else parse_value(field.kind, None)
     offset, size_bytes = part
-    check_value_size(size_bytes, MOST_VALUE_BYTES)  # before it is read
+    check_value_size(size_bytes, MAX_VALUE_BYTES)  # before it is read
     member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
     if not field.in_note:
         data = read_source(listing.root, member)

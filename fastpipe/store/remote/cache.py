@@ -42,7 +42,7 @@ HEADER_BYTES = 4096
 _BOOT_AT = 64
 # The room that a file system itself needs for a sparse shard: the list of its pieces.
 _SHARD_BYTES = 4 * PAGE_BYTES
-_MOST_OPEN = 32
+_MAX_OPEN_SHARDS = 32
 # Note [size of a write]
 # The page cache takes a write in pieces of memory as large as the write, up to 2 MiB. A virtual
 # machine that has given such pieces back to its host (page_reporting) has to get them again. A GB
@@ -91,7 +91,7 @@ class Cache:
         self._names = names
         self._hold: Hold | None = hold
         self._is_full = False
-        self._open_file = lru_cache(_MOST_OPEN)(_open_shard_file)
+        self._open_file = lru_cache(_MAX_OPEN_SHARDS)(_open_shard_file)
         self._lock = threading.Lock()
         # Blocks that are written and not synced.
         self._unsynced: set[int] = set()

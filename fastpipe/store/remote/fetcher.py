@@ -41,12 +41,13 @@ _SYNC_S = 5.0
 # A server that wanted fewer requests counts as busy for so long.
 _BUSY_S = 2.0
 # Requests at a time.
-LEAST, MOST = 16, 64
+MIN_REQUESTS = 16
+MAX_REQUESTS = 64
 _STEP = 8
 # More requests at a time stay if the link became so many times as fast.
 _WORTH_IT = 1.05
 _MEASURE_S = 1.0
-_MOST_RANGES_SHOWN = 3
+_MAX_RANGES_SHOWN = 3
 
 
 class Delay(NamedTuple):
@@ -72,7 +73,7 @@ class Flow:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # The number of requests that may be under way.
-        self.most = LEAST
+        self.most = MIN_REQUESTS
         # What was counted since the last decision.
         self._start_time = clock()
         self._bytes = 0
@@ -102,15 +103,15 @@ class Flow:
     def _decide(self, rate: float, *, busy: bool) -> None:
         if busy:
             # The server may take more again later.
-            self.most = max(LEAST // 4, self.most // 2)
+            self.most = max(MIN_REQUESTS // 4, self.most // 2)
             self._last_rate = 0.0
             self._is_settled = False
         elif self._was_starved or self._is_settled:
             return
         elif rate <= _WORTH_IT * self._last_rate:
-            self.most = max(LEAST, self.most - _STEP)
+            self.most = max(MIN_REQUESTS, self.most - _STEP)
             self._is_settled = True
-        elif self.most < MOST:
+        elif self.most < MAX_REQUESTS:
             self._last_rate = rate
             self.most += _STEP
 
@@ -211,12 +212,12 @@ class Fetcher:
         blocks = self._caches.blocks
         runs = blocks.runs(awaited, int(blocks.first[-1]) * BLOCK_BYTES)
         ranges: list[str] = []
-        for run in runs[:_MOST_RANGES_SHOWN]:
+        for run in runs[:_MAX_RANGES_SHOWN]:
             shard, start, stop = blocks.place(run)
             ranges.append(f"{start:,} to {stop:,} of {cache.name_of(shard)}")
         more = ""
-        if len(runs) > _MOST_RANGES_SHOWN:
-            more = f" and {len(runs) - _MOST_RANGES_SHOWN} more ranges"
+        if len(runs) > _MAX_RANGES_SHOWN:
+            more = f" and {len(runs) - _MAX_RANGES_SHOWN} more ranges"
         processes: list[str] = []
         for pid in cache.holders(awaited):
             this = "this " if pid == os.getpid() else ""

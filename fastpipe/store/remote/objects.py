@@ -51,8 +51,8 @@ _REMOVALS_AT_A_TIME = 16
 _NAMES_PER_PAGE = 1000
 # An upload sends so many parts at a time. S3 takes at most 10,000 parts of a file.
 _PARTS_AT_A_TIME = 4
-_LEAST_PART_BYTES = 8 << 20
-_MOST_PARTS = 9000
+_MIN_PART_BYTES = 8 << 20
+_MAX_PARTS = 9000
 # HTTP's Too Many Requests and Service Unavailable: the server wants fewer requests.
 _BUSY_STATUS = (429, 503)
 
@@ -455,7 +455,7 @@ class Objects:
         elif replaces is not None:
             mode = {"e_tag": replaces}
         # A file that is smaller than a part is sent in one request.
-        part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
+        part_bytes = max(_MIN_PART_BYTES, -(-size_bytes // _MAX_PARTS))
 
         async def put() -> bool:
             with contextlib.suppress(AlreadyExistsError, PreconditionError):

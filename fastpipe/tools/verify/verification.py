@@ -45,7 +45,7 @@ from fastpipe.tools.verify.damage import Damage, Report
 from fastpipe.tools.verify.shard_facts import Description, ShardFacts, describe
 
 # Of the shards of a task, unless one alone has more: some seconds of work.
-_MOST_BYTES = 1 << 30
+_MAX_RUN_BYTES = 1 << 30
 _TASKS_PER_CPU = 4  # at least, so that all CPUs have work until the end
 _MEMORY_BYTES = 256 << 20  # of a task's process
 
@@ -279,7 +279,7 @@ def check_on_ray(
     problems = 0
     with session(address, workers=workers) as cpus:
         # Small enough that all CPUs have work until the end, large enough that a task pays.
-        most_bytes = min(_MOST_BYTES, total_bytes // (_TASKS_PER_CPU * max(cpus, 1)))
+        most_bytes = min(_MAX_RUN_BYTES, total_bytes // (_TASKS_PER_CPU * max(cpus, 1)))
         check = partial(check_run, seen, whole_index)
         runs = _cut_into_runs(shards, index, most_bytes)
         for run, findings in run_tasks(

@@ -281,7 +281,7 @@ def test_a_footer_is_read_once_and_each_row_group_once(
     monkeypatch.setattr(
         remote_path, "_PIECE_BYTES", 128 << 10
     )  # so a group is several of them, as it is usually
-    monkeypatch.setattr(remote_path, "_LEAST_BYTES", 4 << 10)
+    monkeypatch.setattr(remote_path, "_MIN_PIECE_BYTES", 4 << 10)
     monkeypatch.setattr("fastpipe.packing.shard.plan.FEW", 10)
     with RangeServer(tmp_path / "web") as server:
         fastpipe.pack(f"{server.url}/x.parquet", tmp_path / "packed", **SMALL)
