@@ -37,16 +37,16 @@ from fastpipe.packing.distributed import pack as pack_tasks
 from fastpipe.packing.distributed.listing import ListedGroup, encode_listed, list_in_tasks
 from fastpipe.packing.distributed.spool import CONVERT, MAKE, Job, ListedSources, Part
 from fastpipe.packing.job.summary import PackedShards, publish
-from fastpipe.packing.pipeline.exchange import _MIN_WINDOW_BYTES as LEAST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _MAX_WINDOW_BYTES as MOST_WINDOW_BYTES
+from fastpipe.packing.pipeline.exchange import _MIN_WINDOW_BYTES as LEAST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
 from fastpipe.packing.pipeline.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
-from fastpipe.packing.pipeline.exchange import runs_of_rows
+from fastpipe.packing.pipeline.exchange import cut_rows_into_runs
 from fastpipe.packing.pipeline.run_file import write_run
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
-from fastpipe.packing.shard.plan import FEW, HASHES, Plan, runs_of
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, cut_into_slices
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.listing import Facts, Group, Listing, Source, packing_order
 from fastpipe.sources.tables import Table, TableListing
@@ -378,9 +378,9 @@ def drawn_ranges(pack: Pack) -> int:
     """The ranges that shards read of runs, by the plan of the product."""
     listing = drawn_tables(pack)
     run_of = np.empty(pack.records, np.int64)
-    for number, rows in enumerate(runs_of_rows(listing, "")):
+    for number, rows in enumerate(cut_rows_into_runs(listing, "")):
         run_of[list(rows.positions)] = number
-    shards = runs_of(listing, -(-(1 << 64) // pack.shards), 7, shuffle=True)
+    shards = cut_into_slices(listing, -(-(1 << 64) // pack.shards), 7, shuffle=True)
     return sum(len(np.unique(run_of[shard.start : shard.stop])) for shard in shards)
 
 

@@ -35,13 +35,13 @@ from fastpipe.packing.job.summary import (
 )
 from fastpipe.packing.job.threads import AdjustPlan, MakeShards
 from fastpipe.packing.pipeline.converting import convert_sources
-from fastpipe.packing.pipeline.exchange import Rows, convert_rows, read_rows
+from fastpipe.packing.pipeline.exchange import RowRun, convert_rows, read_rows
 from fastpipe.packing.pipeline.run_file import is_whole_run
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Outcome, Run
+from fastpipe.packing.shard.plan import Outcome, ShardSlice
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.tables import TableListing
@@ -254,7 +254,7 @@ def convert_part(job: Job, listed: ListedSources, part: Part) -> int:
     for name, num_rows in part.runs:
         # In the listing of a part, the rows stand in the order of the runs.
         if not is_whole_run(spool, name, sizes):
-            missing.append(Rows(name, range(first, first + num_rows), 0))
+            missing.append(RowRun(name, range(first, first + num_rows), 0))
         first += num_rows
 
     rejected = 0
@@ -281,7 +281,7 @@ def make_part(job: Job, listed: ListedSources, part: Part) -> int:
             return 0
         # The sources of the shard alone; its number is that in the whole listing.
         listing = read_sources(job, listed, part)
-        run = Run(part.number, 0, len(listing.sources))
+        shard_slice = ShardSlice(part.number, 0, len(listing.sources))
         if isinstance(listing, TableListing):
             # Each run may have rows of this shard.
             run_names = [
@@ -290,12 +290,12 @@ def make_part(job: Job, listed: ListedSources, part: Part) -> int:
                 for name, _ in rows.runs
             ]
             outcomes = read_rows(
-                listing.sources, [run], options, run_names, job.open_spool()
+                listing.sources, [shard_slice], options, run_names, job.open_spool()
             )
         else:
             outcomes = convert_sources(listing, listing.sources, options)
         (entry,) = make_shards(
-            store, listing, listed.plan, options, {part.name: run}, outcomes
+            store, listing, listed.plan, options, {part.name: shard_slice}, outcomes
         )
         return len(entry.tally.rejected)
 

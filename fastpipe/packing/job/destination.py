@@ -258,12 +258,12 @@ def _is_unchanged(
 
     hashes = {shard["name"]: shard["xxh3_64"] for shard in info["shards"]}
     repack = Repack(info, info["packs"][0], listing, options)
-    for run, names in repack.runs(hashes):
-        sources = listing.sources[run.start : run.stop]
+    for shard_slice, names in repack.slices(hashes):
+        sources = listing.sources[shard_slice.start : shard_slice.stop]
         if all(source.ctime_ns <= packed_ns for source in sources):
             continue
         expected = {name: hashes[name] for name in names}
-        with repack.remade(run, journal.store.scratch) as (_, tars):
+        with repack.remade(shard_slice, journal.store.scratch) as (_, tars):
             if {name: tar.xxh3_64 for name, tar in tars.items()} != expected:
                 return False
     # The next pack need not compare them again.

@@ -10,7 +10,7 @@ from pathlib import Path
 from fastpipe.dataset.format.folder import Place
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.job.destination import begin_pack, check_apart, open_journal
-from fastpipe.packing.job.planning import name_runs, plan_pack
+from fastpipe.packing.job.planning import name_slices, plan_pack
 from fastpipe.packing.job.progress import Progress, ProgressReporter
 from fastpipe.packing.job.summary import (
     PackedShards,
@@ -18,7 +18,7 @@ from fastpipe.packing.job.summary import (
     publish,
     summarize_existing,
 )
-from fastpipe.packing.pipeline.exchange import convert_runs
+from fastpipe.packing.pipeline.exchange import convert_slices
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
@@ -97,17 +97,21 @@ def make_in_threads(
     converted_few: dict[str, Outcome] | None = {} if keeps_few else None
     plan = adjust_plan(plan_pack(listing, options, converted_few))
 
-    runs = name_runs(listing, options, plan)
+    slices = name_slices(listing, options, plan)
     entries = {
-        entry.name: entry for entry in journal.read_finished(runs) if entry is not None
+        entry.name: entry
+        for entry in journal.read_finished(slices)
+        if entry is not None
     }
     resumed = len(entries)
-    missing_runs = {name: run for name, run in runs.items() if name not in entries}
+    missing_slices = {
+        name: part for name, part in slices.items() if name not in entries
+    }
 
     store = journal.store
     rejected = sum(len(entry.tally.rejected) for entry in entries.values())
     num_sources = len(listing.sources)
-    num_missing = sum(run.stop - run.start for run in missing_runs.values())
+    num_missing = sum(part.stop - part.start for part in missing_slices.values())
     total_bytes = listing.size_bytes
     # Only tables are converted in a step of its own. It reads the rows that are not in the spool.
     converting = ProgressReporter(
@@ -118,9 +122,9 @@ def make_in_threads(
     finished_bytes = total_bytes * (num_sources - num_missing) // max(num_sources, 1)
     packing.begin("packing", num_missing, total_bytes - finished_bytes)
 
-    outcomes = convert_runs(
+    outcomes = convert_slices(
         listing,
-        list(missing_runs.values()),
+        list(missing_slices.values()),
         options,
         store.scratch / "spool",
         converting.on_source,
@@ -131,7 +135,7 @@ def make_in_threads(
         listing,
         plan,
         options,
-        missing_runs,
+        missing_slices,
         outcomes,
         packing.on_source,
         journal.remove_old_dataset,
@@ -140,7 +144,7 @@ def make_in_threads(
         entries[entry.name] = entry
     return PackedShards(
         plan,
-        [entries[name] for name in runs],
+        [entries[name] for name in slices],
         files=num_missing,
         resumed=resumed,
         on_published_file=packing.on_published_file,

@@ -21,7 +21,7 @@ from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import parts_of, piece
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, Plan, Run
+from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, Plan, ShardSlice
 from fastpipe.packing.shard.tar import Tar, TarWriter
 from fastpipe.sources.listing import Listing
 from fastpipe.sources.picture.convert import Packed
@@ -227,7 +227,7 @@ def make_shards(
     listing: Listing,
     plan: Plan,
     options: PackOptions,
-    runs: Mapping[str, Run],
+    slices: Mapping[str, ShardSlice],
     outcomes: Outcomes,
     on_source: OnSource = lambda *_: None,
     remove_old: Callable[[], None] = lambda: None,
@@ -239,8 +239,8 @@ def make_shards(
         listing: the sources, in packing order.
         plan: of the pack.
         options: of the pack.
-        runs: the sources of each shard, by the name of its entry.
-        outcomes: what became of the sources of all runs, in order. It is closed in the end.
+        slices: the sources of each shard, by the name of its entry.
+        outcomes: what became of the sources of all slices, in order. It is closed in the end.
         on_source: is called with each source.
         remove_old: see `PackContext`.
     """
@@ -256,10 +256,10 @@ def make_shards(
 
     entries: list[Entry] = []
     with contextlib.closing(outcomes), ShardFinisher(store) as finisher:
-        for name, run in runs.items():
-            maker = ShardMaker(context, run.number, name)
+        for name, shard_slice in slices.items():
+            maker = ShardMaker(context, shard_slice.number, name)
             try:
-                for _ in range(run.start, run.stop):
+                for _ in range(shard_slice.start, shard_slice.stop):
                     source, outcome = next(outcomes)
                     # The picture of a packed dataset came from a file of another size.
                     size_bytes = source.origin_bytes or source.size_bytes

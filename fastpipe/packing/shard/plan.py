@@ -67,7 +67,7 @@ class Plan(NamedTuple):
     stride: int = 1
 
 
-class Run(NamedTuple):
+class ShardSlice(NamedTuple):
     """The sources of a shard: positions from `start` to `stop` in a listing, which is in packing
     order.
 
@@ -124,7 +124,9 @@ def plan_shards(
     )
 
 
-def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Run]:
+def cut_into_slices(
+    listing: Listing, step: int, seed: int, *, shuffle: bool
+) -> list[ShardSlice]:
     """Cuts the sources, which are in packing order, into shards. Note [plan]"""
     positions: Iterable[int]
     if shuffle:
@@ -134,13 +136,13 @@ def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Ru
         bytes_before = accumulate(map(listing.weight, listing.sources), initial=0)
         positions = islice(bytes_before, len(listing.sources))
 
-    runs = []
+    slices = []
     start = 0
     for number, group in groupby(position // step for position in positions):
         stop = start + sum(1 for _ in group)
-        runs.append(Run(number, start, stop))
+        slices.append(ShardSlice(number, start, stop))
         start = stop
-    return runs
+    return slices
 
 
 def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:

@@ -105,7 +105,7 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
         if not shard.path.exists():
             # None of its blocks has been fetched.
             continue
-        first_block = int(blocks.first[shard_index])
+        first_block = int(blocks.first_blocks[shard_index])
         records = index.records_of_shard(shard_index)[["offset", "size", "xxh3_64"]]
         with open(shard.path, "rb", buffering=0) as file:
             for offset, size, expected in records.tolist():
@@ -138,4 +138,4 @@ def _open_blocks(
     blocks = Blocks(index.shard_sizes)
     hold = Hold(root, folder.name, url)
     with cache_root.writing(root), cache_root.locked(cache_root.open_accounts(root)):
-        return blocks, shared_states(hold.descriptor, int(blocks.first[-1]))
+        return blocks, shared_states(hold.descriptor, int(blocks.first_blocks[-1]))

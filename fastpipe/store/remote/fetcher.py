@@ -199,7 +199,7 @@ class Fetcher:
             awaited = dict(self._awaited)
         if awaited:
             block = min(awaited, key=awaited.__getitem__)
-            shard, start, _ = self._caches.blocks.place(range(block, block + 1))
+            shard, start, _ = self._caches.blocks.byte_range(range(block, block + 1))
             cache = self._caches.at(block)
             blocks = [
                 other for other in sorted(awaited) if self._caches.at(other) is cache
@@ -210,10 +210,10 @@ class Fetcher:
 
     def _describe_awaited(self, cache: Cache, awaited: list[int]) -> str:
         blocks = self._caches.blocks
-        runs = blocks.runs(awaited, int(blocks.first[-1]) * BLOCK_BYTES)
+        runs = blocks.runs(awaited, int(blocks.first_blocks[-1]) * BLOCK_BYTES)
         ranges: list[str] = []
         for run in runs[:_MAX_RANGES_SHOWN]:
-            shard, start, stop = blocks.place(run)
+            shard, start, stop = blocks.byte_range(run)
             ranges.append(f"{start:,} to {stop:,} of {cache.name_of(shard)}")
         more = ""
         if len(runs) > _MAX_RANGES_SHOWN:
@@ -244,7 +244,7 @@ class Fetcher:
                 if not queue:
                     return
                 # While a first batch is fetched, nothing else is.
-                if not urgent and any(part.first for part in self._under_way):
+                if not urgent and any(part.is_first_batch for part in self._under_way):
                     return
                 self._begin_fetch(queue.popleft())
 
@@ -278,7 +278,7 @@ class Fetcher:
             self._report(written)
         parts: list[ShardPart] = []
         for run in self._caches.blocks.runs(mine, REQUEST_BYTES):
-            parts.append(ShardPart(*self._caches.blocks.place(run), blocks=run))
+            parts.append(ShardPart(*self._caches.blocks.byte_range(run), blocks=run))
         return parts
 
     async def _fetch(self, part: ShardPart) -> None:

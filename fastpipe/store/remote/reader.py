@@ -130,7 +130,7 @@ class Reader:
     def _read_here(self, shard: int, start: int, stop: int) -> bytes | None:
         """The bytes if the cache or the ring has them; otherwise None."""
         cache = self.caches.of[shard]
-        first_block = int(cache.blocks.first[shard])
+        first_block = int(cache.blocks.first_blocks[shard])
         start_block = first_block + start // BLOCK_BYTES
         stop_block = first_block + (stop - 1) // BLOCK_BYTES + 1
         blocks = range(start_block, stop_block)
@@ -141,10 +141,12 @@ class Reader:
                 with suppress(FileNotFoundError), open(path, "rb") as file:
                     return os.pread(file.fileno(), stop - start, start)
             piece = self.wants.ring_parts.of(self._extents.sample_at(shard, start))
-            if piece is None or piece.place is None:
+            if piece is None or piece.ring_offset is None:
                 return None
             if piece.start <= start and stop <= piece.stop:
-                return self.ring.read(piece.place + start - piece.start, stop - start)
+                return self.ring.read(
+                    piece.ring_offset + start - piece.start, stop - start
+                )
         return None
 
     @contextmanager

@@ -156,7 +156,7 @@ class Wants:
             for sample in samples.tolist():
                 piece = self.ring_parts.of(sample)
                 # A piece that is still under way is new, and others may wait for it.
-                if piece is not None and piece.place is not None:
+                if piece is not None and piece.ring_offset is not None:
                     wrong.append(piece)
             self.ring_parts.forget(wrong)
             self.ring_parts.give_back(wrong, self._pinned())
@@ -226,7 +226,7 @@ class Wants:
         """Where a ticket's samples are; None if some are missing, which then come first."""
         parts = self._missing_parts(ticket.samples, ticket, exact=exact)
         for part in parts:
-            part.first = exact
+            part.is_first_batch = exact
         self.urgent.extend(parts)
         if not ticket.left:
             return self._where(ticket)
@@ -249,9 +249,9 @@ class Wants:
             for row, sample in enumerate(ticket.samples.tolist()):
                 piece = self.ring_parts.of(sample)
                 if piece is not None:
-                    assert piece.place is not None
+                    assert piece.ring_offset is not None
                     shard[row] = ring_number
-                    shift[row] = piece.place - piece.start
+                    shift[row] = piece.ring_offset - piece.start
         return Where(shard, shift)
 
     def _missing_parts(
@@ -293,7 +293,7 @@ class Wants:
         self._coming_blocks.update(new_blocks)
         parts: list[ShardPart] = []
         for run in blocks.runs(new_blocks, REQUEST_BYTES):
-            parts.append(ShardPart(*blocks.place(run), blocks=run))
+            parts.append(ShardPart(*blocks.byte_range(run), blocks=run))
 
         # (samples that the cache does not keep, 4) sample, shard, start, stop
         others = np.stack([samples, shard, start, stop], axis=1)[~is_kept]
@@ -349,7 +349,7 @@ class Wants:
                 piece.planned.add(sample)
                 continue
             ticket.pieces.add(piece)
-            if piece.place is None:
+            if piece.ring_offset is None:
                 ticket.left.add(piece.part)
         return parts
 

@@ -289,11 +289,12 @@ def _remake_shards(
         _check_damaged(shard)
     listing = repack.listing
     shard_by_name = {shard.name: shard for shard in shards}
-    runs = [(run, names) for run, names in repack.runs(shard_by_name) if names]
+    # A slice of which no shard is damaged has no names.
+    slices = [pair for pair in repack.slices(shard_by_name) if pair[1]]
     file_count = 0
     total_bytes = 0
-    for run, _ in runs:
-        sources = listing.sources[run.start : run.stop]
+    for shard_slice, _ in slices:
+        sources = listing.sources[shard_slice.start : shard_slice.stop]
         file_count += len(sources)
         total_bytes += sum(source.size_bytes for source in sources)
     if not total_bytes:  # a table has only the size of all of its images
@@ -315,8 +316,11 @@ def _remake_shards(
         bytes_done += source.size_bytes
         on_progress(PackProgress(files_done, file_count, bytes_done, total_bytes, 0))
 
-    for run, names in runs:
-        with repack.remade(run, journal.store.scratch, on_source) as (folder, tars):
+    for shard_slice, names in slices:
+        with repack.remade(shard_slice, journal.store.scratch, on_source) as (
+            folder,
+            tars,
+        ):
             for name in sorted(names):
                 shard = shard_by_name[name]
                 # Nothing replaces a damaged shard but the very bytes that were packed.
