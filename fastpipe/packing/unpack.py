@@ -28,7 +28,7 @@ from fastpipe.errors import ConfigError, DatasetError, PackError, choice
 from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
-from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.options import thread_count
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.files import no_link
 from fastpipe.store.remote.dataset import RemoteIndex
@@ -145,7 +145,7 @@ def unpack(
         on_progress: is called now and then, in this thread.
     """
     choice("--format", form, tuple(_WRITERS))
-    threads = PackOptions(workers=workers).threads
+    threads = thread_count(workers)
     if not isinstance(destination, Path):
         raise ConfigError(
             f"DST {destination}: expected a folder of this machine; unpack into one, then upload it"

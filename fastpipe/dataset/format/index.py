@@ -156,7 +156,7 @@ class Index(ABC):
 
         Args:
             sample: its number.
-            reason: why, in words.
+            reason: why, in words, or the exception whose text says it.
             more: is put behind the reason.
             replace: the sample was to be replaced by another one, which failed, too.
         """

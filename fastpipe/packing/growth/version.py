@@ -135,6 +135,10 @@ class Version:
                 more.
             plan: of the new shards.
             on_file: is called after each file.
+
+        Raises:
+            PackError: another program has changed the dataset or a new shard, or the disk refuses.
+            DatasetError: a file of this version has changed since it was written.
         """
         self.check_newest()
         self.journal.check_shards(entries)
@@ -296,6 +300,11 @@ def open_newest(
         given: options that say how this program works.
         command: arguments of the command that makes the next version.
         shared_spool: see `open_journal`.
+
+    Raises:
+        DatasetError: there is no dataset, or it is damaged.
+        PackError: another program writes to the dataset, or the disk refuses.
+        ConfigError: --spool does not go with the destination.
     """
     if isinstance(destination, Path):
         read_info(destination)  # raises DatasetError before anything is written

@@ -15,6 +15,7 @@ from fastpipe.dataset.format.fields import read_fields
 from fastpipe.dataset.format.layout import WORK_FOLDER, shard_number
 from fastpipe.packing.fields.agreement import agreement_state_of
 from fastpipe.packing.pipeline.exchange import convert_slices
+from fastpipe.packing.shard.journal import SPOOL_NAME
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import (
@@ -94,7 +95,7 @@ class Repack:
             folder = Path(name)
             (folder / WORK_FOLDER).mkdir()
             outcomes = convert_slices(
-                listing, [slice_alone], self.options, folder / "spool"
+                listing, [slice_alone], self.options, folder / SPOOL_NAME
             )
             store = Folder(folder, folder)
             slices = {"again.done": slice_alone}

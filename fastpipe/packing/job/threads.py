@@ -19,7 +19,7 @@ from fastpipe.packing.job.summary import (
     summarize_existing,
 )
 from fastpipe.packing.pipeline.exchange import convert_slices
-from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.journal import SPOOL_NAME, Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Plan
@@ -72,11 +72,13 @@ def pack(
 
         facts = Facts.of(listing)
         existing_info = begin_pack(journal, facts, options, listing)
+        if existing_info is not None:
+            return summarize_existing(existing_info, facts, started)
+        # After the look for a dataset: a full disk must not refuse a pack that has nothing to do.
+        # The shards of a small source may grow, but hardly to more than twice their size.
         journal.store.check_room(
             min(_SHARDS_AT_A_TIME * options.shard_size, 2 * listing.size_bytes)
         )
-        if existing_info is not None:
-            return summarize_existing(existing_info, facts, started)
         shards = make_in_threads(
             listing, options, journal, lambda plan: plan, on_progress
         )
@@ -126,7 +128,7 @@ def make_in_threads(
         listing,
         list(missing_slices.values()),
         options,
-        store.scratch / "spool",
+        store.scratch / SPOOL_NAME,
         converting.on_source,
         converted_few,
     )

@@ -38,7 +38,9 @@ from fastpipe.store.files import LOCK_FILE, PARTIAL, WorkFolder
 from fastpipe.store.store import Store
 
 PLAN_FILE = f"{WORK_FOLDER}/plan.json"
-SPOOL_FOLDER = f"{WORK_FOLDER}/spool"
+# The name of the folder, in the work folder, of converted rows and of lists of sources.
+SPOOL_NAME = "spool"
+SPOOL_FOLDER = f"{WORK_FOLDER}/{SPOOL_NAME}"
 # The end of an error after which the shards that are finished can be used.
 KEPT = ". What is packed stays"
 
@@ -192,7 +194,7 @@ class Journal:
     def clear(self) -> None:
         """Empties the work folder, except for the lock."""
         with contextlib.suppress(FileNotFoundError):  # only tables need a spool
-            shutil.rmtree(self.store.scratch / "spool")
+            shutil.rmtree(self.store.scratch / SPOOL_NAME)
         self._empty(SPOOL_FOLDER, WORK_FOLDER)
 
     def _empty(self, *folders: str) -> None:

@@ -88,7 +88,7 @@ class PackOptions:
     @property
     def threads(self) -> int:
         """How many threads work: `workers`, or the CPUs granted to this process."""
-        return self.workers or min(count_granted_cpus(), _LIMITS["workers"][1])
+        return thread_count(self.workers)
 
     def shaping(
         self, kinds: Mapping[str, str] | None = None, coordinates: str | None = None
@@ -117,6 +117,17 @@ class PackOptions:
         if has_moving_fields and coordinates == SHOWN:
             shaping[BY_RULE] = SHOWN
         return shaping
+
+
+def thread_count(workers: int | None) -> int:
+    """The number of threads for --workers; None: the CPUs granted to this process.
+
+    ConfigError: the number is out of range.
+    """
+    least, most = _LIMITS["workers"]
+    if workers is None:
+        return min(count_granted_cpus(), most)
+    return whole("--workers", workers, least=least, most=most)
 
 
 def _check_values(options: PackOptions | EncodeOptions) -> None:

@@ -29,7 +29,10 @@ def verify(
     data: options.PackedData,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Check only sizes and structure; read no shard."),
+        typer.Option(
+            "--quick",
+            help="Hash the small files, check the index and the sizes of shards; read no shard.",
+        ),
     ] = False,
     repair: Annotated[
         str | None,
@@ -147,7 +150,7 @@ def _describe_check(report: Report) -> str:
     """The parts of a dataset that were checked, and the speed."""
     text = f"{count(report.samples, 'sample')} in {count(report.shards, 'shard')}"
     if report.quick:
-        return f"{text}; only sizes and structure, read no shard"
+        return f"{text}; only the small files, the index and sizes, read no shard"
     if not report.bytes:
         return f"{text}, of which none could be read"
     mb_per_s = report.bytes / max(report.seconds, 1e-9) / 1e6

@@ -30,7 +30,7 @@ from fastpipe.packing.fields.stored import columns, piece
 from fastpipe.packing.growth.fit import relabel
 from fastpipe.packing.growth.version import find_packs, packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors
-from fastpipe.packing.job.progress import PackProgress, Progress
+from fastpipe.packing.job.progress import Progress, ProgressReporter
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.npy import write_column, write_npy
@@ -51,7 +51,8 @@ from fastpipe.tools.verify.shard_facts import ShardFacts, describe, member_endin
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 _CHUNK_BYTES = 1 << 20
-_NAMES_SHOWN = 5  # of classes, in a message
+# A message names at most so many classes.
+_MAX_NAMES_SHOWN = 5
 
 
 def repair(
@@ -259,10 +260,10 @@ def _describe_difference(
     """The difference of two sources, as far as it is known."""
     texts = []
     missing = [name for name in info["classes"] if name not in listing.classes]
-    for name in missing[:_NAMES_SHOWN]:
+    for name in missing[:_MAX_NAMES_SHOWN]:
         texts.append(f"no class {readable(name)!r} now")
     added = [name for name in listing.classes if name not in info["classes"]]
-    for name in added[:_NAMES_SHOWN]:
+    for name in added[:_MAX_NAMES_SHOWN]:
         texts.append(f"class {readable(name)!r} is new")
     packed = pack["source"]
     file_count = len(listing.sources)
@@ -301,20 +302,16 @@ def _remake_shards(
         total_bytes = listing.size_bytes * file_count // len(listing.sources)
     # Files that could not be packed then are expected to fail again.
     rejected = {entry["path"] for entry in read_rejected(path, repack.info["version"])}
-    files_done = 0
-    bytes_done = 0
+    progress = ProgressReporter(file_count, total_bytes, journal.store, on_progress)
 
     def on_source(source: Source, outcome: Packed | str) -> None:
-        nonlocal files_done, bytes_done
         if isinstance(outcome, str) and readable(source.path) not in rejected:
             name = readable(str(listing.root / source.path))
             raise PackError(
                 f"{name} could be packed before, but now it cannot: {outcome}. Restore the file, "
                 f"or {_ANEW}"
             )
-        files_done += 1
-        bytes_done += source.size_bytes
-        on_progress(PackProgress(files_done, file_count, bytes_done, total_bytes, 0))
+        progress.add(1, source.size_bytes)
 
     for shard_slice, names in slices:
         with repack.remade(shard_slice, journal.store.scratch, on_source) as (

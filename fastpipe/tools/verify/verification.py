@@ -30,7 +30,7 @@ from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError
 from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.cluster import THREADS, on_ray, run_tasks, session
-from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.options import thread_count
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
@@ -87,7 +87,7 @@ def verify(
         raise ConfigError(
             "--quick reads no shard, so there is nothing for a cluster to do; leave out --on ray"
         )
-    threads = PackOptions(workers=workers).threads
+    threads = thread_count(workers)
     started = time.monotonic()
     description, folder, remote = _describe_place(path)
     findings = list(description.findings)

@@ -410,6 +410,17 @@ def test_too_little_room_for_the_spool(
         fastpipe.pack(source, bucket.url("out"), **SMALL, spool=tmp_path / "spool")
 
 
+def test_a_full_disk_refuses_no_pack_that_has_nothing_to_do(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_large_folder(tmp_path / "source", images=8)
+    options = {**SMALL, "spool": tmp_path / "spool"}
+    fastpipe.pack(source, bucket.url("out"), **options)
+    usage = SimpleNamespace(free=0)
+    monkeypatch.setattr("fastpipe.store.store.shutil.disk_usage", lambda _: usage)
+    assert fastpipe.pack(source, bucket.url("out"), **options).already_packed
+
+
 def test_the_spool_holds_few_shards(
     tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
