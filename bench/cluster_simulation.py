@@ -164,7 +164,7 @@ class DrawnStore(Folder):
         return records.tobytes()
 
     @contextlib.contextmanager
-    def whole(self, name: str) -> Iterator[BinaryIO]:
+    def open_atomic(self, name: str) -> Iterator[BinaryIO]:
         """Nobody reads it."""
         with open(os.devnull, "wb") as file:
             yield file

@@ -90,7 +90,9 @@ def _write_tars(
 ) -> None:
     """Writes shards with the names of the dataset's. Each appears when it is whole."""
     for shard, shard_samples in itertools.groupby(samples, lambda sample: sample.shard):
-        with Folder(destination, destination).whole(index.shards[shard].name) as file:
+        with Folder(destination, destination).open_atomic(
+            index.shards[shard].name
+        ) as file:
             for sample in shard_samples:
                 file.write(before_picture(sample.key, sample.label, sample.picture))
                 file.write(sample.picture)
@@ -169,7 +171,7 @@ def unpack(
 
     def unpacked_samples() -> Iterator[UnpackedSample]:
         nonlocal num_images, image_bytes, stored_bytes
-        for _, samples in ahead.each(_runs_of(index)):
+        for _, samples in ahead.map(_runs_of(index)):
             yield from samples
             num_images += len(samples)
             image_bytes += sum(len(sample.picture) for sample in samples)

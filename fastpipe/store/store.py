@@ -63,7 +63,7 @@ class _WholeFiles(ABC):
         """Returns a file to write. It and its `commit` raise OSError or PackError."""
 
     @contextlib.contextmanager
-    def whole(self, name: str) -> Iterator[BinaryIO]:
+    def open_atomic(self, name: str) -> Iterator[BinaryIO]:
         """Opens a file to write, which appears whole if the block ends without an exception.
 
         Raises:
@@ -85,7 +85,7 @@ class _WholeFiles(ABC):
             raise
 
     def write(self, name: str, data: bytes | memoryview) -> None:
-        with self.whole(name) as file:
+        with self.open_atomic(name) as file:
             file.write(data)
 
     def _partial_path(self, name: str) -> Path:
@@ -146,7 +146,7 @@ class Folder(_WholeFiles):
                 stop = os.fstat(file.fileno()).st_size
             return read_at(file.fileno(), stop - start, start)
 
-    def each(
+    def map(
         self, work: Callable[[Item], Result], items: Iterable[Item]
     ) -> Iterator[Result]:
         """Calls `work`, which reads a little, for each item. Gives the results in order.
@@ -259,7 +259,7 @@ class Bucket(_WholeFiles):
         )
         return b"".join(pieces)
 
-    def each(
+    def map(
         self, work: Callable[[Item], Result], items: Iterable[Item]
     ) -> Iterator[Result]:
         from fastpipe.store.remote.objects import in_order

@@ -222,11 +222,11 @@ class Index(ABC):
         """Brings the files of some fields to this machine, where they are behind a URL."""
         return
 
-    def reader(self, of: Index | None = None) -> object | None:
+    def reader(self, mixture: Index | None = None) -> object | None:
         """The store.remote.reader.Reader of shards behind a URL; None: they are files.
 
         Args:
-            of: the mixture that this is a part of, whose shards the reader is for.
+            mixture: the index that this is a part of, whose shards the reader is for.
         """
         return None
 

@@ -215,7 +215,7 @@ class JoinedIndex(Index):
         part, number = part_and_number(self.starts, sample)
         return self.parts[part].sample_error(number, reason, more, replace=replace)
 
-    def reader(self, of: Index | None = None) -> object | None:
+    def reader(self, mixture: Index | None = None) -> object | None:
         for part in self.parts:
             if isinstance(part.path, Url):
                 return part.reader(self)

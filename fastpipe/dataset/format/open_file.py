@@ -48,10 +48,10 @@ def state_of(info: os.stat_result) -> FileState:
     )
 
 
-def changed(path: object, how: str = "") -> PackError:
-    """The error for a file that is no longer as it was listed; `how` says what is known of it."""
+def changed(path: object, details: str = "") -> PackError:
+    """The error for a file that is no longer as it was listed; `details` says what is known of the change."""
     return PackError(
-        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait "
+        f"{readable(str(path))} has changed while packing{details}. Finished shards are kept. Wait "
         "until nothing changes the source, then run the same command again: it continues with the "
         "files as they are then"
     )

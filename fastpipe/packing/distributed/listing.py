@@ -239,7 +239,7 @@ def _read_listed(
         samples = read_samples(spool, name, bytes_range, _WINDOW_BYTES)
         return [sample for sample in samples if start <= sample.order_key[0] < stop]
 
-    samples = itertools.chain.from_iterable(spool.each(read, run_names))
+    samples = itertools.chain.from_iterable(spool.map(read, run_names))
     in_order = sorted(samples, key=lambda sample: sample.order_key)
     return [Source(*json.loads(str(sample.outcome))) for sample in in_order]
 

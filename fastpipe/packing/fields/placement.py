@@ -61,13 +61,13 @@ class Placement:
     new_size: Size
 
     @classmethod
-    def of(cls, frame: Frame, packed: Packed, how: EncodeOptions) -> Placement:
+    def of(cls, frame: Frame, packed: Packed, encode: EncodeOptions) -> Placement:
         """From the picture that values are of to the packed one."""
         is_shown = frame.coordinates == SHOWN
         turn = 1
-        if how.apply_exif and not is_shown:
+        if encode.apply_exif and not is_shown:
             turn = packed.orientation
-        elif is_shown and not how.apply_exif:
+        elif is_shown and not encode.apply_exif:
             turn = _INVERSE.get(packed.orientation, packed.orientation)
         return cls(size_in(frame, packed), turn, (packed.width, packed.height))
 

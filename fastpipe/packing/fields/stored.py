@@ -45,7 +45,7 @@ class FieldValues:
 
     Args:
         packed: the picture.
-        how: it was packed.
+        encode: how the picture was packed.
         frame: of boxes, points and masks.
 
     Attributes:
@@ -53,10 +53,10 @@ class FieldValues:
             rule is right for it. Note [frames]
     """
 
-    def __init__(self, packed: Packed, how: EncodeOptions, frame: Frame) -> None:
+    def __init__(self, packed: Packed, encode: EncodeOptions, frame: Frame) -> None:
         self.assumed = False
         self._packed = packed
-        self._how = how
+        self._encode = encode
         self._frame = frame
 
     def store(self, kind: str, value: Any) -> Stored:
@@ -82,7 +82,7 @@ class FieldValues:
 
     def _placement(self, frame: Frame) -> Placement:
         self.assumed |= not frame.certain and self._packed.orientation != 1
-        return Placement.of(frame, self._packed, self._how)
+        return Placement.of(frame, self._packed, self._encode)
 
     def _mask(self, value: bytes | NDArray[Any]) -> bytes:
         """The PNG of a mask, which comes as a PNG, or as (H, W) uint8 or uint16."""
@@ -104,11 +104,11 @@ class FieldValues:
             shown_size = turned_size(first.source_size, first.orientation)
             if orientation != 1 and turned_size(size, orientation) == shown_size:
                 # Each of the two pictures is shown by its own EXIF.
-                from_shown = Placement.of(Frame(SHOWN), first, self._how).turn
+                from_shown = Placement.of(Frame(SHOWN), first, self._encode).turn
                 return combine_orientations(orientation, from_shown)
             return self._placement(frame_of_file(size, first, self._frame)).turn
 
-        options = replace(self._how, storage=JPEG_STORAGE, apply_exif=True)
+        options = replace(self._encode, storage=JPEG_STORAGE, apply_exif=True)
         return convert(value, options, turn).data
 
 

@@ -76,7 +76,7 @@ class Ahead(Generic[Item, Result]):
         while self._pending:
             yield from self._take_oldest()
 
-    def each(self, tasks: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+    def map(self, tasks: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
         """Adds tasks as they are needed, and yields all of them with their results."""
         for task in tasks:
             yield from self.put(task)
@@ -136,7 +136,7 @@ def read_ahead(
         return some
 
     with closing(items), closing(Ahead(read_some, 1)) as ahead:
-        for _, some in ahead.each(itertools.repeat(None)):
+        for _, some in ahead.map(itertools.repeat(None)):
             if not some:
                 return
             yield from some

@@ -73,13 +73,13 @@ def convert_sources(
                 )
             )
             outcomes: Iterator[tuple[Source, Outcome]] = (
-                (row.source, outcome) for row, outcome in ahead.each(rows)
+                (row.source, outcome) for row, outcome in ahead.map(rows)
             )
         else:
             ahead = _convert_files_ahead(
                 listing, remote_root, options, converted_few or {}
             )
-            outcomes = ahead.each(sources)
+            outcomes = ahead.map(sources)
         stack.callback(ahead.close)
         if remote_root is not None:
             # Before `close`, which waits for threads that wait for requests.

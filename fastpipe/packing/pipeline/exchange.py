@@ -242,9 +242,7 @@ def read_rows(
     key_ranges = _key_ranges_of(sources, slices, options)
     # For each run, the bytes of its file for each of the ranges of keys.
     bytes_of_runs = list(
-        spool.each(
-            lambda name: find_ranges(spool, name, sizes[name], key_ranges), names
-        )
+        spool.map(lambda name: find_ranges(spool, name, sizes[name], key_ranges), names)
     )
 
     def samples() -> Generator[Sample, None, None]:

@@ -70,7 +70,7 @@ def write_run(store: Store, name: str, samples: Iterable[Sample]) -> None:
     marks: list[tuple[int, str, int]] = []
     offset = 0
     next_mark_at = 0
-    with store.whole(name) as file:
+    with store.open_atomic(name) as file:
         for sample in samples:
             if offset >= next_mark_at:
                 marks.append((*sample.order_key, offset))

@@ -145,7 +145,7 @@ class Journal:
                 else None
             )
 
-        return self.store.each(read, names)
+        return self.store.map(read, names)
 
     def check_shards(self, entries: Iterable[Entry]) -> None:
         """Raises PackError if a shard is not as this pack wrote it, as another program may write to
@@ -160,7 +160,7 @@ class Journal:
             entry_name, tar = pair
             return entry_name, tar, self.store.note(tar.name)
 
-        for entry_name, tar, note in self.store.each(read_note, tars):
+        for entry_name, tar, note in self.store.map(read_note, tars):
             # Only files in a bucket have notes: the hash of their bytes.
             if sizes.get(tar.name) != tar.size_bytes or note not in ("", tar.xxh3_64):
                 self.store.remove([f"{WORK_FOLDER}/{entry_name}"])

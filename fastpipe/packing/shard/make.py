@@ -200,7 +200,7 @@ class ShardMaker:
         )
         entry = Entry(self.name, tars, self._tally, self._agreement.state(), parts)
         line = entry.line()
-        with self._context.store.whole(f"{WORK_FOLDER}/{self.name}") as out:
+        with self._context.store.open_atomic(f"{WORK_FOLDER}/{self.name}") as out:
             out.write(line)
             for tar_index, tar in enumerate(self._tars):
                 records = tar.records

@@ -292,17 +292,19 @@ class Caches:
         self.blocks = blocks
         self.remote = remote
         # The cache of each shard behind a URL.
-        self.of: dict[int, Cache] = {}
+        self.cache_of_shard: dict[int, Cache] = {}
         for cache in remote:
             for shard in cache.shards:
-                self.of[shard] = cache
+                self.cache_of_shard[shard] = cache
         # (shards,) which are behind a URL
-        self.is_remote = np.isin(np.arange(len(blocks.sizes)), list(self.of))
+        self.is_remote = np.isin(
+            np.arange(len(blocks.sizes)), list(self.cache_of_shard)
+        )
 
     def at(self, block: int) -> Cache:
         """The cache of a block."""
         shard, _, _ = self.blocks.byte_range(range(block, block + 1))
-        return self.of[shard]
+        return self.cache_of_shard[shard]
 
     def states(self, blocks: NDArray[np.int64]) -> NDArray[np.uint8]:
         """(n,) Note [states of a block]. Blocks of local files are SYNCED."""

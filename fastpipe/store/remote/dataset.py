@@ -111,14 +111,14 @@ class RemoteIndex(PackedIndex):
     def fetch_sources(self) -> None:
         self._bring(self._at + SOURCES_FILE, self.info["sources"]["file_xxh3_64"])
 
-    def reader(self, of: Index | None = None) -> Reader:
+    def reader(self, mixture: Index | None = None) -> Reader:
         """Returns a reader of its shards, or of those of a mixture that it is part of.
 
         Raises:
             EngineError: this is a forked child.
             DatasetError: the cache cannot be written.
         """
-        index: Index = self if of is None else of
+        index: Index = self if mixture is None else mixture
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
         blocks = Blocks(np.concatenate([part.shard_sizes for part in parts]))
 
@@ -215,7 +215,7 @@ class RemoteIndex(PackedIndex):
                     [data] if data is not None else []
                 )
                 if data is None:
-                    pieces = self._objects.whole(name)
+                    pieces = self._objects.fetch_pieces(name)
                 digest = _write_pieces(partial, pieces)
                 if expected in (None, digest):
                     os.replace(partial, file)
@@ -288,9 +288,9 @@ def _checked(file: str, data: bytes) -> dict[str, Any]:
     return info
 
 
-def _check_hash(file: str, what: str, expected: str, got: object) -> None:
+def _check_hash(file: str, hash_name: str, expected: str, got: object) -> None:
     if got != expected:
         raise DatasetError(
-            f"{file} has been changed: expected the {what}, {expected}, got {got!r:.80}. Upload "
+            f"{file} has been changed: expected the {hash_name}, {expected}, got {got!r:.80}. Upload "
             "the dataset again"
         )

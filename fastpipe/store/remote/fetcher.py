@@ -185,13 +185,13 @@ class Fetcher:
 
     def delay(self) -> Delay | None:
         """What has taken longest so far; None if nothing is under way."""
-        now = time.monotonic()
+        now_s = time.monotonic()
         delays: list[Delay] = []
         with self._wants.lock:
             if self._under_way:
                 part = min(self._under_way, key=self._under_way.__getitem__)
-                elapsed_s = now - self._under_way[part]
-                trouble = self._caches.of[part.shard].objects.trouble
+                elapsed_s = now_s - self._under_way[part]
+                trouble = self._caches.cache_of_shard[part.shard].objects.trouble
                 note = f"A request failed with: {trouble}" if trouble else ""
                 delays.append(
                     Delay("fetching", part.shard, part.start, elapsed_s, note)
@@ -205,7 +205,7 @@ class Fetcher:
                 other for other in sorted(awaited) if self._caches.at(other) is cache
             ]
             note = self._describe_awaited(cache, blocks)
-            delays.append(Delay("awaiting", shard, start, now - awaited[block], note))
+            delays.append(Delay("awaiting", shard, start, now_s - awaited[block], note))
         return max(delays, key=lambda delay: delay.seconds, default=None)
 
     def _describe_awaited(self, cache: Cache, awaited: list[int]) -> str:
@@ -295,7 +295,7 @@ class Fetcher:
                 f"bytes of sample {wrong_samples[0]} whose hash is not the recorded one"
             )
 
-        cache = self._caches.of[part.shard]
+        cache = self._caches.cache_of_shard[part.shard]
         try:
             answer = await cache.objects.fetch(
                 cache.name_of(part.shard),
@@ -344,15 +344,15 @@ class Fetcher:
             if self.closed:
                 # The cache's files may be closed, too.
                 break
-            now = time.monotonic()
-            if now - sync_time > _SYNC_S:
-                sync_time = now
+            now_s = time.monotonic()
+            if now_s - sync_time > _SYNC_S:
+                sync_time = now_s
                 await asyncio.wrap_future(self.in_thread(self.sync))
             if self._awaited and not self.closed:
                 self._report_awaited()
-                if now - claim_time > _CLAIM_S:
-                    claim_time = now
-                    self._claim_awaited(now)
+                if now_s - claim_time > _CLAIM_S:
+                    claim_time = now_s
+                    self._claim_awaited(now_s)
         await self._finish()
 
     def _report_awaited(self) -> None:
@@ -365,7 +365,7 @@ class Fetcher:
             )
         self._report(written.tolist())
 
-    def _claim_awaited(self, now: float) -> None:
+    def _claim_awaited(self, now_s: float) -> None:
         """Fetches blocks whose process has ended.
 
         If a process takes too long for a block, this loader fetches the samples past it.
@@ -373,7 +373,7 @@ class Fetcher:
         with self._wants.lock:
             late: list[int] = []
             for block, start_time in self._awaited.items():
-                if now - start_time > self._patience_s:
+                if now_s - start_time > self._patience_s:
                     late.append(block)
             self._wants.impatient.update(late)
             awaited = self._awaited
@@ -382,7 +382,7 @@ class Fetcher:
                 self._wants.urgent.extend(self._claim(run))
             # Those that are awaited again keep their start.
             for block in self._awaited:
-                self._awaited[block] = awaited.get(block, now)
+                self._awaited[block] = awaited.get(block, now_s)
         if late:
             self._report(late)
         self._begin_fetches()
@@ -419,7 +419,7 @@ class Fetcher:
         if part.blocks is None:
             self._wants.ring_parts.store(part, data)
             return
-        cache = self._caches.of[part.shard]
+        cache = self._caches.cache_of_shard[part.shard]
         try:
             cache.write(part.shard, part.start, data)
         except OSError as problem:

@@ -155,12 +155,12 @@ class Objects:
         for future in list(self._under_way):
             future.cancel()
 
-    async def insist(self, work: Callable[[], Awaitable[_T]], what: str) -> _T:
+    async def insist(self, work: Callable[[], Awaitable[_T]], failure_text: str) -> _T:
         """Makes a request until it succeeds.
 
         Args:
             work: makes the request.
-            what: how an error begins, such as "URL cannot be fetched".
+            failure_text: how an error begins, such as "URL cannot be fetched".
         """
         first_start = time.monotonic()
         attempt = 0
@@ -184,7 +184,7 @@ class Objects:
                 has_tries = remedy.tries is None or attempt < remedy.tries
                 if elapsed_s > self.patience_s or not has_tries:
                     raise self._last_error(
-                        what, failure, remedy, attempt, elapsed_s
+                        failure_text, failure, remedy, attempt, elapsed_s
                     ) from problem
             is_busy = failure.status in _BUSY_STATUS
             if is_busy:
@@ -196,7 +196,7 @@ class Objects:
 
     def _last_error(
         self,
-        what: str,
+        failure_text: str,
         failure: Failure,
         remedy: Remedy,
         attempts: int,
@@ -207,7 +207,7 @@ class Objects:
             advice = f"{remedy.packing or advice}. {AGAIN}"
         times = "attempt" if attempts == 1 else "attempts"
         return self._error(
-            f"{what}: {failure.words}, after {attempts} {times} in {elapsed_s:.1f} s. {advice}"
+            f"{failure_text}: {failure.words}, after {attempts} {times} in {elapsed_s:.1f} s. {advice}"
         )
 
     def _for_each(
@@ -410,7 +410,7 @@ class Objects:
         """Waits for `fetch`."""
         return self.wait(self.fetch(name, start, stop, size_bytes))
 
-    def whole(self, name: str) -> Iterator[memoryview]:
+    def fetch_pieces(self, name: str) -> Iterator[memoryview]:
         """All of a file, piece by piece; it may be larger than memory.
 
         Nobody changes the file, and it is not empty.

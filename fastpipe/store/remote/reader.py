@@ -120,7 +120,7 @@ class Reader:
         data = self._read_here(shard, start, stop)
         if data is not None:
             return data
-        cache = self.caches.of[shard]
+        cache = self.caches.cache_of_shard[shard]
         size_bytes = int(cache.blocks.sizes[shard])
         answer = cache.objects.fetched(cache.name_of(shard), start, stop, size_bytes)
         with self.wants.lock:
@@ -129,7 +129,7 @@ class Reader:
 
     def _read_here(self, shard: int, start: int, stop: int) -> bytes | None:
         """The bytes if the cache or the ring has them; otherwise None."""
-        cache = self.caches.of[shard]
+        cache = self.caches.cache_of_shard[shard]
         first_block = int(cache.blocks.first_blocks[shard])
         start_block = first_block + start // BLOCK_BYTES
         stop_block = first_block + (stop - 1) // BLOCK_BYTES + 1

@@ -135,14 +135,14 @@ class SourceFiles(Objects):
 
     def as_listed(self, name: str, answer: Answer, state: FileState) -> memoryview:
         """The bytes of an answer. Raises PackError if the file was changed since it was listed."""
-        now = answer.state
-        if now.size_bytes != state.size_bytes:
+        state_now = answer.state
+        if state_now.size_bytes != state.size_bytes:
             reason = (
                 f"it had {state.size_bytes:,} bytes when it was listed, and now has "
-                f"{now.size_bytes:,}"
+                f"{state_now.size_bytes:,}"
             )
             raise changed(self.url / name, f": {reason}")
-        if now.mtime_ns != state.mtime_ns and not self.pinned:
+        if state_now.mtime_ns != state.mtime_ns and not self.pinned:
             raise changed(self.url / name, ": it has another ETag")
         return memoryview(answer.data)
 

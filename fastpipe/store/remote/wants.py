@@ -49,7 +49,7 @@ class Ticket:
     # The plan of the time when the ticket was created.
     generation: int
     # What has not arrived yet.
-    left: set[Key] = field(default_factory=set)
+    missing: set[Key] = field(default_factory=set)
     # The pieces of the ring that have its samples, or will have them.
     pieces: set[RingPiece] = field(default_factory=set)
     # Whether nobody waits any more.
@@ -98,7 +98,7 @@ class Wants:
             self.generation += 1
             wanted: set[Key] = set()
             for ticket in self._waiting():
-                wanted |= ticket.left
+                wanted |= ticket.missing
             queued = self.queue
             self.queue = deque()
             for part in queued:
@@ -190,9 +190,9 @@ class Wants:
                 elif problem is not None:
                     self.ring_parts.forget(key.pieces)
                 for ticket in waiting:
-                    if key not in ticket.left or ticket.ended:
+                    if key not in ticket.missing or ticket.ended:
                         continue
-                    ticket.left.discard(key)
+                    ticket.missing.discard(key)
                     outcome = self._outcome(ticket, problem)
                     if outcome is not None:
                         ready.append((ticket, outcome))
@@ -205,7 +205,7 @@ class Wants:
         if problem is not None:
             ticket.ended = True
             return problem
-        if ticket.left:
+        if ticket.missing:
             return None
         try:
             # Some of its samples may have been forgotten meanwhile.
@@ -228,12 +228,12 @@ class Wants:
         for part in parts:
             part.is_first_batch = exact
         self.urgent.extend(parts)
-        if not ticket.left:
+        if not ticket.missing:
             return self._where(ticket)
         # Parts that were queued for later are needed now.
         later: deque[ShardPart] = deque()
         for part in self.queue:
-            if part.keys & ticket.left:
+            if part.keys & ticket.missing:
                 self.urgent.append(part)
             else:
                 later.append(part)
@@ -286,7 +286,7 @@ class Wants:
         missing = missing[self.caches.states(missing) < WRITTEN]
         if ticket is not None:
             ticket.counted = True
-            ticket.left.update(missing.tolist())
+            ticket.missing.update(missing.tolist())
         new_blocks = [
             block for block in missing.tolist() if block not in self._coming_blocks
         ]
@@ -350,7 +350,7 @@ class Wants:
                 continue
             ticket.pieces.add(piece)
             if piece.ring_offset is None:
-                ticket.left.add(piece.part)
+                ticket.missing.add(piece.part)
         return parts
 
 

@@ -263,7 +263,7 @@ def check_shards(
     spans = _plan_spans(readable, readable_bytes, index, whole_index=whole_index)
     reading: _ShardReading | None = None
     with closing(Ahead(check_span, threads)) as ahead:
-        for span, checked in ahead.each(spans):
+        for span, checked in ahead.map(spans):
             if reading is None or span.start == 0:  # the first span of a shard
                 reading = _ShardReading(
                     span.shard,

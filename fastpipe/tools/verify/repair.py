@@ -363,7 +363,7 @@ def _rebuild(
     samples = sum(shard.samples for shard in shards)
     folder = version_folder(info["version"])
     if INDEX_FILE in damaged:
-        with store.whole(f"{folder}{INDEX_FILE}") as file:
+        with store.open_atomic(f"{folder}{INDEX_FILE}") as file:
             chunks = (records_of(shard).tobytes() for shard in shards)
             _, digest = write_npy(file, INDEX_DTYPE, samples, chunks)
             _check_rebuilt(INDEX_FILE, info["index"]["file_xxh3_64"], digest)
@@ -375,7 +375,7 @@ def _rebuild(
             # The header of the file needs the number of values, which is known at their end.
             with (
                 tempfile.TemporaryFile(dir=store.scratch) as values,
-                store.whole(f"{folder}{file_name}") as file,
+                store.open_atomic(f"{folder}{file_name}") as file,
             ):
                 for pieces in _pieces_of_samples(shards, field):
                     values.write(pieces[column.part])
