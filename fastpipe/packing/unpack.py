@@ -34,7 +34,7 @@ from fastpipe.store.files import no_link
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.store import Folder
 
-# Bytes of samples that a thread takes at once.
+# A thread reads samples of about so many bytes at once.
 _RUN_BYTES = 4 << 20
 
 

@@ -47,10 +47,8 @@ WITHOUT_HASHES = ("shard", "offset", "size", *PICTURE, "label")
 SOURCES_DTYPE = np.dtype(
     [
         ("bytes", "<u8"),  # size of the source's file
-        (
-            "jpeg_bytes",
-            "<u4",
-        ),  # size of the image as a JPEG, whatever its storage; of a PNG its size
+        # Size of the image as a JPEG, whatever its storage; of a PNG its size.
+        ("jpeg_bytes", "<u4"),
     ]
 )
 

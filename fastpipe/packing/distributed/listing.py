@@ -59,8 +59,9 @@ from fastpipe.sources.tables import TableListing
 MAX_SOURCES = 500_000
 # Tasks that list classes.
 _MAX_GROUPS = 1024
-# Bytes of a run that are read at once.
+# So many bytes of a run are read at once.
 _WINDOW_BYTES = 8 << 20
+# Threads of a task that write lists of sources: a bucket takes many small files at a time.
 _WRITERS = 16
 
 # Calls a function with each item, here or in tasks. The results may come in any order.
@@ -249,7 +250,7 @@ def _write_range(
 ) -> None:
     """Writes down the sources of the shards of one range of the order."""
     plan = listed.plan
-    # A range has whole shards.
+    # A range has whole shards, so that each shard is written by one task.
     first_shard = plan.stride * range_index // listed.num_ranges
     last_shard = plan.stride * (range_index + 1) // listed.num_ranges
     stop = min(last_shard * plan.step, HASHES)

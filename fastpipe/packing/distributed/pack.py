@@ -46,8 +46,8 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.tables import TableListing
 
-# Memory of a worker.
-_MEMORY = 256 << 20
+# The memory that a worker needs whatever it does.
+_WORKER_BYTES = 256 << 20
 # A worker that converts holds, besides, a run of rows, its copy that is sorted, and the run before,
 # which is written.
 _RUNS_IN_MEMORY = 3
@@ -121,7 +121,8 @@ def _begin(job: Job, journal: Journal, listed: ListedSources) -> dict[str, Any] 
         remove_spool(job)
         return existing_info
 
-    journal.remove_old_dataset()  # by the driver alone, before any task writes
+    # The driver does this alone, before any task writes.
+    journal.remove_old_dataset()
     spool = job.open_spool()
     stale = {
         name for name in spool.sizes() if name.startswith(("run-", "rows-", "shard-"))
@@ -155,8 +156,8 @@ def _make_in_tasks(
     spool = job.open_spool()
     spool_sizes = spool.sizes()
 
-    # To see whether a run is whole takes a look into its file, so that each is looked at once. If
-    # all shards are finished, no row need be converted.
+    # Whether a run is whole is seen only in its file, so each file is looked at once. If all shards
+    # are finished, no row need be converted.
     names_to_convert = set[str]()
     if num_missing:
         for part in read_parts(job, listed, CONVERT):
@@ -238,7 +239,7 @@ def _run_parts(
     def task_name(part: Part) -> str:
         return f"{part.kind} {part.name}"
 
-    memory = _MEMORY + runs_in_memory * largest_run_bytes
+    memory = _WORKER_BYTES + runs_in_memory * largest_run_bytes
     for part, rejected in run_tasks(function, parts(), name=task_name, memory=memory):
         progress.add(part.files, part.size_bytes, rejected, 1)
     return files

@@ -35,7 +35,7 @@ Size = tuple[int, int]  # width and height
 
 
 class Frame(NamedTuple):
-    """Of which picture values are. Note [frames]
+    """The coordinates of values: of the picture as it is shown, or as it is stored. Note [frames]
 
     Attributes:
         coordinates: SHOWN or STORED.

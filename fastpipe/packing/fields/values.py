@@ -17,7 +17,7 @@ from fastpipe.errors import ImageError
 
 # Pixels that a box may end outside: annotations are rounded, often to whole pixels.
 _TOLERANCE = 1.0
-# Of a value in a message.
+# A message shows so much of a value.
 _MAX_SHOWN_ENTRIES = 8
 _MAX_SHOWN_CHARACTERS = 62
 

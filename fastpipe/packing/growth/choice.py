@@ -29,8 +29,9 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 # Columns of the index that can be compared.
 _INDEX_COLUMNS = ("label", *PICTURE)
+# "<=" stands before "<", because the first alternative that fits is taken.
 _COMPARISON = re.compile(r"\s*(\w+)\s*(<=|>=|==|!=|<|>|=)\s*(.*\S)\s*")
-# Keys or files in a message.
+# A message names at most so many keys or files, and so many classes.
 MAX_NAMED = 5
 _MAX_CLASSES_NAMED = 20
 
@@ -138,7 +139,7 @@ def _compare(index: PackedIndex, comparison: Comparison) -> NDArray[np.bool_]:
         )
 
     values = _read_numbers(index, column)
-    # Large integers have no exact float.
+    # An integer stays one: above 2**53 not every integer has an exact float.
     parse = int if re.fullmatch(r"[+-]?\d+", value) else float
     try:
         number = parse(value)
@@ -155,6 +156,7 @@ def _read_numbers(index: PackedIndex, column: str) -> NDArray[Any]:
         return np.asarray(index.records[column], np.int64)
     field = index.fields.get(column)
     if field is not None and _has_numbers(field):
+        # The column is mapped, as it may be larger than the memory.
         file = index.files / FIELDS_FOLDER / sidecars(field)[0]
         values: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
         return values.reshape(-1)

@@ -29,6 +29,7 @@ def with_inherited(
     """
     recorded: Mapping[str, Any] = index.info["packs"][0]["options"]["source"]
     inherited = {name: recorded[name] for name in _INHERITED if name in recorded}
+    # `getattr` gives None for an option that the user leaves out.
     is_any_missing = any(getattr(given, name) is None for name in inherited)
     # To recognise the source takes time, so it is done only if there is something to inherit.
     allowed = options_of(source, given) if is_any_missing else ()

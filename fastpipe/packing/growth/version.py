@@ -91,6 +91,7 @@ class Version:
 
     def check_newest(self) -> None:
         """Raises PackError if another program has made the next version."""
+        # A folder is locked, but not a bucket: another program may have published meanwhile.
         store = self.journal.store
         if store.read(DATASET_FILE) != self.data:
             raise in_use_error(store, DATASET_FILE, "has changed meanwhile")
@@ -106,6 +107,8 @@ class Version:
         }
         has_begun = self.journal.begin_growth(plan)
         try:
+            # After the plan is written: a program that has published in between would have removed
+            # its own plan, and this one would grow an old version.
             self.check_newest()
             yield
         except BaseException:
@@ -242,6 +245,7 @@ class KeptShard:
 
     def records(self, store: Store) -> NDArray[np.void]:
         """(samples,) of INDEX_DTYPE; `shard` is 0."""
+        # A copy, because the records are a map of the file of the old version.
         records = np.array(self._records[self._start : self._stop])[self._stays]
         records["shard"] = 0
         return records

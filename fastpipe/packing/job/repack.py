@@ -84,6 +84,7 @@ class Repack:
 
         The folder is in `scratch`, and is removed in the end.
         """
+        # The shard is packed as if its sources were the whole listing.
         sources = self.listing.sources[shard_slice.start : shard_slice.stop]
         listing = replace(self.listing, sources=sources)
         slice_alone = ShardSlice(shard_slice.number, 0, len(sources))

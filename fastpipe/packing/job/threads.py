@@ -29,11 +29,11 @@ from fastpipe.sources.listing import Facts, Listing
 from fastpipe.sources.recognition import could_be_source
 from fastpipe.sources.tables import TableListing
 
-# Of more sources than these, it takes less than 3 % of the time to convert again those that were
-# converted for the plan.
+# The results of the few sources that are converted for the plan are kept if there are fewer sources
+# than these. With more of them, converting the few again takes less than 3 % of the time.
 _MAX_SOURCES_TO_KEEP = 4096
-# Shards of a bucket that take room on this machine: one is written, one uploaded, and one may be
-# larger.
+# A pack into a bucket needs room for so many shards on this machine: one is written while another
+# one is uploaded, and one of the two may be larger than --shard-size.
 _SHARDS_AT_A_TIME = 3
 
 # Changes the plan of a listing for a dataset that grows.
@@ -99,6 +99,7 @@ def make_in_threads(
     converted_few: dict[str, Outcome] | None = {} if keeps_few else None
     plan = adjust_plan(plan_pack(listing, options, converted_few))
 
+    # An entry is named by the state of its sources, so an entry that is present is up to date.
     slices = name_slices(listing, options, plan)
     entries = {
         entry.name: entry
@@ -115,7 +116,8 @@ def make_in_threads(
     num_sources = len(listing.sources)
     num_missing = sum(part.stop - part.start for part in missing_slices.values())
     total_bytes = listing.size_bytes
-    # Only tables are converted in a step of its own. It reads the rows that are not in the spool.
+    # Only tables are converted in a step of its own. It reads the rows that are not in the spool. Each
+    # step has a reporter of its own, as it counts its files from 0.
     converting = ProgressReporter(
         num_sources, total_bytes, store, on_progress, rejected
     )

@@ -192,7 +192,6 @@ def read_file(path: str) -> bytes:
             raise ImageError(
                 f"{path!r} has {size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
             )
-        image_format(
-            file.read_at(min(size_bytes, START_BYTES), 0)
-        )  # refuses a film without reading all of it
+        # A film among the photos is refused without reading all of it.
+        image_format(file.read_at(min(size_bytes, START_BYTES), 0))
         return file.read_at(size_bytes, 0)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import readable
 
+# New keys are sorted into the array when there are at least so many.
 _MIN_NEW = 1 << 16
 
 

@@ -51,8 +51,8 @@ def read_values(
 
     assert listing.notes is not None  # a listing of rows has notes
     note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
-    # The size of the image, if it is known; the values, and the times of the files that they name,
-    # by field.
+    # The note has the size of the image, if it is known; and by field the values, and the times of
+    # the files that the values name.
     size, values, times = json.loads(note)
     frame = default_frame
     if size is not None:

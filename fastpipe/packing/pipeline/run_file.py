@@ -106,6 +106,7 @@ def find_ranges(
     end = store.read(name, max(size_bytes - _END_BYTES, 0), size_bytes)
     footer_bytes = int.from_bytes(end[-_HASH_BYTES:], "little")
     footer_at = size_bytes - _HEAD_BYTES - footer_bytes
+    # A damaged size may lead before the file. The hash below finds that.
     if footer_at < size_bytes - len(end):
         end = store.read(name, max(footer_at, 0), size_bytes)
     footer = end[footer_at - size_bytes : -_HEAD_BYTES]
@@ -134,6 +135,7 @@ def read_samples(
         record = reader.read(int.from_bytes(head[_HASH_BYTES:], "little"))
         if _head(record) != head:
             raise damaged_error(store, name)
+        # JSON escapes line breaks in texts, so the first one ends the line.
         line, _, pieces = record.partition(b"\n")
         order_hash, path, source_bytes, outcome = json.loads(line)
         if not isinstance(outcome, str):

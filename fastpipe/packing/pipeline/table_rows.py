@@ -72,9 +72,8 @@ def read_table_rows(
 def read_image_of_row(row: Row) -> bytes:
     """The bytes of a row's image. ImageError: there are none, or they are no image."""
     if row.cells.sizes[row.row_index] > LARGE_BYTES:
-        image_format(
-            row.cells.image_start(row.row_index, START_BYTES)
-        )  # refuses a film without copying it
+        # A film among the photos is refused without copying it.
+        image_format(row.cells.image_start(row.row_index, START_BYTES))
     data = row.cells.image(row.row_index)
     if data is not None:
         return data

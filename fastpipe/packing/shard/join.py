@@ -113,6 +113,7 @@ class IndexWriter:
             lambda shard: shard.records(self._store), self._shards
         )
         for shard, records in zip(self._shards, records_of_shards, strict=True):
+            # A shard counts its own tars from 0.
             records["shard"] += first_tar
             first_tar += len(shard.tars)
             self.stored_bytes += int(records["size"].sum(dtype=np.int64))

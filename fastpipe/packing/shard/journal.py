@@ -63,9 +63,8 @@ class Journal:
         """Releases the lock, and removes the work folder if nothing is left in it."""
         assert self._work is not None  # __enter__ has run
         for partial_file in self.store.scratch.glob(f"*{PARTIAL}"):
-            with contextlib.suppress(
-                OSError
-            ):  # an error here would hide the one that ended the block
+            # An error here would hide the one that ended the block.
+            with contextlib.suppress(OSError):
                 partial_file.unlink()
         self._work.release()
         self.store.close()
@@ -119,6 +118,7 @@ class Journal:
         """Removes the dataset that this pack replaces, if there is one; dataset.json first."""
         if self.description() is None:
             return
+        # First, so that nobody opens a dataset of which files are gone.
         self.store.remove([DATASET_FILE])
         self.store.remove([INDEX_FILE, REJECTED_FILE, SOURCES_FILE])
         # Versions have no gaps in their numbers, but version 1 may have no folder of its own.

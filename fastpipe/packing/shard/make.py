@@ -141,6 +141,7 @@ class ShardMaker:
                 # A shard with a base is added to the dataset, which stays.
                 if self._tars and self._context.plan.base == 0:
                     self._context.remove_old()
+                # The tars come first: an entry says that they are complete.
                 tars = tuple(tar.finish() for tar in self._tars)
                 return self._write_entry(tars)
         finally:
@@ -293,6 +294,7 @@ class ShardFinisher:
     def submit(self, maker: ShardMaker) -> list[Entry]:
         """Begins to finish a shard. Waits for the one before, and returns its entry."""
         try:
+            # One shard is finished at a time. More would need more room on the disk.
             entries = self.wait()
         except BaseException:
             maker.discard()

@@ -30,7 +30,8 @@ from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.picture.convert import Packed
 
 HASHES = 1 << 64
-# How many sources are converted for the plan; after _FEW_BYTES fewer, but at least _MIN_FEW.
+# So many sources are converted for the plan. If they are large, fewer: those that come within
+# _FEW_BYTES, but at least _MIN_FEW.
 FEW = 128
 _FEW_BYTES = 64 << 20
 _MIN_FEW = 8
@@ -97,7 +98,8 @@ def plan_shards(
         weight: the sum of `Listing.weight` over all sources.
     """
     agreement = Agreement(listing.kinds)
-    step = HASHES  # one shard, whatever the sources become
+    # One shard, unless the sources may fill more than one.
+    step = HASHES
     if weight is not None or listing.size_bytes * _MAX_GROWTH > shard_size:
         listed_bytes = 0
         written_bytes = 0
@@ -116,6 +118,7 @@ def plan_shards(
         if written_bytes:
             per_shard = shard_size * listed_bytes / written_bytes
         if shuffle:
+            # The hashes are spread evenly: a share of the bytes is the same share of the hashes.
             total = weight or sum(map(listing.weight, listing.sources))
             per_shard *= HASHES / total
         step = _round_to_bits(max(1, int(per_shard)))
