@@ -45,7 +45,7 @@ from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.files import publish
 from fastpipe.store.store import Folder, Store
-from fastpipe.tools.verify.check_sample import opened, records_of
+from fastpipe.tools.verify.check_sample import open_samples, records_of
 from fastpipe.tools.verify.damage import Report
 from fastpipe.tools.verify.shard_facts import ShardFacts, describe, member_endings
 
@@ -97,6 +97,7 @@ def repair(
     _check_repairable(path, info, description.shards, damaged)
 
     shards = [shard for shard in description.shards if shard.name in damaged]
+    # The journal locks the folder, so that no pack writes to it meanwhile.
     with disk_errors(path), Journal(Folder(path)) as journal:
         if journal.plan() is not None:
             raise PackError(
@@ -104,6 +105,7 @@ def repair(
                 "then repair"
             )
         root = None if image_root is None else os.fspath(image_root)
+        # Shards come first: the index and the columns are made from all of them.
         _remake_packs(path, source, journal, shards, info, root, workers, on_progress)
         _rebuild(journal.store, description.shards, info, damaged)
 
@@ -159,11 +161,12 @@ def _remake_packs(
     first_error: PackError | None = None
     pack_of_shard = find_packs(info, [shard.name for shard in shards])
     for pack in info["packs"]:
-        of_pack = []
+        damaged_of_pack = []
         for shard, shard_pack in zip(shards, pack_of_shard, strict=True):
             if shard_pack is pack:
-                of_pack.append(shard)
-        if not of_pack:
+                damaged_of_pack.append(shard)
+        # Sources of a pack without damage need not be present.
+        if not damaged_of_pack:
             continue
         source_options = recorded_options(pack["options"]["source"], image_root)
         options = packed_options(pack["options"], source_options)
@@ -174,7 +177,7 @@ def _remake_packs(
             first_error = first_error or problem
             continue
         repack = Repack(info, pack, listing, options)
-        _remake_shards(path, journal, of_pack, repack, on_progress)
+        _remake_shards(path, journal, damaged_of_pack, repack, on_progress)
     if first_error is not None:
         raise first_error
 
@@ -286,6 +289,8 @@ def _remake_shards(
     on_progress: Progress,
 ) -> None:
     """Makes shards again; each takes the damaged one's place if it is the one that was packed."""
+    # Packing takes long, so an unchanged shard is refused before any is made. Packing it again
+    # would repair nothing.
     for shard in shards:
         _check_damaged(shard)
     listing = repack.listing
@@ -364,6 +369,7 @@ def _rebuild(
     folder = version_folder(info["version"])
     if INDEX_FILE in damaged:
         with store.open_atomic(f"{folder}{INDEX_FILE}") as file:
+            # If the check raises, the new file is discarded and the damaged one stays.
             chunks = (records_of(shard).tobytes() for shard in shards)
             _, digest = write_npy(file, INDEX_DTYPE, samples, chunks)
             _check_rebuilt(INDEX_FILE, info["index"]["file_xxh3_64"], digest)
@@ -406,7 +412,7 @@ def _pieces_of_samples(
     if field.kind == "classes":
         label_by_name = {name: label for label, name in enumerate(field.names)}
     for shard in shards:
-        with opened(shard, f"field {field.name}") as samples:
+        with open_samples(shard, f"field {field.name}") as samples:
             for members, read in samples:
                 _, _, note, *field_members = members
                 offset = 0
@@ -416,6 +422,7 @@ def _pieces_of_samples(
                         stored = Stored(member=read(offset, field_member.size))
                         break
                 else:
+                    # The sample has no member of the field. Its value is in KEY.json, or it has none.
                     value = json.loads(read(note.offset, note.size)).get(field.name)
                     if label_by_name and value:
                         value = [label_by_name[name] for name in value]
