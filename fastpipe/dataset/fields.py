@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 OF_SAMPLES = ("image", "label", "id", "key", "source")
 OF_MIXING = ("mix_index", "mix_lam")
-# Kinds that are moved as the pictures are.
-SPATIAL = ("boxes", "keypoints", "mask", "image")
 FieldRequest = str | Boxes | Points  # the name of a field, or its options
 
 

@@ -304,7 +304,7 @@ def is_of_machine(problem: BaseException) -> bool:
 def _attempt(function: Callable[[Any], Any], item: Any) -> _TaskEnd:
     """Runs in a worker.
 
-    An error is returned with the place of the task. If it were raised, it would look like one of Ray.
+    An error is returned with the place of the task. Raised, it would look like one of Ray.
     """
     try:
         return _TaskEnd(function(item), None, False, _task_place())

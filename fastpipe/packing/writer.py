@@ -32,8 +32,8 @@ from fastpipe.sources.listing import STORED, Facts, SourceField
 from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"
-# The name of an entry: the number of the shard, and then the number of samples and the hash of their
-# keys up to the end of the shard.
+# The name of an entry: the number of the shard, and then the number of samples and the hash of
+# their keys up to the end of the shard.
 _ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")
 # A part of a character outside the basic plane. Others of these codes stand for bytes of a file
 # name that are no UTF-8.

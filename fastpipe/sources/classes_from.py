@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastpipe.dataset.format.description import is_dataset, parse_info
-from fastpipe.dataset.format.fields import Field, read_fields
+from fastpipe.dataset.format.fields import CLASS_KINDS, Field, read_fields
 from fastpipe.dataset.format.layout import DATASET_FILE, MAX_CLASSES
 from fastpipe.errors import ConfigError, readable
-from fastpipe.sources.class_names import KINDS, ClassNames
+from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import SourcePath, open_binary, source_path
 from fastpipe.sources.kinds import class_folders, list_sources
@@ -101,7 +101,7 @@ def _names_of_fields(
     return tuple(
         (field.name, field.names)
         for field in fields
-        if field.names and field.kind in KINDS
+        if field.names and field.kind in CLASS_KINDS
     )
 
 

@@ -85,6 +85,7 @@ class _VariableColumn:
         # No value belongs to two samples. So a batch never reads more than the file has, however
         # the offsets lie. Samples that follow one another, by number, must not overlap.
         order = np.argsort(samples, kind="stable")
+        # A sample that is asked for twice comes twice in this order, with the same range.
         previous = order[:-1]
         following = order[1:]
         is_same_sample = samples[previous] == samples[following]

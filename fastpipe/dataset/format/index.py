@@ -54,7 +54,7 @@ class Index(ABC):
     classes: list[str]  # a label is a position in it
     class_counts: list[int]  # samples of each class
     fields: Mapping[str, Field]
-    # Of several datasets: fields that only some have or that differ, and the reason in words.
+    # The fields that only some of several datasets have or that differ, and the reason in words.
     unjoined_fields: Mapping[str, str] = MappingProxyType({})
 
     shards: Shards

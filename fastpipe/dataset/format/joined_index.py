@@ -93,7 +93,7 @@ class JoinedIndex(Index):
             self.convert = _Conversion(self.parts, self.starts)
 
     def _count_classes(self) -> list[int]:
-        # The last one is that of NO_LABEL.
+        # The last count is that of NO_LABEL, which is -1 and so the last index.
         counts = np.zeros(len(self.classes) + 1, dtype=np.int64)
         for part, new_labels in zip(self.parts, self._new_labels, strict=True):
             np.add.at(counts, new_labels[:-1], part.class_counts)
@@ -126,7 +126,8 @@ class JoinedIndex(Index):
 
     def _renumber(self, part: int, records: NDArray[np.void]) -> NDArray[np.void]:
         """Records of a part with the labels and shards of the whole."""
-        records = records.copy()  # an index that is in memory returns its own
+        # An index that is in memory may return its own array.
+        records = records.copy()
         records["label"] = renumbered(records["label"], self._new_labels[part])
         records["shard"] += np.uint32(self._first_shards[part])
         return records
@@ -247,8 +248,7 @@ class JoinedFields(NamedTuple):
 
     fields: dict[str, Field]  # that all of them have
     reasons: dict[str, str]  # in words, why the others cannot be joined
-    # Of those whose names of classes differ, for each dataset the new labels, as JoinedColumn has
-    # them.
+    # For fields whose class names differ: the new labels of each dataset, as JoinedColumn has them.
     new_labels: dict[str, list[NDArray[np.int64]]]
 
 
@@ -313,7 +313,8 @@ def _join_paths(paths: Sequence[Place]) -> Place:
         return paths[0]
     text = " + ".join(str(path) for path in paths)
     if any(isinstance(path, Url) for path in paths):
-        return Url(text)  # a Path would turn the two slashes of a URL into one
+        # A Path would turn the two slashes of a URL into one.
+        return Url(text)
     return Path(text)
 
 

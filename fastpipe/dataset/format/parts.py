@@ -111,7 +111,7 @@ class JoinedColumn:
 
     starts: NDArray[np.int64]  # of the samples of each
     columns: Sequence[Any]
-    # Of each dataset the new labels of its classes, as `renumbered` takes them; None: as they are.
+    # For each dataset the new labels of its classes, as `renumbered` takes them; None: as they are.
     labels: Sequence[NDArray[np.int64]] | None = None
 
     def take(self, samples: NDArray[np.int64]) -> Any:

@@ -15,8 +15,9 @@ from fastpipe.dataset.format.layout import shard_number
 from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.errors import DatasetError
 
-_NOTE_BYTES = 512  # most often all of KEY.json, read together with its header
-_MAX_OPEN_SHARDS = 32  # shards
+# So much of KEY.json is read together with its header. Most often it is all of it.
+_NOTE_BYTES = 512
+_MAX_OPEN_SHARDS = 32
 
 
 class SourcePaths:

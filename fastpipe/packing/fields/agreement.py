@@ -133,7 +133,8 @@ class Agreement:
 
         ImageError: a value differs from those before. Then no value of the sample is added.
         """
-        # Nothing changes before all values are checked: a sample is added as a whole, or not at all.
+        # Nothing changes before all values are checked: a sample is added as a whole, or not at
+        # all.
         agreed = {}
         for (name, kind), value in zip(self.kinds.items(), values, strict=True):
             with naming_field(name):

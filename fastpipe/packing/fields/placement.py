@@ -28,8 +28,6 @@ from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientati
 
 # Orientations that turn by a quarter. Every other one is its own inverse.
 _INVERSE = {6: 8, 8: 6}
-# Kinds whose values move with the picture.
-MOVING = ("boxes", "keypoints", "mask", "image")
 
 Size = tuple[int, int]  # width and height
 

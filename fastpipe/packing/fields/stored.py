@@ -15,6 +15,7 @@ from fastpipe.dataset.format.columns import row_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
     PICTURE_KINDS,
+    SPATIAL_KINDS,
     Field,
     image_format_of,
     sidecars,
@@ -25,7 +26,6 @@ from fastpipe.engine.pictures import size_of
 from fastpipe.errors import ImageError
 from fastpipe.packing.fields.mask import mask_of_png, mask_size
 from fastpipe.packing.fields.placement import (
-    MOVING,
     Frame,
     Placement,
     Size,
@@ -69,7 +69,7 @@ class FieldValues:
             return Stored(member=value)
         if kind == "floats":
             return Stored(shortest_floats(value))
-        if kind not in MOVING:
+        if kind not in SPATIAL_KINDS:
             return Stored(value)
         if kind == "image":
             return Stored(member=self._second_picture(value))

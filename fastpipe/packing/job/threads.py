@@ -116,8 +116,8 @@ def make_in_threads(
     num_sources = len(listing.sources)
     num_missing = sum(part.stop - part.start for part in missing_slices.values())
     total_bytes = listing.size_bytes
-    # Only tables are converted in a step of its own. It reads the rows that are not in the spool. Each
-    # step has a reporter of its own, as it counts its files from 0.
+    # Only tables are converted in a step of its own. It reads the rows that are not in the spool.
+    # Each step has a reporter of its own, as it counts its files from 0.
     converting = ProgressReporter(
         num_sources, total_bytes, store, on_progress, rejected
     )

@@ -64,6 +64,7 @@ def convert_sources(
     remote_root = None if isinstance(listing.root, Path) else listing.root.apart()
     if remote_root is not None:
         listing = replace(listing, root=remote_root)
+    # The stack ends in reverse order: the requests, the threads, and then the reading of tables.
     with contextlib.ExitStack() as stack:
         if isinstance(listing, TableListing):
             ahead: Ahead[Any, Outcome] = _convert_rows_ahead(listing, options)

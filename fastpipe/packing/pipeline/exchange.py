@@ -126,9 +126,9 @@ class RowRun(NamedTuple):
 def cut_rows_into_runs(listing: TableListing, version: str) -> list[RowRun]:
     """Cuts the rows of a listing into runs; `version` is its `spool_version`.
 
-    A run may begin anywhere. But rows are read by groups (Parquet's row groups), and a group that is
-    cut is read once for each of its runs, unless these are converted together. `RowRun.group` says
-    which are.
+    A run may begin anywhere. But rows are read by groups (Parquet's row groups), and a group that
+    is cut is read once for each of its runs, unless these are converted together. `RowRun.group`
+    says which are.
     """
     # Positions in the order of files and rows, in which the rows can be read.
     order = sorted(

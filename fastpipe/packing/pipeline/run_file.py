@@ -4,8 +4,8 @@ samples.
 Note [run]
 The file of a run has records, one behind the other. A record is a hash and a size, and then a line
 of JSON, the picture, and the members of fields. Behind the records is a footer, with its hash and
-size behind it: marks, which are the order key and the offset of a record every 64 KiB. So a reader finds
-its part without reading the whole file. No content of the file is run as code.
+size behind it: marks, which are the order key and the offset of a record every 64 KiB. So a reader
+finds its part without reading the whole file. No content of the file is run as code.
 """
 
 from __future__ import annotations

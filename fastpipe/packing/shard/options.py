@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from fastpipe.dataset.format.fields import SPATIAL_KINDS
 from fastpipe.dataset.format.folder import Place, Url
 from fastpipe.dataset.format.layout import PICTURE_ENDINGS
 from fastpipe.errors import ConfigError, choice, flag, option_name, size_bytes, whole
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
-from fastpipe.packing.fields.placement import MOVING
 from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.options import (
@@ -113,7 +113,9 @@ class PackOptions:
             "source": self.source.recorded(),
             "fields": dict(kinds or {}),
         }
-        has_moving_fields = any(kind in MOVING for kind in shaping["fields"].values())
+        has_moving_fields = any(
+            kind in SPATIAL_KINDS for kind in shaping["fields"].values()
+        )
         if has_moving_fields and coordinates == SHOWN:
             shaping[BY_RULE] = SHOWN
         return shaping

@@ -1,4 +1,4 @@
-"""Shards -> their blocks of a MiB, numbered through; samples -> their bytes, and which are wrong."""
+"""Shards -> their blocks of a MiB, numbered through; samples -> their bytes, and wrong ones."""
 
 from __future__ import annotations
 

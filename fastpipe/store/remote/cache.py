@@ -1,4 +1,4 @@
-"""Blocks that have arrived -> kept on a local disk within a limit, for all processes of the machine.
+"""Blocks that have arrived -> kept on a disk within a limit, for all processes of the machine.
 
 A dataset's file `blocks` has a header, and then a byte for each block: its state.
 
@@ -96,6 +96,7 @@ class Cache:
         # Blocks that are written and not synced.
         self._unsynced: set[int] = set()
         self._accounts = cache_root.open_accounts(self.root)
+        # With the lock on the accounts no other process begins to use the dataset, or counts.
         num_blocks = int(blocks.first_blocks[self.shards.stop]) - self.first_block
         with (
             cache_root.writing(self.root),
@@ -269,7 +270,7 @@ class Cache:
         hold = self._hold
         self._hold = None
         if hold is not None:
-            # The time of use.
+            # `used_at` reads this time: the dataset that was used longest ago is removed first.
             os.utime(hold.descriptor)
             # Closing the file would not drop the locks: the map of the states has it open, too, and
             # so has a forked child.

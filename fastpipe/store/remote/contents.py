@@ -131,6 +131,7 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
 
 def clear(root: Path, kept: KeptDataset) -> bool:
     """Removes a dataset. Returns False if it is in use."""
+    # A loader that opens the dataset meanwhile waits for the lock, and then makes the folder anew.
     with cache_root.locked(cache_root.open_accounts(root)):
         return cache_root.remove(Path(kept.folder))
 

@@ -84,11 +84,13 @@ class RemoteIndex(PackedIndex):
 
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
-        # The time of use. The states change it only while blocks come.
+        # `cache_root.used_at` reads this time. Writing states changes it only while blocks come.
         os.utime(self._hold.descriptor)
         self._bring(DATASET_FILE, xxhash.xxh3_64_hexdigest(data), data)
-        self._at = version_folder(info["version"])
-        self._bring(self._at + INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
+        self._version_folder = version_folder(info["version"])
+        self._bring(
+            self._version_folder + INDEX_FILE, info.get("index", {}).get("file_xxh3_64")
+        )
         super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
 
     def fetch_columns(self, fields: Iterable[str]) -> None:
@@ -98,7 +100,8 @@ class RemoteIndex(PackedIndex):
                 field = self.fields[name]
                 for file in sidecars(field):
                     self._bring(
-                        f"{self._at}{FIELDS_FOLDER}/{file}", field.files.get(file)
+                        f"{self._version_folder}{FIELDS_FOLDER}/{file}",
+                        field.files.get(file),
                     )
 
     def fetch_small(self) -> None:
@@ -106,10 +109,12 @@ class RemoteIndex(PackedIndex):
         self.fetch_columns(self.fields)
         self.fetch_sources()
         if self.counts["rejected"]:
-            self._bring(self._at + REJECTED_FILE, None)
+            self._bring(self._version_folder + REJECTED_FILE, None)
 
     def fetch_sources(self) -> None:
-        self._bring(self._at + SOURCES_FILE, self.info["sources"]["file_xxh3_64"])
+        self._bring(
+            self._version_folder + SOURCES_FILE, self.info["sources"]["file_xxh3_64"]
+        )
 
     def reader(self, mixture: Index | None = None) -> Reader:
         """Returns a reader of its shards, or of those of a mixture that it is part of.

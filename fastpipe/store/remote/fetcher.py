@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastpipe.errors import EngineError
+from fastpipe.errors import EngineError, first_names
 from fastpipe.store.remote.blocks import BLOCK_BYTES
 from fastpipe.store.remote.cache import WRITTEN, Cache
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer
@@ -32,15 +32,16 @@ _LOG = logging.getLogger("fastpipe")
 
 _NUM_WRITERS = 3
 _WRITER_NAME = "fastpipe-write"
-# How often it looks for blocks that other processes fetch; with none, the pause is longer.
+# The fetcher looks so often for blocks that other processes fetch. Without such blocks the pause is
+# longer.
 _LOOK_S = 0.01
 _IDLE_LOOK_S = 0.1
-# How often it looks whether a process that fetches such blocks has ended.
+# It looks so often whether a process that fetches such blocks has ended.
 _CLAIM_S = 0.2
 _SYNC_S = 5.0
 # A server that wanted fewer requests counts as busy for so long.
 _BUSY_S = 2.0
-# Requests at a time.
+# The limits of the number of requests at a time, and how much it changes at once.
 MIN_REQUESTS = 16
 MAX_REQUESTS = 64
 _STEP = 8
@@ -210,21 +211,20 @@ class Fetcher:
 
     def _describe_awaited(self, cache: Cache, awaited: list[int]) -> str:
         blocks = self._caches.blocks
+        # The limit is the size of all shards, so that neighbours are always one run.
         runs = blocks.runs(awaited, int(blocks.first_blocks[-1]) * BLOCK_BYTES)
         ranges: list[str] = []
-        for run in runs[:_MAX_RANGES_SHOWN]:
+        for run in runs:
             shard, start, stop = blocks.byte_range(run)
             ranges.append(f"{start:,} to {stop:,} of {cache.name_of(shard)}")
-        more = ""
-        if len(runs) > _MAX_RANGES_SHOWN:
-            more = f" and {len(runs) - _MAX_RANGES_SHOWN} more ranges"
+        shown_ranges = first_names(ranges, _MAX_RANGES_SHOWN)
         processes: list[str] = []
         for pid in cache.holders(awaited):
             this = "this " if pid == os.getpid() else ""
             processes.append(f"{this}process {pid}")
         owner = " and ".join(processes) or "a process of another user or container"
         return (
-            f"Another loader, in {owner}, fetches bytes {', '.join(ranges)}{more} into the cache "
+            f"Another loader, in {owner}, fetches bytes {shown_ranges} into the cache "
             f"{cache.folder}. If it does not go on, close it or end its process; after "
             f"{self._patience_s:g} s this loader fetches them itself"
         )

@@ -180,7 +180,7 @@ class RemoteFile(io.RawIOBase):
             else:
                 piece_bytes = min(max(stop - offset, _MIN_PIECE_BYTES), _PIECE_BYTES)
             piece = self._piece_at(offset, piece_bytes)
-            # It was used last now.
+            # The piece was used last, so it moves to the end and is dropped last.
             self._held.remove(piece)
             self._held.append(piece)
             if is_in_order:

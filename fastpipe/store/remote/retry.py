@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fastpipe.errors import in_one_line
 
 _MAX_PAUSE_S = 10.0
-# How often content is fetched whose hash is wrong.
+# Content with a wrong hash is fetched so many times before its error is raised.
 ATTEMPTS = 3
 
 

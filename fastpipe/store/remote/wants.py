@@ -230,7 +230,7 @@ class Wants:
         self.urgent.extend(parts)
         if not ticket.missing:
             return self._where(ticket)
-        # Parts that were queued for later are needed now.
+        # Parts that were queued for later batches are needed now, so they move to the front.
         later: deque[ShardPart] = deque()
         for part in self.queue:
             if part.keys & ticket.missing:

@@ -12,7 +12,7 @@ from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import ConfigError, readable
-from fastpipe.machine.progress import WorkProgress, shown
+from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.sources.files import source_path
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
@@ -92,7 +92,7 @@ def verify(
         def describe(progress: WorkProgress) -> str:
             return _describe_progress(progress, time.monotonic() - start_s)
 
-        with shown(err, "verifying", describe) as on_progress:
+        with show_progress(err, "verifying", describe) as on_progress:
             report = run_verify(
                 data_place,
                 quick=quick,

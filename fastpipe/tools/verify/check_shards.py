@@ -358,7 +358,8 @@ class _ShardReading:
         if usable_index is None:
             yield replace(changed, sample=shard.first_sample, samples=shard.samples)
         elif self._mismatches:
-            # The findings before this one name the samples. This one says that the shard is to blame.
+            # The findings before this one name the samples. This one says that the shard is to
+            # blame.
             yield changed
         else:
             yield replace(

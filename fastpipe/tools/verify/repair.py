@@ -422,7 +422,8 @@ def _pieces_of_samples(
                         stored = Stored(member=read(offset, field_member.size))
                         break
                 else:
-                    # The sample has no member of the field. Its value is in KEY.json, or it has none.
+                    # The sample has no member of the field. Its value is in KEY.json, or it has
+                    # none.
                     value = json.loads(read(note.offset, note.size)).get(field.name)
                     if label_by_name and value:
                         value = [label_by_name[name] for name in value]

@@ -165,7 +165,8 @@ def _describe_place(path: Place) -> tuple[Description, Path, RemoteIndex | None]
     if isinstance(path, Path):
         return describe(path), path, None
     index = RemoteIndex(path, RemoteOptions())
-    # The small files are checked where the cache has them. Fetching compares them with their hashes.
+    # The small files are checked where the cache has them. Fetching compares them with their
+    # hashes.
     index.fetch_small()
     description = describe(index.folder)
     # Shards are read behind the URL, not in the cache.
