@@ -238,7 +238,7 @@ class Writer:
             # An earlier run has packed more samples than this one has added.
             if series.count < series.resumed:
                 raise series.other_samples_error()
-            series.add_all(self._ahead.rest())
+            series.add_all(self._ahead.drain())
             series.finish()
             identity = series.digest.hexdigest()
             facts = replace(

@@ -52,8 +52,10 @@ class JoinedIndex(Index):
     ) -> None:
         self.parts = tuple(parts)
         self._new_labels = list(labels)
-        self.starts = starts_of([len(part) for part in parts])
-        self._first_shards = starts_of([len(part.shards) for part in parts])
+        sample_counts = [len(part) for part in parts]
+        shard_counts = [len(part.shards) for part in parts]
+        self.starts = starts_of(sample_counts)
+        self._first_shards = starts_of(shard_counts)
 
         self.folder = parts[0].folder
         self.path = _join_paths([part.path for part in parts])
@@ -84,11 +86,9 @@ class JoinedIndex(Index):
         self.can_be_large = any(part.can_be_large for part in parts)
 
         times = [part.mtimes_ns for part in parts]
-        self.mtimes_ns = _concatenate(
-            times, [len(part.shards) for part in parts], UNKNOWN_TIME
-        )
+        self.mtimes_ns = _concatenate(times, shard_counts, UNKNOWN_TIME)
         odd = [part.odd for part in parts]
-        self.odd = _concatenate(odd, [len(part) for part in parts], False)
+        self.odd = _concatenate(odd, sample_counts, False)
         if any(part.convert is not None for part in parts):
             self.convert = _Conversion(self.parts, self.starts)
 

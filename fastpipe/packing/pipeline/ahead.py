@@ -71,7 +71,7 @@ class Ahead(Generic[Item, Result]):
             if len(self._pending) >= self._max_pending:
                 yield from self._take_oldest()
 
-    def rest(self) -> Iterator[tuple[Item, Result]]:
+    def drain(self) -> Iterator[tuple[Item, Result]]:
         """Waits for all tasks, and yields them with their results."""
         self._submit_run()
         while self._pending:
@@ -81,7 +81,7 @@ class Ahead(Generic[Item, Result]):
         """Adds tasks as they are needed, and yields all of them with their results."""
         for task in tasks:
             yield from self.put(task)
-        yield from self.rest()
+        yield from self.drain()
 
     def close(self) -> None:
         """Stops the threads. Tasks that have not begun are dropped."""

@@ -331,9 +331,9 @@ class Fetcher:
                 if isinstance(key, int):
                     self._awaited.pop(key, None)
             ready = self._wants.arrived(keys, problem)
-        # Without the lock, because `go` runs code of the engine.
+        # Without the lock, because `on_ready` runs code of the engine.
         for ticket, outcome in ready:
-            ticket.go(outcome)
+            ticket.on_ready(outcome)
 
     async def _look_around(self, owner: weakref.ref[object]) -> None:
         """Looks for blocks that other processes fetch, and syncs, as long as the owner lives."""

@@ -53,17 +53,17 @@ class Reader:
         self.fetcher.wake()
 
     def ticket(
-        self, samples: NDArray[np.int64], go: Callable[[Where | Exception], None]
+        self, samples: NDArray[np.int64], on_ready: Callable[[Where | Exception], None]
     ) -> Ticket:
         """Asks for samples that are needed now.
 
-        `go` gets the place of the samples or the error, now or later, in any thread.
+        `on_ready` gets the place of the samples or the error, now or later, in any thread.
         """
         with self.wants.lock:
-            ticket = Ticket(samples, go, self.wants.generation)
+            ticket = Ticket(samples, on_ready, self.wants.generation)
             where = self.wants.add(ticket)
         if where is not None:
-            go(where)
+            on_ready(where)
         else:
             self.fetcher.wake()
         return ticket

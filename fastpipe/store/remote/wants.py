@@ -45,7 +45,7 @@ class Ticket:
 
     samples: NDArray[np.int64]
     # Called in any thread, once all samples are there, or with the error.
-    go: Callable[[Where | Exception], None]
+    on_ready: Callable[[Where | Exception], None]
     # The plan of the time when the ticket was created.
     generation: int
     # What has not arrived yet.
@@ -178,7 +178,7 @@ class Wants:
     ) -> list[tuple[Ticket, Where | Exception]]:
         """Notes what has come, or cannot come because of `problem`.
 
-        Returns the tickets that are ready or have failed. The caller calls their `go`, without the
+        Returns the tickets that are ready or have failed. The caller calls their `on_ready`, without the
         lock.
         """
         ready: list[tuple[Ticket, Where | Exception]] = []
