@@ -257,11 +257,12 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
     joined: dict[str, Field] = {}
     reasons: dict[str, str] = {}
     new_labels: dict[str, list[NDArray[np.int64]]] = {}
+    # The names of all datasets, each once, in the order in which they come first.
     names = dict.fromkeys(name for part in parts for name in part.fields)
     for name in names:
-        without = [part.path for part in parts if name not in part.fields]
-        if without:
-            reasons[name] = f"{without[0]} has no field {name!r}"
+        lacking = [part.path for part in parts if name not in part.fields]
+        if lacking:
+            reasons[name] = f"{lacking[0]} has no field {name!r}"
             continue
         fields = [part.fields[name] for part in parts]
         first = fields[0]

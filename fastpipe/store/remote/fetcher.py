@@ -384,6 +384,7 @@ class Fetcher:
             for block in self._awaited:
                 self._awaited[block] = awaited.get(block, now_s)
         if late:
+            # Whoever waits for these blocks asks again, and gets the samples through the ring.
             self._report(late)
         self._begin_fetches()
 

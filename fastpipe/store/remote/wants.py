@@ -266,15 +266,18 @@ class Wants:
         """
         blocks = self.caches.blocks
         shard, start, stop = self.extents.of(samples)
-        first, last = blocks.touched(shard, start, stop)
+        first_block, last_block = blocks.touched(shard, start, stop)
         if not exact:
-            wanted = _united(first, last)
+            # Room is reserved before the look at the states. So blocks that fit count as kept.
+            wanted = _united(first_block, last_block)
             for cache in self.caches.remote:
                 cache.allot(wanted)
-        least = self.caches.least_state(first, last)
-        is_kept = self._is_kept(samples, first, last, least, exact=exact)
+        least_state = self.caches.least_state(first_block, last_block)
+        is_kept = self._is_kept(
+            samples, first_block, last_block, least_state, exact=exact
+        )
 
-        is_hit = is_kept & (least >= WRITTEN) & self.caches.is_remote[shard]
+        is_hit = is_kept & (least_state >= WRITTEN) & self.caches.is_remote[shard]
         # A ticket of samples that were asked for ahead would count them twice.
         is_first_plan = (
             self.generation == 0 and ticket is not None and not ticket.counted
@@ -282,11 +285,12 @@ class Wants:
         if ticket is None or is_first_plan:
             self.cache_hit_bytes += int((stop - start)[is_hit].sum())
 
-        missing = _united(first[is_kept], last[is_kept])
+        missing = _united(first_block[is_kept], last_block[is_kept])
         missing = missing[self.caches.states(missing) < WRITTEN]
         if ticket is not None:
             ticket.counted = True
             ticket.missing.update(missing.tolist())
+        # Blocks that are under way already are not fetched twice; the ticket waits for them, too.
         new_blocks = [
             block for block in missing.tolist() if block not in self._coming_blocks
         ]
@@ -302,15 +306,19 @@ class Wants:
     def _is_kept(
         self,
         samples: NDArray[np.int64],
-        first: NDArray[np.int64],
-        last: NDArray[np.int64],
-        least: NDArray[np.uint8],
+        first_block: NDArray[np.int64],
+        last_block: NDArray[np.int64],
+        least_state: NDArray[np.uint8],
         *,
         exact: bool,
     ) -> NDArray[np.bool_]:
         """(n,) which samples are read from the cache; the others from the ring.
 
-        `least` has the least state of each sample's blocks, from `first` to `last`.
+        Args:
+            samples: (n,) their numbers.
+            first_block, last_block: (n,) the blocks that each sample touches.
+            least_state: (n,) the least state of these blocks.
+            exact: see `_missing_parts`.
         """
         # With `exact`, and after a disk was full, no more blocks are fetched.
         needed = WRITTEN if exact or self.caches.given_up else ALLOTTED
@@ -318,10 +326,10 @@ class Wants:
         in_ring = [
             self.ring_parts.of(sample) is not None for sample in samples.tolist()
         ]
-        is_kept = (least >= needed) & ~np.array(in_ring, dtype=np.bool_)
+        is_kept = (least_state >= needed) & ~np.array(in_ring, dtype=np.bool_)
         if self.impatient:
             for row, (start, stop) in enumerate(
-                zip(first.tolist(), last.tolist(), strict=True)
+                zip(first_block.tolist(), last_block.tolist(), strict=True)
             ):
                 if not self.impatient.isdisjoint(range(start, stop + 1)):
                     is_kept[row] = False
