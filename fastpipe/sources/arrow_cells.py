@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from fastpipe.sources.arrow_columns import PICTURE_KINDS, type_name
+from fastpipe.dataset.format.fields import PICTURE_KINDS
+from fastpipe.sources.arrow_columns import type_name
 from fastpipe.sources.options import ColumnChoice
 
 

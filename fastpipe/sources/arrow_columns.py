@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
+from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.errors import PackError
 from fastpipe.sources.detections import CATEGORIES
 from fastpipe.sources.likely import Known
@@ -23,7 +24,6 @@ from fastpipe.sources.options import (
 )
 
 # Kinds of fields that hold pictures.
-PICTURE_KINDS = ("image", "mask")
 _CHOOSE = "Choose the columns to store with --field NAME=COLUMN"
 _TYPE_TESTS = {
     "text": (types.is_string, types.is_large_string, types.is_string_view),

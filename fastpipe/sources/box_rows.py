@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fastpipe.dataset.format.layout import MOST_CLASSES
+from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.box_cells import is_missing, parse_boxes
 from fastpipe.sources.class_lists import CLASS_LIST, read_class_list
@@ -353,7 +353,7 @@ class BoxTable:
         if is_number or self.has_number_classes:
             # Pandas writes 2.0 if a class of the column is missing.
             number = int(float(value))
-            if not 0 <= number < MOST_CLASSES:
+            if not 0 <= number < MAX_CLASSES:
                 raise ImageError(
                     f"column {self.class_column}: expected a class from 0 on, got {value}"
                 )

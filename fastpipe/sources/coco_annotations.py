@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from fastpipe.dataset.format.layout import MOST_CLASSES
+from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.coco_shapes import box_around
@@ -253,10 +253,10 @@ class Annotations:
     def _add_category(self, entry: Entry) -> None:
         number: Any = parse_id(entry.get("id"))
         name = entry.get("name")
-        is_class = isinstance(number, int) and 0 <= number < MOST_CLASSES
+        is_class = isinstance(number, int) and 0 <= number < MAX_CLASSES
         if not is_class or not isinstance(name, str):
             raise ValueError(
-                f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got "
+                f"expected categories with an id of 0 to {MAX_CLASSES - 1:,} and a name, got "
                 f"{entry.get('id')!r:.40} and {name!r:.60}"
             )
         first_name = self.categories.setdefault(number, name)

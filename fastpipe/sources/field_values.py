@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.errors import ImageError
 from fastpipe.sources.column_kinds import FLAGS, json_value, parse_text
 from fastpipe.sources.detections import detection, in_lists
@@ -35,7 +36,7 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
         return _read_classes(value, field)
 
     if not typed and value is not None and kind != "text":
-        if kind in ("mask", "image"):
+        if kind in PICTURE_KINDS:
             value = value or None  # the path of a file
         else:
             value = parse_text(value)

@@ -12,7 +12,15 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from fastpipe.dataset.format.fields import KINDS, RESERVED, Field, check_name, member
-from fastpipe.errors import ConfigError, PackError, choice, option_name, readable, whole
+from fastpipe.errors import (
+    ConfigError,
+    PackError,
+    choice,
+    first_names,
+    option_name,
+    readable,
+    whole,
+)
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import SHOWN, STORED, SourceField
@@ -564,5 +572,4 @@ def named(columns: Iterable[str]) -> str:
     names = [readable(column) for column in sorted(columns)]
     if not names:
         return "none"
-    more = " ..." if len(names) > _MAX_NAMES_SHOWN else ""
-    return ", ".join(names[:_MAX_NAMES_SHOWN]) + more
+    return first_names(names, _MAX_NAMES_SHOWN)

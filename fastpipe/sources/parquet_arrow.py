@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastpipe.dataset.format.open_file import FileState, changed
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, in_one_line, readable
 from fastpipe.sources.arrow_cells import plain_column
 from fastpipe.sources.arrow_columns import type_name
 from fastpipe.sources.files import SourcePath, open_regular, state_or_problem
@@ -154,7 +154,7 @@ class TableFile(ABC):
             if isinstance(problem, MemoryError):  # pyarrow's own error is one, too
                 why = "not enough memory to read it. Run the same command again where there is more"
             else:
-                words = readable(" ".join(str(problem).split())[:300])
+                words = readable(in_one_line(problem, 300))
                 why = (
                     f"cannot be read as {self.kind}: {words}. It is damaged or incomplete: get it "
                     "again, or leave it out"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastpipe.dataset.format.layout import MOST_CLASSES, NO_LABEL
+from fastpipe.dataset.format.layout import MAX_CLASSES, NO_LABEL
 from fastpipe.errors import PackError
 from fastpipe.sources.likely import numbers_as_texts
 from fastpipe.sources.listing import Assumption, Source, relabel_sources
@@ -24,7 +24,7 @@ class Labels:
         self._are_numbers: bool | None = None  # None before the first label
         # Of labels that are numbers.
         self._largest = NO_LABEL
-        self._smallest = MOST_CLASSES
+        self._smallest = MAX_CLASSES
 
     def take(self, label: object, where: str) -> int:
         """The number of a row's label; without given classes it holds only until `settle`.
@@ -56,7 +56,7 @@ class Labels:
         return self._number_of(label)
 
     def _check_number(self, label: int) -> int:
-        count = MOST_CLASSES if self._known is None else len(self._known)
+        count = MAX_CLASSES if self._known is None else len(self._known)
         if not 0 <= label < count:
             raise ValueError(
                 f"label: expected -1 (none) or 0 to {count - 1:,}, got {label}"

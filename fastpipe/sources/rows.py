@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
@@ -34,7 +35,6 @@ from fastpipe.sources.unlisted import Unlisted, assumption_of, images_without_ro
 from fastpipe.sources.written_names import WrittenNames
 
 _MAX_REPEATED = 100_000  # images in several rows that are counted
-_FILE_KINDS = ("mask", "image")  # kinds of fields whose values may be paths
 # Rows are listed in batches: they hold their values, so few should wait; but the files behind a URL
 # are looked up many at a time.
 _LOCAL_BATCH = 64
@@ -202,7 +202,7 @@ def list_rows(
 
 def _file_fields(fields: Iterable[SourceField]) -> list[str]:
     """Names of the fields whose values may be paths."""
-    return [field.name for field in fields if field.kind in _FILE_KINDS]
+    return [field.name for field in fields if field.kind in PICTURE_KINDS]
 
 
 def _moved_rows(
@@ -389,7 +389,7 @@ class _RowLister:
             value = row.values.get(field.name)
             if value is None:
                 continue
-            if field.kind in _FILE_KINDS and not isinstance(value, dict):
+            if field.kind in PICTURE_KINDS and not isinstance(value, dict):
                 value, state = self._describe_file(field.name, value)
                 states[field.name] = state
             values[field.name] = value

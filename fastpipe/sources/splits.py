@@ -14,7 +14,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, first_names, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
 
 # A word in a name -> the split that it means.
@@ -235,9 +235,4 @@ def chosen_split(
 
 def some(names: Iterable[str]) -> str:
     """The first few names, for a message."""
-    shown = [readable(name) for name in names]
-    text = ", ".join(shown[:_MAX_SHOWN])
-    num_more = len(shown) - _MAX_SHOWN
-    if num_more > 0:
-        text += f" and {num_more:,} more"
-    return text
+    return first_names([readable(name) for name in names], _MAX_SHOWN)

@@ -18,7 +18,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from fastpipe.dataset.format.layout import MOST_CLASSES, NO_LABEL
+from fastpipe.dataset.format.layout import MAX_CLASSES, NO_LABEL
 from fastpipe.dataset.format.sample_layout import Ours, read_ours
 from fastpipe.sources.listing import ByteRange, Source
 from fastpipe.sources.options import NOTE, PICTURES, is_picture
@@ -98,7 +98,7 @@ class TarSamples:
 
     # A sample has to have a KEY.cls; else it must not have one.
     has_labels: bool = False
-    class_count: int = MOST_CLASSES  # labels are below it
+    class_count: int = MAX_CLASSES  # labels are below it
     columns: TarColumns = USUAL_COLUMNS
 
     # Samples, and members that cannot be one, with the reason.

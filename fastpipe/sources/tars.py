@@ -15,7 +15,7 @@ from fastpipe.dataset.format.description import read_self_checksum
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, first_names, readable
 from fastpipe.sources.files import SourcePath, state_at
 from fastpipe.sources.likely import named_as_label
 from fastpipe.sources.listing import (
@@ -298,9 +298,7 @@ def _doubts_of_tar_names(tars: Sequence[str]) -> list[Assumption]:
     classes = list(dict.fromkeys(_class_of_tar(name) for name in tars))
     if len(classes) < 2:
         return []
-    names = ", ".join(readable(name) for name in classes[:_MOST_SHOWN_CLASSES])
-    if len(classes) > _MOST_SHOWN_CLASSES:
-        names += ", ..."
+    names = first_names([readable(name) for name in classes], _MOST_SHOWN_CLASSES)
     return [
         Assumption(
             f"labels: none, though the tars are called {names}, as if each were a class",

@@ -88,7 +88,7 @@ def verify_datasets(
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
         results = []
-        for dataset in contents.chosen(root, data):
+        for dataset in contents.kept_datasets(root, data):
             num_checked, num_damaged = contents.check_kept(dataset)
             results.append(
                 {
@@ -137,7 +137,7 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
         if data is not None and scans:
             return  # DATA is a scan
 
-        datasets = contents.chosen(root, data)
+        datasets = contents.kept_datasets(root, data)
         if not datasets and not scans:
             _print_empty(root)
         num_in_use = 0

@@ -12,8 +12,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fastpipe.errors import readable
-from fastpipe.machine.progress import shown
+from fastpipe.errors import first_names, readable
+from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
@@ -39,7 +39,7 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
         is_terminal = console.is_terminal
         return _describe_progress(*recent[0], *recent[-1], is_terminal=is_terminal)
 
-    with shown(console, "packing", describe) as show:
+    with show_progress(console, "packing", describe) as show:
 
         def update(progress: PackProgress) -> None:
             # Each step has its own speed.
@@ -211,5 +211,4 @@ def _by_reason(counts: Mapping[str, int]) -> str:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    text = ", ".join(readable(name) for name in names[:_MAX_NAMES])
-    return f"{text} ..." if len(names) > _MAX_NAMES else text
+    return first_names([readable(name) for name in names], _MAX_NAMES)
