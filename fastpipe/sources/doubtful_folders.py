@@ -39,7 +39,7 @@ def _in_both_cases(*endings: str) -> tuple[str, ...]:
 _LISTS = _in_both_cases(
     ".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet"
 )
-_DOCUMENTS = _in_both_cases(".json", ".xml", *UNREAD_ENDINGS)
+_DOCUMENTS = _in_both_cases(".json", ".xml", ".odgt", *UNREAD_ENDINGS)
 # The start of their names, if they have no labels.
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations_above import find_annotations_above
 from fastpipe.sources.class_folders import ClassFolders, find_class_folders
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.coco_folders import coco_files_by_split
@@ -83,6 +84,8 @@ def list_sources(
 
     if source.format != "imagefolder":
         listing = assume(listing, describe_unread(source))
+    elif options.format == "auto" and not is_pattern:
+        listing = assume(listing, _annotations_above(root, listing))
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
@@ -178,6 +181,13 @@ def _other_numbers_in_training(
                 f"{readable(name)} beside it",
                 f"--classes-from {readable(str(parent / name))}",
             )
+
+
+def _annotations_above(root: SourcePath, listing: Listing) -> list[Assumption]:
+    # Behind a URL, each look at a folder would be a request.
+    if not isinstance(root, Path) or not isinstance(listing.root, Path):
+        return []
+    return find_annotations_above(root, listing.root, listing)
 
 
 def _coco_files_of_other_splits(

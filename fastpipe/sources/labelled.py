@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_files import refuse_tool
 from fastpipe.sources.annotation_folders import (
     Beside,
     first_file,
@@ -63,6 +64,9 @@ def labelled_formats(
         return ["voc"]
     if is_other_format or any(pair.part for pair in pairs):
         return []
+    first_label_file = first_file(pairs[0].labels)
+    if first_label_file is not None:
+        refuse_tool(first_label_file)
     images = pairs[0].images.name
     labels = pairs[0].labels.name
     raise PackError(

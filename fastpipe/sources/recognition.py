@@ -10,6 +10,7 @@ from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_files import refuse_tool
 from fastpipe.sources.coco_folders import coco_files_by_split
 from fastpipe.sources.file_formats import (
     MANIFESTS,
@@ -90,6 +91,8 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
         )
 
     refuse_unread_file(path)
+    if path.suffix.lower() in (".txt", ".odgt"):
+        refuse_tool(path)
     # A tar may have any name. Its listing says if it is none.
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:
