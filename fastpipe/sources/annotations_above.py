@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +38,7 @@ from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import FEW, meaning_of_split, some
 from fastpipe.sources.table_files import is_result_form
 
-# Kaggle's ImageNet has its tables three folders above the splits.
+# Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
 _MAX_LEVELS = 3
 # Folders that hold lists of images, beside those that are called like labels or masks.
 _LIST_FOLDER = re.compile(
@@ -59,6 +60,8 @@ _SEPARATOR = re.compile(r"[,;|\t]| +")
 _SHORT_NUMBER = re.compile(r"[-+\d.eE]{1,5}")
 # A path may begin with the folders of another machine. So many names at its end are tried.
 _MAX_PARTS = 3
+# Shorter names of images are those of many datasets.
+_FEWEST_CHARACTERS = 6
 _CONTENT_OF_KIND = {
     "yolo": "label files of YOLO",
     "voc": "annotations of Pascal VOC",
@@ -93,13 +96,19 @@ class _Images:
         self.have_labels = any(source.label != NO_LABEL for source in samples)
         self._endings = {os.path.splitext(source.path)[1] for source in samples}
 
-    def find(self, written_path: str) -> str | None:
-        """The name of the image that has the end of a path, with or without the file's ending."""
+    def find(self, written_path: str, *, is_far: bool) -> str | None:
+        """The name of the image that has the end of a path, with or without the file's ending.
+
+        `is_far`: the path is not from the folder right above. Then 1.jpg alone may be an image of
+        another dataset, and its folder has to fit as well.
+        """
         parts = written_path.replace("\\", "/").strip("/").split("/")
         if ".." in parts or not parts[-1]:
             return None
         endings = [""] if is_picture(parts[-1]) else self._endings
-        for count in range(1, min(len(parts), _MAX_PARTS) + 1):
+        stem = os.path.splitext(parts[-1])[0]
+        fewest = 2 if is_far and len(stem) < _FEWEST_CHARACTERS else 1
+        for count in range(fewest, min(len(parts), _MAX_PARTS) + 1):
             path = os.path.join(self.root, *parts[-count:])
             for ending in endings:
                 if os.path.isfile(path + ending):
@@ -122,9 +131,10 @@ def find_annotations_above(
     folder = Path(os.path.abspath(passed))
     images = _Images(_without_wrappers(Path(os.path.abspath(root))), listing)
     annotations: list[_Annotations] = []
+    # The top of a disk, a home and /tmp hold many datasets, whose names may be the same.
+    shared_folders = (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
     for above in list(folder.parents)[:_MAX_LEVELS]:
-        # The top of a disk and a home hold many datasets.
-        if above in (Path(above.anchor), Path.home()):
+        if above in shared_folders:
             break
         try:
             names = names_in(above, FEW)
@@ -177,13 +187,14 @@ def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotation
 def _find_files(
     above: Path, names: Names, folder: Path, images: _Images
 ) -> Iterator[_Annotations]:
+    is_far = above != folder.parent
     for path in _annotation_files(above, names, folder, _MAX_DEPTH):
         stem = os.path.splitext(path.relative_to(above))[0]
         # labels/a.txt, or ann/a.jpg.json, belongs to a.jpg.
-        if path.parent != above and images.find(stem) is not None:
+        if path.parent != above and images.find(stem, is_far=is_far) is not None:
             yield _describe_sidecar(path)
             break  # the other files beside it belong to the other images
-        listed = _images_named_in(path, images)
+        listed = _images_named_in(path, images, is_far=is_far)
         if listed or _is_about_folder(path, images.root):
             yield _describe_list(path, images.root, listed)
         elif not images.have_labels and _has_number_for_each(path, images.count):
@@ -224,7 +235,7 @@ def _annotation_files(
             return
 
 
-def _images_named_in(path: Path, images: _Images) -> list[str]:
+def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
     """The names of images at the start of a file."""
     text = _read_start(path).decode("utf-8", "replace")
     written_names: list[str] = []
@@ -238,7 +249,7 @@ def _images_named_in(path: Path, images: _Images) -> list[str]:
     for name in list(dict.fromkeys(written_names))[:_MAX_NAMES]:
         if len(name) > _MAX_NAME_LENGTH or _SHORT_NUMBER.fullmatch(name):
             continue
-        image = images.find(name)
+        image = images.find(name, is_far=is_far)
         if image is not None:
             listed.append(image)
     return listed

@@ -18,9 +18,10 @@ from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.sidecar_files import (
+    leave_out_lists,
+    leave_out_sidecar_files,
     refuse_masks,
     refuse_unread_data,
-    sidecar_files,
 )
 from fastpipe.sources.split_classes import classes_outside_training
 from fastpipe.sources.splits import split_in_path, split_word
@@ -175,7 +176,8 @@ def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listi
     refuse_unread_data(root, sources)
     if not certain:
         refuse_masks(root, sources)
-    left_out = sidecar_files(root, sources, folders.classes, certain=certain)
+    left_out = leave_out_sidecar_files(root, sources, folders.classes, certain=certain)
+    leave_out_lists(sources, folders.files)
     return Listing(
         root,
         folders.classes,

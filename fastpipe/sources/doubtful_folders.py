@@ -27,7 +27,7 @@ from fastpipe.sources.splits import (
     split_folders,
     split_word,
 )
-from fastpipe.sources.table_files import with_labels_first
+from fastpipe.sources.table_files import is_result_form, with_labels_first
 
 
 def _in_both_cases(*endings: str) -> tuple[str, ...]:
@@ -123,6 +123,12 @@ def _check_split_names(
                     f"elsewhere. {AS_CLASSES} takes all folders as classes"
                 )
     yield like_a_split(called_like_split)
+
+
+def lists_beside_images(files: Sequence[str]) -> list[str]:
+    """The files beside images that may have their labels, and that the user is shown."""
+    lists = lists_among(files, (*_LISTS, *_DOCUMENTS))
+    return [name for name in lists if not is_result_form(name)]
 
 
 def lists_among(

@@ -9,7 +9,7 @@ such files is no class.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
@@ -22,9 +22,10 @@ from fastpipe.sources.annotation_files import (
     recognise_tool,
 )
 from fastpipe.sources.doubtful_classes import AS_CLASSES
+from fastpipe.sources.doubtful_folders import lists_beside_images
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import Assumption, Source, read_source
+from fastpipe.sources.listing import Assumption, Source, change, read_source
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import some
 
@@ -39,14 +40,14 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _MIN_MASK_SHARE = 0.2  # of all files
 
 
-def sidecar_files(
+def leave_out_sidecar_files(
     root: SourcePath,
-    sources: Sequence[Source],
+    sources: list[Source],
     classes: Sequence[str],
     *,
     certain: bool,
 ) -> list[Assumption]:
-    """The assumptions on files that are left out because they are sidecar files.
+    """Removes the sidecar files from the sources, in place. The assumptions name them.
 
     Args:
         root, sources, classes: of the listing.
@@ -93,6 +94,7 @@ def sidecar_files(
         )
     if unread:
         example, tool = _choose_example(root, unread)
+        _remove_sources(sources, {source.path for source in unread})
         assumed.append(
             Assumption(
                 f"files that are called like images, and are not read: {len(unread):,}, such as "
@@ -100,6 +102,21 @@ def sidecar_files(
             )
         )
     return assumed
+
+
+def leave_out_lists(sources: list[Source], files: Sequence[str]) -> None:
+    """Removes lists and documents beside images from the sources, in place.
+
+    `files`: those of the root. The lists among them are named by an assumption already.
+    """
+    lists = lists_beside_images(files)
+    # Without an image, each file is rejected with its reason.
+    if lists and len(sources) > len(lists):
+        _remove_sources(sources, set(lists))
+
+
+def _remove_sources(sources: list[Source], paths: Container[str]) -> None:
+    change(sources, lambda source: None if source.path in paths else source)
 
 
 def _no_class_error(

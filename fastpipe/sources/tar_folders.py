@@ -20,7 +20,7 @@ from fastpipe.sources.doubtful_classes import (
 )
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Listing, Source, change
-from fastpipe.sources.sidecar_files import sidecar_files
+from fastpipe.sources.sidecar_files import leave_out_sidecar_files
 from fastpipe.sources.splits import (
     are_called_like_parts,
     called_like_splits,
@@ -141,7 +141,7 @@ def list_folders(
     change(files.sources, unpack)
     assumed = _doubts(names, folders, depth)
     assumed += _images_of_one_key(files.sources)
-    assumed += sidecar_files(root, files.sources, names, certain=True)
+    assumed += leave_out_sidecar_files(root, files.sources, names, certain=True)
     return Listing(root, names, files.sources, stray, assumed=tuple(assumed))
 
 

@@ -99,13 +99,20 @@ def test_a_class_holds_the_files_of_all_folders_below_it(tmp_path: Path) -> None
 
 
 def test_a_flat_folder_has_no_classes(tmp_path: Path) -> None:
-    listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "notes.txt"), 0)
+    listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "README"), 0)
     assert (listing.classes, listing.stray, listing.fields) == ([], [], ())
     assert {source.path: source.label for source in listing.sources} == {
         "1.jpg": -1,
         "2.jpg": -1,
-        "notes.txt": -1,
+        "README": -1,
     }
+
+
+def test_a_list_beside_images_is_named_and_no_image(tmp_path: Path) -> None:
+    listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "notes.txt"), 0)
+    assert {source.path for source in listing.sources} == {"1.jpg", "2.jpg"}
+    (assumption,) = listing.assumed
+    assert assumption.text.startswith("labels: none, though notes.txt beside the images")
 
 
 def test_a_pack_of_a_flat_folder_says_how_to_give_it_a_label(tmp_path: Path) -> None:

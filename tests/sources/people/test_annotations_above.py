@@ -190,8 +190,8 @@ def test_dota(tmp_path: Path, folder: str) -> None:
 @becomes("BDD100K: `images/100k/train` beside `labels/*.json`", "refused or named, with what to do")
 def test_bdd(tmp_path: Path) -> None:
     source = tmp_path / "bdd"
-    photos(source / "images/100k/train", "a.jpg", "b.jpg")
-    entry = {"name": "a.jpg", "labels": [{"category": "car", "box2d": {"x1": 1}}]}
+    photos(source / "images/100k/train", "0000f77c-6257be58.jpg", "b.jpg")
+    entry = {"name": "0000f77c-6257be58.jpg", "labels": [{"category": "car", "box2d": {"x1": 1}}]}
     write(source / "labels/bdd100k_labels_images_train.json", [entry])
     assert "the JSON of BDD100K or Scalabel. To keep what it says: convert it to COCO" in saying(
         tmp_path, source / "images/100k/train"
@@ -279,5 +279,28 @@ def test_nothing_above(tmp_path: Path) -> None:
     write(source / "numbers.txt", "1\n2\n3\n4\n")
     write(source / "meta/train.txt", "fly/1\n../classes/ant/1.jpg\n")
     write(source / "README.md", "ant/1.jpg")
+    # 1.jpg is the name of an image in many datasets.
+    write(tmp_path / "labels/list.csv", "path,label\n1.jpg,ant\n")
     fastpipe.pack(source / "classes", source / "other")
     assert assumed(fastpipe.pack(source / "classes", tmp_path / "packed")) == []
+
+
+@becomes(
+    "labelme, VGG's annotator: their JSON beside the images",
+    "images without labels; the files are named once, and not rejected",
+)
+def test_files_of_tools_are_not_rejected(tmp_path: Path) -> None:
+    photos(tmp_path / "labelme", "a.jpg", "b.jpg")
+    shapes = {"shapes": [{"label": "cat", "points": [[2, 4], [8, 12]]}], "imagePath": "a.jpg"}
+    write(tmp_path / "labelme/a.json", shapes)
+    write(tmp_path / "labelme/b.json", shapes)
+    summary = fastpipe.pack(tmp_path / "labelme", tmp_path / "packed")
+    assert (summary.info["samples"], summary.tally.rejected) == (2, [])
+    assert len(assumed(summary)) == 1
+
+    photos(tmp_path / "via", "a.jpg", "b.jpg")
+    region = {"filename": "a.jpg", "regions": [{"shape_attributes": {}}]}
+    write(tmp_path / "via/via_region_data.json", {"a.jpg": region})
+    summary = fastpipe.pack(tmp_path / "via", tmp_path / "packed", overwrite=True)
+    assert (summary.info["samples"], summary.tally.rejected) == (2, [])
+    assert len(assumed(summary)) == 1
