@@ -76,11 +76,25 @@ def pair_folders(root: SourcePath, names: Names) -> list[Beside]:
     for label_folder, split in label_folders:
         for image_folder, split_of_images in image_folders:
             if split == split_of_images and label_folder != image_folder:
-                kind = kind_of_labels(root / label_folder)
-                pairs.append(
-                    Beside(kind, root / image_folder, root / label_folder, split)
-                )
+                images = root / image_folder
+                for labels in _label_folders_in(root / label_folder, images):
+                    pairs.append(Beside(kind_of_labels(labels), images, labels, split))
     return pairs
+
+
+def _label_folders_in(folder: SourcePath, images: SourcePath) -> list[SourcePath]:
+    """The folders of labels in a folder; itself, unless others lie in it.
+
+    Oxford's pets have the folders trimaps and xmls in the folder annotations. But where the images
+    lie in folders of the same names, or of splits, the labels are one folder.
+    """
+    inner = names_in(folder, FEW).folders
+    if any(split_word(name) is not None for name in inner):
+        return [folder]
+    if not inner or not set(inner).isdisjoint(names_in(images, FEW).folders):
+        return [folder]
+    labelled = [folder / name for name in inner if kind_of_labels(folder / name)]
+    return labelled or [folder]
 
 
 def _match_rest(pattern: re.Pattern[str], name: str) -> str | None:

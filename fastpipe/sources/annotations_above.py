@@ -168,10 +168,16 @@ def _without_wrappers(folder: Path) -> Path:
 
 def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotations]:
     """The folders of labels or masks that belong to the folder of the images."""
-    for pair in pair_folders(above, names):
-        if not pair.kind or not images.is_relative_to(str(pair.images)):
-            continue
+    pairs = [
+        pair
+        for pair in pair_folders(above, names)
+        if pair.kind and images.is_relative_to(str(pair.images))
+    ]
+    are_several_kinds = len({pair.kind for pair in pairs}) > 1
+    for pair in pairs:
         command = f"fastpipe pack {shlex.quote(str(above))} DST"
+        if are_several_kinds:
+            command += f" --format {pair.kind}"
         inside = images.relative_to(str(pair.images)).parts
         split = inside[0] if inside else pair.part
         if split and meaning_of_split(split):

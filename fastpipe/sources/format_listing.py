@@ -36,7 +36,8 @@ from fastpipe.sources.tars import (
     list_dataset,
     list_tar_classes,
 )
-from fastpipe.sources.voc_yolo import list_voc, list_yolo
+from fastpipe.sources.voc import MASK_LISTS, list_voc, names_of_split
+from fastpipe.sources.yolo import list_yolo
 
 _COMPRESSED_TAR = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
@@ -206,7 +207,11 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     images = pair.images
     masks = pair.labels
     splits = split_folders(images, names_in(images, FEW))
-    if splits or options.split is not None:
+    listed = None
+    has_lists = isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir()
+    if has_lists and not splits:
+        listed = names_of_split(Path(str(source.root)), MASK_LISTS.name, options.split)
+    elif splits or options.split is not None:
         chosen = chosen_split(images, options.split, splits)
         split_of_masks = fitting(chosen, names_in(masks, FEW).folders)
         if split_of_masks is None:
@@ -219,7 +224,7 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     folders = MaskFolders(
         root, _relative_path(root, images), _relative_path(root, masks)
     )
-    return list_masks(folders, options)
+    return list_masks(folders, options, listed)
 
 
 def _relative_path(root: SourcePath, folder: SourcePath) -> str:

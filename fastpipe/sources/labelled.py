@@ -123,7 +123,8 @@ def _refuse_second_masks(root: SourcePath, names: Names, pair: Beside) -> None:
 
     DRIVE has masks of vessels and masks of the field of view.
     """
-    known = (pair.images.name, pair.labels.name, *_VOC_MASKS)
+    labels = str(pair.labels)[len(str(root)) :].strip("/").partition("/")[0]
+    known = (pair.images.name, labels, *_VOC_MASKS)
     for name in names.folders:
         is_candidate = name not in known and is_called_target(name)
         if is_candidate and kind_of_labels(root / name) == "masks":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from fastpipe.errors import readable
@@ -15,6 +15,9 @@ from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import is_picture, pick_split
 from fastpipe.sources.rows import Row, list_rows
 from fastpipe.sources.voc_annotation import Annotation, parse_annotation
+
+# The folder with the lists of images that have masks, a list for each split.
+MASK_LISTS = PurePosixPath("ImageSets/Segmentation")
 
 
 def list_voc(
@@ -27,7 +30,7 @@ def list_voc(
     """
     # Name -> annotation, or why it cannot be parsed.
     by_name = _read_annotations(beside.labels)
-    split_names = _names_of_split(root, split)
+    split_names = names_of_split(root, "Main", split)
     names = list(by_name) if split_names is None else split_names
     ours = [entry for entry in by_name.values() if isinstance(entry, Annotation)]
     all_annotations = list(ours)
@@ -72,9 +75,12 @@ def list_voc(
     return replace(listing, assumed=tuple(assumed))
 
 
-def _names_of_split(root: Path, split: str | None) -> list[str] | None:
-    """The names of the annotations of a split; None where there are no splits."""
-    folder = root / "ImageSets" / "Main"
+def names_of_split(root: Path, task: str, split: str | None) -> list[str] | None:
+    """The names of the images of a split, without endings; None where there are no splits.
+
+    `task`: the folder in ImageSets with the lists: "Main" for boxes, "Segmentation" for masks.
+    """
+    folder = root / "ImageSets" / task
     splits: list[str] = []
     if folder.is_dir():
         # cat_train.txt says for each image of train whether it shows a cat.
