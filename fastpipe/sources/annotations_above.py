@@ -62,6 +62,8 @@ _SHORT_NUMBER = re.compile(r"[-+\d.eE]{1,5}")
 _MAX_PARTS = 3
 # Shorter names of images are those of many datasets.
 _FEWEST_CHARACTERS = 6
+# The kinds of annotations; those that say more come first.
+_PAIR, _TOOL, _TABLE, _LIST = range(4)
 _CONTENT_OF_KIND = {
     "yolo": "label files of YOLO",
     "voc": "annotations of Pascal VOC",
@@ -76,7 +78,7 @@ class _Annotations(NamedTuple):
         path: of the file, or of the folder.
         content: such as "label files of YOLO", for a message.
         remedy: what the user can do with it.
-        rank: the annotations of the lowest rank say the most.
+        rank: _PAIR, _TOOL, _TABLE or _LIST.
     """
 
     path: str
@@ -133,15 +135,25 @@ def find_annotations_above(
     annotations: list[_Annotations] = []
     # The top of a disk, a home and /tmp hold many datasets, whose names may be the same.
     shared_folders = (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
-    for above in list(folder.parents)[:_MAX_LEVELS]:
+    folders_above = list(folder.parents)[:_MAX_LEVELS]
+    if not images.have_labels:
+        folders_above = [*_folders_between(images.root, folder), *folders_above]
+    for above in folders_above:
         if above in shared_folders:
             break
         try:
             names = names_in(above, FEW)
-            annotations += _find_pairs(above, names, images.root)
-            annotations += _find_files(above, names, folder, images)
+            nearby = [
+                *_find_pairs(above, names, images.root),
+                *_find_files(above, names, images),
+            ]
         except (PackError, OSError):
             continue  # a folder above may be closed to the user
+        # In the folder that the user passes, the other files are named by another assumption.
+        is_passed = above.is_relative_to(folder)
+        annotations += [
+            entry for entry in nearby if entry.rank == _TABLE or not is_passed
+        ]
     if not annotations:
         return []
 
@@ -157,13 +169,18 @@ def find_annotations_above(
 
 
 def _without_wrappers(folder: Path) -> Path:
-    """The folder in a folder that holds nothing else, as images in WIDER_train."""
+    """The folder of the images, if it is the only one in a folder, as images in WIDER_train."""
     for _ in range(_MAX_LEVELS):  # a link may lead to the folder itself
         names = names_in(folder, FEW)
-        if len(names.folders) != 1 or names.files:
+        if len(names.folders) != 1 or any(map(is_picture, names.files)):
             break
         folder = folder / names.folders[0]
     return folder
+
+
+def _folders_between(inner: Path, outer: Path) -> list[Path]:
+    """The folders around `inner`, from the nearest to `outer`."""
+    return [folder for folder in inner.parents if folder.is_relative_to(outer)]
 
 
 def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotations]:
@@ -186,15 +203,13 @@ def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotation
             str(pair.labels),
             f"{_CONTENT_OF_KIND[pair.kind]}, and lies beside these images",
             f"To pack both: {command}",
-            0,
+            _PAIR,
         )
 
 
-def _find_files(
-    above: Path, names: Names, folder: Path, images: _Images
-) -> Iterator[_Annotations]:
-    is_far = above != folder.parent
-    for path in _annotation_files(above, names, folder, _MAX_DEPTH):
+def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotations]:
+    is_far = above != images.root.parent
+    for path in _annotation_files(above, names, images.root, _MAX_DEPTH):
         stem = os.path.splitext(path.relative_to(above))[0]
         # labels/a.txt, or ann/a.jpg.json, belongs to a.jpg.
         if path.parent != above and images.find(stem, is_far=is_far) is not None:
@@ -209,7 +224,7 @@ def _find_files(
                 str(path),
                 f"as many numbers as there are images: {tool.name}",
                 f"To keep what they say: {tool.remedy}",
-                2,
+                _TOOL,
             )
 
 
@@ -218,7 +233,7 @@ def _annotation_files(
 ) -> Iterator[Path]:
     """The files in a folder, and in its folders of annotations, that may be annotations.
 
-    `folder`: the folder that the user passes. What is in it has been looked at.
+    `folder`: of the images. What is in it has been looked at.
     """
     for name in lists_among(names.files, _ENDINGS, FEW)[:_MAX_FILES]:
         if not is_result_form(name):
@@ -287,7 +302,7 @@ def _describe_sidecar(path: Path) -> _Annotations:
         str(path),
         f"the name of one of these images: {tool.name}",
         f"To keep what they say: {tool.remedy}",
-        1,
+        _TOOL,
     )
 
 
@@ -296,15 +311,17 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     content = "the names of these images"
     if tool is not None:
         remedy = f"To keep what it says: {tool.remedy}"
-        return _Annotations(str(path), f"{content}: {tool.name}", remedy, 1)
+        return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
     if _is_coco(path) or (_has_columns(path) and lists_images(path, listed)):
         command = f"fastpipe pack {shlex.quote(str(path))} DST --image-root {shlex.quote(str(images))}"
-        return _Annotations(str(path), content, f"To pack what it says: {command}", 2)
+        return _Annotations(
+            str(path), content, f"To pack what it says: {command}", _TABLE
+        )
     remedy = (
         "If it says classes or splits, write a CSV file with a row for each image "
         "(path,label,split), and pack that"
     )
-    return _Annotations(str(path), content, remedy, 3)
+    return _Annotations(str(path), content, remedy, _LIST)
 
 
 def _has_columns(path: Path) -> bool:

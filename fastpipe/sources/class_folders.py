@@ -13,7 +13,11 @@ from fastpipe.sources.doubtful_classes import AS_CLASSES, numbers_as_texts
 from fastpipe.sources.doubtful_folders import check_class_folders
 from fastpipe.sources.file_formats import MANIFESTS, format_of
 from fastpipe.sources.files import SourcePath, files_below, names_in, state_or_problem
-from fastpipe.sources.folder_roles import refuse_roles
+from fastpipe.sources.folder_roles import (
+    is_called_image,
+    is_called_target,
+    refuse_roles,
+)
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
@@ -122,6 +126,9 @@ def _is_unlabelled(split: str, folders_in: Mapping[str, Sequence[str]]) -> bool:
     for other, names in folders_in.items():
         if other != split:
             classes_of_others.update(names)
+    # KITTI has image_2 and label_2 in training, and image_2 in testing.
+    if is_called_image(folder) and any(map(is_called_target, classes_of_others)):
+        return True
     return bool(classes_of_others) and folder not in classes_of_others
 
 

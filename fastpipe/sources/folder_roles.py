@@ -36,7 +36,8 @@ def is_called_target(name: str) -> bool:
     return any(_TARGET_WORDS.fullmatch(word) for word in _words(name))
 
 
-def _is_called_image(name: str) -> bool:
+def is_called_image(name: str) -> bool:
+    """Whether a folder is called like one of images, as image_2 of KITTI."""
     if is_called_target(name):
         return False
     return any(_IMAGE_WORDS.fullmatch(word) for word in _words(name))
@@ -55,7 +56,7 @@ def refuse_roles(root: SourcePath, folders: Sequence[str]) -> None:
     for folder in folders[:_MAX_FOLDERS]:
         inside = names_in(root / folder, FEW).folders
         paths += [f"{folder}/{name}" for name in inside]
-    images = [path for path in paths if _is_called_image(path.rpartition("/")[2])]
+    images = [path for path in paths if is_called_image(path.rpartition("/")[2])]
     targets = [path for path in paths if is_called_target(path.rpartition("/")[2])]
     if not images:
         return

@@ -70,6 +70,7 @@ def list_sources(
         )
 
     listing = list_recognised(source, options)
+    listing = assume(listing, _splits_of_other_formats(source, options))
     if source.format not in _WITH_FINAL_CLASSES:
         listing = _with_classes_of_all_splits(listing, source, options)
     if options.classes is not None:
@@ -180,6 +181,27 @@ def _other_numbers_in_training(
                 f"classes: those of {readable(root.name)} alone, with other numbers than those of "
                 f"{readable(name)} beside it",
                 f"--classes-from {readable(str(parent / name))}",
+            )
+
+
+def _splits_of_other_formats(
+    source: Recognised, options: SourceOptions
+) -> Iterator[Assumption]:
+    """Warns of splits whose annotations have another form, and so other numbers for classes."""
+    if source.format == "imagefolder" or options.classes is not None:
+        return
+    formats: dict[str, str] = {}
+    for split, folder in source.splits.items():
+        try:
+            formats[split] = recognise_folder(folder, options).format
+        except PackError:
+            continue  # the user has not asked for this split
+    for split, format_name in formats.items():
+        if format_name not in ("imagefolder", source.format):
+            yield Assumption(
+                f"classes: numbered as in {readable(source.split)}, of the format {source.format}; "
+                f"{readable(split)} is of the format {format_name}, and may have other numbers",
+                "--classes-from FILE",
             )
 
 

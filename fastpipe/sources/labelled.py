@@ -11,7 +11,7 @@ from fastpipe.sources.annotation_folders import (
     kind_of_labels,
     pair_folders,
 )
-from fastpipe.sources.darknet import darknet_folders, is_flat_yolo
+from fastpipe.sources.darknet import darknet_folders, is_flat_yolo, listed_splits
 from fastpipe.sources.files import Names, SourcePath
 from fastpipe.sources.folder_roles import is_called_target
 from fastpipe.sources.splits import chosen_split, fitting, some, split_word
@@ -147,9 +147,21 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[Beside]
     if not pairs:
         pairs = [pair for pair in all_pairs if not pair.kind]
     if pairs:
-        return pairs
+        return _split_by_lists(root, names, pairs)
 
     is_flat = (format_name == "voc" and is_flat_voc(names)) or (
         format_name == "yolo" and is_flat_yolo(root, names)
     )
-    return [Beside(format_name, root, root, "")] if is_flat else []
+    if not is_flat:
+        return []
+    return _split_by_lists(root, names, [Beside(format_name, root, root, "")])
+
+
+def _split_by_lists(
+    root: SourcePath, names: Names, pairs: list[Beside]
+) -> list[Beside]:
+    """The splits of YOLO's only pair of folders, if lists name their images; else the pairs."""
+    if len(pairs) != 1 or pairs[0].kind != "yolo" or pairs[0].part:
+        return pairs
+    splits = listed_splits(root, names, pairs[0].images)
+    return [split._replace(labels=pairs[0].labels) for split in splits] or pairs

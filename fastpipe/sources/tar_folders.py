@@ -201,7 +201,7 @@ def _doubts(
     """What is assumed of folders that are taken for classes; `depth` folders lie around these."""
     assumed = list(numbers_as_texts(names))
     named_as_splits = [name for name in names if split_word(name) is not None]
-    inner = sorted({folder[depth + 1] for folder in folders if len(folder) > depth + 1})
+    inner = _names_at(folders, depth + 1)
     if named_as_splits:
         assumed.insert(0, like_a_split(named_as_splits))
     elif are_called_like_parts(names):

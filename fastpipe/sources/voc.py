@@ -156,6 +156,12 @@ def _assumed_of_voc(annotations: Sequence[Annotation]) -> list[Assumption]:
             "from 0, not from 1"
         )
         assumed.append(Assumption(text))
+    elif box_count:
+        text = (
+            "boxes: pixels are counted from 1, as VOC counts them, for no box begins at 0; so xmin "
+            "and ymin lose 1, xmax and ymax stay"
+        )
+        assumed.append(Assumption(text))
     unclear_count = sum(
         annotation.unclear_difficult_count for annotation in annotations
     )

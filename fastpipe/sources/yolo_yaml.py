@@ -6,18 +6,21 @@ Formats: https://docs.ultralytics.com/datasets/detect/ and .../pose/
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.darknet import find_by_end
 from fastpipe.sources.files import Names, SourcePath
 
 YOLO_FOLDERS = ("images", "labels")
 YAML_FILES = ("data.yaml", "dataset.yaml", "data.yml")
 _SPLITS = ("train", "val", "test")
 _MOST_CLASSES = 100_000
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 
 
 class PointShape(NamedTuple):
@@ -203,6 +206,9 @@ def _existing_path(tops: Sequence[Path], written_path: str) -> Path | None:
             path = Path(os.path.normpath(top / relative_path))
             if path.exists():
                 return path
+    # An absolute path may be of another machine. It is found by its end.
+    if _ABSOLUTE.match(written_path):
+        return find_by_end(tops, written_path)
     return None
 
 
@@ -218,6 +224,9 @@ def _label_folder(images: Path) -> Path:
     for index in reversed(range(len(parts))):
         if parts[index] == YOLO_FOLDERS[0]:
             parts[index] = YOLO_FOLDERS[1]
+            break
+        if parts[index] == YOLO_FOLDERS[0].capitalize():
+            parts[index] = YOLO_FOLDERS[1].capitalize()
             break
     return Path(*parts)
 
