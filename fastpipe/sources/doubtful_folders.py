@@ -68,8 +68,10 @@ def check_class_folders(
     if not certain:
         refuse_split_parts(root, folders)
 
-    lists = lists_among(names.files, _LISTS)
-    documents = lists_among(names.files, _DOCUMENTS)
+    # One pass over the names, of which there may be a million.
+    candidates = [name for name in names.files if name.endswith(_LISTS + _DOCUMENTS)]
+    lists = lists_among(names.files, _LISTS, among=candidates)
+    documents = lists_among(names.files, _DOCUMENTS, among=candidates)
     if not certain:
         _refuse_colours(root, folders, [*lists, *documents])
     if len(folders) == 1 and not certain:
@@ -132,14 +134,25 @@ def lists_beside_images(files: Sequence[str]) -> list[str]:
 
 
 def lists_among(
-    files: Sequence[str], endings: tuple[str, ...], max_lists: int = _MAX_LISTS
+    files: Sequence[str],
+    endings: tuple[str, ...],
+    max_lists: int = _MAX_LISTS,
+    among: Sequence[str] | None = None,
 ) -> list[str]:
     """The files with such an ending that belong to no picture and are no notes for people.
 
     None if there are so many that each belongs to an image.
+
+    Args:
+        files: the names of all files in a folder, sorted.
+        endings: of the files to return.
+        max_lists: how many lists may lie beside images.
+        among: those of `files` that may be lists; None: all.
     """
     lists = [
-        name for name in files if name.endswith(endings) and not _NO_LIST.match(name)
+        name
+        for name in (files if among is None else among)
+        if name.endswith(endings) and not _NO_LIST.match(name)
     ]
     if len(lists) > max_lists:
         return []
