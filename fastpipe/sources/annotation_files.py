@@ -46,6 +46,7 @@ _KITTI_NUMBERS = 14
 _YOLO_NUMBERS = 5
 _DOTA_NUMBERS = 8
 _FEWEST_WIDER_NUMBERS = 4
+_FEWEST_COMMA_NUMBERS = 6
 # At the start of a text, these many lines show which tool wrote it.
 _MOST_FIRST_LINES = 8
 
@@ -100,6 +101,10 @@ _DOTA = AnnotationTool(
 )
 _WIDER = AnnotationTool(
     "a list of WIDER FACE (an image, a number of boxes, a line for each box)",
+    _ROW_A_BOX,
+)
+_NUMBERS = AnnotationTool(
+    "lines of numbers between commas, as VisDrone, MOT and ICDAR have them for boxes",
     _ROW_A_BOX,
 )
 _CROWD_HUMAN = AnnotationTool(
@@ -195,6 +200,11 @@ def _is_wider(lines: Sequence[str]) -> bool:
 
 def _recognise_line(line: str) -> AnnotationTool:
     """The tool whose label files have such a line."""
+    cells = line.split(",")
+    # ICDAR has a text behind the corners of a box.
+    numbers = cells[:_DOTA_NUMBERS] if len(cells) == _DOTA_NUMBERS + 1 else cells
+    if len(cells) >= _FEWEST_COMMA_NUMBERS and all(map(_is_number, numbers)):
+        return _NUMBERS
     words = line.split()
     are_numbers = [_is_number(word) for word in words]
     if are_numbers[: 1 + _KITTI_NUMBERS] == [False] + [True] * _KITTI_NUMBERS:

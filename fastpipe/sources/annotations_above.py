@@ -30,12 +30,13 @@ from fastpipe.sources.annotation_folders import pair_folders
 from fastpipe.sources.coco_folders import begins_like_coco
 from fastpipe.sources.doubtful_classes import AS_CLASSES
 from fastpipe.sources.doubtful_folders import lists_among
+from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in
 from fastpipe.sources.folder_roles import is_called_target
 from fastpipe.sources.listed_images import lists_images
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import FEW, meaning_of_split, some
+from fastpipe.sources.splits import FEW, first_names, meaning_of_split
 from fastpipe.sources.table_files import is_result_form
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
@@ -46,7 +47,7 @@ _LIST_FOLDER = re.compile(
     re.IGNORECASE,
 )
 _JSON_ENDINGS = (".json", ".jsonl", ".ndjson", ".odgt")
-_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
+_LIST_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
 _MAX_DEPTH = 2
 # In each folder, so many folders and files are looked at.
 _MAX_FOLDERS = 8
@@ -54,7 +55,12 @@ _MAX_FILES = 16
 # So many names at the start of a file are looked for among the images.
 _MAX_NAMES = 200
 _MAX_NAME_LENGTH = 300
-_QUOTED = re.compile(rf'"([^"\n]{{1,{_MAX_NAME_LENGTH}}})"')
+# A text in quotes, of JSON and XML, or between two tags of XML.
+_TEXT = re.compile(
+    rf'"[^"\n]{{1,{_MAX_NAME_LENGTH}}}"|>[^<>"\n]{{1,{_MAX_NAME_LENGTH}}}<'
+)
+# Files of data, which may have the labels of the images in the folder beside them.
+_DATA_ENDINGS = (".mat", ".pkl", ".pickle", ".npy", ".npz", ".h5", ".hdf5", ".xlsx")
 _SEPARATOR = re.compile(r"[,;|\t]| +")
 # A few digits are a label or a coordinate as often as the name of an image.
 _SHORT_NUMBER = re.compile(r"[-+\d.eE]{1,5}")
@@ -154,12 +160,15 @@ def find_annotations_above(
         annotations += [
             entry for entry in nearby if entry.rank == _TABLE or not is_passed
         ]
+    # A table beside splits is named by another assumption.
+    texts = " ".join(assumption.text for assumption in listing.assumed)
+    annotations = [entry for entry in annotations if entry.path not in texts]
     if not annotations:
         return []
 
     best = min(annotations, key=lambda entry: entry.rank)
     others = [entry.path for entry in annotations if entry is not best]
-    also = f" (also: {some(others)})" if others else ""
+    also = f" (also: {first_names(others)})" if others else ""
     labels = "the names of the folders" if images.have_labels else "none"
     text = (
         f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "
@@ -196,7 +205,7 @@ def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotation
         if are_several_kinds:
             command += f" --format {pair.kind}"
         inside = images.relative_to(str(pair.images)).parts
-        split = inside[0] if inside else pair.part
+        split = inside[0] if inside else pair.split
         if split and meaning_of_split(split):
             command += f" --split {shlex.quote(split)}"
         yield _Annotations(
@@ -215,9 +224,20 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
         if path.parent != above and images.find(stem, is_far=is_far) is not None:
             yield _describe_sidecar(path)
             break  # the other files beside it belong to the other images
+        if path.name.endswith(_DATA_ENDINGS):
+            if not is_far and not images.have_labels:
+                yield _describe_data(path)
+            continue
         listed = _images_named_in(path, images, is_far=is_far)
         if listed or _is_about_folder(path, images.root):
             yield _describe_list(path, images.root, listed)
+        elif not is_far and path.parent != above:
+            # MOT has the boxes of img1 in gt/gt.txt, by the numbers of the frames.
+            tool = unread_tool(path)
+            if tool is not None:
+                yield _Annotations(
+                    str(path), tool.name, f"To keep what they say: {tool.remedy}", _TOOL
+                )
         elif not images.have_labels and _has_number_for_each(path, images.count):
             tool = describe_file(_read_start(path), path.name)
             yield _Annotations(
@@ -235,7 +255,8 @@ def _annotation_files(
 
     `folder`: of the images. What is in it has been looked at.
     """
-    for name in lists_among(names.files, _ENDINGS, FEW)[:_MAX_FILES]:
+    endings = (*_LIST_ENDINGS, *_DATA_ENDINGS)
+    for name in lists_among(names.files, endings, FEW)[:_MAX_FILES]:
         if not is_result_form(name):
             yield above / name
     if depth == 0:
@@ -260,8 +281,8 @@ def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
     """The names of images at the start of a file."""
     text = _read_start(path).decode("utf-8", "replace")
     written_names: list[str] = []
-    if path.suffix.lower() in _JSON_ENDINGS:
-        written_names = _QUOTED.findall(text)
+    if path.suffix.lower() in (*_JSON_ENDINGS, ".xml"):
+        written_names = [name.strip('"<>') for name in _TEXT.findall(text)]
     else:
         for line in text.splitlines()[:_MAX_NAMES]:
             written_names += [line.strip(), *_SEPARATOR.split(line.strip())]
@@ -304,6 +325,11 @@ def _describe_sidecar(path: Path) -> _Annotations:
         f"To keep what they say: {tool.remedy}",
         _TOOL,
     )
+
+
+def _describe_data(path: Path) -> _Annotations:
+    content = "data, which may be the labels of these images"
+    return _Annotations(str(path), content, f"It is {unread_remedy(path.name)}", _LIST)
 
 
 def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:

@@ -28,7 +28,7 @@ from fastpipe.sources.sidecar_files import (
     refuse_unread_data,
 )
 from fastpipe.sources.split_classes import classes_outside_training
-from fastpipe.sources.splits import split_in_path, split_word
+from fastpipe.sources.splits import split_in_path, split_of_name
 from fastpipe.sources.table_files import is_result_form, left_out, with_labels_first
 from fastpipe.sources.unread_names import describe_unread
 
@@ -156,7 +156,7 @@ def _tables_beside_splits(
     tables = [name for name in files if format_of(name) in (*MANIFESTS, "parquet")]
     if all(is_result_form(name) for name in tables):
         return []  # a form for results has no labels
-    word = split_word(split)
+    word = split_of_name(split)
     of_split = [name for name in tables if split_in_path(name) == word]
     table = with_labels_first(of_split or tables)[0]
     assumption = Assumption(

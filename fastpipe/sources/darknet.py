@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.annotation_folders import FolderPair
 from fastpipe.sources.files import Names, SourcePath, open_binary, open_unchanged
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import FEW, split_word
+from fastpipe.sources.splits import FEW, split_of_name
 
 # Files with a name of a class on each line. Others are called *.names.
 NAME_LISTS = ("classes.txt", "Classes.txt", "obj.names", "_darknet.labels")
@@ -52,7 +52,7 @@ def _is_label_file(path: SourcePath) -> bool:
     return len(numbers) >= _FEWEST_NUMBERS
 
 
-def darknet_folders(root: SourcePath, names: Names) -> list[Beside]:
+def darknet_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """The splits in a *.data file of Darknet; none if there is no such file, or no image of it."""
     data_files = [name for name in names.files[:FEW] if name.endswith(".data")]
     if len(data_files) != 1 or not isinstance(root, Path):
@@ -61,16 +61,16 @@ def darknet_folders(root: SourcePath, names: Names) -> list[Beside]:
     if "names" not in entries:
         return []
 
-    splits: dict[str, Beside] = {}
+    splits: dict[str, FolderPair] = {}
     for key, split in _SPLITS.items():
         image_list = _find_near(root, entries.get(key, ""))
         if image_list is None or not image_list.is_file() or split in splits:
             continue
         images = _folder_of_images(image_list)
         if images is not None:
-            splits[split] = Beside("yolo", images, images, split, image_list)
-    if len({split.only for split in splits.values()}) == 1:
-        return [next(iter(splits.values()))._replace(part="")]
+            splits[split] = FolderPair("yolo", images, images, split, image_list)
+    if len({split.image_list for split in splits.values()}) == 1:
+        return [next(iter(splits.values()))._replace(split="")]
     return list(splits.values())
 
 
@@ -108,22 +108,24 @@ def _find_near(folder: Path, written_path: str) -> Path | None:
     return find_by_end((folder, folder.parent), written_path)
 
 
-def listed_splits(root: SourcePath, names: Names, images: SourcePath) -> list[Beside]:
+def listed_splits(
+    root: SourcePath, names: Names, images: SourcePath
+) -> list[FolderPair]:
     """The splits of train.txt, val.txt and so on, if two of them list the images of a folder.
 
     The label files lie in the folder labels beside that of the images, or among the images.
     """
     if not isinstance(root, Path) or not isinstance(images, Path):
         return []
-    splits: dict[str, Beside] = {}
+    splits: dict[str, FolderPair] = {}
     for name in names.files[:FEW]:
         stem, ending = os.path.splitext(name)
-        split = split_word(stem)
+        split = split_of_name(stem)
         if ending.lower() != ".txt" or split is None or split in splits:
             continue
         folder = _folder_of_images(root / name)
         if folder is not None and folder.is_relative_to(images):
-            splits[split] = Beside("yolo", images, images, split, root / name)
+            splits[split] = FolderPair("yolo", images, images, split, root / name)
     return list(splits.values()) if len(splits) > 1 else []
 
 

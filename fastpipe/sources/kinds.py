@@ -21,7 +21,7 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
 from fastpipe.sources.split_classes import classes_outside_training, join_classes
-from fastpipe.sources.splits import FEW, split_word
+from fastpipe.sources.splits import FEW, split_of_name
 from fastpipe.sources.table_splits import listings_of_others, split_of_tables
 from fastpipe.sources.unread_names import describe_unread
 
@@ -35,7 +35,7 @@ def list_sources(
     seed: int,
     *,
     shuffle: bool = True,
-    how: SourceOptions | None = None,
+    options: SourceOptions | None = None,
     is_pattern: bool = False,
 ) -> Listing:
     """Lists the images that are to be packed, in packing order.
@@ -43,14 +43,14 @@ def list_sources(
     Args:
         root: the source.
         seed, shuffle: of the packing order.
-        how: the user's options of the source.
+        options: the user's options of the source.
         is_pattern: only the names of its classes are used, for other sources. So the other splits
             of this source may have other numbers.
 
     Raises:
         PackError, DatasetError: there is nothing, or it is damaged.
     """
-    options = how or SourceOptions()
+    options = options or SourceOptions()
     taken_ns = time.time_ns()
     if not root.exists():
         raise PackError(
@@ -163,14 +163,14 @@ def _other_numbers_in_training(
 
     No file is listed for it.
     """
-    if not isinstance(root, Path) or split_word(root.absolute().name) in (
+    if not isinstance(root, Path) or split_of_name(root.absolute().name) in (
         None,
         "train",
     ):
         return
     parent = root.absolute().parent
     for name in names_in(parent, FEW).folders:
-        if split_word(name) != "train":
+        if split_of_name(name) != "train":
             continue
         try:
             folders = class_folders(parent / name, SourceOptions())

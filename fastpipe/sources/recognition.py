@@ -33,8 +33,8 @@ from fastpipe.sources.manifest import METADATA, json_layout
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.splits import (
-    chosen_split,
-    fitting,
+    choose_split,
+    find_split,
     split_folders,
     split_in_path,
     split_tars,
@@ -130,11 +130,11 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
         return _recognise_lists(format_name, root, names, options.split)
     if format_name in LABELLED_FORMATS:
         pair = choose_pair(format_name, root, names, options.split)
-        return Recognised(format_name, root, names, split=pair.part, beside=pair)
+        return Recognised(format_name, root, names, split=pair.split, pair=pair)
     if format_name == "webdataset":
         tars = split_tars(tar_names(names))
         if tars:
-            split = chosen_split(root, options.split, dict.fromkeys(tars))
+            split = choose_split(root, options.split, dict.fromkeys(tars))
             return Recognised(format_name, root, names, split=split, tars=tars)
     return Recognised(format_name, root, names)
 
@@ -179,7 +179,7 @@ def _recognise_split(
         first = next(iter(splits.values()))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
             more = ". --format imagefolder takes these folders as classes"
-    chosen = chosen_split(root, options.split, splits, more)
+    chosen = choose_split(root, options.split, splits, more)
     recognised = recognise_folder(splits[chosen], options_inside)
 
     # test/images beside train/images and train/labels would be packed as the class "images".
@@ -216,7 +216,7 @@ def _recognise_lists(
 
     # Rows of metadata beside the images may name a split that no folder is called after.
     has_no_folder = split is None or (
-        format_name == "metadata" and fitting(split, by_split) is None
+        format_name == "metadata" and find_split(split, by_split) is None
     )
     if "" in by_split and has_no_folder:
         chosen = ""
@@ -227,7 +227,7 @@ def _recognise_lists(
             split = _choose_by_name(split, by_split)
         elif split is not None:
             # "val" also means "Valid" or "val2017", if that is the only such split.
-            split = fitting(split, by_split) or split
+            split = find_split(split, by_split) or split
         chosen = pick_split(split, by_split, root)
         if format_name == "metadata" and split is None and len(names.folders) > 1:
             raise PackError(

@@ -27,7 +27,7 @@ from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Source, change, read_source
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import some
+from fastpipe.sources.splits import first_names
 
 # There may be millions of sources. These many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096
@@ -54,7 +54,8 @@ def leave_out_sidecar_files(
         certain: the user says that the folders are classes.
 
     Raises:
-        PackError: a folder has only annotations and would be a class, and is not `certain` to be.
+        PackError: a folder has only annotations and would be a class, or only one folder has
+            images; and the folders are not `certain` to be classes.
     """
     # Most folders have none. A sample of their files shows it quickly.
     step = max(1, len(sources) // _NUM_CHECKED)
@@ -88,7 +89,7 @@ def leave_out_sidecar_files(
         )
     assumed = []
     if empty_labels:
-        folders = some(classes[label] for label in sorted(empty_labels))
+        folders = first_names(classes[label] for label in sorted(empty_labels))
         assumed.append(
             Assumption(f"classes: {folders} without any image", "--classes-from FILE")
         )
@@ -136,7 +137,7 @@ def _only_folder_error(
     root: SourcePath, classes: Sequence[str], label: int, empty_labels: Sequence[int]
 ) -> PackError:
     name = readable(classes[label])
-    others = some(classes[empty] for empty in empty_labels)
+    others = first_names(classes[empty] for empty in empty_labels)
     return PackError(
         f"{readable(str(root))}: only the folder {name} has images, and {others} has none, so the "
         f"folders are no classes. Pass {readable(str(root / classes[label]))}. {AS_CLASSES} takes "

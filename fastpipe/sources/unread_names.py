@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from fastpipe.sources.annotation_files import SIDECAR_ENDINGS, unread_tool
-from fastpipe.sources.annotation_folders import Beside, pair_folders
+from fastpipe.sources.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.darknet import NAME_LISTS
 from fastpipe.sources.doubtful_folders import lists_among
 from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
@@ -21,7 +21,7 @@ from fastpipe.sources.labelled import find_pairs
 from fastpipe.sources.labelmap import LABELMAP
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.splits import FEW, some, split_word
+from fastpipe.sources.splits import FEW, first_names, split_of_name
 from fastpipe.sources.table_files import is_result_form
 from fastpipe.sources.voc import MASK_LISTS
 from fastpipe.sources.yolo_yaml import YAML_FILES
@@ -70,12 +70,12 @@ def describe_unread(
         if tool is not None:
             remedy = f"{name} is {tool.name}: {tool.remedy}"
             break
-    return [Assumption(f"not read, beside the images: {some(unread)}; {remedy}")]
+    return [Assumption(f"not read, beside the images: {first_names(unread)}; {remedy}")]
 
 
 def _unread_beside_labels(source: Recognised) -> Iterator[tuple[str, SourcePath]]:
     """The names beside a folder of labels, such as annotations/list.txt of Oxford's pets."""
-    pair = source.beside
+    pair = source.pair
     if source.format not in ("masks", "voc") or pair is None:
         return
     around = pair.labels.parent
@@ -86,7 +86,7 @@ def _unread_beside_labels(source: Recognised) -> Iterator[tuple[str, SourcePath]
         yield f"{around.name}/{name}", around / name
     if source.format == "masks":
         for name in names.folders:
-            if name != pair.labels.name and split_word(name) is None:
+            if name != pair.labels.name and split_of_name(name) is None:
                 yield f"{around.name}/{name}/", around / name
 
 
@@ -103,7 +103,7 @@ def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator
     if folder == source.root and source.format in ("imagefolder", "coco"):
         return
     for name in names.folders:
-        if name not in read and split_word(name) is None:
+        if name not in read and split_of_name(name) is None:
             yield f"{name}/"
 
 
@@ -119,9 +119,9 @@ def _read_names(source: Recognised) -> Iterator[str]:
         yield path.name
         yield path.parent.name  # COCO's annotations, and train of train/train
 
-    pairs: list[Beside] = []
-    if source.beside is not None:
-        pairs = [source.beside, *find_pairs(source.format, source.root, source.names)]
+    pairs: list[FolderPair] = []
+    if source.pair is not None:
+        pairs = [source.pair, *find_pairs(source.format, source.root, source.names)]
     if source.format == "masks":
         yield LABELMAP
         if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():
@@ -135,5 +135,5 @@ def _read_names(source: Recognised) -> Iterator[str]:
         for folder in (pair.images, pair.labels):
             relative = str(folder)[len(str(source.root)) :].strip("/")
             yield relative.partition("/")[0]
-        if pair.only is not None:
-            yield pair.only.name
+        if pair.image_list is not None:
+            yield pair.image_list.name

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from fastpipe.errors import readable
-from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.annotation_folders import FolderPair
 from fastpipe.sources.files import SourcePath, names_in, open_unchanged
 from fastpipe.sources.label_text import local_path, read_label_text
 from fastpipe.sources.listing import Assumption, Listing, SourceField
@@ -21,7 +21,7 @@ MASK_LISTS = PurePosixPath("ImageSets/Segmentation")
 
 
 def list_voc(
-    root: Path, beside: Beside, split: str | None, others: Sequence[Beside] = ()
+    root: Path, pair: FolderPair, split: str | None, others: Sequence[FolderPair] = ()
 ) -> Listing:
     """Lists the images that have annotations, or those of a split, in no order.
 
@@ -29,7 +29,7 @@ def list_voc(
     their own.
     """
     # Name -> annotation, or why it cannot be parsed.
-    by_name = _read_annotations(beside.labels)
+    by_name = _read_annotations(pair.labels)
     split_names = names_of_split(root, "Main", split)
     names = list(by_name) if split_names is None else split_names
     ours = [entry for entry in by_name.values() if isinstance(entry, Annotation)]
@@ -49,7 +49,7 @@ def list_voc(
     )
     first_pixel = 0 if counts_from_zero else 1
 
-    folder = local_path(beside.images)
+    folder = local_path(pair.images)
     files_of_stem: dict[str, list[str]] = {}
     for file in names_in(folder).files:
         if not file.endswith(".xml"):

@@ -70,7 +70,7 @@ def test_hidden_names_are_passed_over(tmp_path: Path, kind: str) -> None:
     if kind == "csv":
         (tmp_path / "a.csv").write_text("path\n1.jpg\n")
         (tmp_path / "._a.csv").write_bytes(b"path,\0\n")
-    listing = list_sources(tmp_path, 0, how=SourceOptions(split="a") if kind == "csv" else None)
+    listing = list_sources(tmp_path, 0, options=SourceOptions(split="a") if kind == "csv" else None)
     assert one(listing).problem is None
     assert listing.classes == expected
     assert listing.stray == ([] if kind == "csv" else [".DS_Store", "._a.csv", "._a.tar", ".cache"])

@@ -304,3 +304,36 @@ def test_files_of_tools_are_not_rejected(tmp_path: Path) -> None:
     summary = fastpipe.pack(tmp_path / "via", tmp_path / "packed", overwrite=True)
     assert (summary.info["samples"], summary.tally.rejected) == (2, [])
     assert len(assumed(summary)) == 1
+
+
+@becomes(
+    "VisDrone, MOT: boxes as lines of numbers, in `annotations/a.txt` or `gt/gt.txt` beside the images",
+    "no boxes; the files are named, with what to do",
+)
+@pytest.mark.parametrize(
+    ("images", "file"), [("images", "annotations/a.txt"), ("img1", "gt/gt.txt")]
+)
+def test_lines_of_numbers(tmp_path: Path, images: str, file: str) -> None:
+    photos(tmp_path / "set" / images, "a.jpg", "b.jpg")
+    write(tmp_path / "set" / file, "684,8,27,11,1,4,0,0\n")
+    text = saying(tmp_path, tmp_path / "set" / images)
+    assert text.startswith(f"labels: none, though /set/{file} has ")
+    assert "lines of numbers between commas, as VisDrone, MOT and ICDAR have them" in text
+
+
+@becomes(
+    "Flowers, CVAT: `jpg/` beside `imagelabels.mat`, `images/` beside `annotations.xml`",
+    "no labels; the file is named, with what to do",
+)
+def test_files_beside_the_folder(tmp_path: Path) -> None:
+    photos(tmp_path / "flowers/jpg", "image_00001.jpg")
+    write(tmp_path / "flowers/imagelabels.mat", "MATLAB")
+    text = saying(tmp_path, tmp_path / "flowers/jpg")
+    assert "/flowers/imagelabels.mat has data, which may be the labels of these images" in text
+    photos(tmp_path / "cvat/images", "frame_1.jpg")
+    write(
+        tmp_path / "cvat/annotations.xml",
+        '<annotations><meta></meta><image id="0" name="frame_1.jpg"></image></annotations>',
+    )
+    text = saying(tmp_path, tmp_path / "cvat/images", overwrite=True)
+    assert "/cvat/annotations.xml has the names of these images: CVAT's XML. To keep" in text
