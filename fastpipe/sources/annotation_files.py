@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
@@ -29,6 +29,7 @@ SIDECAR_ENDINGS = (
     ".lab",
     ".gt",
     ".ann",
+    ".odgt",
 )
 # At the start of a file these many bytes are enough to recognise its tool.
 TOOL_BYTES = 1 << 16
@@ -44,6 +45,10 @@ _MAX_LINE_BYTES = 4096
 _KITTI_NUMBERS = 14
 _YOLO_NUMBERS = 5
 _DOTA_NUMBERS = 8
+_FEWEST_WIDER_NUMBERS = 4
+_FEWEST_COMMA_NUMBERS = 6
+# At the start of a text, these many lines show which tool wrote it.
+_MOST_FIRST_LINES = 8
 
 
 class AnnotationTool(NamedTuple):
@@ -94,6 +99,22 @@ _YOLO = AnnotationTool(
 _DOTA = AnnotationTool(
     "label files of DOTA", f"convert them to YOLO's or COCO's form; or {_ROW_A_BOX}"
 )
+_WIDER = AnnotationTool(
+    "a list of WIDER FACE (an image, a number of boxes, a line for each box)",
+    _ROW_A_BOX,
+)
+_NUMBERS = AnnotationTool(
+    "lines of numbers between commas, as VisDrone, MOT and ICDAR have them for boxes",
+    _ROW_A_BOX,
+)
+_CROWD_HUMAN = AnnotationTool(
+    "CrowdHuman's annotations (a line for each image)", _ROW_A_BOX
+)
+_GROUND_TRUTH = AnnotationTool(
+    "ImageNet's ground truth (a number for each image, in the order of their names)",
+    "write a CSV file with a row for each image (path,label). meta.mat of the development kit says "
+    "which number is which class; they are not in the order of the folders of train",
+)
 _VOC = AnnotationTool(
     "annotations of Pascal VOC", "--format voc packs a folder of images with these"
 )
@@ -104,6 +125,11 @@ TEXT = AnnotationTool(
 _DATA = AnnotationTool(
     "data", "list images and values in a JSONL file, or pass samples to fastpipe.Writer"
 )
+
+_GROUND_TRUTH_NAME = re.compile(r".*validation_ground_truth\.txt", re.IGNORECASE)
+# DOTA has these lines above its boxes.
+_DOTA_HEADER = re.compile(r"(?:imagesource|gsd)\s*:.*", re.IGNORECASE)
+_WIDER_IMAGE = re.compile(r".+\.(?:jpe?g|png|bmp)", re.IGNORECASE)
 
 # A tool wrote a file if all patterns of its row are in the start of the file.
 _PATTERNS = (
@@ -133,6 +159,7 @@ _PATTERNS = (
         (rb'"coordinates"\s*:', rb'"annotations"\s*:', rb'"image(?:filename)?"\s*:'),
     ),
     (_BDD, (rb'"(?:box2d|poly2d)"\s*:',)),
+    (_CROWD_HUMAN, (rb'"gtboxes"\s*:',)),
     (_CVAT, (rb"<annotations\b", rb"<(?:image|track|meta)\b")),
     (_VOC, (rb"<annotation\b", rb"<(?:object|filename|size)\b")),
 )
@@ -148,13 +175,36 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
             return tool
     if not name.lower().endswith(".txt"):
         return None
+    if _GROUND_TRUTH_NAME.fullmatch(name.rpartition("/")[2]):
+        return _GROUND_TRUTH
     text = start.decode("utf-8", "replace").lstrip("\ufeff").strip()
-    first_line = text.partition("\n")[0]
-    return _recognise_line(first_line)
+    lines = [line.strip() for line in text.split("\n", _MOST_FIRST_LINES)]
+    if _is_wider(lines):
+        return _WIDER
+    while len(lines) > 1 and _DOTA_HEADER.fullmatch(lines[0]):
+        lines.pop(0)
+    return _recognise_line(lines[0])
+
+
+def _is_wider(lines: Sequence[str]) -> bool:
+    """Whether the lines are an image, a number of boxes, and the first of these boxes."""
+    if len(lines) < 3 or not _WIDER_IMAGE.fullmatch(lines[0]):
+        return False
+    words = lines[2].split()
+    return (
+        lines[1].isdigit()
+        and len(words) >= _FEWEST_WIDER_NUMBERS
+        and all(map(_is_number, words))
+    )
 
 
 def _recognise_line(line: str) -> AnnotationTool:
     """The tool whose label files have such a line."""
+    cells = line.split(",")
+    # ICDAR has a text behind the corners of a box.
+    numbers = cells[:_DOTA_NUMBERS] if len(cells) == _DOTA_NUMBERS + 1 else cells
+    if len(cells) >= _FEWEST_COMMA_NUMBERS and all(map(_is_number, numbers)):
+        return _NUMBERS
     words = line.split()
     are_numbers = [_is_number(word) for word in words]
     if are_numbers[: 1 + _KITTI_NUMBERS] == [False] + [True] * _KITTI_NUMBERS:

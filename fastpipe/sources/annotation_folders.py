@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.options import PICTURES, is_picture
-from fastpipe.sources.splits import FEW, split_word
+from fastpipe.sources.splits import FEW, split_of_name
 
 # The groups of both patterns are the rest of the name: "train" in train_images and train_masks.
 _IMAGE_FOLDER = re.compile(
@@ -33,14 +33,14 @@ _MAX_DEPTH = 3
 _KIND_OF_ENDING = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
 
 
-class Beside(NamedTuple):
+class FolderPair(NamedTuple):
     """A folder of images, and one with labels or masks of these images.
 
     Attributes:
         kind: "yolo", "voc" or "masks"; "" if no file in it says so.
         images, labels: the two folders.
-        part: the split, which both names have: "train" of train_images and train_masks. Or "".
-        only: the file that lists the images of the split; None if it has all in the folder.
+        split: the split, which both names have: "train" of train_images and train_masks. Or "".
+        image_list: the file that lists the images of the split; None if it has all in the folder.
         folders: of a split with several folders: each with that of its labels. `images` and
             `labels` hold them.
     """
@@ -48,17 +48,17 @@ class Beside(NamedTuple):
     kind: str
     images: SourcePath
     labels: SourcePath
-    part: str
-    only: SourcePath | None = None
+    split: str
+    image_list: SourcePath | None = None
     folders: tuple[tuple[Path, Path], ...] = ()
 
 
-def pair_folders(root: SourcePath, names: Names) -> list[Beside]:
+def pair_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """All pairs of a folder of images and one of their labels in a source."""
     label_folders = []
     for name in names.folders:
         split = _match_rest(_LABEL_FOLDER, name)
-        if split == "" or (split is not None and split_word(split) is not None):
+        if split == "" or (split is not None and split_of_name(split) is not None):
             label_folders.append((name, split))
     if not label_folders:
         return []
@@ -66,7 +66,7 @@ def pair_folders(root: SourcePath, names: Names) -> list[Beside]:
     image_folders = []
     for name in names.folders:
         split = _match_rest(_IMAGE_FOLDER, name)
-        if split is None and split_word(name) is not None:
+        if split is None and split_of_name(name) is not None:
             # Carvana has the images of train_masks in train.
             split = name.lower()
         if split is not None:
@@ -76,11 +76,27 @@ def pair_folders(root: SourcePath, names: Names) -> list[Beside]:
     for label_folder, split in label_folders:
         for image_folder, split_of_images in image_folders:
             if split == split_of_images and label_folder != image_folder:
-                kind = kind_of_labels(root / label_folder)
-                pairs.append(
-                    Beside(kind, root / image_folder, root / label_folder, split)
-                )
+                images = root / image_folder
+                for labels in _label_folders_in(root / label_folder, images):
+                    pairs.append(
+                        FolderPair(kind_of_labels(labels), images, labels, split)
+                    )
     return pairs
+
+
+def _label_folders_in(folder: SourcePath, images: SourcePath) -> list[SourcePath]:
+    """The folders of labels in a folder; itself, unless others lie in it.
+
+    Oxford's pets have the folders trimaps and xmls in the folder annotations. But where the images
+    lie in folders of the same names, or of splits, the labels are one folder.
+    """
+    inner = names_in(folder, FEW).folders
+    if any(split_of_name(name) is not None for name in inner):
+        return [folder]
+    if not inner or not set(inner).isdisjoint(names_in(images, FEW).folders):
+        return [folder]
+    labelled = [folder / name for name in inner if kind_of_labels(folder / name)]
+    return labelled or [folder]
 
 
 def _match_rest(pattern: re.Pattern[str], name: str) -> str | None:
@@ -102,7 +118,7 @@ def is_called_images(name: str) -> bool:
 def is_usual_folder(name: str) -> bool:
     """Whether a folder is called like one of images or of labels, or like a split."""
     return (
-        split_word(name) is not None
+        split_of_name(name) is not None
         or _IMAGE_FOLDER.fullmatch(name) is not None
         or _LABEL_FOLDER.fullmatch(name) is not None
     )

@@ -13,17 +13,22 @@ from fastpipe.sources.doubtful_classes import AS_CLASSES, numbers_as_texts
 from fastpipe.sources.doubtful_folders import check_class_folders
 from fastpipe.sources.file_formats import MANIFESTS, format_of
 from fastpipe.sources.files import SourcePath, files_below, names_in, state_or_problem
-from fastpipe.sources.folder_roles import refuse_roles
+from fastpipe.sources.folder_roles import (
+    is_called_image,
+    is_called_target,
+    refuse_roles,
+)
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.sidecar_files import (
+    leave_out_lists,
+    leave_out_sidecar_files,
     refuse_masks,
     refuse_unread_data,
-    sidecar_files,
 )
 from fastpipe.sources.split_classes import classes_outside_training
-from fastpipe.sources.splits import split_in_path, split_word
+from fastpipe.sources.splits import split_in_path, split_of_name
 from fastpipe.sources.table_files import is_result_form, left_out, with_labels_first
 from fastpipe.sources.unread_names import describe_unread
 
@@ -121,6 +126,9 @@ def _is_unlabelled(split: str, folders_in: Mapping[str, Sequence[str]]) -> bool:
     for other, names in folders_in.items():
         if other != split:
             classes_of_others.update(names)
+    # KITTI has image_2 and label_2 in training, and image_2 in testing.
+    if is_called_image(folder) and any(map(is_called_target, classes_of_others)):
+        return True
     return bool(classes_of_others) and folder not in classes_of_others
 
 
@@ -148,7 +156,7 @@ def _tables_beside_splits(
     tables = [name for name in files if format_of(name) in (*MANIFESTS, "parquet")]
     if all(is_result_form(name) for name in tables):
         return []  # a form for results has no labels
-    word = split_word(split)
+    word = split_of_name(split)
     of_split = [name for name in tables if split_in_path(name) == word]
     table = with_labels_first(of_split or tables)[0]
     assumption = Assumption(
@@ -175,7 +183,8 @@ def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listi
     refuse_unread_data(root, sources)
     if not certain:
         refuse_masks(root, sources)
-    left_out = sidecar_files(root, sources, folders.classes, certain=certain)
+    left_out = leave_out_sidecar_files(root, sources, folders.classes, certain=certain)
+    leave_out_lists(sources, folders.files)
     return Listing(
         root,
         folders.classes,

@@ -21,7 +21,6 @@ from fastpipe.sources.coco_fields import (
 )
 from fastpipe.sources.coco_paths import find_image_folder, use_image_root
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.json_stream import array_entries as array_entries  # for manifest
 from fastpipe.sources.listing import Listing, SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.rows import Row, list_rows

@@ -123,7 +123,10 @@ class Annotations:
         return number
 
     def box(self, entry: Entry) -> list[float]:
-        """Left, top, right and bottom: of the bbox, else of the segmentation."""
+        """The box as left, top, right and bottom (xyxy); `bbox` in the file is xywh.
+
+        Without a bbox it is the box around the segmentation.
+        """
         if entry.get("bbox") or not entry.get("segmentation"):
             return xyxy([entry.get("bbox")])[0]
         self.box_counts.around_segmentation += 1

@@ -59,7 +59,7 @@ def requested_fields(fields: Sequence[FieldColumn] | None) -> list[FieldColumn] 
 
 
 def entries_of(fields: Sequence[FieldColumn] | None) -> set[str]:
-    """The entries of annotations that fields are made of."""
+    """The entries of annotations that fields are made of, with those that every file needs."""
     columns = {field.column for field in fields or _DEFAULT_FIELDS}
     return {"category_id", "iscrowd"} | {_entry_of(column) for column in columns}
 
@@ -74,7 +74,11 @@ def default_fields(annotations: Annotations) -> list[FieldColumn]:
 
 
 def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
-    """Finds the kind of a field and its names. PackError: the files do not have it."""
+    """Finds the kind of a field and its names.
+
+    Raises:
+        PackError: the files do not have it, it is of another kind, or it needs pycocotools.
+    """
     column = field.column
     if column == IMAGE_ID:
         return _id_field(annotations, field)

@@ -45,13 +45,14 @@ def _files_in(folder: SourcePath, names: Sequence[str]) -> dict[str, list[Source
         candidates.remove(_NOTES)
     if len(candidates) > _MAX_JSON_FILES:
         return {}
-    exports = [name for name in candidates if _begins_like_coco(folder / name)]
+    exports = [name for name in candidates if begins_like_coco(folder / name)]
     if len(exports) == 1:
         return {"": [folder / exports[0]]}
     return {Path(name).stem: [folder / name] for name in exports}
 
 
-def _begins_like_coco(path: SourcePath) -> bool:
+def begins_like_coco(path: SourcePath) -> bool:
+    """Whether a file begins as COCO's do."""
     try:
         with open_binary(path) as file:
             return _COCO_START.match(file.read(_START_BYTES)) is not None

@@ -20,6 +20,7 @@ from fastpipe.sources.coco_annotations import Annotations
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.row_paths import is_name
+from fastpipe.sources.splits import split_in_path
 from fastpipe.sources.written_names import WrittenNames
 
 _DRIVE = re.compile(r"^[A-Za-z]:(?=[\\/])")
@@ -106,9 +107,13 @@ def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
     tops = [file.parent]
     if file.parent.name == "annotations":
         tops.append(file.parent.parent)
+    # Objects365 has the images of zhiyuan_objv2_train.json in the folder train.
+    splits = {split, split_in_path(Path(file.name).stem) or split}
     folders: list[SourcePath] = []
     for top in tops:
-        folders += [top, top / "images", top / split, top / "images" / split]
+        folders += [top, top / "images"]
+        for name in sorted(splits):
+            folders += [top / name, top / "images" / name]
     return list(dict.fromkeys(folders))
 
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.annotation_folders import FolderPair
 from fastpipe.sources.files import Names, SourcePath, open_binary, open_unchanged
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import FEW
+from fastpipe.sources.splits import FEW, split_of_name
 
 # Files with a name of a class on each line. Others are called *.names.
-NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")
+NAME_LISTS = ("classes.txt", "Classes.txt", "obj.names", "_darknet.labels")
 _SPLITS = {"train": "train", "valid": "val", "val": "val", "test": "test"}
 _FEWEST_NUMBERS = 5  # of a line in a label file: a class and a box
 _START_BYTES = 1 << 16
@@ -52,7 +52,7 @@ def _is_label_file(path: SourcePath) -> bool:
     return len(numbers) >= _FEWEST_NUMBERS
 
 
-def darknet_folders(root: SourcePath, names: Names) -> list[Beside]:
+def darknet_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """The splits in a *.data file of Darknet; none if there is no such file, or no image of it."""
     data_files = [name for name in names.files[:FEW] if name.endswith(".data")]
     if len(data_files) != 1 or not isinstance(root, Path):
@@ -61,16 +61,16 @@ def darknet_folders(root: SourcePath, names: Names) -> list[Beside]:
     if "names" not in entries:
         return []
 
-    splits: dict[str, Beside] = {}
+    splits: dict[str, FolderPair] = {}
     for key, split in _SPLITS.items():
-        image_list = _find_by_end(root, entries.get(key, ""))
-        if image_list is None or split in splits:
+        image_list = _find_near(root, entries.get(key, ""))
+        if image_list is None or not image_list.is_file() or split in splits:
             continue
         images = _folder_of_images(image_list)
         if images is not None:
-            splits[split] = Beside("yolo", images, images, split, image_list)
-    if len({split.only for split in splits.values()}) == 1:
-        return [next(iter(splits.values()))._replace(part="")]
+            splits[split] = FolderPair("yolo", images, images, split, image_list)
+    if len({split.image_list for split in splits.values()}) == 1:
+        return [next(iter(splits.values()))._replace(split="")]
     return list(splits.values())
 
 
@@ -85,10 +85,10 @@ def _read_entries(file: Path) -> dict[str, str]:
     return entries
 
 
-def _find_by_end(folder: Path, written_path: str) -> Path | None:
-    """The file of a path that was written in another folder.
+def find_by_end(folders: Sequence[Path], written_path: str) -> Path | None:
+    """The file or folder of a path that was written in another folder, or on another machine.
 
-    It is the longest end of the path that exists in the folder or in the one around it.
+    It is the longest end of the path that exists in one of the folders.
     """
     parts = [
         part
@@ -96,18 +96,44 @@ def _find_by_end(folder: Path, written_path: str) -> Path | None:
         if part not in ("", ".")
     ]
     for count in range(len(parts)):
-        for top in (folder, folder.parent):
-            path = top.joinpath(*parts[count:])
-            if path.is_file():
+        for folder in folders:
+            path = folder.joinpath(*parts[count:])
+            if path.exists():
                 return path
     return None
+
+
+def _find_near(folder: Path, written_path: str) -> Path | None:
+    """As `find_by_end`, in a folder or the one around it."""
+    return find_by_end((folder, folder.parent), written_path)
+
+
+def listed_splits(
+    root: SourcePath, names: Names, images: SourcePath
+) -> list[FolderPair]:
+    """The splits of train.txt, val.txt and so on, if two of them list the images of a folder.
+
+    The label files lie in the folder labels beside that of the images, or among the images.
+    """
+    if not isinstance(root, Path) or not isinstance(images, Path):
+        return []
+    splits: dict[str, FolderPair] = {}
+    for name in names.files[:FEW]:
+        stem, ending = os.path.splitext(name)
+        split = split_of_name(stem)
+        if ending.lower() != ".txt" or split is None or split in splits:
+            continue
+        folder = _folder_of_images(root / name)
+        if folder is not None and folder.is_relative_to(images):
+            splits[split] = FolderPair("yolo", images, images, split, root / name)
+    return list(splits.values()) if len(splits) > 1 else []
 
 
 def _folder_of_images(image_list: Path) -> Path | None:
     """The folder of the first images of a list; None if they do not exist."""
     folders: set[Path] = set()
-    for line in _read_lines(image_list)[:_FEW_FILES]:
-        image = _find_by_end(image_list.parent, line)
+    for line in _read_lines(image_list, _START_BYTES)[:_FEW_FILES]:
+        image = _find_near(image_list.parent, line) if is_picture(line) else None
         if image is not None:
             folders.add(image.parent)
     return Path(os.path.commonpath(folders)) if folders else None
@@ -131,7 +157,7 @@ def listed_images(image_list: Path, images: Path) -> list[str]:
             # Looked up once a folder: a list may have a million lines.
             path = image_list.parent / line
             if not path.exists():
-                path = _find_by_end(image_list.parent, line) or path
+                path = _find_near(image_list.parent, line) or path
             folders[written_folder] = os.path.abspath(path.parent)
         image = f"{folders[written_folder]}/{name}"
         if not image.startswith(f"{top}/"):

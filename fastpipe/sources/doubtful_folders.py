@@ -11,9 +11,9 @@ from fastpipe.sources.annotation_files import find_colour_list, refuse_tool, unr
 from fastpipe.sources.annotation_folders import is_called_images
 from fastpipe.sources.doubtful_classes import (
     AS_CLASSES,
-    like_a_split,
     parts_as_classes,
     parts_error,
+    split_as_class,
 )
 from fastpipe.sources.file_formats import UNREAD_ENDINGS, unread_remedy
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
@@ -23,11 +23,11 @@ from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import (
     FEW,
     are_called_like_parts,
-    some,
+    first_names,
     split_folders,
-    split_word,
+    split_of_name,
 )
-from fastpipe.sources.table_files import with_labels_first
+from fastpipe.sources.table_files import is_result_form, with_labels_first
 
 
 def _in_both_cases(*endings: str) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def _in_both_cases(*endings: str) -> tuple[str, ...]:
 _LISTS = _in_both_cases(
     ".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet"
 )
-_DOCUMENTS = _in_both_cases(".json", ".xml", *UNREAD_ENDINGS)
+_DOCUMENTS = _in_both_cases(".json", ".xml", ".odgt", *UNREAD_ENDINGS)
 # The start of their names, if they have no labels.
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",
@@ -68,8 +68,10 @@ def check_class_folders(
     if not certain:
         refuse_split_parts(root, folders)
 
-    lists = lists_among(names.files, _LISTS)
-    documents = lists_among(names.files, _DOCUMENTS)
+    # One pass over the names, of which there may be a million.
+    candidates = [name for name in names.files if name.endswith(_LISTS + _DOCUMENTS)]
+    lists = lists_among(names.files, _LISTS, among=candidates)
+    documents = lists_among(names.files, _DOCUMENTS, among=candidates)
     if not certain:
         _refuse_colours(root, folders, [*lists, *documents])
     if len(folders) == 1 and not certain:
@@ -77,7 +79,7 @@ def check_class_folders(
         _refuse_inner_lists(root / folders[0])
     elif lists and folders:
         yield Assumption(
-            f"labels: the names of the folders; {some(lists)} beside them is not read. If it has "
+            f"labels: the names of the folders; {first_names(lists)} beside them is not read. If it has "
             "the labels, pass it",
             f"--image-root {readable(root.name)}",
         )
@@ -99,7 +101,7 @@ def check_class_folders(
         splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
         if splits:
             yield Assumption(
-                f"the folders {some(splits)} in the class folders are no splits: all are packed "
+                f"the folders {first_names(splits)} in the class folders are no splits: all are packed "
                 "together"
             )
 
@@ -108,7 +110,7 @@ def _check_split_names(
     root: SourcePath, folders: Sequence[str], *, certain: bool
 ) -> Iterator[Assumption]:
     """Refuses a folder that is called like a split and has the classes that are beside it."""
-    called_like_split = [name for name in folders if split_word(name) is not None]
+    called_like_split = [name for name in folders if split_of_name(name) is not None]
     if not called_like_split:
         return
     if not certain:
@@ -117,23 +119,40 @@ def _check_split_names(
             inside = names_in(root / name, FEW).folders
             if set(inside) & set(classes):
                 raise PackError(
-                    f"{readable(str(root))} has the classes {some(classes)}, and a folder "
+                    f"{readable(str(root))} has the classes {first_names(classes)}, and a folder "
                     f"{readable(name)} with the same classes, which is a split: --split "
                     f"{readable(name)} packs it. To pack the others, move {readable(name)} "
                     f"elsewhere. {AS_CLASSES} takes all folders as classes"
                 )
-    yield like_a_split(called_like_split)
+    yield split_as_class(called_like_split)
+
+
+def lists_beside_images(files: Sequence[str]) -> list[str]:
+    """The files beside images that may have their labels, and that the user is shown."""
+    lists = lists_among(files, (*_LISTS, *_DOCUMENTS))
+    return [name for name in lists if not is_result_form(name)]
 
 
 def lists_among(
-    files: Sequence[str], endings: tuple[str, ...], max_lists: int = _MAX_LISTS
+    files: Sequence[str],
+    endings: tuple[str, ...],
+    max_lists: int = _MAX_LISTS,
+    among: Sequence[str] | None = None,
 ) -> list[str]:
     """The files with such an ending that belong to no picture and are no notes for people.
 
     None if there are so many that each belongs to an image.
+
+    Args:
+        files: the names of all files in a folder, sorted.
+        endings: of the files to return.
+        max_lists: how many lists may lie beside images.
+        among: those of `files` that may be lists; None: all.
     """
     lists = [
-        name for name in files if name.endswith(endings) and not _NO_LIST.match(name)
+        name
+        for name in (files if among is None else among)
+        if name.endswith(endings) and not _NO_LIST.match(name)
     ]
     if len(lists) > max_lists:
         return []
@@ -162,7 +181,7 @@ def _refuse_colours(
     if colours is not None:
         raise PackError(
             f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours "
-            f"of masks, beside the folders {some(folders)}. fastpipe reads masks of one channel: "
+            f"of masks, beside the folders {first_names(folders)}. fastpipe reads masks of one channel: "
             "write each mask as a PNG with the number of the class in place of the colour, into a "
             f"folder masks beside the folder images. {AS_CLASSES} takes the folders as classes"
         )
@@ -187,7 +206,7 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
     if class_root is not None:
         names = names_in(class_root, FEW).folders
         remedy = (
-            f"If the folders {some(names)} are the classes or splits, pass "
+            f"If the folders {first_names(names)} are the classes or splits, pass "
             f"{readable(str(class_root))}"
         )
     elif unread is not None:
@@ -198,7 +217,7 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
             "its paths are relative to that folder"
         )
     raise PackError(
-        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {some(lists)}, "
+        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {first_names(lists)}, "
         f"which may have the labels. {remedy}. {AS_CLASSES} takes {readable(folder)} as the only "
         "class"
     )
@@ -235,7 +254,7 @@ def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assump
     else:
         remedy = f"if it has them, pass {readable(str(first))}"
     return Assumption(
-        f"labels: {labels}, though {some(lists)} beside the images may have them; {remedy}"
+        f"labels: {labels}, though {first_names(lists)} beside the images may have them; {remedy}"
     )
 
 
@@ -254,11 +273,11 @@ def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
     elif lists := lists_among(names.files, _LISTS):
         first = folder / lists[0]
         yield Assumption(
-            f"all images are of the class {readable(name)}, the only folder, though {some(lists)} "
+            f"all images are of the class {readable(name)}, the only folder, though {first_names(lists)} "
             f"in it may have labels; if so, pass {readable(str(first))}"
         )
     elif len(names.folders) > 1 and not names.files:
         yield Assumption(
             f"all images are of the class {readable(name)}, the only folder; if the folders in it "
-            f"({some(names.folders)}) are the classes, pass {readable(str(folder))}"
+            f"({first_names(names.folders)}) are the classes, pass {readable(str(folder))}"
         )

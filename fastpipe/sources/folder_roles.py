@@ -17,7 +17,7 @@ from fastpipe.sources.annotation_folders import first_file, kind_of_labels
 from fastpipe.sources.doubtful_classes import AS_CLASSES
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import FEW, some, split_folders, split_word
+from fastpipe.sources.splits import FEW, first_names, split_folders, split_of_name
 
 # "trainA" is two words, "GroundTruth" as well.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -36,7 +36,8 @@ def is_called_target(name: str) -> bool:
     return any(_TARGET_WORDS.fullmatch(word) for word in _words(name))
 
 
-def _is_called_image(name: str) -> bool:
+def is_called_image(name: str) -> bool:
+    """Whether a folder is called like one of images, as image_2 of KITTI."""
     if is_called_target(name):
         return False
     return any(_IMAGE_WORDS.fullmatch(word) for word in _words(name))
@@ -55,7 +56,7 @@ def refuse_roles(root: SourcePath, folders: Sequence[str]) -> None:
     for folder in folders[:_MAX_FOLDERS]:
         inside = names_in(root / folder, FEW).folders
         paths += [f"{folder}/{name}" for name in inside]
-    images = [path for path in paths if _is_called_image(path.rpartition("/")[2])]
+    images = [path for path in paths if is_called_image(path.rpartition("/")[2])]
     targets = [path for path in paths if is_called_target(path.rpartition("/")[2])]
     if not images:
         return
@@ -86,7 +87,7 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
     for folder in folders:
         words = _words(folder)
         for index, word in enumerate(words):
-            split = split_word(word)
+            split = split_of_name(word)
             if split is not None and len(words) > 1:
                 rest = (*words[:index], *words[index + 1 :])
                 by_rest.setdefault(rest, {})[split] = folder
@@ -94,7 +95,7 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
         if len(by_split) > 1:
             first = by_split.get("train") or next(iter(by_split.values()))
             raise PackError(
-                f"{readable(str(root))} has the folders {some(by_split.values())}, which are "
+                f"{readable(str(root))} has the folders {first_names(by_split.values())}, which are "
                 f"called like splits, so they are no classes. Pass one of them: "
                 f"{readable(str(root / first))}. {AS_CLASSES} takes the folders as classes"
             )

@@ -10,7 +10,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folder_formats import manifest_names, possible_formats
 from fastpipe.sources.options import SourceOptions, is_picture
-from fastpipe.sources.splits import FEW, some, split_folders
+from fastpipe.sources.splits import FEW, first_names, split_folders
 from fastpipe.sources.table_files import with_labels_first
 
 # Folders of a folder in which a source is looked for. Behind a URL, each is a request.
@@ -38,12 +38,14 @@ def refuse_inner_sources(
     if _has_pictures(names):
         return
     options_inside = replace(options, split=None)
-    is_alone = len(names.folders) == 1
+    is_only_folder = len(names.folders) == 1
     for name in names.folders[:_MAX_FOLDERS]:
-        inner = _find_source(root / name, options_inside, _MAX_DEPTH, is_alone=is_alone)
+        inner = _find_source(
+            root / name, options_inside, _MAX_DEPTH, is_only_folder=is_only_folder
+        )
         if inner is None:
             continue
-        if is_alone:
+        if is_only_folder:
             contents = "one folder, and in it"
             classes = f"{readable(name)} as the only class"
         else:
@@ -69,28 +71,34 @@ def refuse_inner_sources(
 
 
 def _find_source(
-    folder: SourcePath, options: SourceOptions, depth: int, *, is_alone: bool
+    folder: SourcePath, options: SourceOptions, depth: int, *, is_only_folder: bool
 ) -> _InnerSource | None:
     """The source in a folder, or in folders below it; None for images and for class folders.
 
-    `is_alone`: each folder around it holds nothing else. Only then folders that are called like
+    `is_only_folder`: each folder around it holds nothing else. Only then folders that are called like
     splits are splits; otherwise they are folders in class folders.
     """
     names = names_in(folder, FEW)
     formats = possible_formats(folder, names, options)
     splits = split_folders(folder, names)
     if splits:
-        return _InnerSource(folder, f"the splits {some(splits)}") if is_alone else None
+        return (
+            _InnerSource(folder, f"the splits {first_names(splits)}")
+            if is_only_folder
+            else None
+        )
     has_pictures = _has_pictures(names)
-    if formats != ["imagefolder"] and (is_alone or not has_pictures):
+    if formats != ["imagefolder"] and (is_only_folder or not has_pictures):
         return _InnerSource(folder, f"a source of the format {' or '.join(formats)}")
     if has_pictures or depth == 0:
         return None
 
     max_folders = _MAX_FOLDERS if isinstance(folder, Path) else _MAX_FOLDERS_OF_URL
-    is_alone_below = is_alone and len(names.folders) == 1
+    is_only_folder_below = is_only_folder and len(names.folders) == 1
     for name in names.folders[:max_folders]:
-        inner = _find_source(folder / name, options, depth - 1, is_alone=is_alone_below)
+        inner = _find_source(
+            folder / name, options, depth - 1, is_only_folder=is_only_folder_below
+        )
         if inner is not None:
             return inner
     return None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations_above import find_annotations_above
 from fastpipe.sources.class_folders import ClassFolders, find_class_folders
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.coco_folders import coco_files_by_split
@@ -20,7 +21,7 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
 from fastpipe.sources.split_classes import classes_outside_training, join_classes
-from fastpipe.sources.splits import FEW, split_word
+from fastpipe.sources.splits import FEW, split_of_name
 from fastpipe.sources.table_splits import listings_of_others, split_of_tables
 from fastpipe.sources.unread_names import describe_unread
 
@@ -34,7 +35,7 @@ def list_sources(
     seed: int,
     *,
     shuffle: bool = True,
-    how: SourceOptions | None = None,
+    options: SourceOptions | None = None,
     is_pattern: bool = False,
 ) -> Listing:
     """Lists the images that are to be packed, in packing order.
@@ -42,14 +43,14 @@ def list_sources(
     Args:
         root: the source.
         seed, shuffle: of the packing order.
-        how: the user's options of the source.
+        options: the user's options of the source.
         is_pattern: only the names of its classes are used, for other sources. So the other splits
             of this source may have other numbers.
 
     Raises:
         PackError, DatasetError: there is nothing, or it is damaged.
     """
-    options = how or SourceOptions()
+    options = options or SourceOptions()
     taken_ns = time.time_ns()
     if not root.exists():
         raise PackError(
@@ -69,6 +70,7 @@ def list_sources(
         )
 
     listing = list_recognised(source, options)
+    listing = assume(listing, _splits_of_other_formats(source, options))
     if source.format not in _WITH_FINAL_CLASSES:
         listing = _with_classes_of_all_splits(listing, source, options)
     if options.classes is not None:
@@ -83,6 +85,8 @@ def list_sources(
 
     if source.format != "imagefolder":
         listing = assume(listing, describe_unread(source))
+    elif options.format == "auto" and not is_pattern:
+        listing = assume(listing, _annotations_above(root, listing))
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
@@ -159,14 +163,14 @@ def _other_numbers_in_training(
 
     No file is listed for it.
     """
-    if not isinstance(root, Path) or split_word(root.absolute().name) in (
+    if not isinstance(root, Path) or split_of_name(root.absolute().name) in (
         None,
         "train",
     ):
         return
     parent = root.absolute().parent
     for name in names_in(parent, FEW).folders:
-        if split_word(name) != "train":
+        if split_of_name(name) != "train":
             continue
         try:
             folders = class_folders(parent / name, SourceOptions())
@@ -178,6 +182,34 @@ def _other_numbers_in_training(
                 f"{readable(name)} beside it",
                 f"--classes-from {readable(str(parent / name))}",
             )
+
+
+def _splits_of_other_formats(
+    source: Recognised, options: SourceOptions
+) -> Iterator[Assumption]:
+    """Warns of splits whose annotations have another form, and so other numbers for classes."""
+    if source.format == "imagefolder" or options.classes is not None:
+        return
+    formats: dict[str, str] = {}
+    for split, folder in source.splits.items():
+        try:
+            formats[split] = recognise_folder(folder, options).format
+        except PackError:
+            continue  # the user has not asked for this split
+    for split, format_name in formats.items():
+        if format_name not in ("imagefolder", source.format):
+            yield Assumption(
+                f"classes: numbered as in {readable(source.split)}, of the format {source.format}; "
+                f"{readable(split)} is of the format {format_name}, and may have other numbers",
+                "--classes-from FILE",
+            )
+
+
+def _annotations_above(root: SourcePath, listing: Listing) -> list[Assumption]:
+    # Behind a URL, each look at a folder would be a request.
+    if not isinstance(root, Path) or not isinstance(listing.root, Path):
+        return []
+    return find_annotations_above(root, listing.root, listing)
 
 
 def _coco_files_of_other_splits(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_files import refuse_tool
 from fastpipe.sources.annotation_folders import (
-    Beside,
+    FolderPair,
     first_file,
     is_flat_voc,
     kind_of_labels,
     pair_folders,
 )
-from fastpipe.sources.darknet import darknet_folders, is_flat_yolo
+from fastpipe.sources.darknet import darknet_folders, is_flat_yolo, listed_splits
 from fastpipe.sources.files import Names, SourcePath
 from fastpipe.sources.folder_roles import is_called_target
-from fastpipe.sources.splits import chosen_split, fitting, some, split_word
+from fastpipe.sources.splits import choose_split, find_split, first_names, split_of_name
 from fastpipe.sources.yolo_yaml import YOLO_FOLDERS, yaml_folders
 
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
@@ -61,8 +62,11 @@ def labelled_formats(
         return ["yolo"]
     if is_empty and has_voc_folders:
         return ["voc"]
-    if is_other_format or any(pair.part for pair in pairs):
+    if is_other_format or any(pair.split for pair in pairs):
         return []
+    first_label_file = first_file(pairs[0].labels)
+    if first_label_file is not None:
+        refuse_tool(first_label_file)
     images = pairs[0].images.name
     labels = pairs[0].labels.name
     raise PackError(
@@ -74,7 +78,7 @@ def labelled_formats(
 
 def choose_pair(
     format_name: str, root: SourcePath, names: Names, split: str | None
-) -> Beside:
+) -> FolderPair:
     """The folder of images to pack, with that of their labels or masks.
 
     Several such pairs are splits, of which the user chooses one.
@@ -88,9 +92,9 @@ def choose_pair(
         raise PackError(
             f"--format {format_name}: expected the folders {expected} in {readable(str(root))}"
         )
-    by_split = {pair.part: pair for pair in pairs}
+    by_split = {pair.split: pair for pair in pairs}
     if len(by_split) < len(pairs):
-        labels = some(pair.labels.name for pair in pairs)
+        labels = first_names(pair.labels.name for pair in pairs)
         raise PackError(
             f"{readable(str(root))} has the folders {labels} beside its images; expected one. Move "
             "the rest"
@@ -103,9 +107,9 @@ def choose_pair(
     # The splits without labels, as test in many datasets, are named in errors as well.
     splits = list(by_split)
     for name in names.folders:
-        if split_word(name) is not None and fitting(name, by_split) is None:
+        if split_of_name(name) is not None and find_split(name, by_split) is None:
             splits.append(name)
-    chosen = chosen_split(root, split, dict.fromkeys(splits))
+    chosen = choose_split(root, split, dict.fromkeys(splits))
     if chosen not in by_split:
         raise PackError(
             f"the split {chosen} of {readable(str(root))} has no labels or masks; pass "
@@ -114,12 +118,13 @@ def choose_pair(
     return by_split[chosen]
 
 
-def _refuse_second_masks(root: SourcePath, names: Names, pair: Beside) -> None:
+def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> None:
     """Raises PackError if another folder may have the masks.
 
     DRIVE has masks of vessels and masks of the field of view.
     """
-    known = (pair.images.name, pair.labels.name, *_VOC_MASKS)
+    labels = str(pair.labels)[len(str(root)) :].strip("/").partition("/")[0]
+    known = (pair.images.name, labels, *_VOC_MASKS)
     for name in names.folders:
         is_candidate = name not in known and is_called_target(name)
         if is_candidate and kind_of_labels(root / name) == "masks":
@@ -131,7 +136,7 @@ def _refuse_second_masks(root: SourcePath, names: Names, pair: Beside) -> None:
             )
 
 
-def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[Beside]:
+def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderPair]:
     """The pairs of a format; pairs with empty folders of labels only if there are no others."""
     if format_name == "yolo":
         pairs = yaml_folders(root, names) or darknet_folders(root, names)
@@ -142,9 +147,21 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[Beside]
     if not pairs:
         pairs = [pair for pair in all_pairs if not pair.kind]
     if pairs:
-        return pairs
+        return _split_by_lists(root, names, pairs)
 
     is_flat = (format_name == "voc" and is_flat_voc(names)) or (
         format_name == "yolo" and is_flat_yolo(root, names)
     )
-    return [Beside(format_name, root, root, "")] if is_flat else []
+    if not is_flat:
+        return []
+    return _split_by_lists(root, names, [FolderPair(format_name, root, root, "")])
+
+
+def _split_by_lists(
+    root: SourcePath, names: Names, pairs: list[FolderPair]
+) -> list[FolderPair]:
+    """The splits of YOLO's only pair of folders, if lists name their images; else the pairs."""
+    if len(pairs) != 1 or pairs[0].kind != "yolo" or pairs[0].split:
+        return pairs
+    splits = listed_splits(root, names, pairs[0].images)
+    return [split._replace(labels=pairs[0].labels) for split in splits] or pairs

@@ -10,7 +10,7 @@ Cityscapes, the user says which one is the mask.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -21,10 +21,11 @@ from fastpipe.errors import PackError, readable
 from fastpipe.native import _engine
 from fastpipe.sources.annotation_files import find_colour_list
 from fastpipe.sources.files import SourcePath, files_below, names_in, open_binary
+from fastpipe.sources.labelmap import LABELMAP, palette_of_png, read_mask_classes
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import FieldColumn, SourceOptions, is_picture
 from fastpipe.sources.rows import Row, list_rows
-from fastpipe.sources.splits import FEW, some
+from fastpipe.sources.splits import FEW, first_names
 
 _MASK = "mask"
 # The share of images that must have a mask of a kind. A few images are never labelled.
@@ -32,6 +33,11 @@ _MIN_SHARE = 0.95
 # Masks whose pixels are read while listing.
 _NUM_CHECKED = 16
 _MAX_SHOWN = 5
+_MAX_SHOWN_CHARACTERS = 200
+
+_BORDER = 255  # in masks of VOC, around objects and where nobody can tell what it is
+_OBJECT_MASKS = "SegmentationObject"
+_MOST_HEADER_BYTES = 1 << 16  # at the start of a PNG, with its palette
 
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG"
@@ -69,8 +75,14 @@ class MaskFolders(NamedTuple):
 _Pairs = Mapping[str, Mapping[str, str]]
 
 
-def list_masks(folders: MaskFolders, options: SourceOptions) -> Listing:
+def list_masks(
+    folders: MaskFolders, options: SourceOptions, listed: Collection[str] | None = None
+) -> Listing:
     """Lists the images of a folder with their masks, in no order.
+
+    Args:
+        folders, options: the source, and what the user says of it.
+        listed: the names of the images to pack, without endings, as VOC lists them; None: all.
 
     Raises:
         PackError: the names do not tell which mask belongs to which image, or the pixels of masks
@@ -78,19 +90,34 @@ def list_masks(folders: MaskFolders, options: SourceOptions) -> Listing:
     """
     images = sorted(_pictures_in(folders.root, folders.images))
     masks = sorted(_pictures_in(folders.root, folders.masks))
+    assumed: list[Assumption] = []
+    if listed is not None:
+        listed_names = set(listed)
+        # In VOC, a mask has the name of its image.
+        images = [path for path in images if PurePosixPath(path).stem in listed_names]
+        masks = [path for path in masks if PurePosixPath(path).stem in listed_names]
+        if len(images) < len(listed_names):
+            text = (
+                f"images that the list names, and that are not in {folders.images}: "
+                f"{len(listed_names) - len(images):,}; they are left out"
+            )
+            assumed.append(Assumption(text))
     pairs = _pair_names(folders, images, masks)
     if options.fields is not None:
         fields = [_asked_field(folders, pairs, column) for column in options.fields]
     else:
         fields = [_only_field(folders, pairs, len(images))]
 
-    assumed: list[Assumption] = []
     packed_masks: set[str] = set()
-    for field in fields:
-        masks_of_field = pairs[field.column].values()
+    for index, field in enumerate(fields):
+        masks_of_field = sorted(pairs[field.column].values())
         packed_masks.update(masks_of_field)
         if field.kind == _MASK:
-            assumed += _check_masks(folders, field, sorted(masks_of_field))
+            assumed += _check_masks(folders, field, masks_of_field)
+            if (folders.root / LABELMAP).is_file():
+                names = _class_names(folders, masks_of_field)
+                fields[index] = field._replace(names=names)
+                assumed += _assumed_of_names(field, names)
 
     rows = (_make_row(folders, image, fields, pairs) for image in images)
     beside = [mask for mask in masks if mask not in packed_masks]
@@ -137,7 +164,7 @@ def _asked_field(
 ) -> SourceField:
     """The field of masks that a user asks for: its column is a kind of mask."""
     if column.column not in pairs:
-        kinds = some(sorted(pairs)) or "(none)"
+        kinds = first_names(sorted(pairs)) or "(none)"
         raise PackError(f"{column}: {folders} have the kinds of masks {kinds}")
     if column.kind not in (None, _MASK, "image"):
         raise PackError(f"{column}: expected the kind mask or image")
@@ -225,11 +252,42 @@ def _check_masks(
             continue  # the pack reports that it is damaged
         values.update(np.unique(pixels).tolist())
 
+    if _BORDER in values and 0 < max(values - {_BORDER}, default=0) < _BORDER - 1:
+        yield Assumption(
+            f"field {field.name}: the masks hold 255, as VOC's have it for borders, beside numbers "
+            f"up to {max(values - {_BORDER})}; give losses ignore_index=255"
+        )
     if values in ({0, 255}, {255}):
         yield Assumption(
             f"field {field.name}: the masks hold the values 0 and 255, which stay; losses that "
             "take numbers of classes expect 0 and 1"
         )
+
+
+def _class_names(folders: MaskFolders, masks: Sequence[str]) -> tuple[str, ...]:
+    """The names of the classes in masks of VOC; none in masks of objects."""
+    if not masks or PurePosixPath(folders.masks).parts[0] == _OBJECT_MASKS:
+        return ()
+    try:
+        with open_binary(folders.root / masks[0]) as file:
+            data = file.read(_MOST_HEADER_BYTES)
+    except OSError:
+        return ()
+    return read_mask_classes(folders.root, palette_of_png(data))
+
+
+def _assumed_of_names(field: SourceField, names: Sequence[str]) -> list[Assumption]:
+    if names:
+        shown = ", ".join(
+            f"{number} is {name!r}" for number, name in enumerate(names) if name
+        )
+        text = f"classes of the field {field.name}: those of {LABELMAP}: {shown[:_MAX_SHOWN_CHARACTERS]}"
+    else:
+        text = (
+            f"classes of the field {field.name}: without names, for {LABELMAP} does not have the "
+            "colours of the masks"
+        )
+    return [Assumption(text)]
 
 
 def _no_numbers_error(

@@ -19,7 +19,12 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import files_below
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import count_shared, some, split_in_path, split_word
+from fastpipe.sources.splits import (
+    count_shared,
+    first_names,
+    split_in_path,
+    split_of_name,
+)
 from fastpipe.sources.written_names import WrittenNames
 
 _MOST_TRIED_PATHS = 100
@@ -137,25 +142,27 @@ def _choose_files(
     split = split_in_path(os.path.splitext(table)[0])
     chosen: dict[str, str] = {}
     for path, files in candidates.items():
-        fitting = files
+        candidate_files = files
         if len(files) > 1:
-            fitting = [file for file in files if split and split in _splits_in(file)]
-        if len(fitting) != 1:
+            candidate_files = [
+                file for file in files if split and split in _splits_in(file)
+            ]
+        if len(candidate_files) != 1:
             folder = root / os.path.dirname(files[0])
             raise PackError(
-                f"{readable(table)}: {readable(path)} may be {some(files)}, which lie below "
+                f"{readable(table)}: {readable(path)} may be {first_names(files)}, which lie below "
                 f"{readable(str(root))}. Write the path of one into the table, or say which folder "
                 f"has the images, such as --image-root {readable(str(folder))}"
             )
-        chosen[path] = fitting[0]
+        chosen[path] = candidate_files[0]
 
     folders = list(dict.fromkeys(os.path.dirname(file) for file in chosen.values()))
     option = ""
     if len(folders) == 1:
         option = f"--image-root {readable(str(root / folders[0]))}"
-    text = f"images: {len(chosen):,} are in folders below {readable(root.name)}: {some(folders)}"
+    text = f"images: {len(chosen):,} are in folders below {readable(root.name)}: {first_names(folders)}"
     return Placed(Assumption(text, option), files=chosen)
 
 
 def _splits_in(file: str) -> list[str | None]:
-    return [split_word(folder) for folder in file.split("/")[:-1]]
+    return [split_of_name(folder) for folder in file.split("/")[:-1]]

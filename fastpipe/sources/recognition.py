@@ -10,6 +10,7 @@ from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_files import refuse_tool
 from fastpipe.sources.coco_folders import coco_files_by_split
 from fastpipe.sources.file_formats import (
     MANIFESTS,
@@ -32,8 +33,8 @@ from fastpipe.sources.manifest import METADATA, json_layout
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.splits import (
-    chosen_split,
-    fitting,
+    choose_split,
+    find_split,
     split_folders,
     split_in_path,
     split_tars,
@@ -90,6 +91,8 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
         )
 
     refuse_unread_file(path)
+    if path.suffix.lower() in (".txt", ".odgt"):
+        refuse_tool(path)
     # A tar may have any name. Its listing says if it is none.
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:
@@ -127,11 +130,11 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
         return _recognise_lists(format_name, root, names, options.split)
     if format_name in LABELLED_FORMATS:
         pair = choose_pair(format_name, root, names, options.split)
-        return Recognised(format_name, root, names, split=pair.part, beside=pair)
+        return Recognised(format_name, root, names, split=pair.split, pair=pair)
     if format_name == "webdataset":
         tars = split_tars(tar_names(names))
         if tars:
-            split = chosen_split(root, options.split, dict.fromkeys(tars))
+            split = choose_split(root, options.split, dict.fromkeys(tars))
             return Recognised(format_name, root, names, split=split, tars=tars)
     return Recognised(format_name, root, names)
 
@@ -176,7 +179,7 @@ def _recognise_split(
         first = next(iter(splits.values()))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
             more = ". --format imagefolder takes these folders as classes"
-    chosen = chosen_split(root, options.split, splits, more)
+    chosen = choose_split(root, options.split, splits, more)
     recognised = recognise_folder(splits[chosen], options_inside)
 
     # test/images beside train/images and train/labels would be packed as the class "images".
@@ -213,7 +216,7 @@ def _recognise_lists(
 
     # Rows of metadata beside the images may name a split that no folder is called after.
     has_no_folder = split is None or (
-        format_name == "metadata" and fitting(split, by_split) is None
+        format_name == "metadata" and find_split(split, by_split) is None
     )
     if "" in by_split and has_no_folder:
         chosen = ""
@@ -224,7 +227,7 @@ def _recognise_lists(
             split = _choose_by_name(split, by_split)
         elif split is not None:
             # "val" also means "Valid" or "val2017", if that is the only such split.
-            split = fitting(split, by_split) or split
+            split = find_split(split, by_split) or split
         chosen = pick_split(split, by_split, root)
         if format_name == "metadata" and split is None and len(names.folders) > 1:
             raise PackError(

@@ -9,7 +9,7 @@ such files is no class.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
@@ -22,11 +22,12 @@ from fastpipe.sources.annotation_files import (
     recognise_tool,
 )
 from fastpipe.sources.doubtful_classes import AS_CLASSES
+from fastpipe.sources.doubtful_folders import lists_beside_images
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import Assumption, Source, read_source
+from fastpipe.sources.listing import Assumption, Source, change, read_source
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import some
+from fastpipe.sources.splits import first_names
 
 # There may be millions of sources. These many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096
@@ -39,21 +40,22 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _MIN_MASK_SHARE = 0.2  # of all files
 
 
-def sidecar_files(
+def leave_out_sidecar_files(
     root: SourcePath,
-    sources: Sequence[Source],
+    sources: list[Source],
     classes: Sequence[str],
     *,
     certain: bool,
 ) -> list[Assumption]:
-    """The assumptions on files that are left out because they are sidecar files.
+    """Removes the sidecar files from the sources, in place. The assumptions name them.
 
     Args:
         root, sources, classes: of the listing.
         certain: the user says that the folders are classes.
 
     Raises:
-        PackError: a folder has only annotations and would be a class, and is not `certain` to be.
+        PackError: a folder has only annotations and would be a class, or only one folder has
+            images; and the folders are not `certain` to be classes.
     """
     # Most folders have none. A sample of their files shows it quickly.
     step = max(1, len(sources) // _NUM_CHECKED)
@@ -87,12 +89,13 @@ def sidecar_files(
         )
     assumed = []
     if empty_labels:
-        folders = some(classes[label] for label in sorted(empty_labels))
+        folders = first_names(classes[label] for label in sorted(empty_labels))
         assumed.append(
             Assumption(f"classes: {folders} without any image", "--classes-from FILE")
         )
     if unread:
         example, tool = _choose_example(root, unread)
+        _remove_sources(sources, {source.path for source in unread})
         assumed.append(
             Assumption(
                 f"files that are called like images, and are not read: {len(unread):,}, such as "
@@ -100,6 +103,21 @@ def sidecar_files(
             )
         )
     return assumed
+
+
+def leave_out_lists(sources: list[Source], files: Sequence[str]) -> None:
+    """Removes lists and documents beside images from the sources, in place.
+
+    `files`: those of the root. The lists among them are named by an assumption already.
+    """
+    lists = lists_beside_images(files)
+    # Without an image, each file is rejected with its reason.
+    if lists and len(sources) > len(lists):
+        _remove_sources(sources, set(lists))
+
+
+def _remove_sources(sources: list[Source], paths: Container[str]) -> None:
+    change(sources, lambda source: None if source.path in paths else source)
 
 
 def _no_class_error(
@@ -119,7 +137,7 @@ def _only_folder_error(
     root: SourcePath, classes: Sequence[str], label: int, empty_labels: Sequence[int]
 ) -> PackError:
     name = readable(classes[label])
-    others = some(classes[empty] for empty in empty_labels)
+    others = first_names(classes[empty] for empty in empty_labels)
     return PackError(
         f"{readable(str(root))}: only the folder {name} has images, and {others} has none, so the "
         f"folders are no classes. Pass {readable(str(root / classes[label]))}. {AS_CLASSES} takes "

@@ -7,7 +7,7 @@ from itertools import chain
 
 from fastpipe.errors import readable
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.splits import meaning_of_split, some
+from fastpipe.sources.splits import first_names, meaning_of_split
 
 
 def join_classes(splits: Sequence[Sequence[str]]) -> list[str]:
@@ -49,7 +49,7 @@ def classes_outside_training(
         new_classes = sorted(set(classes) - training)
         if new_classes:
             yield Assumption(
-                f"classes: those of all splits; {readable(split)} has {some(new_classes)}, which "
+                f"classes: those of all splits; {readable(split)} has {first_names(new_classes)}, which "
                 "the training split lacks",
                 "--classes-from FILE",
             )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.options import SourceOptions, named
-from fastpipe.sources.splits import called_like_splits, count_shared, fitting
+from fastpipe.sources.splits import count_shared, find_split, find_split_names
 
 ALL = "all"  # --split all packs all rows
 _COLUMNS = frozenset(
@@ -123,7 +123,7 @@ def find_split_folders(
         for folder, parts in parts_by_folder.items()
         if len(parts) > depth
     }
-    splits = called_like_splits(sorted(set(heads.values())))
+    splits = find_split_names(sorted(set(heads.values())))
     if len(set(splits.values())) < 2:
         return None
     names = {folder: head for folder, head in heads.items() if head in splits}
@@ -147,7 +147,7 @@ def _choose_split(
     splits = sorted(set(split.names.values()))
     chosen = None
     if options.split is not None:
-        chosen = fitting(options.split, splits)
+        chosen = find_split(options.split, splits)
     elif len(splits) == 1:
         chosen = splits[0]
     if chosen is not None:

@@ -81,7 +81,7 @@ class SplitsError(PackError):
         super().__init__(f"{option}{readable(str(root))} {remedy}")
 
 
-def split_word(name: str) -> str | None:
+def split_of_name(name: str) -> str | None:
     """The split that a folder is called after, as "train", "val" or "test"; or None."""
     match = _SPLIT_FOLDER.fullmatch(name)
     if match is None:
@@ -102,11 +102,11 @@ def split_in_path(path: str, words: Container[str] = _SPLIT_OF_WORD) -> str:
 
 def meaning_of_split(name: str) -> str:
     """The split that the name of a folder or of a file means, as "val" for "validation"; or ""."""
-    word = split_word(name) or split_in_path(name)
+    word = split_of_name(name) or split_in_path(name)
     return _SPLIT_OF_WORD.get(word, "")
 
 
-def called_like_splits(
+def find_split_names(
     folders: Sequence[str], asked: str | None = None
 ) -> dict[str, str]:
     """Folder -> the split that it is called after; empty if the folders are classes.
@@ -122,12 +122,12 @@ def called_like_splits(
 
     words = {}
     for name in folders:
-        word = split_word(name)
+        word = split_of_name(name)
         if word is not None:
             words[name] = word
     are_all_called_so = len(words) == len(folders)
     are_different = len(set(words.values())) > 1
-    is_one_asked = asked is not None and fitting(asked, words) is not None
+    is_one_asked = asked is not None and find_split(asked, words) is not None
     if are_all_called_so or are_different or is_one_asked:
         return words
     return {}
@@ -167,7 +167,7 @@ def split_folders(
     """
     return {
         name: _without_wrapper(root / name)
-        for name in called_like_splits(names.folders, asked)
+        for name in find_split_names(names.folders, asked)
     }
 
 
@@ -196,7 +196,7 @@ def split_tars(tars: Iterable[str]) -> dict[str, list[str]]:
     return by_split
 
 
-def fitting(asked: str, splits: Iterable[str]) -> str | None:
+def find_split(asked: str, splits: Iterable[str]) -> str | None:
     """The split that the user asks for: the one of this name, or the only one that means the same.
 
     "val" fits "Valid". None if no split fits, or several.
@@ -206,13 +206,13 @@ def fitting(asked: str, splits: Iterable[str]) -> str | None:
         return asked
 
     fitting_names = [name for name in names if name.lower() == asked.lower()]
-    word = split_word(asked)
+    word = split_of_name(asked)
     if not fitting_names and word is not None:
-        fitting_names = [name for name in names if split_word(name) == word]
+        fitting_names = [name for name in names if split_of_name(name) == word]
     return fitting_names[0] if len(fitting_names) == 1 else None
 
 
-def chosen_split(
+def choose_split(
     root: SourcePath,
     asked: str | None,
     splits: Mapping[str, SourcePath | None],
@@ -227,12 +227,12 @@ def chosen_split(
         return next(iter(splits))
     chosen = None
     if asked is not None:
-        chosen = fitting(asked, splits)
+        chosen = find_split(asked, splits)
     if chosen is None:
         raise SplitsError(root, asked, splits, more)
     return chosen
 
 
-def some(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
     """The first few names, for a message."""
     return first_names([readable(name) for name in names], _MAX_SHOWN)

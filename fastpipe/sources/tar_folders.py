@@ -14,19 +14,19 @@ from pathlib import PurePosixPath
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.doubtful_classes import (
-    like_a_split,
     numbers_as_texts,
     parts_as_classes,
+    split_as_class,
 )
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Listing, Source, change
-from fastpipe.sources.sidecar_files import sidecar_files
+from fastpipe.sources.sidecar_files import leave_out_sidecar_files
 from fastpipe.sources.splits import (
     are_called_like_parts,
-    called_like_splits,
-    chosen_split,
-    some,
-    split_word,
+    choose_split,
+    find_split_names,
+    first_names,
+    split_of_name,
 )
 from fastpipe.sources.tar_members import (
     DUPLICATE_PATH,
@@ -96,40 +96,41 @@ def list_folders(
     Adds the files that lie beside the class folders to `stray`.
     """
     folders = {folder for folder in files.folders if not folder[0].startswith(".")}
-    depth = _depth_of_classes(folders, tars)
-    names = _names_at(folders, depth)
+    num_outer = _count_outer_folders(folders, tars)
+    names = _names_at(folders, num_outer)
     if not names:
         return None
 
-    splits = called_like_splits(names, split)
+    splits = find_split_names(names, split)
     chosen = None
     if splits:
-        chosen = chosen_split(root, split, dict.fromkeys(splits))
+        chosen = choose_split(root, split, dict.fromkeys(splits))
         folders_of_splits = {
             folder
             for folder in folders
-            if len(folder) > depth and folder[depth] in splits
+            if len(folder) > num_outer and folder[num_outer] in splits
         }
-        depth += 1
+        num_outer += 1
         # All splits have the same classes.
-        names = _names_at(folders_of_splits, depth)
+        names = _names_at(folders_of_splits, num_outer)
     else:
         refuse_split(root, split)
     labels = {name: label for label, name in enumerate(names)}
 
-    def unpack(source: Source) -> Source | None:
+    def relabel_source(source: Source) -> Source | None:
         """The source with its label, and its path without the folders around the classes."""
         if source.problem is not None:
             return source
         archive = source.archive or ""
         parts = source.path.removeprefix(path_in_source(archive, "")).split("/")
         if chosen is not None:
-            if len(parts) <= depth - 1:  # it lies beside the folder around the splits
+            # An image may lie beside the folder around the splits.
+            if len(parts) < num_outer:
                 stray.append(source.path)
                 return None
-            if parts[depth - 1] != chosen:
+            if parts[num_outer - 1] != chosen:
                 return None
-        parts = parts[depth:]
+        parts = parts[num_outer:]
         path = path_in_source(archive, "/".join(parts))
         if len(parts) > 1 and parts[0] in labels:
             return source._replace(path=path, label=labels[parts[0]])
@@ -138,15 +139,15 @@ def list_folders(
         stray.append(source.path)
         return None
 
-    change(files.sources, unpack)
-    assumed = _doubts(names, folders, depth)
+    change(files.sources, relabel_source)
+    assumed = _assumed_of_classes(names, folders, num_outer)
     assumed += _images_of_one_key(files.sources)
-    assumed += sidecar_files(root, files.sources, names, certain=True)
+    assumed += leave_out_sidecar_files(root, files.sources, names, certain=True)
     return Listing(root, names, files.sources, stray, assumed=tuple(assumed))
 
 
 def _images_of_one_key(sources: Sequence[Source]) -> list[Assumption]:
-    """What is assumed of images that WebDataset's readers would put into one sample.
+    """The assumption on images that WebDataset's readers would put into one sample.
 
     They cut a member's name at its first dot: a/1.image.jpg and a/1.mask.png are one sample there.
     """
@@ -174,7 +175,7 @@ def refuse_split(root: SourcePath, split: str | None) -> None:
         )
 
 
-def _depth_of_classes(folders: Collection[Folder], tars: Sequence[str]) -> int:
+def _count_outer_folders(folders: Collection[Folder], tars: Sequence[str]) -> int:
     """How many folders lie around the class folders. See Note [a tar of a folder]"""
     tops = {folder[0] for folder in folders}
     has_inner = any(len(folder) > 1 for folder in folders)
@@ -184,33 +185,33 @@ def _depth_of_classes(folders: Collection[Folder], tars: Sequence[str]) -> int:
     return int(all(pattern.fullmatch(PurePosixPath(tar).name) for tar in tars))
 
 
-def _names_at(folders: Collection[Folder], depth: int) -> list[str]:
+def _names_at(folders: Collection[Folder], num_outer: int) -> list[str]:
     """The names of the folders in so many others, sorted; without hidden ones."""
     return sorted(
         {
-            folder[depth]
+            folder[num_outer]
             for folder in folders
-            if len(folder) > depth and folder[depth][0] != "."
+            if len(folder) > num_outer and folder[num_outer][0] != "."
         }
     )
 
 
-def _doubts(
-    names: Sequence[str], folders: Collection[Folder], depth: int
+def _assumed_of_classes(
+    names: Sequence[str], folders: Collection[Folder], num_outer: int
 ) -> list[Assumption]:
-    """What is assumed of folders that are taken for classes; `depth` folders lie around these."""
+    """The assumptions on folders that are taken for classes; `num_outer` folders lie around them."""
     assumed = list(numbers_as_texts(names))
-    named_as_splits = [name for name in names if split_word(name) is not None]
-    inner = sorted({folder[depth + 1] for folder in folders if len(folder) > depth + 1})
+    named_as_splits = [name for name in names if split_of_name(name) is not None]
+    inner = _names_at(folders, num_outer + 1)
     if named_as_splits:
-        assumed.insert(0, like_a_split(named_as_splits))
+        assumed.insert(0, split_as_class(named_as_splits))
     elif are_called_like_parts(names):
         assumed.append(parts_as_classes(names, inner))
     elif len(names) == 1 and inner:
         assumed.append(
             Assumption(
                 f"all images are of the class {readable(names[0])}, the only folder in the tar; if "
-                f"the folders in it ({some(inner)}) are the classes, make the tar in that folder"
+                f"the folders in it ({first_names(inner)}) are the classes, make the tar in that folder"
             )
         )
     return assumed

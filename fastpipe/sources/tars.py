@@ -38,8 +38,12 @@ from fastpipe.sources.options import (
 from fastpipe.sources.tar_folders import TarFiles, list_folders, refuse_split
 from fastpipe.sources.tar_members import LABEL_EXTENSION, check_members, is_label
 from fastpipe.sources.tar_reader import TarFile
-from fastpipe.sources.tar_samples import USUAL_COLUMNS, TarSamples, read_entries
-from fastpipe.sources.tar_samples import TarColumns as TarColumns  # for kinds
+from fastpipe.sources.tar_samples import (
+    USUAL_COLUMNS,
+    TarColumns,
+    TarSamples,
+    read_entries,
+)
 from fastpipe.store.remote.options import RemoteOptions
 
 _MOST_SHOWN_CLASSES = 5

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.coco import array_entries
 from fastpipe.sources.column_kinds import json_value
 from fastpipe.sources.encodings import HINT, as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged
+from fastpipe.sources.json_stream import array_entries
 from fastpipe.sources.rows import Row, row_name
 from fastpipe.sources.table_text import SPACES, TextForm
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 from fastpipe.sources.annotation_files import SIDECAR_ENDINGS, unread_tool
-from fastpipe.sources.annotation_folders import Beside, pair_folders
+from fastpipe.sources.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.darknet import NAME_LISTS
 from fastpipe.sources.doubtful_folders import lists_among
 from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.labelled import find_pairs
+from fastpipe.sources.labelmap import LABELMAP
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.splits import FEW, some, split_word
+from fastpipe.sources.splits import FEW, first_names, split_of_name
 from fastpipe.sources.table_files import is_result_form
+from fastpipe.sources.voc import MASK_LISTS
 from fastpipe.sources.yolo_yaml import YAML_FILES
 
 _ENDINGS = (
@@ -52,6 +55,8 @@ def describe_unread(
     if source.format in ("masks", "voc", "yolo", "coco") or source.splits:
         for name in _unread_in(source, source.root, source.names):
             unread[name] = source.root / name
+    for name, path in _unread_beside_labels(source):
+        unread[name] = path
     if source.top is not None:
         for name in _unread_in(source, source.top, names_in(source.top)):
             if not are_tables_named or format_of(name) not in (*MANIFESTS, "parquet"):
@@ -65,7 +70,24 @@ def describe_unread(
         if tool is not None:
             remedy = f"{name} is {tool.name}: {tool.remedy}"
             break
-    return [Assumption(f"not read, beside the images: {some(unread)}; {remedy}")]
+    return [Assumption(f"not read, beside the images: {first_names(unread)}; {remedy}")]
+
+
+def _unread_beside_labels(source: Recognised) -> Iterator[tuple[str, SourcePath]]:
+    """The names beside a folder of labels, such as annotations/list.txt of Oxford's pets."""
+    pair = source.pair
+    if source.format not in ("masks", "voc") or pair is None:
+        return
+    around = pair.labels.parent
+    if around in (source.root, source.root.parent) or around == pair.images.parent:
+        return
+    names = names_in(around, FEW)
+    for name in lists_among(names.files, _ENDINGS, max_lists=FEW):
+        yield f"{around.name}/{name}", around / name
+    if source.format == "masks":
+        for name in names.folders:
+            if name != pair.labels.name and split_of_name(name) is None:
+                yield f"{around.name}/{name}/", around / name
 
 
 def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator[str]:
@@ -81,7 +103,7 @@ def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator
     if folder == source.root and source.format in ("imagefolder", "coco"):
         return
     for name in names.folders:
-        if name not in read and split_word(name) is None:
+        if name not in read and split_of_name(name) is None:
             yield f"{name}/"
 
 
@@ -97,16 +119,21 @@ def _read_names(source: Recognised) -> Iterator[str]:
         yield path.name
         yield path.parent.name  # COCO's annotations, and train of train/train
 
-    pairs: list[Beside] = []
-    if source.beside is not None:
-        pairs = [source.beside, *find_pairs(source.format, source.root, source.names)]
+    pairs: list[FolderPair] = []
+    if source.pair is not None:
+        pairs = [source.pair, *find_pairs(source.format, source.root, source.names)]
+    if source.format == "masks":
+        yield LABELMAP
+        if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():
+            yield _VOC_SPLITS
     if source.format == "voc":
         yield _VOC_SPLITS
+        yield LABELMAP  # VOC has the names of classes in its annotations
         # Its masks are named by another assumption.
         pairs += pair_folders(source.root, source.names)
     for pair in pairs:
         for folder in (pair.images, pair.labels):
             relative = str(folder)[len(str(source.root)) :].strip("/")
             yield relative.partition("/")[0]
-        if pair.only is not None:
-            yield pair.only.name
+        if pair.image_list is not None:
+            yield pair.image_list.name

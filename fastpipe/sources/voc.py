@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from fastpipe.errors import readable
-from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.annotation_folders import FolderPair
 from fastpipe.sources.files import SourcePath, names_in, open_unchanged
 from fastpipe.sources.label_text import local_path, read_label_text
 from fastpipe.sources.listing import Assumption, Listing, SourceField
@@ -16,9 +16,12 @@ from fastpipe.sources.options import is_picture, pick_split
 from fastpipe.sources.rows import Row, list_rows
 from fastpipe.sources.voc_annotation import Annotation, parse_annotation
 
+# The folder with the lists of images that have masks, a list for each split.
+MASK_LISTS = PurePosixPath("ImageSets/Segmentation")
+
 
 def list_voc(
-    root: Path, beside: Beside, split: str | None, others: Sequence[Beside] = ()
+    root: Path, pair: FolderPair, split: str | None, others: Sequence[FolderPair] = ()
 ) -> Listing:
     """Lists the images that have annotations, or those of a split, in no order.
 
@@ -26,8 +29,8 @@ def list_voc(
     their own.
     """
     # Name -> annotation, or why it cannot be parsed.
-    by_name = _read_annotations(beside.labels)
-    split_names = _names_of_split(root, split)
+    by_name = _read_annotations(pair.labels)
+    split_names = names_of_split(root, "Main", split)
     names = list(by_name) if split_names is None else split_names
     ours = [entry for entry in by_name.values() if isinstance(entry, Annotation)]
     all_annotations = list(ours)
@@ -46,7 +49,7 @@ def list_voc(
     )
     first_pixel = 0 if counts_from_zero else 1
 
-    folder = local_path(beside.images)
+    folder = local_path(pair.images)
     files_of_stem: dict[str, list[str]] = {}
     for file in names_in(folder).files:
         if not file.endswith(".xml"):
@@ -72,9 +75,12 @@ def list_voc(
     return replace(listing, assumed=tuple(assumed))
 
 
-def _names_of_split(root: Path, split: str | None) -> list[str] | None:
-    """The names of the annotations of a split; None where there are no splits."""
-    folder = root / "ImageSets" / "Main"
+def names_of_split(root: Path, task: str, split: str | None) -> list[str] | None:
+    """The names of the images of a split, without endings; None where there are no splits.
+
+    `task`: the folder in ImageSets with the lists: "Main" for boxes, "Segmentation" for masks.
+    """
+    folder = root / "ImageSets" / task
     splits: list[str] = []
     if folder.is_dir():
         # cat_train.txt says for each image of train whether it shows a cat.
@@ -148,6 +154,12 @@ def _assumed_of_voc(annotations: Sequence[Annotation]) -> list[Assumption]:
         text = (
             f"boxes that begin at 0: {at_zero_count:,} of {box_count:,}; so pixels are counted "
             "from 0, not from 1"
+        )
+        assumed.append(Assumption(text))
+    elif box_count:
+        text = (
+            "boxes: pixels are counted from 1, as VOC counts them, for no box begins at 0; so xmin "
+            "and ymin lose 1, xmax and ymax stay"
         )
         assumed.append(Assumption(text))
     unclear_count = sum(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.annotation_folders import FolderPair
 from fastpipe.sources.darknet import listed_images, read_class_names
 from fastpipe.sources.files import files_below, names_in
 from fastpipe.sources.label_text import local_path, read_label_text
@@ -31,17 +31,17 @@ class _Files(NamedTuple):
 
 
 def list_yolo(
-    beside: Beside, split: str | None, tops: Sequence[Path], first_label: int = 0
+    pair: FolderPair, split: str | None, tops: Sequence[Path], first_label: int = 0
 ) -> Listing:
     """Lists the files in images/, or images/SPLIT, in no order.
 
     Images without a label file have no boxes. The names of the classes are in one of the folders
     `tops`.
     """
-    files = _find_files(beside, split)
+    files = _find_files(pair, split)
     wanted = set(files.label_of.values())
     # A folder may have the label files of all splits, of which a list names the images of one.
-    stray = files.label_files - wanted if beside.only is None else set()
+    stray = files.label_files - wanted if pair.image_list is None else set()
     if stray and len(stray) == len(files.label_files):
         example = next(iter(files.label_of.values()), "images")
         raise PackError(
@@ -52,7 +52,7 @@ def list_yolo(
 
     data = read_data_yaml(tops)
     if not data.names:
-        folders = [*tops, files.labels, local_path(beside.labels)]
+        folders = [*tops, files.labels, local_path(pair.labels)]
         if files.images == files.labels:
             folders.append(files.labels.parent)
         data = data._replace(names=read_class_names(folders))
@@ -72,7 +72,7 @@ def list_yolo(
         rows,
         fields,
         beside=(f"labels/{path}" for path in stray),
-        place=files.images.name if beside.part else "images",
+        place=files.images.name if pair.split else "images",
     )
     reader.check_first_label(readable(str(files.labels)))
     return replace(
@@ -80,10 +80,10 @@ def list_yolo(
     )
 
 
-def _find_files(beside: Beside, split: str | None) -> _Files:
-    images = local_path(beside.images)
-    labels = local_path(beside.labels)
-    if beside.only is None and not beside.folders:
+def _find_files(pair: FolderPair, split: str | None) -> _Files:
+    images = local_path(pair.images)
+    labels = local_path(pair.labels)
+    if pair.image_list is None and not pair.folders:
         splits = names_in(images).folders
         if splits or split is not None:
             chosen = pick_split(split, splits, images)
@@ -92,7 +92,7 @@ def _find_files(beside: Beside, split: str | None) -> _Files:
 
     label_of: dict[str, str] = {}
     label_files: set[str] = set()
-    for image_folder, label_folder in beside.folders or [(images, labels)]:
+    for image_folder, label_folder in pair.folders or [(images, labels)]:
         image_prefix = _prefix(image_folder, images)
         label_prefix = _prefix(label_folder, labels)
         is_flat = image_folder == label_folder  # label files lie beside the images
@@ -107,8 +107,8 @@ def _find_files(beside: Beside, split: str | None) -> _Files:
                     label_files.add(label_prefix + path)
 
     absent_count = 0
-    if beside.only is not None:
-        listed = set(listed_images(local_path(beside.only), images))
+    if pair.image_list is not None:
+        listed = set(listed_images(local_path(pair.image_list), images))
         absent_count = len(listed - label_of.keys())
         label_of = {path: file for path, file in label_of.items() if path in listed}
     return _Files(

@@ -20,7 +20,8 @@ _DOTA_NAME_COLUMN = 8  # behind the corners of a box, in pixels
 class Labels(NamedTuple):
     """The labels of one image; each list has an entry an object."""
 
-    boxes: list[list[float]]  # left, top, right and bottom, as shares of the image
+    # Left, top, right and bottom (xyxy), as shares of the image.
+    boxes: list[list[float]]
     classes: list[int]
     points: list[list[list[float]]]  # x, y as shares, and visibility
 

@@ -6,18 +6,21 @@ Formats: https://docs.ultralytics.com/datasets/detect/ and .../pose/
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.annotation_folders import FolderPair
+from fastpipe.sources.darknet import find_by_end
 from fastpipe.sources.files import Names, SourcePath
 
 YOLO_FOLDERS = ("images", "labels")
 YAML_FILES = ("data.yaml", "dataset.yaml", "data.yml")
 _SPLITS = ("train", "val", "test")
 _MOST_CLASSES = 100_000
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 
 
 class PointShape(NamedTuple):
@@ -107,7 +110,7 @@ def _parse_flip_index(value: Any, points: PointShape | None) -> tuple[int, ...]:
     return tuple(value)
 
 
-def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
+def yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """The splits in data.yaml whose folders or lists of images exist; none without such a file.
 
     Paths are as for Ultralytics: below `path`, or below the folder of the file. "../train/images"
@@ -126,7 +129,7 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
     tops = [root]
     if isinstance(content.get("path"), str):
         tops.insert(0, root / content["path"])
-    splits: list[Beside] = []
+    splits: list[FolderPair] = []
     for split in _SPLITS:
         key = "valid" if split == "val" and "val" not in content else split
         places = _split_places(file, tops, key, content.get(key))
@@ -136,17 +139,17 @@ def yaml_folders(root: SourcePath, names: Names) -> list[Beside]:
             if images.is_dir():
                 images = _inner_images(images)
                 splits.append(
-                    Beside("yolo", images, _label_folder(images), split, places[0])
+                    FolderPair("yolo", images, _label_folder(images), split, places[0])
                 )
         elif len(places) == 1:
             images = _inner_images(places[0])
-            splits.append(Beside("yolo", images, _label_folder(images), split))
+            splits.append(FolderPair("yolo", images, _label_folder(images), split))
         elif places:
             splits.append(_split_of_folders(file, split, places))
 
     # Some tools write one folder for all splits, which is no split then.
-    if len({(split.images, split.only, split.folders) for split in splits}) == 1:
-        return [splits[0]._replace(part="")]
+    if len({(split.images, split.image_list, split.folders) for split in splits}) == 1:
+        return [splits[0]._replace(split="")]
     return splits
 
 
@@ -181,7 +184,7 @@ def _split_places(
     return places
 
 
-def _split_of_folders(file: Path, split: str, folders: Sequence[Path]) -> Beside:
+def _split_of_folders(file: Path, split: str, folders: Sequence[Path]) -> FolderPair:
     for folder in folders:
         if not folder.is_dir():
             raise PackError(
@@ -194,7 +197,7 @@ def _split_of_folders(file: Path, split: str, folders: Sequence[Path]) -> Beside
         pairs.append((images, _label_folder(images)))
     around_images = Path(os.path.commonpath([images for images, _ in pairs]))
     around_labels = Path(os.path.commonpath([labels for _, labels in pairs]))
-    return Beside("yolo", around_images, around_labels, split, folders=tuple(pairs))
+    return FolderPair("yolo", around_images, around_labels, split, folders=tuple(pairs))
 
 
 def _existing_path(tops: Sequence[Path], written_path: str) -> Path | None:
@@ -203,6 +206,9 @@ def _existing_path(tops: Sequence[Path], written_path: str) -> Path | None:
             path = Path(os.path.normpath(top / relative_path))
             if path.exists():
                 return path
+    # An absolute path may be of another machine. It is found by its end.
+    if _ABSOLUTE.match(written_path):
+        return find_by_end(tops, written_path)
     return None
 
 
@@ -218,6 +224,9 @@ def _label_folder(images: Path) -> Path:
     for index in reversed(range(len(parts))):
         if parts[index] == YOLO_FOLDERS[0]:
             parts[index] = YOLO_FOLDERS[1]
+            break
+        if parts[index] == YOLO_FOLDERS[0].capitalize():
+            parts[index] = YOLO_FOLDERS[1].capitalize()
             break
     return Path(*parts)
 

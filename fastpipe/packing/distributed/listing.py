@@ -158,7 +158,9 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
             return len(folders.folders)
     return write_listing(
         job,
-        list_sources(root, options.seed, shuffle=options.shuffle, how=options.source),
+        list_sources(
+            root, options.seed, shuffle=options.shuffle, options=options.source
+        ),
     )
 
 

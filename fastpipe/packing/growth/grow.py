@@ -108,7 +108,7 @@ def add(
         options = replace(version.options, source=source_options)
         version = replace(version, options=options)
         listing = list_sources(
-            source, options.seed, shuffle=options.shuffle, how=options.source
+            source, options.seed, shuffle=options.shuffle, options=options.source
         )
         fields = merge_fields(listing, index)
         check_given_classes(listing, index, options)

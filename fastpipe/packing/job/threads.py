@@ -58,7 +58,7 @@ def pack(
     with ExitStack() as stack:
         try:
             listing = list_sources(
-                source, options.seed, shuffle=options.shuffle, how=options.source
+                source, options.seed, shuffle=options.shuffle, options=options.source
             )
             journal = stack.enter_context(open_journal(destination, options))
         except PackError as problem:

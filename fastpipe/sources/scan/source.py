@@ -24,10 +24,10 @@ from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.scanned_files import Archive
 from fastpipe.sources.splits import (
     SplitsError,
-    some,
+    first_names,
     split_folders,
+    split_of_name,
     split_tars,
-    split_word,
 )
 from fastpipe.sources.tars import list_archives
 
@@ -76,7 +76,10 @@ class UnpackedSource:
         _check_format(self.path, recognise_source(self.path, self.split).format)
         try:
             listing = list_sources(
-                self.path, seed=0, shuffle=False, how=SourceOptions(split=self.split)
+                self.path,
+                seed=0,
+                shuffle=False,
+                options=SourceOptions(split=self.split),
             )
         except SplitsError as problem:  # tars may hold folders of splits
             raise _splits_error(self.path, problem) from problem
@@ -228,13 +231,13 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     names = sorted(problem.splits)
     suggested = names[0]
     for name in names:
-        if split_word(name) == "train":
+        if split_of_name(name) == "train":
             suggested = name
             break
     choice = "" if problem.asked is None else f"split={problem.asked!r}: "
     shown = readable(str(path))
     message = (
-        f"{choice}{shown} has the splits {some(names)}; pass "
+        f"{choice}{shown} has the splits {first_names(names)}; pass "
         f"fastpipe.open({shown!r}, split={readable(suggested)!r})"
     )
     folder = problem.splits[suggested]

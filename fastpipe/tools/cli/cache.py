@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fastpipe.errors import readable
-from fastpipe.sources.scan.cache import kept_scans
+from fastpipe.sources.scan.cache import list_kept_scans
 from fastpipe.store.remote import contents
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.tools.cli import options
@@ -48,7 +48,7 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
         datasets = contents.kept_datasets(root)
-        scans = kept_scans() if cache_dir is None else []
+        scans = list_kept_scans() if cache_dir is None else []
         if as_json:
             print_json(
                 {
@@ -125,7 +125,7 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
     """
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
-        scans = kept_scans() if cache_dir is None else []
+        scans = list_kept_scans() if cache_dir is None else []
         if data is not None:
             source = readable(os.path.abspath(data))
             scans = [scan for scan in scans if scan.source == source]

@@ -198,7 +198,7 @@ def _listing_of_pack(
         )
     # The digest of the listing was recorded: with the same sources, packing makes the same bytes.
     current = list_sources(
-        source, options.seed, shuffle=options.shuffle, how=options.source
+        source, options.seed, shuffle=options.shuffle, options=options.source
     )
     expected = pack["source"]["xxh3_128"]
     if current.digest() == expected:

@@ -193,7 +193,9 @@ def test_the_same_files_as_of_a_listing_in_memory(
 def test_all_that_is_known_of_the_sources_is_the_same(
     job: Job, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = Facts.of(list_sources(source, job.options.seed, shuffle=True, how=job.options.source))
+    facts = Facts.of(
+        list_sources(source, job.options.seed, shuffle=True, options=job.options.source)
+    )
     whole = list_in_tasks(job)
     shards = list(read_parts(job, whole, MAKE))
     monkeypatch.setattr(listing, "MAX_SOURCES", 4)
@@ -230,7 +232,7 @@ def test_a_split_by_ranges(source: Path, tmp_path: Path, monkeypatch: pytest.Mon
                 sorted(source.rglob("*.jpg"))[number], root / split / name / f"{number}.jpg"
             )
     options = pack_options(shard_size=SHARD_BYTES, split="val")
-    facts = Facts.of(list_sources(root, options.seed, shuffle=True, how=options.source))
+    facts = Facts.of(list_sources(root, options.seed, shuffle=True, options=options.source))
     assert (facts.classes, len(facts.assumed)) == (["1", "10", "11", "2"], 2)
     monkeypatch.setattr(listing, "MAX_SOURCES", 1)
     (tmp_path / "packed" / ".pack").mkdir(parents=True)
