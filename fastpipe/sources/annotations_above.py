@@ -36,7 +36,7 @@ from fastpipe.sources.folder_roles import is_called_target
 from fastpipe.sources.listed_images import lists_images
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import FEW, first_names, meaning_of_split
+from fastpipe.sources.splits import FEW, first_paths, meaning_of_split
 from fastpipe.sources.table_files import is_result_form
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
@@ -168,7 +168,7 @@ def find_annotations_above(
 
     best = min(annotations, key=lambda entry: entry.rank)
     others = [entry.path for entry in annotations if entry is not best]
-    also = f" (also: {first_names(others)})" if others else ""
+    also = f" (also: {first_paths(others)})" if others else ""
     labels = "the names of the folders" if images.have_labels else "none"
     text = (
         f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastpipe.sources.coco_annotations import Annotations
 from fastpipe.sources.listing import Assumption, SourceField
-from fastpipe.sources.splits import first_names
+from fastpipe.sources.splits import first_paths
 
 # Entries of annotations that need no word: those of the format, ...
 _USUAL_ENTRIES = {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "ignore"}
@@ -87,10 +87,10 @@ def skipped_entries(
     if annotations.attribute_names:
         entries.insert(0, "attributes")
     if entries:
-        shown_entries = first_names(entries)
+        shown_entries = first_paths(entries)
         if annotations.attribute_names:
             shown_entries += (
-                f"; attributes are {first_names(sorted(annotations.attribute_names))}"
+                f"; attributes are {first_paths(sorted(annotations.attribute_names))}"
             )
         assumed.append(
             Assumption(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.likely import out_of_place
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.splits import first_names
+from fastpipe.sources.splits import first_paths
 
 # The option by which the user says that folders are classes.
 AS_CLASSES = "--format imagefolder"
@@ -27,10 +27,10 @@ def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assu
 
     `inside` are the folders in them, of a tar.
     """
-    text = f"classes: the folders {first_names(folders)}, though they are called like parts of one dataset"
+    text = f"classes: the folders {first_paths(folders)}, though they are called like parts of one dataset"
     if inside:
         return Assumption(
-            f"{text}; if the folders in them ({first_names(inside)}) are the classes, pack one part",
+            f"{text}; if the folders in them ({first_paths(inside)}) are the classes, pack one part",
             f"--split {readable(folders[0])}",
         )
     return Assumption(
@@ -44,17 +44,17 @@ def parts_error(
     """The error for the parts of a dataset with class folders in each of them."""
     first = readable(parts[0])
     return PackError(
-        f"{readable(str(root))} has the folders {first_names(parts)}, which are called like parts of one "
-        f"dataset, and class folders in them ({first_names(classes)}). --split {first} packs {first}, "
+        f"{readable(str(root))} has the folders {first_paths(parts)}, which are called like parts of one "
+        f"dataset, and class folders in them ({first_paths(classes)}). --split {first} packs {first}, "
         "with the classes of all parts. To pack all of them, move the class folders together. "
-        f"{AS_CLASSES} takes {first_names(parts)} as the classes"
+        f"{AS_CLASSES} takes {first_paths(parts)} as the classes"
     )
 
 
 def split_as_class(folders: Sequence[str]) -> Assumption:
     """The assumption that folders are classes, though they are called like splits."""
     return Assumption(
-        f"{first_names(folders)}: a class, though it is called like a split",
+        f"{first_paths(folders)}: a class, though it is called like a split",
         f"--split {folders[0]}",
     )
 
@@ -87,7 +87,7 @@ def similar_classes(classes: Sequence[str], whose: str = "classes") -> list[Assu
     similar = _similar_names(classes)
     if not similar:
         return []
-    names = first_names(repr(name) for name in similar)
+    names = first_paths(repr(name) for name in similar)
     return [
         Assumption(
             f"{whose}: {names} differ in letter case, spaces or separators alone, and are "

@@ -23,7 +23,7 @@ from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import (
     FEW,
     are_called_like_parts,
-    first_names,
+    first_paths,
     split_folders,
     split_of_name,
 )
@@ -79,7 +79,7 @@ def check_class_folders(
         _refuse_inner_lists(root / folders[0])
     elif lists and folders:
         yield Assumption(
-            f"labels: the names of the folders; {first_names(lists)} beside them is not read. If it has "
+            f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If it has "
             "the labels, pass it",
             f"--image-root {readable(root.name)}",
         )
@@ -101,7 +101,7 @@ def check_class_folders(
         splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
         if splits:
             yield Assumption(
-                f"the folders {first_names(splits)} in the class folders are no splits: all are packed "
+                f"the folders {first_paths(splits)} in the class folders are no splits: all are packed "
                 "together"
             )
 
@@ -119,7 +119,7 @@ def _check_split_names(
             inside = names_in(root / name, FEW).folders
             if set(inside) & set(classes):
                 raise PackError(
-                    f"{readable(str(root))} has the classes {first_names(classes)}, and a folder "
+                    f"{readable(str(root))} has the classes {first_paths(classes)}, and a folder "
                     f"{readable(name)} with the same classes, which is a split: --split "
                     f"{readable(name)} packs it. To pack the others, move {readable(name)} "
                     f"elsewhere. {AS_CLASSES} takes all folders as classes"
@@ -181,7 +181,7 @@ def _refuse_colours(
     if colours is not None:
         raise PackError(
             f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours "
-            f"of masks, beside the folders {first_names(folders)}. fastpipe reads masks of one channel: "
+            f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one channel: "
             "write each mask as a PNG with the number of the class in place of the colour, into a "
             f"folder masks beside the folder images. {AS_CLASSES} takes the folders as classes"
         )
@@ -206,7 +206,7 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
     if class_root is not None:
         names = names_in(class_root, FEW).folders
         remedy = (
-            f"If the folders {first_names(names)} are the classes or splits, pass "
+            f"If the folders {first_paths(names)} are the classes or splits, pass "
             f"{readable(str(class_root))}"
         )
     elif unread is not None:
@@ -217,7 +217,7 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
             "its paths are relative to that folder"
         )
     raise PackError(
-        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {first_names(lists)}, "
+        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {first_paths(lists)}, "
         f"which may have the labels. {remedy}. {AS_CLASSES} takes {readable(folder)} as the only "
         "class"
     )
@@ -254,7 +254,7 @@ def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assump
     else:
         remedy = f"if it has them, pass {readable(str(first))}"
     return Assumption(
-        f"labels: {labels}, though {first_names(lists)} beside the images may have them; {remedy}"
+        f"labels: {labels}, though {first_paths(lists)} beside the images may have them; {remedy}"
     )
 
 
@@ -273,11 +273,11 @@ def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
     elif lists := lists_among(names.files, _LISTS):
         first = folder / lists[0]
         yield Assumption(
-            f"all images are of the class {readable(name)}, the only folder, though {first_names(lists)} "
+            f"all images are of the class {readable(name)}, the only folder, though {first_paths(lists)} "
             f"in it may have labels; if so, pass {readable(str(first))}"
         )
     elif len(names.folders) > 1 and not names.files:
         yield Assumption(
             f"all images are of the class {readable(name)}, the only folder; if the folders in it "
-            f"({first_names(names.folders)}) are the classes, pass {readable(str(folder))}"
+            f"({first_paths(names.folders)}) are the classes, pass {readable(str(folder))}"
         )

@@ -17,7 +17,7 @@ from fastpipe.sources.annotation_folders import first_file, kind_of_labels
 from fastpipe.sources.doubtful_classes import AS_CLASSES
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import FEW, first_names, split_folders, split_of_name
+from fastpipe.sources.splits import FEW, first_paths, split_folders, split_of_name
 
 # "trainA" is two words, "GroundTruth" as well.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -95,7 +95,7 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
         if len(by_split) > 1:
             first = by_split.get("train") or next(iter(by_split.values()))
             raise PackError(
-                f"{readable(str(root))} has the folders {first_names(by_split.values())}, which are "
+                f"{readable(str(root))} has the folders {first_paths(by_split.values())}, which are "
                 f"called like splits, so they are no classes. Pass one of them: "
                 f"{readable(str(root / first))}. {AS_CLASSES} takes the folders as classes"
             )

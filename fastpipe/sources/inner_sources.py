@@ -10,7 +10,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folder_formats import manifest_names, possible_formats
 from fastpipe.sources.options import SourceOptions, is_picture
-from fastpipe.sources.splits import FEW, first_names, split_folders
+from fastpipe.sources.splits import FEW, first_paths, split_folders
 from fastpipe.sources.table_files import with_labels_first
 
 # Folders of a folder in which a source is looked for. Behind a URL, each is a request.
@@ -83,7 +83,7 @@ def _find_source(
     splits = split_folders(folder, names)
     if splits:
         return (
-            _InnerSource(folder, f"the splits {first_names(splits)}")
+            _InnerSource(folder, f"the splits {first_paths(splits)}")
             if is_only_folder
             else None
         )

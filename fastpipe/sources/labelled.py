@@ -14,7 +14,7 @@ from fastpipe.sources.annotation_folders import (
 from fastpipe.sources.darknet import darknet_folders, is_flat_yolo, listed_splits
 from fastpipe.sources.files import Names, SourcePath
 from fastpipe.sources.folder_roles import is_called_target
-from fastpipe.sources.splits import choose_split, find_split, first_names, split_of_name
+from fastpipe.sources.splits import choose_split, find_split, first_paths, split_of_name
 from fastpipe.sources.yolo_yaml import YOLO_FOLDERS, yaml_folders
 
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
@@ -94,7 +94,7 @@ def choose_pair(
         )
     by_split = {pair.split: pair for pair in pairs}
     if len(by_split) < len(pairs):
-        labels = first_names(pair.labels.name for pair in pairs)
+        labels = first_paths(pair.labels.name for pair in pairs)
         raise PackError(
             f"{readable(str(root))} has the folders {labels} beside its images; expected one. Move "
             "the rest"

@@ -25,7 +25,7 @@ from fastpipe.sources.labelmap import LABELMAP, palette_of_png, read_mask_classe
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import FieldColumn, SourceOptions, is_picture
 from fastpipe.sources.rows import Row, list_rows
-from fastpipe.sources.splits import FEW, first_names
+from fastpipe.sources.splits import FEW, first_paths
 
 _MASK = "mask"
 # The share of images that must have a mask of a kind. A few images are never labelled.
@@ -164,7 +164,7 @@ def _asked_field(
 ) -> SourceField:
     """The field of masks that a user asks for: its column is a kind of mask."""
     if column.column not in pairs:
-        kinds = first_names(sorted(pairs)) or "(none)"
+        kinds = first_paths(sorted(pairs)) or "(none)"
         raise PackError(f"{column}: {folders} have the kinds of masks {kinds}")
     if column.kind not in (None, _MASK, "image"):
         raise PackError(f"{column}: expected the kind mask or image")

@@ -21,7 +21,7 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import (
     count_shared,
-    first_names,
+    first_paths,
     split_in_path,
     split_of_name,
 )
@@ -150,7 +150,7 @@ def _choose_files(
         if len(candidate_files) != 1:
             folder = root / os.path.dirname(files[0])
             raise PackError(
-                f"{readable(table)}: {readable(path)} may be {first_names(files)}, which lie below "
+                f"{readable(table)}: {readable(path)} may be {first_paths(files)}, which lie below "
                 f"{readable(str(root))}. Write the path of one into the table, or say which folder "
                 f"has the images, such as --image-root {readable(str(folder))}"
             )
@@ -160,7 +160,7 @@ def _choose_files(
     option = ""
     if len(folders) == 1:
         option = f"--image-root {readable(str(root / folders[0]))}"
-    text = f"images: {len(chosen):,} are in folders below {readable(root.name)}: {first_names(folders)}"
+    text = f"images: {len(chosen):,} are in folders below {readable(root.name)}: {first_paths(folders)}"
     return Placed(Assumption(text, option), files=chosen)
 
 

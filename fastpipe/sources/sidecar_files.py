@@ -27,7 +27,7 @@ from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Source, change, read_source
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.splits import first_names
+from fastpipe.sources.splits import first_paths
 
 # There may be millions of sources. These many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096
@@ -89,7 +89,7 @@ def leave_out_sidecar_files(
         )
     assumed = []
     if empty_labels:
-        folders = first_names(classes[label] for label in sorted(empty_labels))
+        folders = first_paths(classes[label] for label in sorted(empty_labels))
         assumed.append(
             Assumption(f"classes: {folders} without any image", "--classes-from FILE")
         )
@@ -137,7 +137,7 @@ def _only_folder_error(
     root: SourcePath, classes: Sequence[str], label: int, empty_labels: Sequence[int]
 ) -> PackError:
     name = readable(classes[label])
-    others = first_names(classes[empty] for empty in empty_labels)
+    others = first_paths(classes[empty] for empty in empty_labels)
     return PackError(
         f"{readable(str(root))}: only the folder {name} has images, and {others} has none, so the "
         f"folders are no classes. Pass {readable(str(root / classes[label]))}. {AS_CLASSES} takes "

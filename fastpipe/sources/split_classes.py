@@ -7,7 +7,7 @@ from itertools import chain
 
 from fastpipe.errors import readable
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.splits import first_names, meaning_of_split
+from fastpipe.sources.splits import first_paths, meaning_of_split
 
 
 def join_classes(splits: Sequence[Sequence[str]]) -> list[str]:
@@ -49,7 +49,7 @@ def classes_outside_training(
         new_classes = sorted(set(classes) - training)
         if new_classes:
             yield Assumption(
-                f"classes: those of all splits; {readable(split)} has {first_names(new_classes)}, which "
+                f"classes: those of all splits; {readable(split)} has {first_paths(new_classes)}, which "
                 "the training split lacks",
                 "--classes-from FILE",
             )

@@ -233,6 +233,6 @@ def choose_split(
     return chosen
 
 
-def first_names(names: Iterable[str]) -> str:
+def first_paths(names: Iterable[str]) -> str:
     """The first few names, for a message."""
     return first_names([readable(name) for name in names], _MAX_SHOWN)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.splits import FEW, first_names, split_in_path
+from fastpipe.sources.splits import FEW, first_paths, split_in_path
 
 _SUBMISSION = re.compile(
     r"(?:sample|example)[-_ ]?subm|submission|submit", re.IGNORECASE
@@ -38,7 +38,7 @@ def left_out(tables: Sequence[str]) -> list[Assumption]:
         return []
     return [
         Assumption(
-            f"tables: {first_names(forms)} is not read, for it is called like a form for results"
+            f"tables: {first_paths(forms)} is not read, for it is called like a form for results"
         )
     ]
 

@@ -25,7 +25,7 @@ from fastpipe.sources.splits import (
     are_called_like_parts,
     choose_split,
     find_split_names,
-    first_names,
+    first_paths,
     split_of_name,
 )
 from fastpipe.sources.tar_members import (
@@ -211,7 +211,7 @@ def _assumed_of_classes(
         assumed.append(
             Assumption(
                 f"all images are of the class {readable(names[0])}, the only folder in the tar; if "
-                f"the folders in it ({first_names(inner)}) are the classes, make the tar in that folder"
+                f"the folders in it ({first_paths(inner)}) are the classes, make the tar in that folder"
             )
         )
     return assumed

@@ -21,7 +21,7 @@ from fastpipe.sources.labelled import find_pairs
 from fastpipe.sources.labelmap import LABELMAP
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.splits import FEW, first_names, split_of_name
+from fastpipe.sources.splits import FEW, first_paths, split_of_name
 from fastpipe.sources.table_files import is_result_form
 from fastpipe.sources.voc import MASK_LISTS
 from fastpipe.sources.yolo_yaml import YAML_FILES
@@ -70,7 +70,7 @@ def describe_unread(
         if tool is not None:
             remedy = f"{name} is {tool.name}: {tool.remedy}"
             break
-    return [Assumption(f"not read, beside the images: {first_names(unread)}; {remedy}")]
+    return [Assumption(f"not read, beside the images: {first_paths(unread)}; {remedy}")]
 
 
 def _unread_beside_labels(source: Recognised) -> Iterator[tuple[str, SourcePath]]:

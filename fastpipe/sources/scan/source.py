@@ -24,7 +24,7 @@ from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.scanned_files import Archive
 from fastpipe.sources.splits import (
     SplitsError,
-    first_names,
+    first_paths,
     split_folders,
     split_of_name,
     split_tars,
@@ -237,7 +237,7 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     choice = "" if problem.asked is None else f"split={problem.asked!r}: "
     shown = readable(str(path))
     message = (
-        f"{choice}{shown} has the splits {first_names(names)}; pass "
+        f"{choice}{shown} has the splits {first_paths(names)}; pass "
         f"fastpipe.open({shown!r}, split={readable(suggested)!r})"
     )
     folder = problem.splits[suggested]
