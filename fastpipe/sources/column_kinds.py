@@ -82,6 +82,8 @@ class Seen:
         self._types: dict[Any, str] = {}  # type -> the first row with such a value
         # The different values as texts; None if there are too many, or values of other types.
         self._texts: set[str] | None = set()
+        # The number of values when there were too many different ones; 0 before that.
+        self._count_at_limit = 0
 
     def add(self, value: object, where: str) -> None:
         """Adds the value of the row called `where`; None if it is missing."""
@@ -116,6 +118,7 @@ class Seen:
                 self._texts.add(text)
             else:
                 self._texts = None
+                self._count_at_limit = self.count
 
     @property
     def texts(self) -> set[str]:
@@ -126,6 +129,13 @@ class Seen:
     def repeats(self) -> bool:
         """Whether values come several times, as those of classes do."""
         return self._texts is not None and 0 < 2 * len(self._texts) <= self.count
+
+    @property
+    def names_come_again(self) -> bool:
+        """Whether values come several times, also where there are too many to keep them all."""
+        if self._texts is None:
+            return self._count_at_limit >= 2 * self._max_distinct
+        return self.repeats
 
     @property
     def flags(self) -> set[int]:

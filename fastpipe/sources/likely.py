@@ -3,29 +3,80 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import ColumnChoice, SourceOptions, named
+from fastpipe.sources.options import (
+    ColumnChoice,
+    SourceOptions,
+    is_picture,
+    named,
+    quoted,
+)
 
 # Words in the name of a column that holds classes.
 _LABELS = (
     "label labels class classes classid classname category categories target targets diagnosis "
     "diagnoses dx species breed variety genus disease finding findings grade severity level gt "
-    "groundtruth tag tags emotion choice"
+    "groundtruth tag tags emotion choice "
+    # Other languages, without their accents.
+    "klasse klassen kategorie etikett gattung befund diagnose classe categorie etiquette libelle "
+    "espece clase clases categoria etiqueta rotulo especie diagnostico etichetta specie soort klasa "
+    "kategoria etykieta gatunek trida stitek klass sinif sınıf etiket kategori kelas "
+    "класс метка категория клас мітка 类 类别 類別 标签 標籤 分类 分類 种类 種類 ラベル クラス カテゴリ "
+    "라벨 레이블 클래스 카테고리 분류"
 )
-_LABEL_WORDS = frozenset(_LABELS.split())
 # Words in the name of a column that holds several classes for each image.
 _SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
 _SEVERAL_WORDS = frozenset(_SEVERAL.split())
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W0-9_A-Za-z]+")
+# Words in the name of a column whose values name or count things, and are no classes.
+_ID_WORDS = frozenset(
+    [
+        "id",
+        "ids",
+        "uuid",
+        "key",
+        "url",
+        "uri",
+        "date",
+        "time",
+        "path",
+        "file",
+        "number",
+        "num",
+        "nr",
+        "index",
+        "idx",
+        "count",
+    ]
+)
 # Between the classes of an image in one text. The first one that a column has counts.
 _SEPARATORS = ("|", ";", ",", " ")
 _RARE_SEPARATORS = ("/", "+", "&")  # which stand in names, too
 _MAX_NAME_WORDS = 3  # in the name of a class, where commas separate classes
+# Captions have more words than names of classes, and more characters where no spaces stand in them.
+_MIN_SENTENCE_WORDS = 5
+_CAPTIONS = frozenset(
+    [
+        "caption",
+        "captions",
+        "text",
+        "texts",
+        "sentence",
+        "sentences",
+        "description",
+        "comment",
+        "prompt",
+        "report",
+    ]
+)
+_MIN_CAPTION_WORDS = 2  # in a column that is called like captions
+_MIN_SENTENCE_CHARACTERS = 40
 _MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
 _VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
 # Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
@@ -56,17 +107,62 @@ class _Joined(NamedTuple):
     separator: str
 
 
+def _without_accents(text: str) -> str:
+    """The text without accents: étiquette is etiquette."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(
+        character for character in decomposed if not unicodedata.combining(character)
+    )
+
+
+_LABEL_WORDS = frozenset(_without_accents(_LABELS).split())
+
+
+def _words_in(name: str) -> list[str]:
+    """The words in the name of a column, in small letters and without accents."""
+    return [word.lower() for word in _WORD.findall(_without_accents(name))]
+
+
 def named_as_label(column: str) -> bool:
     """Whether a column's name says that it holds classes: class, fine_label, ClassId, target."""
-    words = [word.lower() for word in _WORD.findall(column)]
+    words = _words_in(column)
     return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
+
+
+def are_captions(column: str, values: Seen | Known) -> bool:
+    """Whether the values of a column are sentences, most of which come once."""
+    texts = [text for text in values.first if text]
+    if not texts or values.repeats:
+        return False
+    min_words = _MIN_SENTENCE_WORDS
+    if not _CAPTIONS.isdisjoint(_words_in(column)):
+        min_words = _MIN_CAPTION_WORDS
+    num_words = sum(len(text.split()) for text in texts)
+    num_characters = sum(map(len, texts))
+    return (
+        num_words >= min_words * len(texts)
+        or num_characters >= _MIN_SENTENCE_CHARACTERS * len(texts)
+    ) and not any(text[0] in "[{" or is_picture(text) for text in texts)
+
+
+def _has_few_names(column: str, values: Seen | Known) -> bool:
+    """Whether a column has a few short texts that come again, as names of classes do."""
+    if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
+        return False
+    names = values.texts
+    return len(names) > 1 and all(
+        any(map(str.isalpha, name))
+        and len(name.split()) < _MIN_SENTENCE_WORDS
+        and not is_picture(name)
+        for name in names
+    )
 
 
 def columns_of_ids(seen: _Columns) -> list[str]:
     """The columns that may have the names of images, such as id, id_code and patientId."""
     columns = []
     for column in seen:
-        words = {word.lower() for word in _WORD.findall(column)}
+        words = set(_words_in(column))
         is_id = not words.isdisjoint(("id", "uuid", "key", "name"))
         if is_id and not named_as_label(column) and not seen[column].are_fractions:
             columns.append(column)
@@ -103,8 +199,7 @@ def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
 
     word_lists = [text.split() for text in sorted(texts)]
     words = _find_moving_words(word_lists) if is_label else None
-    column_words = {word.lower() for word in _WORD.findall(column)}
-    if words is None and not _SEVERAL_WORDS.isdisjoint(column_words):
+    if words is None and not _SEVERAL_WORDS.isdisjoint(_words_in(column)):
         words = _find_repeated_words(word_lists)
     return None if words is None else _Joined(" ".join(words), " ")
 
@@ -179,6 +274,9 @@ def assumed_of_columns(
     of_shapes = _assumed_of_shapes(seen, columns)
     if columns.label is not None:
         label = columns.label
+        if label in seen and are_captions(label, seen[label]):
+            text = f"labels: the texts in column {label!r} are long, and each is a class of its own"
+            return (Assumption(text, f"--field {quoted(f'text={label}')}"), *of_shapes)
         joined = _find_joined(label, seen[label]) if label in seen else None
         if joined is None:
             return of_shapes
@@ -195,19 +293,15 @@ def assumed_of_columns(
     for column in free:
         # Columns of 0 and 1 are already in the assumption on these.
         is_flag = bool(of_flags and seen[column].flags)
-        if named_as_label(column) and not seen[column].are_fractions and not is_flag:
+        is_label = named_as_label(column) and not are_captions(column, seen[column])
+        if is_label and not seen[column].are_fractions and not is_flag:
             likely.append(column)
-    if not likely and not of_flags and len(free) == 1:
-        column = free[0]
-        values = seen[column]
-        if not values.are_fractions and (
-            values.repeats or _find_joined(column, values)
-        ):
-            likely.append(column)
+    if not likely and not of_flags:
+        likely = _likely_by_values(seen, free)
     if not likely:
         return (*of_flags, *of_shapes)
 
-    option = f"--label-column {_quoted(likely[0])}"
+    option = f"--label-column {quoted(likely[0])}"
     for column in likely:
         joined = _find_joined(column, seen[column])
         if joined is not None or seen[column].are_lists:
@@ -218,6 +312,18 @@ def assumed_of_columns(
     else:
         text = f"labels: none, though columns {named(likely)} look like them"
     return (Assumption(text, option), *of_flags, *of_shapes)
+
+
+def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
+    """The columns whose values look like classes, where no name of a column says it."""
+    if len(free) != 1:
+        return [column for column in free if _has_few_names(column, seen[column])]
+    (column,) = free
+    values = seen[column]
+    is_id = not _ID_WORDS.isdisjoint(_words_in(column))
+    if is_id or values.are_fractions or are_captions(column, values):
+        return []
+    return [column] if values.repeats or _find_joined(column, values) else []
 
 
 def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumption, ...]:
@@ -248,7 +354,7 @@ def _has_run_lengths(column: str, values: Seen | Known) -> bool:
 
 def _field_of_classes(column: str, joined: _Joined | None) -> str:
     """The option that makes a field of a column with several classes for each image."""
-    option = f"--field {_quoted(f'tags={column}:classes')}"
+    option = f"--field {quoted(f'tags={column}:classes')}"
     return option if joined is None else f"{option} --separator '{joined.separator}'"
 
 
@@ -274,12 +380,7 @@ def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, 
         f"classes: none, though {len(columns)} columns of {min(numbers)} and 1 look like a class "
         f"each: {named(columns[:5])}"
     )
-    return (Assumption(text, f"--field {_quoted(f'tags={pattern}:classes')}"),)
-
-
-def _quoted(text: str) -> str:
-    """The text as a shell needs it."""
-    return text if re.fullmatch(r"[\w.,:=-]+", text) else f"'{text}'"
+    return (Assumption(text, f"--field {quoted(f'tags={pattern}:classes')}"),)
 
 
 def numbers_as_texts(classes: Sequence[str]) -> str | None:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.box_rows import BoxColumns
+from fastpipe.sources.box_rows import BoxColumns, BoxTable
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
-from fastpipe.sources.likely import assumed_of_columns, columns_of_ids
+from fastpipe.sources.likely import are_captions, assumed_of_columns, columns_of_ids
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import (
     FILE_NAME,
@@ -27,6 +27,7 @@ from fastpipe.sources.options import (
     choose_columns,
     is_picture,
     named_as_image,
+    quoted,
 )
 from fastpipe.sources.rows import Row, Rows, list_rows, rows_of
 from fastpipe.sources.settled_fields import settle_fields
@@ -143,6 +144,10 @@ def list_manifest(
 
     if boxes is not None:
         images_of_rows = _gather_boxes(manifest, columns, boxes, split)
+    elif captions := _caption_fields(manifest, columns):
+        images_of_rows = _gather_captions(
+            manifest, field_values, columns, captions, split
+        )
     else:
         images_of_rows = _settle_rows(manifest, field_values, columns, split)
     root = options.root_of_images() or path.parent
@@ -352,6 +357,74 @@ def _gather_boxes(
         gathered.empty,
         gathered.class_column,
         boxes.assumed,
+    )
+
+
+def _caption_fields(manifest: _Manifest, columns: ColumnChoice) -> list[SourceField]:
+    """The fields of captions if the rows of an image make one sample; else none.
+
+    A label is of a sample, so rows with a label stay samples of their own. So do those whose
+    captions the user wants as texts.
+    """
+    seen = manifest.seen
+    options = manifest.options
+    if columns.label is not None or None not in (options.box_format, options.separator):
+        return []
+    are_lists_wanted = False
+    for wish in options.fields or ():
+        if wish.kind not in (None, "json"):
+            return []
+        are_lists_wanted = are_lists_wanted or wish.kind == "json"
+    if not are_lists_wanted and not seen[columns.image].names_come_again:
+        return []
+    captions = []
+    for source_field in columns.fields:
+        column = source_field.column
+        is_text = column in seen and seen[column].kind == "text"
+        if is_text and are_captions(column, seen[column]):
+            captions.append(source_field)
+    return captions
+
+
+def _gather_captions(
+    manifest: _Manifest,
+    field_values: Mapping[str, Seen],
+    columns: ColumnChoice,
+    captions: Sequence[SourceField],
+    split: SplitColumn | None,
+) -> _ImageRows:
+    """Reads the rows of a table with a row for each caption, and makes one of each image."""
+    number_columns = set()
+    for source_field in columns.fields:
+        if not manifest.is_typed and manifest.seen[source_field.column].is_numeric:
+            number_columns.add(source_field.column)
+    gathered = BoxTable(
+        image_column=columns.image,
+        boxes=BoxColumns((), ""),
+        class_column=None,
+        number_column=None,
+        has_number_classes=False,
+        labels_images=False,
+        box_field=None,
+        others=tuple(
+            source_field._replace(kind="json") for source_field in columns.fields
+        ),
+        number_columns=frozenset(number_columns),
+        size_columns=(),
+    )
+    _check_field_count(manifest, gathered.others)
+    gathered.gather(manifest.read_rows(), split)
+    assumed = [*assumed_of_columns(field_values, columns, manifest.options)]
+    if manifest.options.fields is None:
+        column = captions[0].column
+        text = (
+            f"rows: the rows of an image are one sample, with the list of its texts in {column!r}; "
+            "as text, each row is a sample of its own"
+        )
+        option = f"--field {quoted(f'{captions[0].name}={column}:text')}"
+        assumed.append(Assumption(text, option))
+    return _ImageRows(
+        Rows(gathered.rows), gathered.fields(), gathered.empty, None, assumed
     )
 
 

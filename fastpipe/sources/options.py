@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -566,3 +567,8 @@ def named(columns: Iterable[str]) -> str:
         return "none"
     more = " ..." if len(names) > _MAX_NAMES_SHOWN else ""
     return ", ".join(names[:_MAX_NAMES_SHOWN]) + more
+
+
+def quoted(text: str) -> str:
+    """The text as a shell needs it."""
+    return text if re.fullmatch(r"[\w.,:=-]+", text) else shlex.quote(text)
