@@ -45,7 +45,7 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     if kind == "floats" and isinstance(value, (int, float)):
         return [value]
     if kind == "classes" and field.names and isinstance(value, list):
-        return _names_of_numbers(value, field)
+        return names_of_classes(value, field)
     if kind == "boxes":
         lists = in_lists(value)
         if lists is not None:
@@ -53,13 +53,23 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     return value
 
 
-def _names_of_numbers(numbers: list[Any], field: SourceField) -> list[str]:
-    for number in numbers:
-        if not isinstance(number, int) or not 0 <= number < len(field.names):
+def names_of_classes(classes: list[Any], field: SourceField) -> list[str]:
+    """The names of classes that are numbers or names.
+
+    Raises:
+        ImageError: a number is of no class.
+    """
+    names = []
+    for entry in classes:
+        if isinstance(entry, str):
+            names.append(entry)
+        elif isinstance(entry, int) and 0 <= entry < len(field.names):
+            names.append(field.names[entry])
+        else:
             raise ImageError(
-                f"expected class numbers of 0 to {len(field.names) - 1:,}, got {number}"
+                f"expected class numbers of 0 to {len(field.names) - 1:,}, got {entry!r:.40}"
             )
-    return [field.names[number] for number in numbers]
+    return names
 
 
 def _read_flags(values: Sequence[Any], field: SourceField) -> list[str]:

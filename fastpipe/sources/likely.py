@@ -35,46 +35,18 @@ _SEVERAL = "labels classes categories targets diagnoses findings tags attributes
 _SEVERAL_WORDS = frozenset(_SEVERAL.split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W0-9_A-Za-z]+")
 # Words in the name of a column whose values name or count things, and are no classes.
-_ID_WORDS = frozenset(
-    [
-        "id",
-        "ids",
-        "uuid",
-        "key",
-        "url",
-        "uri",
-        "date",
-        "time",
-        "path",
-        "file",
-        "number",
-        "num",
-        "nr",
-        "index",
-        "idx",
-        "count",
-    ]
-)
+_IDS = "id ids uuid key url uri date time path file number num nr index idx count"
+_ID_WORDS = frozenset(_IDS.split())
 # Between the classes of an image in one text. The first one that a column has counts.
 _SEPARATORS = ("|", ";", ",", " ")
 _RARE_SEPARATORS = ("/", "+", "&")  # which stand in names, too
 _MAX_NAME_WORDS = 3  # in the name of a class, where commas separate classes
 # Captions have more words than names of classes, and more characters where no spaces stand in them.
 _MIN_SENTENCE_WORDS = 5
-_CAPTIONS = frozenset(
-    [
-        "caption",
-        "captions",
-        "text",
-        "texts",
-        "sentence",
-        "sentences",
-        "description",
-        "comment",
-        "prompt",
-        "report",
-    ]
+_CAPTION_NAMES = (
+    "caption captions text texts sentence sentences description comment prompt report"
 )
+_CAPTION_WORDS = frozenset(_CAPTION_NAMES.split())
 _MIN_CAPTION_WORDS = 2  # in a column that is called like captions
 _MIN_SENTENCE_CHARACTERS = 40
 _MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
@@ -135,7 +107,7 @@ def are_captions(column: str, values: Seen | Known) -> bool:
     if not texts or values.repeats:
         return False
     min_words = _MIN_SENTENCE_WORDS
-    if not _CAPTIONS.isdisjoint(_words_in(column)):
+    if not _CAPTION_WORDS.isdisjoint(_words_in(column)):
         min_words = _MIN_CAPTION_WORDS
     num_words = sum(len(text.split()) for text in texts)
     num_characters = sum(map(len, texts))

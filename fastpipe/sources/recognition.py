@@ -10,6 +10,7 @@ from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_files import refuse_tool
 from fastpipe.sources.coco_folders import coco_files_by_split
 from fastpipe.sources.file_formats import (
     MANIFESTS,
@@ -232,6 +233,9 @@ def _recognise_lists(
                 f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
                 "classes"
             )
+    if format_name == "coco":
+        for file in by_split[chosen]:
+            refuse_tool(file)
     other_files = {
         name: files
         for name, files in by_split.items()

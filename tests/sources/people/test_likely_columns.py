@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.programs.cli_run import succeeded
 from support.sources.becomes import becomes
 from support.sources.people import assumed, labels, pack_text, photos, values
 
@@ -177,3 +178,10 @@ def test_the_class_of_the_only_box(tmp_path: Path) -> None:
     assert assumed(summary) == []
     more = text + "40,30,1,1,9,9,1,b.jpg\n"
     assert assumed(pack_text(tmp_path, "a.csv", more, overwrite=True)) == []
+
+
+def test_a_table_without_labels_gets_no_advice_on_folders(eight: Path) -> None:
+    (eight / "a.csv").write_text("path\n0.jpg\n1.jpg\n")
+    shown = " ".join(succeeded("pack", eight / "a.csv", eight / "packed").split())
+    assert "2 samples, with label -1" in shown
+    assert "subfolder" not in shown
