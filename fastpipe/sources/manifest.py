@@ -18,6 +18,7 @@ from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.likely import are_captions, assumed_of_columns, columns_of_ids
+from fastpipe.sources.listed_images import find_columns_of_pictures, find_listing_tables
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import (
     FILE_NAME,
@@ -164,12 +165,33 @@ def list_manifest(
         unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
         table=path.name,
     )
+    if alone and options.image_root is None:
+        _refuse_images_elsewhere(path, listing, options)
     class_column = images_of_rows.class_column
     if alone and split is None and class_column is not None and options.classes is None:
         class_columns = ColumnChoice(columns.image, class_column, ())
         more = _compare_with_training(path, kind, class_columns, listing, options)
         listing = replace(listing, assumed=(*listing.assumed, *more))
     return listing
+
+
+def _refuse_images_elsewhere(
+    path: SourcePath, listing: Listing, options: SourceOptions
+) -> None:
+    """Raises PackError if no image of a table is beside it, and some are beside its folder."""
+    if any(source.problem is None for source in listing.sources):
+        return
+    folder = path.parent
+    if not isinstance(folder, Path):
+        return
+    parent = folder.parent if folder.name else folder / ".."
+    tables = find_listing_tables(folder, [path.name], options.encoding, parent)
+    if tables and tables[0].image_root is not None:
+        raise PackError(
+            f"{readable(str(path))} lists images that are not in {readable(str(folder))}, but "
+            f"elsewhere in {readable(str(parent))}: "
+            f"--image-root {readable(str(tables[0].image_root))}"
+        )
 
 
 def _compare_with_training(
@@ -315,7 +337,13 @@ def _choose_columns(
         return bool(seen[column].flags)
 
     hint = ""
-    id_columns = columns_of_ids(seen)
+    id_columns: list[str] = []
+    if not images and manifest.options.image_column is None:
+        root = manifest.options.root_of_images() or manifest.path.parent
+        first_values = {column: seen[column].first for column in seen}
+        # The values tell more than the names of columns.
+        id_columns = find_columns_of_pictures(root, first_values)
+        id_columns = id_columns or columns_of_ids(seen)
     if id_columns:
         hint = f" (--image-column {' or '.join(id_columns)})"
     if not manifest.is_typed:

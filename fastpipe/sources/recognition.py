@@ -29,6 +29,7 @@ from fastpipe.sources.folder_formats import (
 )
 from fastpipe.sources.inner_sources import refuse_inner_sources
 from fastpipe.sources.labelled import LABELLED_FORMATS, choose_pair
+from fastpipe.sources.listed_images import find_listing_tables, some_tables
 from fastpipe.sources.manifest import METADATA, json_layout
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
@@ -156,7 +157,10 @@ def _ambiguous_error(
 ) -> PackError:
     remedy = "--format picks one; or pass the file that lists the images"
     manifests = with_labels_first(manifest_names(names))
-    if manifests:
+    listing_tables = find_listing_tables(root, manifests)
+    if listing_tables:
+        remedy += f", such as {some_tables(listing_tables)}"
+    elif manifests:
         remedy += f", such as {readable(str(root / manifests[0]))}"
     return PackError(
         f"{readable(str(root))} may be several kinds of source: {', '.join(formats)}. {remedy}"
