@@ -12,7 +12,12 @@ from typing import Any, NamedTuple
 from fastpipe.dataset.format.layout import MOST_CLASSES
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.box_cells import is_missing, parse_boxes
-from fastpipe.sources.class_lists import CLASS_LIST, read_class_list
+from fastpipe.sources.class_lists import (
+    CLASS_LIST,
+    Descriptions,
+    read_class_list,
+    read_descriptions,
+)
 from fastpipe.sources.column_kinds import parse_text
 from fastpipe.sources.detections import box_corners
 from fastpipe.sources.field_values import parse_list
@@ -83,6 +88,9 @@ class BoxTable:
         # The name of a class -> the number that `number_column` gives it. None if there is no such
         # column, or if it has something else.
         self._class_numbers: dict[str, int] | None = {} if self.number_column else None
+        # The names of classes that the table has as codes; None if there are none.
+        self._descriptions: Descriptions | None = None
+        self._described_code = ""  # a code of these in the table
         self._classes_without_box: Counter[str] = Counter()  # of rows without a box
         self._numbers: set[int] = set()  # classes that are numbers
         self._has_one_box_a_row = True
@@ -144,12 +152,14 @@ class BoxTable:
         self._add_assumptions()
 
     def use_class_list(self, folder: SourcePath) -> None:
-        """Takes the numbers of the classes from the list in a folder, if there is one.
+        """Takes the numbers or names of the classes from the list in a folder, if there is one.
 
         This comes before `gather`. The table's own numbers go before those of the list.
         """
         if self.class_column is not None and self.number_column is None:
             self._class_numbers = read_class_list(folder)
+            if not self.has_number_classes:
+                self._descriptions = read_descriptions(folder)
 
     def _read_class_number(self, row: Row) -> None:
         """Reads the number that the row gives the name of its class."""
@@ -191,6 +201,13 @@ class BoxTable:
                 option = f"--label-column {self.class_column}"
             text = f"classes of boxes: numbered as in {place}: {name!r} is {number}"
             self.boxes.assumed.append(Assumption(text, option))
+        if self._descriptions is not None and self._described_code:
+            code = self._described_code
+            text = (
+                f"classes of boxes: named as in {self._descriptions.file}: {code!r} is "
+                f"{self._descriptions.names[code]!r}"
+            )
+            self.boxes.assumed.append(Assumption(text))
         if self._classes_without_box:
             count = self._classes_without_box.total()
             name = self._classes_without_box.most_common(1)[0][0]
@@ -389,8 +406,12 @@ class BoxTable:
                 f"column {self.class_column}: expected the name or number of a class, got "
                 f"{value!r:.60}"
             )
-        self._names.add(value)
-        return value
+        name: str = value
+        if self._descriptions is not None and value in self._descriptions.names:
+            self._described_code = value
+            name = self._descriptions.names[value]
+        self._names.add(name)
+        return name
 
     def _read_field(self, row: Row, other: SourceField, count: int) -> list[Any]:
         """The value of a field for each box: the row's, unless its cell lists one for each box."""

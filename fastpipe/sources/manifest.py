@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.box_rows import BoxColumns, BoxTable
+from fastpipe.sources.class_lists import read_descriptions
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
@@ -212,12 +213,14 @@ def _compare_with_training(
     if not classes or classes == [str(number) for number in range(len(classes))]:
         return []
     for table in training_tables(path):
+        descriptions = read_descriptions(path.parent)
+        names = {} if descriptions is None else descriptions.names
         labels = set()
         try:
             read_rows, _ = _choose_reader(table, kind, options)
             for row in rows_of(read_rows(), columns, typed=kind != "csv"):
                 if isinstance(row.label, str):
-                    labels.add(row.label)
+                    labels.add(names.get(row.label, row.label))
         except PackError:
             continue  # it is another kind of table
         if not labels:
