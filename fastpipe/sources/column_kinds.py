@@ -138,6 +138,13 @@ class Seen:
         return self.repeats
 
     @property
+    def are_all_different(self) -> bool:
+        """Whether each value comes once, as far as values are kept."""
+        if self._texts is None:
+            return self._count_at_limit == self._max_distinct + 1
+        return 0 < len(self._texts) == self.count
+
+    @property
     def flags(self) -> set[int]:
         """The numbers of a column with 0 and 1, or -1 and 1, only; empty for other columns."""
         numbers = set()

@@ -35,7 +35,7 @@ _SEVERAL = "labels classes categories targets diagnoses findings tags attributes
 _SEVERAL_WORDS = frozenset(_SEVERAL.split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W0-9_A-Za-z]+")
 # Words in the name of a column whose values name or count things, and are no classes.
-_IDS = "id ids uuid key url uri date time path file number num nr index idx count"
+_IDS = "id ids uuid key url uri date time path file number num nr index idx count fold split"
 _ID_WORDS = frozenset(_IDS.split())
 # Between the classes of an image in one text. The first one that a column has counts.
 _SEPARATORS = ("|", ";", ",", " ")
@@ -49,7 +49,23 @@ _CAPTION_NAMES = (
 _CAPTION_WORDS = frozenset(_CAPTION_NAMES.split())
 _MIN_CAPTION_WORDS = 2  # in a column that is called like captions
 _MIN_SENTENCE_CHARACTERS = 40
+# In fewer rows it says little that each one has a label of its own.
+_MIN_ROWS = 10
 _MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
+# Words in the name of a column with paths of masks. A list without a header has column_2.
+_MASKS = frozenset(
+    (
+        "mask",
+        "masks",
+        "seg",
+        "segmentation",
+        "annotation",
+        "label",
+        "gt",
+        "target",
+        "column",
+    )
+)
 _VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
 # Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
 _RUN_LENGTH_COLUMN = re.compile(
@@ -117,6 +133,15 @@ def are_captions(column: str, values: Seen | Known) -> bool:
     ) and not any(text[0] in "[{" or is_picture(text) for text in texts)
 
 
+def _has_class_a_row(column: str, values: Seen | Known) -> bool:
+    """Whether a column of labels has other texts in each row, such as captions or words to read."""
+    if are_captions(column, values):
+        return True
+    if not isinstance(values, Seen) or values.count < _MIN_ROWS:
+        return False
+    return values.kind == "text" and values.are_all_different
+
+
 def _has_few_names(column: str, values: Seen | Known) -> bool:
     """Whether a column has a few short texts that come again, as names of classes do."""
     if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
@@ -158,6 +183,20 @@ def separator_of(texts: Collection[str]) -> str:
     if are_classes and any(" " in text.strip() for text in texts):
         return " "
     return ""
+
+
+def _has_class_numbers(column: str, values: Seen | Known) -> bool:
+    """Whether a column has all whole numbers from 0 or 1 on, up to some, and they come again."""
+    texts = values.texts
+    if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
+        return False
+    if not all(text.isascii() and text.isdigit() for text in texts):
+        return False
+    numbers = sorted(map(int, texts))
+    return len(numbers) > 2 and numbers in (
+        list(range(len(numbers))),
+        list(range(1, len(numbers) + 1)),
+    )
 
 
 def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
@@ -246,8 +285,8 @@ def assumed_of_columns(
     of_shapes = _assumed_of_shapes(seen, columns)
     if columns.label is not None:
         label = columns.label
-        if label in seen and are_captions(label, seen[label]):
-            text = f"labels: the texts in column {label!r} are long, and each is a class of its own"
+        if label in seen and _has_class_a_row(label, seen[label]):
+            text = f"labels: each text in column {label!r} is a class of its own, and is not stored as text"
             return (Assumption(text, f"--field {quoted(f'text={label}')}"), *of_shapes)
         joined = _find_joined(label, seen[label]) if label in seen else None
         if joined is None:
@@ -289,7 +328,10 @@ def assumed_of_columns(
 def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
     """The columns whose values look like classes, where no name of a column says it."""
     if len(free) != 1:
-        return [column for column in free if _has_few_names(column, seen[column])]
+        by_names = [column for column in free if _has_few_names(column, seen[column])]
+        return by_names or [
+            column for column in free if _has_class_numbers(column, seen[column])
+        ]
     (column,) = free
     values = seen[column]
     is_id = not _ID_WORDS.isdisjoint(_words_in(column))
@@ -309,6 +351,18 @@ def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumptio
                 "Export the project from VIA as COCO, and pack that file"
             )
             assumptions.append(Assumption(text))
+        elif (
+            field.kind == "text"
+            and isinstance(values, Seen)
+            and values.first
+            and all(map(is_picture, values.first))
+        ):
+            text = f"column {field.column!r} of paths is stored as text"
+            is_mask = not _MASKS.isdisjoint(_words_in(field.column))
+            kind = "mask" if is_mask else "image"
+            name = "mask" if is_mask else field.name
+            option = f"--field {quoted(f'{name}={field.column}:{kind}')}"
+            assumptions.append(Assumption(text, option))
         elif values is not None and _has_run_lengths(field.column, values):
             text = (
                 f"masks: none, for the run lengths in column {field.column!r} are not decoded. A "

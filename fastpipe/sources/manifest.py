@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotation_folders import is_called_images
 from fastpipe.sources.box_rows import BoxColumns, BoxTable
 from fastpipe.sources.class_lists import read_descriptions
 from fastpipe.sources.column_kinds import Seen
@@ -179,19 +181,28 @@ def list_manifest(
 def _refuse_images_elsewhere(
     path: SourcePath, listing: Listing, options: SourceOptions
 ) -> None:
-    """Raises PackError if no image of a table is beside it, and some are beside its folder."""
+    """Raises PackError if no image of a table is beside it, with the place where they may be."""
     if any(source.problem is None for source in listing.sources):
         return
+    first_path = listing.sources[0].path if listing.sources else ""
+    if scheme_of(first_path):
+        raise PackError(
+            f"{readable(str(path))} lists URLs, such as {readable(first_path)}, and its images are "
+            "not downloaded. Download them, and write their paths into the table; or name the URL "
+            "that all of them begin with: --image-root URL"
+        )
     folder = path.parent
     if not isinstance(folder, Path):
         return
     parent = folder.parent if folder.name else folder / ".."
     tables = find_listing_tables(folder, [path.name], options.encoding, parent)
-    if tables and tables[0].image_root is not None:
+    image_root = tables[0].image_root if tables else None
+    # Other datasets may lie beside the folder, with files of the same names.
+    if image_root is not None and is_called_images(image_root.name):
         raise PackError(
-            f"{readable(str(path))} lists images that are not in {readable(str(folder))}, but "
-            f"elsewhere in {readable(str(parent))}: "
-            f"--image-root {readable(str(tables[0].image_root))}"
+            f"{readable(str(path))} lists images that are not in {readable(str(folder))}. Files of "
+            f"these names are elsewhere in {readable(str(parent))}: if they are the images, pass "
+            f"--image-root {readable(str(image_root))}"
         )
 
 
@@ -344,7 +355,12 @@ def _choose_columns(
     if not images and manifest.options.image_column is None:
         root = manifest.options.root_of_images() or manifest.path.parent
         first_values = {column: seen[column].first for column in seen}
+        with_endings = {}
+        for column, values in first_values.items():
+            if values and all(map(is_picture, values)):
+                with_endings[column] = values
         # The values tell more than the names of columns.
+        first_values = with_endings or first_values
         id_columns = find_columns_of_pictures(root, first_values)
         id_columns = id_columns or columns_of_ids(seen)
     if id_columns:

@@ -64,7 +64,7 @@ _ONE_COLUMN = frozenset(
         "boxesstring",
     )
 )
-_PREFIXES = re.compile(r"^(bbox|box|boundingbox|bndbox|bb|roi|rect|region)(?=.)")
+_PREFIXES = re.compile(r"^(bbox|box|face|boundingbox|bndbox|bb|roi|rect|region)(?=.)")
 # Columns with the number of a class. Others, such as a severity, say something else of it.
 _CLASS_NUMBER = re.compile(r"class|label|categor|target|.*id$")
 _IMAGE_SIZES = (

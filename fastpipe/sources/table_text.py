@@ -20,7 +20,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, open_binary
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.options import SourceOptions, is_picture, named_as_image
 
 # Endings of files with a path a line, which may have no header.
 LISTS = (".txt", ".lst", ".list")
@@ -83,9 +83,16 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
         named_separator = _SEPARATOR_LINE.fullmatch(line)
         if named_separator is not None:
             separators = [named_separator[1]]
-    lines = [line for line in lines[skipped:] if line.strip()][:2]
+    lines = [line for line in lines[skipped:] if line.strip()][:3]
     if not lines:
         return TextForm(separators[0], skipped=skipped)
+
+    if len(lines) == 3 and _is_block_of_wider_face(lines):
+        raise PackError(
+            f"{readable(str(path))} has the number of boxes and then the boxes below each path, as "
+            "WIDER FACE has them, which fastpipe does not read; write a CSV file with a header row "
+            "and a row for each box: path,x,y,width,height"
+        )
 
     fitting = [
         separator
@@ -105,14 +112,26 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
             form = _form_without_header(path, separator, cells)
             return form._replace(skipped=skipped)
 
-    # A name less than values, as CelebA and R write it: the header has no name for the paths.
-    for separator in separators:
+    for separator in separators if len(lines) > 1 else ():
         names = _split_line(lines[0], separator)
-        first_row = _split_line(lines[-1], separator)
-        has_unnamed_column = len(first_row) == len(names) + 1 and "" not in names
-        if has_unnamed_column and is_picture(first_row[0]):
+        if _has_unnamed_paths(names, _split_line(lines[1], separator)):
             return TextForm(separator, ("path", *names), skipped=skipped + 1)
     return TextForm(candidates[0], skipped=skipped)
+
+
+def _has_unnamed_paths(names: Sequence[str], first_row: Sequence[str]) -> bool:
+    """Whether the paths stand first and have no name in the header, as CelebA and R write it."""
+    if len(first_row) != len(names) + 1 or "" in names or not first_row[-1]:
+        return False
+    return is_picture(first_row[0]) and not named_as_image(names, SourceOptions())
+
+
+def _is_block_of_wider_face(lines: Sequence[str]) -> bool:
+    """Whether three lines are a path, a number of boxes, and a box of several numbers."""
+    path, count, box = (line.strip() for line in lines)
+    numbers = box.split()
+    are_numbers = all(map(_NUMBER.fullmatch, numbers)) and len(numbers) >= 4
+    return is_picture(path) and count.isdigit() and are_numbers
 
 
 def _count_lines_before_header(lines: Sequence[str], separators: Sequence[str]) -> int:
@@ -177,17 +196,8 @@ def _form_without_header(
 
     columns = _name_columns(path, cells, path_index)
     names = ", ".join(columns)
-    assumed = [
-        Assumption(
-            f"{path.name}: it has no header row, and its columns are taken as {names}"
-        )
-    ]
-    for column, cell in zip(columns, cells, strict=True):
-        if column != "path" and is_picture(cell):
-            text = f"column {column!r} of paths is stored as text"
-            assumed.append(Assumption(text, f"--field mask={column}:mask"))
-            break
-    return TextForm(separator, columns, assumed=tuple(assumed))
+    text = f"{path.name}: it has no header row, and its columns are taken as {names}"
+    return TextForm(separator, columns, assumed=(Assumption(text),))
 
 
 def _name_columns(

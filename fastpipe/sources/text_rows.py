@@ -98,6 +98,9 @@ def _check_header(columns: list[str]) -> None:
 
 
 def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:
+    if len(cells) > len(columns) and not any(cells[len(columns) :]):
+        # A separator at the end of each line makes an empty cell.
+        cells = cells[: len(columns)]
     if len(cells) != len(columns):
         return Row(
             where, problem=f"expected {len(columns)} columns, got {len(cells):,}"

@@ -291,6 +291,6 @@ def test_captions_of_karpathy(tmp_path: Path) -> None:
     file = write(source / "dataset.json", {"images": [{**entry, "filename": "a.jpg"}]})
     for root in (source, file):
         with pytest.raises(
-            PackError, match="is Karpathy's JSON of captions, .* write a JSONL file"
+            PackError, match=r"is Karpathy's JSON of captions, .* write a JSONL file"
         ):
             fastpipe.pack(root, tmp_path / "packed")

@@ -94,7 +94,8 @@ def test_captions_as_labels(eight: Path) -> None:
     text = "path,label\n" + rows([f'"{text}"' for text in SENTENCES])
     (only,) = assumed(pack_text(eight, "a.csv", text))
     assert only == (
-        "labels: the texts in column 'label' are long, and each is a class of its own (--field text=label)"
+        "labels: each text in column 'label' is a class of its own, and is not stored as text "
+        "(--field text=label)"
     )
     summary = pack_text(eight, "a.csv", text, fields=["text=label"], overwrite=True)
     assert assumed(summary) == []

@@ -135,10 +135,12 @@ def test_a_table_with_images_beside_its_folder(
     table = tmp_path / "lists" / "a.csv"
     table.write_text("path,label\na.jpg,cat\n")
     text = refusal(table, tmp_path)
-    assert text.endswith(f"elsewhere in {tmp_path}: --image-root {tmp_path}/images")
+    assert text.endswith(
+        f"elsewhere in {tmp_path}: if they are the images, pass --image-root {tmp_path}/images"
+    )
     monkeypatch.chdir(tmp_path / "lists")
     text = refusal(Path("a.csv"), tmp_path)
-    assert text.endswith("elsewhere in ..: --image-root ../images")
+    assert text.endswith("elsewhere in ..: if they are the images, pass --image-root ../images")
     fastpipe.pack("a.csv", tmp_path / "packed", image_root="../images")
     assert labels(tmp_path) == {"a.jpg": "cat"}
 
