@@ -162,7 +162,7 @@ class Seen:
         return not types.isdisjoint(_NUMBER_TYPES) and types <= {*_NUMBER_TYPES, "none"}
 
     @property
-    def are_fractions(self) -> bool:
+    def has_fractions(self) -> bool:
         """Whether all values are numbers or missing, and some have a fraction."""
         return "float" in self._types and self.is_numeric
 
@@ -232,7 +232,7 @@ class Seen:
         """
         if self._typed:
             return False
-        if self.are_fractions and self._types.keys().isdisjoint(("int", "padded")):
+        if self.has_fractions and self._types.keys().isdisjoint(("int", "padded")):
             name = column.rpartition("column ")[2]
             raise PackError(
                 f"{column}: {self._types['float']} has a fraction; expected classes, as whole "

@@ -28,7 +28,7 @@ from fastpipe.sources.splits import (
     split_folders,
     split_word,
 )
-from fastpipe.sources.table_files import with_labels_first
+from fastpipe.sources.table_files import sort_labelled_first
 
 
 def _in_both_cases(*endings: str) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
         refuse_tool(root / name)
     if not lists:
         return
-    lists = with_labels_first(lists)
+    lists = sort_labelled_first(lists)
     path = root / folder
     inside = names_in(path, FEW)
     tables = find_listing_tables(root, lists)

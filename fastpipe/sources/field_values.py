@@ -45,7 +45,7 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     if kind == "floats" and isinstance(value, (int, float)):
         return [value]
     if kind == "classes" and field.names and isinstance(value, list):
-        return names_of_classes(value, field)
+        return [name_of_class(number, field) for number in value]
     if kind == "boxes":
         lists = in_lists(value)
         if lists is not None:
@@ -53,23 +53,13 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     return value
 
 
-def names_of_classes(classes: list[Any], field: SourceField) -> list[str]:
-    """The names of classes that are numbers or names.
-
-    Raises:
-        ImageError: a number is of no class.
-    """
-    names = []
-    for entry in classes:
-        if isinstance(entry, str):
-            names.append(entry)
-        elif isinstance(entry, int) and 0 <= entry < len(field.names):
-            names.append(field.names[entry])
-        else:
-            raise ImageError(
-                f"expected class numbers of 0 to {len(field.names) - 1:,}, got {entry!r:.40}"
-            )
-    return names
+def name_of_class(number: object, field: SourceField) -> str:
+    """The name of the class with this number. ImageError: the field has no such class."""
+    if not isinstance(number, int) or not 0 <= number < len(field.names):
+        raise ImageError(
+            f"expected class numbers of 0 to {len(field.names) - 1:,}, got {number!s:.40}"
+        )
+    return field.names[number]
 
 
 def _read_flags(values: Sequence[Any], field: SourceField) -> list[str]:

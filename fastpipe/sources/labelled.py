@@ -18,9 +18,9 @@ from fastpipe.sources.splits import FEW, chosen_split, fitting, some, split_word
 from fastpipe.sources.yolo_yaml import YOLO_FOLDERS, yaml_folders
 
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
-# Format -> the folders that it usually has.
-# The masks of classes, and those of objects.
+# VOC has the masks of classes in the first folder, and those of objects in the second one.
 _VOC_MASKS = ("SegmentationClass", "SegmentationObject")
+# Format -> the folders that it usually has.
 LABELLED_FORMATS = {
     "voc": _VOC_FOLDERS,
     "yolo": YOLO_FOLDERS,

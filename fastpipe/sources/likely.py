@@ -81,7 +81,7 @@ class Known(NamedTuple):
     first: Collection[str] = ()
     flags: Collection[int] = ()
     repeats: bool = False
-    are_fractions: bool = False
+    has_fractions: bool = False
     are_lists: bool = False
 
 
@@ -111,7 +111,7 @@ def _words_in(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(_without_accents(name))]
 
 
-def named_as_label(column: str) -> bool:
+def is_label_name(column: str) -> bool:
     """Whether a column's name says that it holds classes: class, fine_label, ClassId, target."""
     words = _words_in(column)
     return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
@@ -161,12 +161,12 @@ def columns_of_ids(seen: _Columns) -> list[str]:
     for column in seen:
         words = set(_words_in(column))
         is_id = not words.isdisjoint(("id", "uuid", "key", "name"))
-        if is_id and not named_as_label(column) and not seen[column].are_fractions:
+        if is_id and not is_label_name(column) and not seen[column].has_fractions:
             columns.append(column)
     return columns
 
 
-def separator_of(texts: Collection[str]) -> str:
+def find_separator(texts: Collection[str]) -> str:
     """The separator between the classes in a column's texts, such as "|"; "" if there is none."""
     for separator in _SEPARATORS:
         if separator != " " and any(separator in text.strip() for text in texts):
@@ -202,7 +202,7 @@ def _has_class_numbers(column: str, values: Seen | Known) -> bool:
 def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
     """The first text of a column that looks like several classes, such as "cat|dog"."""
     texts = values.texts or values.first
-    is_label = named_as_label(column)  # other columns may hold sentences
+    is_label = is_label_name(column)  # other columns may hold sentences
     for separator in (*_SEPARATORS, *_RARE_SEPARATORS):
         text = _find_separated(texts, separator, is_label)
         if text is not None:
@@ -278,7 +278,7 @@ def _find_repeated_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] |
     return None
 
 
-def assumed_of_columns(
+def find_column_assumptions(
     seen: _Columns, columns: ColumnChoice, options: SourceOptions
 ) -> tuple[Assumption, ...]:
     """The assumptions on labels: a column looks like them and is none, or has several in a text."""
@@ -304,8 +304,8 @@ def assumed_of_columns(
     for column in free:
         # Columns of 0 and 1 are already in the assumption on these.
         is_flag = bool(of_flags and seen[column].flags)
-        is_label = named_as_label(column) and not are_captions(column, seen[column])
-        if is_label and not seen[column].are_fractions and not is_flag:
+        is_label = is_label_name(column) and not are_captions(column, seen[column])
+        if is_label and not seen[column].has_fractions and not is_flag:
             likely.append(column)
     if not likely and not of_flags:
         likely = _likely_by_values(seen, free)
@@ -335,7 +335,7 @@ def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
     (column,) = free
     values = seen[column]
     is_id = not _ID_WORDS.isdisjoint(_words_in(column))
-    if is_id or values.are_fractions or are_captions(column, values):
+    if is_id or values.has_fractions or are_captions(column, values):
         return []
     return [column] if values.repeats or _find_joined(column, values) else []
 

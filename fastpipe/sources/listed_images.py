@@ -13,7 +13,7 @@ from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.rows import Row
 from fastpipe.sources.splits import FEW
-from fastpipe.sources.table_files import with_labels_first
+from fastpipe.sources.table_files import sort_labelled_first
 from fastpipe.sources.table_text import LISTS, detect_text_form
 from fastpipe.sources.text_rows import csv_rows, json_rows
 
@@ -89,7 +89,7 @@ def find_listing_tables(
     with_labels = []
     paths_alone = []
     names = [name for name in tables if name.lower().endswith(_TABLE_ENDINGS)]
-    for name in with_labels_first(names)[:_TABLES_READ]:
+    for name in sort_labelled_first(names)[:_TABLES_READ]:
         rows = _first_rows(root / name, encoding)
         places = [_find_picture(row, folders) for row in rows]
         known_places = [place for place in places if place is not None]

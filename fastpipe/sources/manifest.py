@@ -20,7 +20,11 @@ from fastpipe.sources.class_lists import read_descriptions
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
-from fastpipe.sources.likely import are_captions, assumed_of_columns, columns_of_ids
+from fastpipe.sources.likely import (
+    are_captions,
+    columns_of_ids,
+    find_column_assumptions,
+)
 from fastpipe.sources.listed_images import find_columns_of_pictures, find_listing_tables
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import (
@@ -29,8 +33,8 @@ from fastpipe.sources.options import (
     ColumnChoice,
     SourceOptions,
     choose_columns,
+    find_image_like_columns,
     is_picture,
-    named_as_image,
     quoted,
 )
 from fastpipe.sources.rows import Row, Rows, list_rows, rows_of
@@ -42,10 +46,10 @@ from fastpipe.sources.split_column import (
     find_split_folders,
     folder_of,
 )
-from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
+from fastpipe.sources.table_boxes import BOXES, describe_box_table, find_box_columns
 from fastpipe.sources.table_files import training_tables
 from fastpipe.sources.table_text import detect_text_form
-from fastpipe.sources.tables import metadata_rows
+from fastpipe.sources.tables import read_metadata_rows
 from fastpipe.sources.text_rows import (
     MOST_COLUMNS,
     csv_rows,
@@ -124,7 +128,7 @@ def list_manifest(
     field_values = seen
     if split is not None:
         field_values = {name: seen[name] for name in seen if name != split.column}
-    boxes = box_columns(seen, options, table)
+    boxes = find_box_columns(seen, options, table)
     column_names = list(field_values)
     if boxes is not None and BOXES not in seen:
         # --field can name the boxes as if they were a column.
@@ -259,8 +263,8 @@ def _choose_reader(
             ) from problem
         return partial(csv_rows, path, form, options.encoding), [*form.assumed]
     if kind == "parquet":
-        return partial(metadata_rows, path, options), []
-    if json_layout(path, options.encoding) == "array":
+        return partial(read_metadata_rows, path, options), []
+    if detect_json_layout(path, options.encoding) == "array":
         return partial(json_array_rows, path, options.encoding), []
     return partial(json_rows, path, options.encoding), []
 
@@ -293,7 +297,9 @@ def _scan_columns(manifest: _Manifest) -> None:
                 seen[column] = Seen(
                     typed=manifest.is_typed, keeps_all=column in class_columns
                 )
-                if column == options.image_column or named_as_image([column], options):
+                if column == options.image_column or find_image_like_columns(
+                    [column], options
+                ):
                     folders[column] = set()
             seen[column].add(value, row.where)
         for column, folders_of_column in folders.items():
@@ -313,7 +319,7 @@ def _scan_columns(manifest: _Manifest) -> None:
 def _image_columns(manifest: _Manifest) -> list[str]:
     """The columns whose names say that they have the paths of the images."""
     if not manifest.is_metadata:
-        return named_as_image(manifest.seen, manifest.options)
+        return find_image_like_columns(manifest.seen, manifest.options)
     if FILE_NAME in manifest.seen:
         return [FILE_NAME]
     columns = [column for column in manifest.seen if column.endswith(_FURTHER_IMAGES)]
@@ -387,7 +393,7 @@ def _gather_boxes(
     split: SplitColumn | None,
 ) -> _ImageRows:
     """Reads the rows of a table with a row for each box, and makes one of each image."""
-    gathered = gathering(
+    gathered = describe_box_table(
         manifest.seen,
         columns,
         boxes,
@@ -461,7 +467,7 @@ def _gather_captions(
     )
     _check_field_count(manifest, gathered.others)
     gathered.gather(manifest.read_rows(), split)
-    assumed = [*assumed_of_columns(field_values, columns, manifest.options)]
+    assumed = [*find_column_assumptions(field_values, columns, manifest.options)]
     if manifest.options.fields is None:
         column = captions[0].column
         text = (
@@ -494,7 +500,7 @@ def _settle_rows(
         texts[column] = values.texts
         if values.detections.is_certain and values.detections.count:
             detections[column] = sorted(values.detections.names)
-    assumed = [*assumed_of_columns(field_values, columns, options)]
+    assumed = [*find_column_assumptions(field_values, columns, options)]
     settled, assumed_of_fields = settle_fields(
         columns, texts, detections, options, manifest.table
     )
@@ -529,7 +535,7 @@ def _check_field_count(manifest: _Manifest, fields: Sequence[SourceField]) -> No
         )
 
 
-def json_layout(path: SourcePath, encoding: str | None = None) -> str:
+def detect_json_layout(path: SourcePath, encoding: str | None = None) -> str:
     """Detects what a .json file is: an "array" of objects, "lines" with an object each, or one
     "object". Files with other endings are "lines". Raises OSError or PackError.
     """

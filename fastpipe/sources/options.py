@@ -545,7 +545,9 @@ def _flag_columns(
     return flags
 
 
-def named_as_image(columns: Iterable[str], options: SourceOptions) -> list[str]:
+def find_image_like_columns(
+    columns: Iterable[str], options: SourceOptions
+) -> list[str]:
     """The columns that are called as if they held the paths of images, and are no fields."""
     of_fields = {field.column for field in options.fields or ()}
     paths = []

@@ -25,7 +25,7 @@ class Labels:
         self._known = classes
         self._numbers = {name: number for number, name in enumerate(classes or ())}
         self._are_numbers: bool | None = None  # None before the first label
-        # Of labels that are numbers.
+        # The range of the labels that are numbers.
         self._largest = NO_LABEL
         self._smallest = MOST_CLASSES
 

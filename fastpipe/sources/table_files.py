@@ -25,7 +25,7 @@ _SUBMISSION = re.compile(
 )
 
 
-def with_labels_first(tables: Iterable[str]) -> list[str]:
+def sort_labelled_first(tables: Iterable[str]) -> list[str]:
     """Sorts tables: those of the training first, those of the test last.
 
     Of one split, tables of boxes, points, persons or splits come last. Forms for results are left

@@ -20,7 +20,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, open_binary
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import SourceOptions, is_picture, named_as_image
+from fastpipe.sources.options import SourceOptions, find_image_like_columns, is_picture
 
 # Endings of files with a path a line, which may have no header.
 LISTS = (".txt", ".lst", ".list")
@@ -123,7 +123,9 @@ def _has_unnamed_paths(names: Sequence[str], first_row: Sequence[str]) -> bool:
     """Whether the paths stand first and have no name in the header, as CelebA and R write it."""
     if len(first_row) != len(names) + 1 or "" in names or not first_row[-1]:
         return False
-    return is_picture(first_row[0]) and not named_as_image(names, SourceOptions())
+    return is_picture(first_row[0]) and not find_image_like_columns(
+        names, SourceOptions()
+    )
 
 
 def _is_block_of_wider_face(lines: Sequence[str]) -> bool:
@@ -232,7 +234,7 @@ def _is_row_of_sku110k(cells: Sequence[str], are_numbers: Sequence[bool]) -> boo
     return 0 <= left < right <= width + 1 and 0 <= top < bottom <= height + 1
 
 
-def header_of(path: SourcePath, encoding: str | None = None) -> Sequence[str]:
+def read_column_names(path: SourcePath, encoding: str | None = None) -> Sequence[str]:
     """Reads the names of a table's columns. Raises OSError or PackError."""
     form = detect_text_form(path, encoding)
     if form.columns:
