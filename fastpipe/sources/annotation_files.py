@@ -118,6 +118,11 @@ _GROUND_TRUTH = AnnotationTool(
 _VOC = AnnotationTool(
     "annotations of Pascal VOC", "--format voc packs a folder of images with these"
 )
+_KARPATHY = AnnotationTool(
+    "Karpathy's JSON of captions",
+    'write a JSONL file with a line for each image, such as {"image": "a.jpg", "split": "train", '
+    '"captions": ["a dog", "a brown dog"]}',
+)
 TEXT = AnnotationTool(
     "texts",
     "write a CSV file with a column for the path of the image, and one for the text",
@@ -153,6 +158,7 @@ _PATTERNS = (
         _VIA,
         (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:'),
     ),
+    (_KARPATHY, (rb'"sentids"\s*:', rb'"sentences"\s*:')),
     (_SUPERVISELY, (rb'"classTitle"\s*:',)),
     (
         _CREATE_ML,

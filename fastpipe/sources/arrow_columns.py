@@ -20,7 +20,7 @@ from fastpipe.sources.options import (
     ColumnChoice,
     SourceOptions,
     choose_columns,
-    named_as_image,
+    find_image_like_columns,
 )
 
 # Kinds of fields that hold pictures.
@@ -122,7 +122,7 @@ def _image_columns(
             columns = [column for column, name in type_names.items() if name == wanted]
     if not columns:
         texts = [column for column, name in type_names.items() if name == "text"]
-        columns = named_as_image(texts, options)
+        columns = find_image_like_columns(texts, options)
     return columns
 
 

@@ -12,12 +12,18 @@ from typing import Any, NamedTuple
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.box_cells import is_missing, parse_boxes
-from fastpipe.sources.class_lists import CLASS_LIST, read_class_list
+from fastpipe.sources.class_lists import (
+    CLASS_LIST,
+    Descriptions,
+    read_class_list,
+    read_descriptions,
+)
 from fastpipe.sources.column_kinds import parse_text
 from fastpipe.sources.detections import box_corners
 from fastpipe.sources.field_values import parse_list
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Notes, SourceField
+from fastpipe.sources.options import quoted
 from fastpipe.sources.row_paths import clean_path, describe_wrong_path
 from fastpipe.sources.rows import Row
 from fastpipe.sources.split_column import SplitColumn
@@ -32,8 +38,9 @@ class BoxColumns:
     """The columns that hold the boxes of a table."""
 
     # four, in the order of `form`, or one that holds all four numbers.
+    # Empty where the rows of an image have other values than boxes, such as captions.
     columns: tuple[str, ...]
-    form: str  # one of BOX_FORMATS
+    form: str  # one of BOX_FORMATS; "" if there are no columns
     # `BoxTable.gather` adds the assumptions that only all rows together tell.
     assumed: list[Assumption] = field(default_factory=list)
 
@@ -81,8 +88,12 @@ class BoxTable:
         # The name of a class -> the number that `number_column` gives it. None if there is no such
         # column, or if it has something else.
         self._class_numbers: dict[str, int] | None = {} if self.number_column else None
+        # The names of classes that the table has as codes; None if there are none.
+        self._descriptions: Descriptions | None = None
+        self._described_code = ""  # a code of these in the table
         self._classes_without_box: Counter[str] = Counter()  # of rows without a box
-        self._has_number = False  # a class is a number
+        self._numbers: set[int] = set()  # classes that are numbers
+        self._has_one_box_a_row = True
         # A cell lists classes, which are no label of their image.
         self._has_class_list = False
         self._has_fraction = False  # of the numbers of all boxes
@@ -141,12 +152,14 @@ class BoxTable:
         self._add_assumptions()
 
     def use_class_list(self, folder: SourcePath) -> None:
-        """Takes the numbers of the classes from the list in a folder, if there is one.
+        """Takes the numbers or names of the classes from the list in a folder, if there is one.
 
         This comes before `gather`. The table's own numbers go before those of the list.
         """
         if self.class_column is not None and self.number_column is None:
             self._class_numbers = read_class_list(folder)
+            if not self.has_number_classes:
+                self._descriptions = read_descriptions(folder)
 
     def _read_class_number(self, row: Row) -> None:
         """Reads the number that the row gives the name of its class."""
@@ -188,12 +201,36 @@ class BoxTable:
                 option = f"--label-column {self.class_column}"
             text = f"classes of boxes: numbered as in {place}: {name!r} is {number}"
             self.boxes.assumed.append(Assumption(text, option))
+        if self._descriptions is not None and self._described_code:
+            code = self._described_code
+            text = (
+                f"classes of boxes: named as in {self._descriptions.file}: {code!r} is "
+                f"{self._descriptions.names[code]!r}"
+            )
+            self.boxes.assumed.append(Assumption(text))
         if self._classes_without_box:
             count = self._classes_without_box.total()
             name = self._classes_without_box.most_common(1)[0][0]
             rows = "1 row has" if count == 1 else f"{count:,} rows have"
             text = f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is background"
             self.boxes.assumed.append(Assumption(text))
+        if self._may_have_image_labels:
+            text = (
+                f"labels: none, though each image has one box, and column {self.class_column!r} "
+                "has its class"
+            )
+            option = f"--label-column {quoted(self.class_column or '')}"
+            self.boxes.assumed.append(Assumption(text, option))
+
+    @property
+    def _may_have_image_labels(self) -> bool:
+        """Whether the class of the only box may be meant as the label of the image."""
+        if self.class_column is None or self.labels_images:
+            return False
+        has_classes = len(self._names) > 1 or len(self._numbers) > 1
+        has_one_row = all(len(places) == 2 for places in self._places.values())
+        is_one_box = has_one_row and self._has_one_box_a_row
+        return has_classes and is_one_box and len(self._places) > 1
 
     def _add_other_split(self, row: Row) -> None:
         image: Any = row.values.get(self.image_column)
@@ -210,9 +247,12 @@ class BoxTable:
                 class_text = str(row.values.get(self.class_column)).strip()
                 if not is_missing(class_text):
                     self._classes_without_box[class_text] += 1
+            if len(boxes) != 1:
+                self._has_one_box_a_row = False
             labels = self._read_labels(row, len(boxes))
+            value_count = len(boxes) if self.boxes.columns else 1
             fields = {
-                other.name: self._read_field(row, other, len(boxes))
+                other.name: self._read_field(row, other, value_count)
                 for other in self.others
             }
             return _BoxRow(row.where, boxes, labels, fields, self._read_size(row), None)
@@ -225,7 +265,7 @@ class BoxTable:
         Raises:
             PackError: classes are numbers in some rows and names in others.
         """
-        if self._names and self._has_number:
+        if self._names and self._numbers:
             raise PackError(
                 f"column {self.class_column}: classes of boxes are numbers and names "
                 f"({min(self._names)!r}); expected only one of both"
@@ -285,6 +325,8 @@ class BoxTable:
     def _read_boxes(self, row: Row) -> list[list[float]]:
         """The corners of the boxes of a row: one box, none, or several if a cell lists them."""
         columns = self.boxes.columns
+        if not columns:
+            return []
         cells = [row.values.get(column) for column in columns]
         if len(cells) == 1:
             parsed = parse_boxes(cells[0])
@@ -332,7 +374,7 @@ class BoxTable:
 
     def _can_list(self, row: Row) -> bool:
         """Whether the row may hold several boxes, so that other cells may list a value for each."""
-        if len(self.boxes.columns) > 1:
+        if len(self.boxes.columns) != 1:
             return False
         cell = row.values.get(self.boxes.columns[0])
         return isinstance(cell, list) or (
@@ -357,19 +399,23 @@ class BoxTable:
                 raise ImageError(
                     f"column {self.class_column}: expected a class from 0 on, got {value}"
                 )
-            self._has_number = True
+            self._numbers.add(number)
             return number
         if not isinstance(value, str):
             raise ImageError(
                 f"column {self.class_column}: expected the name or number of a class, got "
                 f"{value!r:.60}"
             )
-        self._names.add(value)
-        return value
+        name: str = value
+        if self._descriptions is not None and value in self._descriptions.names:
+            self._described_code = value
+            name = self._descriptions.names[value]
+        self._names.add(name)
+        return name
 
-    def _read_field(self, row: Row, other: SourceField, box_count: int) -> list[Any]:
+    def _read_field(self, row: Row, other: SourceField, count: int) -> list[Any]:
         """The value of a field for each box: the row's, unless its cell lists one for each box."""
-        if box_count == 0:
+        if count == 0:
             return []
         value: Any = row.values.get(other.column)
         if other.column in self.number_columns:
@@ -380,9 +426,9 @@ class BoxTable:
                     value = parse_list(value.strip())
                 except ImageError:
                     pass  # a text that begins with a bracket
-            if isinstance(value, list) and len(value) == box_count:
+            if isinstance(value, list) and len(value) == count:
                 return value
-        return [value] * box_count
+        return [value] * count
 
     def _read_size(self, row: Row) -> tuple[int, int] | None:
         """Width and height of the image; None if the row has none."""

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from fastpipe.errors import PackError
 from fastpipe.sources.field_values import class_names
-from fastpipe.sources.likely import separator_of
+from fastpipe.sources.likely import find_separator
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.options import SourceOptions
 
 
-def settled_classes(
+def settle_classes(
     fields: Sequence[SourceField],
     texts: Mapping[str, Collection[str]],
     options: SourceOptions,
@@ -34,7 +34,7 @@ def settled_classes(
         if column_texts:
             separator = options.separator
             if separator is None:
-                separator = separator_of(
+                separator = find_separator(
                     [text for text in column_texts if text[:1] != "["]
                 )
                 if separator:

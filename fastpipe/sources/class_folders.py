@@ -29,7 +29,7 @@ from fastpipe.sources.sidecar_files import (
 )
 from fastpipe.sources.split_classes import classes_outside_training
 from fastpipe.sources.splits import split_in_path, split_of_name
-from fastpipe.sources.table_files import is_result_form, left_out, with_labels_first
+from fastpipe.sources.table_files import is_result_form, left_out, sort_labelled_first
 from fastpipe.sources.unread_names import describe_unread
 
 
@@ -158,7 +158,7 @@ def _tables_beside_splits(
         return []  # a form for results has no labels
     word = split_of_name(split)
     of_split = [name for name in tables if split_in_path(name) == word]
-    table = with_labels_first(of_split or tables)[0]
+    table = sort_labelled_first(of_split or tables)[0]
     assumption = Assumption(
         f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, "
         f"pass {readable(str(top / table))}",

@@ -82,6 +82,8 @@ class Seen:
         self._types: dict[Any, str] = {}  # type -> the first row with such a value
         # The different values as texts; None if there are too many, or values of other types.
         self._texts: set[str] | None = set()
+        # The number of values when there were too many different ones; 0 before that.
+        self._count_at_limit = 0
 
     def add(self, value: object, where: str) -> None:
         """Adds the value of the row called `where`; None if it is missing."""
@@ -116,6 +118,7 @@ class Seen:
                 self._texts.add(text)
             else:
                 self._texts = None
+                self._count_at_limit = self.count
 
     @property
     def texts(self) -> set[str]:
@@ -126,6 +129,20 @@ class Seen:
     def repeats(self) -> bool:
         """Whether values come several times, as those of classes do."""
         return self._texts is not None and 0 < 2 * len(self._texts) <= self.count
+
+    @property
+    def names_come_again(self) -> bool:
+        """Whether values come several times, also where there are too many to keep them all."""
+        if self._texts is None:
+            return self._count_at_limit >= 2 * self._max_distinct
+        return self.repeats
+
+    @property
+    def are_all_different(self) -> bool:
+        """Whether each value comes once, as far as values are kept."""
+        if self._texts is None:
+            return self._count_at_limit == self._max_distinct + 1
+        return 0 < len(self._texts) == self.count
 
     @property
     def flags(self) -> set[int]:
@@ -145,7 +162,7 @@ class Seen:
         return not types.isdisjoint(_NUMBER_TYPES) and types <= {*_NUMBER_TYPES, "none"}
 
     @property
-    def are_fractions(self) -> bool:
+    def has_fractions(self) -> bool:
         """Whether all values are numbers or missing, and some have a fraction."""
         return "float" in self._types and self.is_numeric
 
@@ -215,7 +232,7 @@ class Seen:
         """
         if self._typed:
             return False
-        if self.are_fractions and self._types.keys().isdisjoint(("int", "padded")):
+        if self.has_fractions and self._types.keys().isdisjoint(("int", "padded")):
             name = column.rpartition("column ")[2]
             raise PackError(
                 f"{column}: {self._types['float']} has a fraction; expected classes, as whole "

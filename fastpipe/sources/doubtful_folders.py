@@ -18,6 +18,7 @@ from fastpipe.sources.doubtful_classes import (
 from fastpipe.sources.file_formats import UNREAD_ENDINGS, unread_remedy
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.folder_roles import find_class_root, refuse_split_parts
+from fastpipe.sources.listed_images import find_listing_tables, some_tables
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.splits import (
@@ -27,7 +28,7 @@ from fastpipe.sources.splits import (
     split_folders,
     split_of_name,
 )
-from fastpipe.sources.table_files import is_result_form, with_labels_first
+from fastpipe.sources.table_files import is_result_form, sort_labelled_first
 
 
 def _in_both_cases(*endings: str) -> tuple[str, ...]:
@@ -78,11 +79,7 @@ def check_class_folders(
         _refuse_lists(root, folders[0], [*lists, *documents])
         _refuse_inner_lists(root / folders[0])
     elif lists and folders:
-        yield Assumption(
-            f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If it has "
-            "the labels, pass it",
-            f"--image-root {readable(root.name)}",
-        )
+        yield _lists_beside_folders(root, folders, lists, certain=certain)
     elif lists or documents:
         labels = "the names of the folders" if folders else "none"
         yield _unread_lists(root, [*lists, *documents], labels)
@@ -196,9 +193,10 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
         refuse_tool(root / name)
     if not lists:
         return
-    lists = with_labels_first(lists)
+    lists = sort_labelled_first(lists)
     path = root / folder
     inside = names_in(path, FEW)
+    tables = find_listing_tables(root, lists)
     listing_names = [name for name in lists if _has_name_of(root / name, inside.files)]
     first = (listing_names or lists)[0]
     unread = unread_remedy(first)
@@ -209,6 +207,8 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
             f"If the folders {first_paths(names)} are the classes or splits, pass "
             f"{readable(str(class_root))}"
         )
+    elif tables:
+        remedy = f"Pass {'it' if len(tables) == 1 else 'one'}: {some_tables(tables)}"
     elif unread is not None:
         remedy = f"{readable(first)} is {unread}"
     else:
@@ -240,6 +240,27 @@ def _has_name_of(path: SourcePath, files: Sequence[str]) -> bool:
         return False
     words = set(_NO_NAME.split(start))
     return any(name in words or name.rpartition(".")[0] in words for name in files)
+
+
+def _lists_beside_folders(
+    root: SourcePath, folders: Sequence[str], lists: Sequence[str], *, certain: bool
+) -> Assumption:
+    """The assumption that folders are classes, though a list beside them may have the labels.
+
+    PackError: the folders are called like parts of one dataset, and a list has their images.
+    """
+    tables = find_listing_tables(root, lists)
+    if tables and are_called_like_parts(folders) and not certain:
+        raise PackError(
+            f"{readable(str(root))} has the folders {first_paths(folders)}, which are called like parts "
+            f"of one dataset, and beside them a table that lists their images. Pass the table: "
+            f"{some_tables(tables)}. {AS_CLASSES} takes the folders as classes"
+        )
+    first = some_tables(tables) if tables else readable(str(root / lists[0]))
+    return Assumption(
+        f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If it has the "
+        f"labels, pass {first}"
+    )
 
 
 def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assumption:

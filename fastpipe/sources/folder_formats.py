@@ -14,8 +14,8 @@ from fastpipe.sources.labelled import LABELLED_FORMATS, find_pairs, labelled_for
 from fastpipe.sources.manifest import METADATA
 from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions
 from fastpipe.sources.splits import split_folders
-from fastpipe.sources.table_files import with_labels_first
-from fastpipe.sources.table_text import header_of
+from fastpipe.sources.table_files import sort_labelled_first
+from fastpipe.sources.table_text import read_column_names
 
 _MAX_LINE_BYTES = 1 << 16
 
@@ -53,7 +53,7 @@ def possible_formats(
     # then the folders, or the other files, may be the source.
     manifests = [
         name
-        for name in with_labels_first(manifest_names(names))
+        for name in sort_labelled_first(manifest_names(names))
         if _lists_images(root / name, options.encoding)
     ]
     formats = sorted({format_of(name) or "" for name in manifests})
@@ -121,7 +121,7 @@ def _lists_images(path: SourcePath, encoding: str | None) -> bool:
         if format_of(path.name) == "jsonl":
             columns = _keys_of_first_line(path)
         else:
-            columns = header_of(path, encoding)
+            columns = read_column_names(path, encoding)
     except (OSError, ValueError, RecursionError, PackError):
         return False  # it is no manifest, or nobody can read it
     return any(name.strip().lower() in IMAGE_COLUMNS for name in columns)

@@ -11,7 +11,7 @@ from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folder_formats import manifest_names, possible_formats
 from fastpipe.sources.options import SourceOptions, is_picture
 from fastpipe.sources.splits import FEW, first_paths, split_folders
-from fastpipe.sources.table_files import with_labels_first
+from fastpipe.sources.table_files import sort_labelled_first
 
 # Folders of a folder in which a source is looked for. Behind a URL, each is a request.
 _MAX_FOLDERS = 3
@@ -60,7 +60,7 @@ def refuse_inner_sources(
                 "and masks in a CSV file (--field mask=COLUMN:mask), or write the samples with "
                 f"fastpipe.Writer. Otherwise pass {readable(str(inner.folder))}"
             )
-        tables = with_labels_first(manifest_names(names))
+        tables = sort_labelled_first(manifest_names(names))
         if tables:
             table = readable(str(root / tables[0]))
             remedy += f"; or the table beside it, if that has the labels: {table}"

@@ -22,7 +22,10 @@ from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
 from fastpipe.sources.split_classes import classes_outside_training, join_classes
 from fastpipe.sources.splits import FEW, split_of_name
-from fastpipe.sources.table_splits import listings_of_others, split_of_tables
+from fastpipe.sources.table_splits import (
+    find_split_of_tables,
+    list_classes_of_other_splits,
+)
 from fastpipe.sources.unread_names import describe_unread
 
 # A split of these formats has the numbers of all splits already: the listing of class folders and
@@ -116,7 +119,7 @@ def _with_classes_of_all_splits(
     """The listing of a split, in which a class has the same number as in the other splits."""
     has_tables = source.format in ("parquet", "arrow") and not source.split
     if has_tables:
-        packed_split = split_of_tables(source.root, options)
+        packed_split = find_split_of_tables(source.root, options)
     else:
         packed_split = source.split or source.list_name
     listings = {packed_split: listing}
@@ -126,7 +129,7 @@ def _with_classes_of_all_splits(
         except PackError:
             pass  # the list of a contest, say, has neither images nor labels
     if has_tables:
-        listings |= listings_of_others(listing, source.root, options)
+        listings |= list_classes_of_other_splits(listing, source.root, options)
 
     classes = {split: other.classes for split, other in listings.items()}
     listing = with_names_of_all(listing, listings.values())

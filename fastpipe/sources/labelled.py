@@ -12,15 +12,22 @@ from fastpipe.sources.annotation_folders import (
     pair_folders,
 )
 from fastpipe.sources.darknet import darknet_folders, is_flat_yolo, listed_splits
-from fastpipe.sources.files import Names, SourcePath
+from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folder_roles import is_called_target
-from fastpipe.sources.splits import choose_split, find_split, first_paths, split_of_name
+from fastpipe.sources.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.splits import (
+    FEW,
+    choose_split,
+    find_split,
+    first_paths,
+    split_of_name,
+)
 from fastpipe.sources.yolo_yaml import YOLO_FOLDERS, yaml_folders
 
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
-# Format -> the folders that it usually has.
-# The masks of classes, and those of objects.
+# VOC has the masks of classes in the first folder, and those of objects in the second one.
 _VOC_MASKS = ("SegmentationClass", "SegmentationObject")
+# Format -> the folders that it usually has.
 LABELLED_FORMATS = {
     "voc": _VOC_FOLDERS,
     "yolo": YOLO_FOLDERS,
@@ -69,6 +76,17 @@ def labelled_formats(
         refuse_tool(first_label_file)
     images = pairs[0].images.name
     labels = pairs[0].labels.name
+    tables = find_listing_tables(
+        pairs[0].labels,
+        names_in(pairs[0].labels, FEW).files,
+        image_folder=pairs[0].images,
+    )
+    if tables:
+        raise PackError(
+            f"{readable(str(root))} holds {images} beside {labels}, and {labels} has a table that "
+            f"lists these images. Pass the table: {some_tables(tables)}. --format imagefolder "
+            "takes the folders as classes"
+        )
     raise PackError(
         f"{readable(str(root))} holds {images} beside {labels}, which has no masks, no texts of "
         "YOLO and no annotations of VOC. Write what it says into a CSV or JSONL file, or pass the "

@@ -3,30 +3,69 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import ColumnChoice, SourceOptions, named
+from fastpipe.sources.options import (
+    ColumnChoice,
+    SourceOptions,
+    is_picture,
+    named,
+    quoted,
+)
 
 # Words in the name of a column that holds classes.
 _LABELS = (
     "label labels class classes classid classname category categories target targets diagnosis "
     "diagnoses dx species breed variety genus disease finding findings grade severity level gt "
-    "groundtruth tag tags emotion choice"
+    "groundtruth tag tags emotion choice "
+    # Other languages, without their accents.
+    "klasse klassen kategorie etikett gattung befund diagnose classe categorie etiquette libelle "
+    "espece clase clases categoria etiqueta rotulo especie diagnostico etichetta specie soort klasa "
+    "kategoria etykieta gatunek trida stitek klass sinif sınıf etiket kategori kelas "
+    "класс метка категория клас мітка 类 类别 類別 标签 標籤 分类 分類 种类 種類 ラベル クラス カテゴリ "
+    "라벨 레이블 클래스 카테고리 분류"
 )
-_LABEL_WORDS = frozenset(_LABELS.split())
 # Words in the name of a column that holds several classes for each image.
 _SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
 _SEVERAL_WORDS = frozenset(_SEVERAL.split())
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W0-9_A-Za-z]+")
+# Words in the name of a column whose values name or count things, and are no classes.
+_IDS = "id ids uuid key url uri date time path file number num nr index idx count fold split"
+_ID_WORDS = frozenset(_IDS.split())
 # Between the classes of an image in one text. The first one that a column has counts.
 _SEPARATORS = ("|", ";", ",", " ")
 _RARE_SEPARATORS = ("/", "+", "&")  # which stand in names, too
 _MAX_NAME_WORDS = 3  # in the name of a class, where commas separate classes
+# Captions have more words than names of classes, and more characters where no spaces stand in them.
+_MIN_SENTENCE_WORDS = 5
+_CAPTION_NAMES = (
+    "caption captions text texts sentence sentences description comment prompt report"
+)
+_CAPTION_WORDS = frozenset(_CAPTION_NAMES.split())
+_MIN_CAPTION_WORDS = 2  # in a column that is called like captions
+_MIN_SENTENCE_CHARACTERS = 40
+# In fewer rows it says little that each one has a label of its own.
+_MIN_ROWS = 10
 _MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
+# Words in the name of a column with paths of masks. A list without a header has column_2.
+_MASKS = frozenset(
+    (
+        "mask",
+        "masks",
+        "seg",
+        "segmentation",
+        "annotation",
+        "label",
+        "gt",
+        "target",
+        "column",
+    )
+)
 _VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
 # Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
 _RUN_LENGTH_COLUMN = re.compile(
@@ -42,7 +81,7 @@ class Known(NamedTuple):
     first: Collection[str] = ()
     flags: Collection[int] = ()
     repeats: bool = False
-    are_fractions: bool = False
+    has_fractions: bool = False
     are_lists: bool = False
 
 
@@ -56,24 +95,78 @@ class _Joined(NamedTuple):
     separator: str
 
 
-def named_as_label(column: str) -> bool:
+def _without_accents(text: str) -> str:
+    """The text without accents: étiquette is etiquette."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(
+        character for character in decomposed if not unicodedata.combining(character)
+    )
+
+
+_LABEL_WORDS = frozenset(_without_accents(_LABELS).split())
+
+
+def _words_in(name: str) -> list[str]:
+    """The words in the name of a column, in small letters and without accents."""
+    return [word.lower() for word in _WORD.findall(_without_accents(name))]
+
+
+def is_label_name(column: str) -> bool:
     """Whether a column's name says that it holds classes: class, fine_label, ClassId, target."""
-    words = [word.lower() for word in _WORD.findall(column)]
+    words = _words_in(column)
     return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
+
+
+def are_captions(column: str, values: Seen | Known) -> bool:
+    """Whether the values of a column are sentences, most of which come once."""
+    texts = [text for text in values.first if text]
+    if not texts or values.repeats:
+        return False
+    min_words = _MIN_SENTENCE_WORDS
+    if not _CAPTION_WORDS.isdisjoint(_words_in(column)):
+        min_words = _MIN_CAPTION_WORDS
+    num_words = sum(len(text.split()) for text in texts)
+    num_characters = sum(map(len, texts))
+    return (
+        num_words >= min_words * len(texts)
+        or num_characters >= _MIN_SENTENCE_CHARACTERS * len(texts)
+    ) and not any(text[0] in "[{" or is_picture(text) for text in texts)
+
+
+def _has_class_a_row(column: str, values: Seen | Known) -> bool:
+    """Whether a column of labels has other texts in each row, such as captions or words to read."""
+    if are_captions(column, values):
+        return True
+    if not isinstance(values, Seen) or values.count < _MIN_ROWS:
+        return False
+    return values.kind == "text" and values.are_all_different
+
+
+def _has_few_names(column: str, values: Seen | Known) -> bool:
+    """Whether a column has a few short texts that come again, as names of classes do."""
+    if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
+        return False
+    names = values.texts
+    return len(names) > 1 and all(
+        any(map(str.isalpha, name))
+        and len(name.split()) < _MIN_SENTENCE_WORDS
+        and not is_picture(name)
+        for name in names
+    )
 
 
 def columns_of_ids(seen: _Columns) -> list[str]:
     """The columns that may have the names of images, such as id, id_code and patientId."""
     columns = []
     for column in seen:
-        words = {word.lower() for word in _WORD.findall(column)}
+        words = set(_words_in(column))
         is_id = not words.isdisjoint(("id", "uuid", "key", "name"))
-        if is_id and not named_as_label(column) and not seen[column].are_fractions:
+        if is_id and not is_label_name(column) and not seen[column].has_fractions:
             columns.append(column)
     return columns
 
 
-def separator_of(texts: Collection[str]) -> str:
+def find_separator(texts: Collection[str]) -> str:
     """The separator between the classes in a column's texts, such as "|"; "" if there is none."""
     for separator in _SEPARATORS:
         if separator != " " and any(separator in text.strip() for text in texts):
@@ -92,10 +185,24 @@ def separator_of(texts: Collection[str]) -> str:
     return ""
 
 
+def _has_class_numbers(column: str, values: Seen | Known) -> bool:
+    """Whether a column has all whole numbers from 0 or 1 on, up to some, and they come again."""
+    texts = values.texts
+    if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
+        return False
+    if not all(text.isascii() and text.isdigit() for text in texts):
+        return False
+    numbers = sorted(map(int, texts))
+    return len(numbers) > 2 and numbers in (
+        list(range(len(numbers))),
+        list(range(1, len(numbers) + 1)),
+    )
+
+
 def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
     """The first text of a column that looks like several classes, such as "cat|dog"."""
     texts = values.texts or values.first
-    is_label = named_as_label(column)  # other columns may hold sentences
+    is_label = is_label_name(column)  # other columns may hold sentences
     for separator in (*_SEPARATORS, *_RARE_SEPARATORS):
         text = _find_separated(texts, separator, is_label)
         if text is not None:
@@ -103,8 +210,7 @@ def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
 
     word_lists = [text.split() for text in sorted(texts)]
     words = _find_moving_words(word_lists) if is_label else None
-    column_words = {word.lower() for word in _WORD.findall(column)}
-    if words is None and not _SEVERAL_WORDS.isdisjoint(column_words):
+    if words is None and not _SEVERAL_WORDS.isdisjoint(_words_in(column)):
         words = _find_repeated_words(word_lists)
     return None if words is None else _Joined(" ".join(words), " ")
 
@@ -172,13 +278,16 @@ def _find_repeated_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] |
     return None
 
 
-def assumed_of_columns(
+def find_column_assumptions(
     seen: _Columns, columns: ColumnChoice, options: SourceOptions
 ) -> tuple[Assumption, ...]:
     """The assumptions on labels: a column looks like them and is none, or has several in a text."""
     of_shapes = _assumed_of_shapes(seen, columns)
     if columns.label is not None:
         label = columns.label
+        if label in seen and _has_class_a_row(label, seen[label]):
+            text = f"labels: each text in column {label!r} is a class of its own, and is not stored as text"
+            return (Assumption(text, f"--field {quoted(f'text={label}')}"), *of_shapes)
         joined = _find_joined(label, seen[label]) if label in seen else None
         if joined is None:
             return of_shapes
@@ -195,19 +304,15 @@ def assumed_of_columns(
     for column in free:
         # Columns of 0 and 1 are already in the assumption on these.
         is_flag = bool(of_flags and seen[column].flags)
-        if named_as_label(column) and not seen[column].are_fractions and not is_flag:
+        is_label = is_label_name(column) and not are_captions(column, seen[column])
+        if is_label and not seen[column].has_fractions and not is_flag:
             likely.append(column)
-    if not likely and not of_flags and len(free) == 1:
-        column = free[0]
-        values = seen[column]
-        if not values.are_fractions and (
-            values.repeats or _find_joined(column, values)
-        ):
-            likely.append(column)
+    if not likely and not of_flags:
+        likely = _likely_by_values(seen, free)
     if not likely:
         return (*of_flags, *of_shapes)
 
-    option = f"--label-column {_quoted(likely[0])}"
+    option = f"--label-column {quoted(likely[0])}"
     for column in likely:
         joined = _find_joined(column, seen[column])
         if joined is not None or seen[column].are_lists:
@@ -218,6 +323,21 @@ def assumed_of_columns(
     else:
         text = f"labels: none, though columns {named(likely)} look like them"
     return (Assumption(text, option), *of_flags, *of_shapes)
+
+
+def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
+    """The columns whose values look like classes, where no name of a column says it."""
+    if len(free) != 1:
+        by_names = [column for column in free if _has_few_names(column, seen[column])]
+        return by_names or [
+            column for column in free if _has_class_numbers(column, seen[column])
+        ]
+    (column,) = free
+    values = seen[column]
+    is_id = not _ID_WORDS.isdisjoint(_words_in(column))
+    if is_id or values.has_fractions or are_captions(column, values):
+        return []
+    return [column] if values.repeats or _find_joined(column, values) else []
 
 
 def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumption, ...]:
@@ -231,6 +351,18 @@ def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumptio
                 "Export the project from VIA as COCO, and pack that file"
             )
             assumptions.append(Assumption(text))
+        elif (
+            field.kind == "text"
+            and isinstance(values, Seen)
+            and values.first
+            and all(map(is_picture, values.first))
+        ):
+            text = f"column {field.column!r} of paths is stored as text"
+            is_mask = not _MASKS.isdisjoint(_words_in(field.column))
+            kind = "mask" if is_mask else "image"
+            name = "mask" if is_mask else field.name
+            option = f"--field {quoted(f'{name}={field.column}:{kind}')}"
+            assumptions.append(Assumption(text, option))
         elif values is not None and _has_run_lengths(field.column, values):
             text = (
                 f"masks: none, for the run lengths in column {field.column!r} are not decoded. A "
@@ -248,7 +380,7 @@ def _has_run_lengths(column: str, values: Seen | Known) -> bool:
 
 def _field_of_classes(column: str, joined: _Joined | None) -> str:
     """The option that makes a field of a column with several classes for each image."""
-    option = f"--field {_quoted(f'tags={column}:classes')}"
+    option = f"--field {quoted(f'tags={column}:classes')}"
     return option if joined is None else f"{option} --separator '{joined.separator}'"
 
 
@@ -274,12 +406,7 @@ def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, 
         f"classes: none, though {len(columns)} columns of {min(numbers)} and 1 look like a class "
         f"each: {named(columns[:5])}"
     )
-    return (Assumption(text, f"--field {_quoted(f'tags={pattern}:classes')}"),)
-
-
-def _quoted(text: str) -> str:
-    """The text as a shell needs it."""
-    return text if re.fullmatch(r"[\w.,:=-]+", text) else f"'{text}'"
+    return (Assumption(text, f"--field {quoted(f'tags={pattern}:classes')}"),)
 
 
 def numbers_as_texts(classes: Sequence[str]) -> str | None:

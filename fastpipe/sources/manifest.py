@@ -12,12 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.box_rows import BoxColumns
+from fastpipe.sources.annotation_folders import is_called_images
+from fastpipe.sources.box_rows import BoxColumns, BoxTable
+from fastpipe.sources.class_lists import read_descriptions
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
-from fastpipe.sources.likely import assumed_of_columns, columns_of_ids
+from fastpipe.sources.likely import (
+    are_captions,
+    columns_of_ids,
+    find_column_assumptions,
+)
+from fastpipe.sources.listed_images import find_columns_of_pictures, find_listing_tables
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import (
     FILE_NAME,
@@ -25,8 +33,9 @@ from fastpipe.sources.options import (
     ColumnChoice,
     SourceOptions,
     choose_columns,
+    find_image_like_columns,
     is_picture,
-    named_as_image,
+    quoted,
 )
 from fastpipe.sources.rows import Row, Rows, list_rows, rows_of
 from fastpipe.sources.settled_fields import settle_fields
@@ -37,10 +46,10 @@ from fastpipe.sources.split_column import (
     find_split_folders,
     folder_of,
 )
-from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
+from fastpipe.sources.table_boxes import BOXES, describe_box_table, find_box_columns
 from fastpipe.sources.table_files import training_tables
 from fastpipe.sources.table_text import detect_text_form
-from fastpipe.sources.tables import metadata_rows
+from fastpipe.sources.tables import read_metadata_rows
 from fastpipe.sources.text_rows import (
     MOST_COLUMNS,
     csv_rows,
@@ -119,7 +128,7 @@ def list_manifest(
     field_values = seen
     if split is not None:
         field_values = {name: seen[name] for name in seen if name != split.column}
-    boxes = box_columns(seen, options, table)
+    boxes = find_box_columns(seen, options, table)
     column_names = list(field_values)
     if boxes is not None and BOXES not in seen:
         # --field can name the boxes as if they were a column.
@@ -143,6 +152,10 @@ def list_manifest(
 
     if boxes is not None:
         images_of_rows = _gather_boxes(manifest, columns, boxes, split)
+    elif captions := _caption_fields(manifest, columns):
+        images_of_rows = _gather_captions(
+            manifest, field_values, columns, captions, split
+        )
     else:
         images_of_rows = _settle_rows(manifest, field_values, columns, split)
     root = options.root_of_images() or path.parent
@@ -159,12 +172,42 @@ def list_manifest(
         unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
         table=path.name,
     )
+    if alone and options.image_root is None:
+        _refuse_images_elsewhere(path, listing, options)
     class_column = images_of_rows.class_column
     if alone and split is None and class_column is not None and options.classes is None:
         class_columns = ColumnChoice(columns.image, class_column, ())
         more = _compare_with_training(path, kind, class_columns, listing, options)
         listing = replace(listing, assumed=(*listing.assumed, *more))
     return listing
+
+
+def _refuse_images_elsewhere(
+    path: SourcePath, listing: Listing, options: SourceOptions
+) -> None:
+    """Raises PackError if no image of a table is beside it, with the place where they may be."""
+    if any(source.problem is None for source in listing.sources):
+        return
+    first_path = listing.sources[0].path if listing.sources else ""
+    if scheme_of(first_path):
+        raise PackError(
+            f"{readable(str(path))} lists URLs, such as {readable(first_path)}, and its images are "
+            "not downloaded. Download them, and write their paths into the table; or name the URL "
+            "that all of them begin with: --image-root URL"
+        )
+    folder = path.parent
+    if not isinstance(folder, Path):
+        return
+    parent = folder.parent if folder.name else folder / ".."
+    tables = find_listing_tables(folder, [path.name], options.encoding, parent)
+    image_root = tables[0].image_root if tables else None
+    # Other datasets may lie beside the folder, with files of the same names.
+    if image_root is not None and is_called_images(image_root.name):
+        raise PackError(
+            f"{readable(str(path))} lists images that are not in {readable(str(folder))}. Files of "
+            f"these names are elsewhere in {readable(str(parent))}: if they are the images, pass "
+            f"--image-root {readable(str(image_root))}"
+        )
 
 
 def _compare_with_training(
@@ -185,12 +228,14 @@ def _compare_with_training(
     if not classes or classes == [str(number) for number in range(len(classes))]:
         return []
     for table in training_tables(path):
+        descriptions = read_descriptions(path.parent)
+        names = {} if descriptions is None else descriptions.names
         labels = set()
         try:
             read_rows, _ = _choose_reader(table, kind, options)
             for row in rows_of(read_rows(), columns, typed=kind != "csv"):
                 if isinstance(row.label, str):
-                    labels.add(row.label)
+                    labels.add(names.get(row.label, row.label))
         except PackError:
             continue  # it is another kind of table
         if not labels:
@@ -218,8 +263,8 @@ def _choose_reader(
             ) from problem
         return partial(csv_rows, path, form, options.encoding), [*form.assumed]
     if kind == "parquet":
-        return partial(metadata_rows, path, options), []
-    if json_layout(path, options.encoding) == "array":
+        return partial(read_metadata_rows, path, options), []
+    if detect_json_layout(path, options.encoding) == "array":
         return partial(json_array_rows, path, options.encoding), []
     return partial(json_rows, path, options.encoding), []
 
@@ -252,7 +297,9 @@ def _scan_columns(manifest: _Manifest) -> None:
                 seen[column] = Seen(
                     typed=manifest.is_typed, keeps_all=column in class_columns
                 )
-                if column == options.image_column or named_as_image([column], options):
+                if column == options.image_column or find_image_like_columns(
+                    [column], options
+                ):
                     folders[column] = set()
             seen[column].add(value, row.where)
         for column, folders_of_column in folders.items():
@@ -272,7 +319,7 @@ def _scan_columns(manifest: _Manifest) -> None:
 def _image_columns(manifest: _Manifest) -> list[str]:
     """The columns whose names say that they have the paths of the images."""
     if not manifest.is_metadata:
-        return named_as_image(manifest.seen, manifest.options)
+        return find_image_like_columns(manifest.seen, manifest.options)
     if FILE_NAME in manifest.seen:
         return [FILE_NAME]
     columns = [column for column in manifest.seen if column.endswith(_FURTHER_IMAGES)]
@@ -310,7 +357,18 @@ def _choose_columns(
         return bool(seen[column].flags)
 
     hint = ""
-    id_columns = columns_of_ids(seen)
+    id_columns: list[str] = []
+    if not images and manifest.options.image_column is None:
+        root = manifest.options.root_of_images() or manifest.path.parent
+        first_values = {column: seen[column].first for column in seen}
+        with_endings = {}
+        for column, values in first_values.items():
+            if values and all(map(is_picture, values)):
+                with_endings[column] = values
+        # The values tell more than the names of columns.
+        first_values = with_endings or first_values
+        id_columns = find_columns_of_pictures(root, first_values)
+        id_columns = id_columns or columns_of_ids(seen)
     if id_columns:
         hint = f" (--image-column {' or '.join(id_columns)})"
     if not manifest.is_typed:
@@ -335,7 +393,7 @@ def _gather_boxes(
     split: SplitColumn | None,
 ) -> _ImageRows:
     """Reads the rows of a table with a row for each box, and makes one of each image."""
-    gathered = gathering(
+    gathered = describe_box_table(
         manifest.seen,
         columns,
         boxes,
@@ -352,6 +410,74 @@ def _gather_boxes(
         gathered.empty,
         gathered.class_column,
         boxes.assumed,
+    )
+
+
+def _caption_fields(manifest: _Manifest, columns: ColumnChoice) -> list[SourceField]:
+    """The fields of captions if the rows of an image make one sample; else none.
+
+    A label is of a sample, so rows with a label stay samples of their own. So do those whose
+    captions the user wants as texts.
+    """
+    seen = manifest.seen
+    options = manifest.options
+    if columns.label is not None or None not in (options.box_format, options.separator):
+        return []
+    are_lists_wanted = False
+    for wish in options.fields or ():
+        if wish.kind not in (None, "json"):
+            return []
+        are_lists_wanted = are_lists_wanted or wish.kind == "json"
+    if not are_lists_wanted and not seen[columns.image].names_come_again:
+        return []
+    captions = []
+    for source_field in columns.fields:
+        column = source_field.column
+        is_text = column in seen and seen[column].kind == "text"
+        if is_text and are_captions(column, seen[column]):
+            captions.append(source_field)
+    return captions
+
+
+def _gather_captions(
+    manifest: _Manifest,
+    field_values: Mapping[str, Seen],
+    columns: ColumnChoice,
+    captions: Sequence[SourceField],
+    split: SplitColumn | None,
+) -> _ImageRows:
+    """Reads the rows of a table with a row for each caption, and makes one of each image."""
+    number_columns = set()
+    for source_field in columns.fields:
+        if not manifest.is_typed and manifest.seen[source_field.column].is_numeric:
+            number_columns.add(source_field.column)
+    gathered = BoxTable(
+        image_column=columns.image,
+        boxes=BoxColumns((), ""),
+        class_column=None,
+        number_column=None,
+        has_number_classes=False,
+        labels_images=False,
+        box_field=None,
+        others=tuple(
+            source_field._replace(kind="json") for source_field in columns.fields
+        ),
+        number_columns=frozenset(number_columns),
+        size_columns=(),
+    )
+    _check_field_count(manifest, gathered.others)
+    gathered.gather(manifest.read_rows(), split)
+    assumed = [*find_column_assumptions(field_values, columns, manifest.options)]
+    if manifest.options.fields is None:
+        column = captions[0].column
+        text = (
+            f"rows: the rows of an image are one sample, with the list of its texts in {column!r}; "
+            "as text, each row is a sample of its own"
+        )
+        option = f"--field {quoted(f'{captions[0].name}={column}:text')}"
+        assumed.append(Assumption(text, option))
+    return _ImageRows(
+        Rows(gathered.rows), gathered.fields(), gathered.empty, None, assumed
     )
 
 
@@ -374,7 +500,7 @@ def _settle_rows(
         texts[column] = values.texts
         if values.detections.is_certain and values.detections.count:
             detections[column] = sorted(values.detections.names)
-    assumed = [*assumed_of_columns(field_values, columns, options)]
+    assumed = [*find_column_assumptions(field_values, columns, options)]
     settled, assumed_of_fields = settle_fields(
         columns, texts, detections, options, manifest.table
     )
@@ -409,7 +535,7 @@ def _check_field_count(manifest: _Manifest, fields: Sequence[SourceField]) -> No
         )
 
 
-def json_layout(path: SourcePath, encoding: str | None = None) -> str:
+def detect_json_layout(path: SourcePath, encoding: str | None = None) -> str:
     """Detects what a .json file is: an "array" of objects, "lines" with an object each, or one
     "object". Files with other endings are "lines". Raises OSError or PackError.
     """

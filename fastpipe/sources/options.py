@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -552,7 +553,9 @@ def _flag_columns(
     return flags
 
 
-def named_as_image(columns: Iterable[str], options: SourceOptions) -> list[str]:
+def find_image_like_columns(
+    columns: Iterable[str], options: SourceOptions
+) -> list[str]:
     """The columns that are called as if they held the paths of images, and are no fields."""
     of_fields = {field.column for field in options.fields or ()}
     paths = []
@@ -573,3 +576,8 @@ def named(columns: Iterable[str]) -> str:
     if not names:
         return "none"
     return first_names(names, _MAX_NAMES_SHOWN)
+
+
+def quoted(text: str) -> str:
+    """The text as a shell needs it."""
+    return text if re.fullmatch(r"[\w.,:=-]+", text) else shlex.quote(text)

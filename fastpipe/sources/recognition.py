@@ -29,7 +29,8 @@ from fastpipe.sources.folder_formats import (
 )
 from fastpipe.sources.inner_sources import refuse_inner_sources
 from fastpipe.sources.labelled import LABELLED_FORMATS, choose_pair
-from fastpipe.sources.manifest import METADATA, json_layout
+from fastpipe.sources.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.manifest import METADATA, detect_json_layout
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.splits import (
@@ -39,7 +40,7 @@ from fastpipe.sources.splits import (
     split_in_path,
     split_tars,
 )
-from fastpipe.sources.table_files import with_labels_first
+from fastpipe.sources.table_files import sort_labelled_first
 from fastpipe.sources.table_text import LISTS
 
 _FOLDER_FORMATS = ("imagefolder", *LABELLED_FORMATS)
@@ -97,7 +98,9 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:
         format_name = "csv"
-    elif format_name == "coco" and json_layout(path, options.encoding) != "object":
+    elif (
+        format_name == "coco" and detect_json_layout(path, options.encoding) != "object"
+    ):
         format_name = "jsonl"  # an array of objects, or an object a line
     return Recognised(format_name, path, is_file=True, files=[path])
 
@@ -157,8 +160,11 @@ def _ambiguous_error(
     root: SourcePath, names: Names, formats: Sequence[str]
 ) -> PackError:
     remedy = "--format picks one; or pass the file that lists the images"
-    manifests = with_labels_first(manifest_names(names))
-    if manifests:
+    manifests = sort_labelled_first(manifest_names(names))
+    listing_tables = find_listing_tables(root, manifests)
+    if listing_tables:
+        remedy += f", such as {some_tables(listing_tables)}"
+    elif manifests:
         remedy += f", such as {readable(str(root / manifests[0]))}"
     return PackError(
         f"{readable(str(root))} may be several kinds of source: {', '.join(formats)}. {remedy}"
@@ -235,6 +241,9 @@ def _recognise_lists(
                 f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
                 "classes"
             )
+    if format_name == "coco":
+        for file in by_split[chosen]:
+            refuse_tool(file)
     other_files = {
         name: files
         for name, files in by_split.items()
@@ -254,7 +263,7 @@ def _files_by_name(
     format_name: str, root: SourcePath, names: Names
 ) -> dict[str, list[SourcePath]]:
     """Name -> file of this name, of a format."""
-    file_names = with_labels_first(
+    file_names = sort_labelled_first(
         name for name in names.files if format_of(name) == format_name
     )
     if not file_names:

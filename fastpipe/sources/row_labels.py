@@ -10,6 +10,9 @@ from fastpipe.sources.likely import numbers_as_texts
 from fastpipe.sources.listing import Assumption, Source, relabel_sources
 from fastpipe.sources.row_paths import is_name
 
+# Texts, in small letters, that programs write where a label is missing.
+_MISSING = frozenset(("nan", "none", "null", "n/a", "na", "<na>", "nil", "?"))
+
 
 class Labels:
     """Numbers labels while rows are read; `settle` sorts the classes at the end.
@@ -22,7 +25,7 @@ class Labels:
         self._known = classes
         self._numbers = {name: number for number, name in enumerate(classes or ())}
         self._are_numbers: bool | None = None  # None before the first label
-        # Of labels that are numbers.
+        # The range of the labels that are numbers.
         self._largest = NO_LABEL
         self._smallest = MAX_CLASSES
 
@@ -101,6 +104,13 @@ class Labels:
             text = (
                 f"labels: 1 to {self._largest} stay as they are, so class 0 of {len(classes)} has "
                 "no sample"
+            )
+            return (Assumption(text),)
+        missing = [name for name in classes if name.lower() in _MISSING]
+        if missing:
+            text = (
+                f"labels: {missing[0]!r} is a class; if it stands for a missing label, leave these "
+                "cells empty"
             )
             return (Assumption(text),)
         misplaced = numbers_as_texts(classes)

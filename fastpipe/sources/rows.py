@@ -31,7 +31,11 @@ from fastpipe.sources.placed import Placed, placed
 from fastpipe.sources.row_labels import Labels
 from fastpipe.sources.row_paths import describe_wrong_path, is_name, relative_path
 from fastpipe.sources.split_column import SplitColumn
-from fastpipe.sources.unlisted import Unlisted, assumption_of, images_without_row
+from fastpipe.sources.unlisted import (
+    Unlisted,
+    assume_unlisted_dropped,
+    find_images_without_row,
+)
 from fastpipe.sources.written_names import WrittenNames
 
 _MAX_REPEATED = 100_000  # images in several rows that are counted
@@ -51,7 +55,7 @@ class Row(NamedTuple):
     path: str = ""  # of the image's file
     label: int | str | None = None  # number or name of a class
     size: tuple[int, int] | None = None  # width and height, if the source has them
-    # Of another split. Its label counts all the same, as all splits have the same classes.
+    # Whether the row is of another split. Its label counts, as all splits have the same classes.
     is_of_another: bool = False
 
 
@@ -172,7 +176,7 @@ def list_rows(
     assumptions += lister.assumed()
 
     if unlisted is not None:
-        without_row = images_without_row(
+        without_row = find_images_without_row(
             image_root, lister.names, lister.other_split_paths
         )
         if unlisted.choice == KEEP:
@@ -180,7 +184,7 @@ def list_rows(
                 Row(path, unlisted.values, path=path) for path in without_row
             )
         elif unlisted.choice is None:
-            assumptions += assumption_of(without_row, len(lister.sources))
+            assumptions += assume_unlisted_dropped(without_row, len(lister.sources))
 
     lister.notes.flush()
     stray = []
@@ -242,9 +246,10 @@ class _RowLister:
         self._no_url = f"a URL that is not in {place}"
         self._written_names = WrittenNames(root)
         self._repeated: dict[str, None] = {}  # paths of images in several rows
-        # Of the files of the batch that is being added, by the path in the row:
-        self._states: dict[str, FileState | str] = {}  # or why a file cannot be read
-        # If the file has another path than the row says.
+        # The path in a row of the batch that is being added -> the state of its file, or why the
+        # file cannot be read.
+        self._states: dict[str, FileState | str] = {}
+        # The path in a row -> the path of its file, if that is another one.
         self._actual_paths: dict[str, str] = {}
 
     def add_rows(self, rows: Iterable[Row]) -> None:

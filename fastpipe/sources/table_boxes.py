@@ -18,7 +18,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.box_cells import NO_BOX, parse_boxes
 from fastpipe.sources.box_rows import BoxColumns, BoxTable
 from fastpipe.sources.column_kinds import Seen
-from fastpipe.sources.likely import named_as_label
+from fastpipe.sources.likely import is_label_name
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.options import ColumnChoice, SourceOptions, named
 
@@ -64,7 +64,7 @@ _ONE_COLUMN = frozenset(
         "boxesstring",
     )
 )
-_PREFIXES = re.compile(r"^(bbox|box|boundingbox|bndbox|bb|roi|rect|region)(?=.)")
+_PREFIXES = re.compile(r"^(bbox|box|face|boundingbox|bndbox|bb|roi|rect|region)(?=.)")
 # Columns with the number of a class. Others, such as a severity, say something else of it.
 _CLASS_NUMBER = re.compile(r"class|label|categor|target|.*id$")
 _IMAGE_SIZES = (
@@ -76,7 +76,7 @@ _IMAGE_SIZES = (
 )
 
 
-def box_columns(
+def find_box_columns(
     seen: Mapping[str, Seen], options: SourceOptions, table: str
 ) -> BoxColumns | None:
     """The columns of boxes; None if there are none, or if --field makes fields of them.
@@ -154,7 +154,7 @@ def _plain(column: str) -> str:
     return _PREFIXES.sub("", _letters(column))
 
 
-def gathering(
+def describe_box_table(
     seen: Mapping[str, Seen],
     columns: ColumnChoice,
     boxes: BoxColumns,
@@ -230,8 +230,8 @@ def _find_class_columns(
     for column in seen:
         if (
             column not in used
-            and named_as_label(column)
-            and not seen[column].are_fractions
+            and is_label_name(column)
+            and not seen[column].has_fractions
         ):
             likely.append(column)
 

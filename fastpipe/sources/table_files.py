@@ -15,15 +15,21 @@ from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.splits import FEW, first_paths, split_in_path
 
+# Tables that say something else of images than their classes.
+_LESS_LIKELY = re.compile(
+    r"bbox|boxes|landmark|keypoint|identity|partition|(?:^|[-_ ])(?:split|fold)s?(?:[-_ ]|$)",
+    re.IGNORECASE,
+)
 _SUBMISSION = re.compile(
     r"(?:sample|example)[-_ ]?subm|submission|submit", re.IGNORECASE
 )
 
 
-def with_labels_first(tables: Iterable[str]) -> list[str]:
+def sort_labelled_first(tables: Iterable[str]) -> list[str]:
     """Sorts tables: those of the training first, those of the test last.
 
-    Leaves out forms for results if there are other tables.
+    Of one split, tables of boxes, points, persons or splits come last. Forms for results are left
+    out if there are other tables.
     """
     names = list(tables)
     return sorted(
@@ -68,8 +74,9 @@ def training_tables(table: SourcePath) -> list[SourcePath]:
     return tables
 
 
-def _rank(name: str) -> int:
+def _rank(name: str) -> tuple[int, bool]:
     split = split_in_path(os.path.splitext(name)[0])
+    is_less_likely = _LESS_LIKELY.search(name) is not None
     if split.startswith("train"):
-        return 0
-    return 2 if split.startswith("test") else 1
+        return 0, is_less_likely
+    return 2 if split.startswith("test") else 1, is_less_likely

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastpipe.errors import PackError
-from fastpipe.sources.class_columns import settled_classes
+from fastpipe.sources.class_columns import settle_classes
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing, SourceField
 from fastpipe.sources.options import SourceOptions
@@ -17,14 +17,14 @@ from fastpipe.sources.table_paths import TablePaths, find_other_splits, split_of
 from fastpipe.sources.tables import SCAN_ROWS, add_texts, open_table
 
 
-def split_of_tables(root: SourcePath, options: SourceOptions) -> str:
+def find_split_of_tables(root: SourcePath, options: SourceOptions) -> str:
     """The split that is packed; "" if neither the user nor the name of the file says it."""
     if options.split:
         return options.split
     return "" if root.is_dir() else split_of(root.name)
 
 
-def listings_of_others(
+def list_classes_of_other_splits(
     listing: Listing, root: SourcePath, options: SourceOptions
 ) -> dict[str, Listing]:
     """Lists the classes, without samples, of the other splits that have texts where `listing` has
@@ -35,7 +35,7 @@ def listings_of_others(
     for field in listing.fields:
         if field.kind == "classes" and field.names:
             has_texts = True
-    packed = split_of_tables(root, options)
+    packed = find_split_of_tables(root, options)
     if not has_texts or not packed:
         return {}
 
@@ -76,6 +76,6 @@ def _list_classes(paths: TablePaths, options: SourceOptions) -> Listing | None:
             add_texts(file, columns, texts)
             if label is not None:
                 labels.update(file.column(label, SCAN_ROWS))
-    settled_fields, _ = settled_classes(fields, texts, options)
+    settled_fields, _ = settle_classes(fields, texts, options)
     labels.discard(None)
     return Listing(paths.folder, sorted(labels), [], [], fields=settled_fields)

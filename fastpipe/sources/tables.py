@@ -16,7 +16,7 @@ from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.detections import Detections
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.likely import Known, assumed_of_columns, named_as_label
+from fastpipe.sources.likely import Known, find_column_assumptions, is_label_name
 from fastpipe.sources.listing import Assumption, Group, Listing, Source
 from fastpipe.sources.options import ColumnChoice, SourceOptions
 from fastpipe.sources.row_labels import Labels
@@ -147,7 +147,7 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
     if options.fields is None:
         assumed += _assumed_of_fields(columns, scan.class_columns)
     if columns.has_paths:
-        assumed += assumed_of_columns(scan.known, columns, options)
+        assumed += find_column_assumptions(scan.known, columns, options)
         return _list_image_files(root.name, paths, columns, assumed, options)
 
     for option, value in (
@@ -165,7 +165,7 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
     classes = scan.labels.settle(scan.sources)
     if columns.label in scan.known and columns.classes is None:
         scan.known[columns.label] = Known(texts=classes)
-    assumed += assumed_of_columns(scan.known, columns, options)
+    assumed += find_column_assumptions(scan.known, columns, options)
     assumed += scan.labels.assumed(classes)
     return TableListing(
         paths.folder,
@@ -190,7 +190,7 @@ def _assumed_of_fields(
             text = f"column {column!r} of images is stored as pictures, not as masks"
             yield Assumption(text, f"--field mask={column}:mask")
         # Where there is no label, a column that is called like one is said anyway.
-        is_said = columns.label is None and named_as_label(column)
+        is_said = columns.label is None and is_label_name(column)
         if source_field.kind == "int" and column in class_columns and not is_said:
             text = f"column {column!r} is stored as numbers, without the names of their classes"
             yield Assumption(text, f"--label-column {column}")
@@ -234,7 +234,7 @@ def _read_first_texts(
     file: TableFile, known: Mapping[str, Known]
 ) -> dict[str, set[str]]:
     """The first texts of the columns that are named as if they held classes."""
-    likely = [name for name in known if named_as_label(name) and file.holds_texts(name)]
+    likely = [name for name in known if is_label_name(name) and file.holds_texts(name)]
     first_group = next(file.groups(), None) if likely else None
     if first_group is None:
         return {}
@@ -343,7 +343,7 @@ def _list_image_files(
     )
 
 
-def metadata_rows(path: SourcePath, options: SourceOptions) -> Iterator[Row]:
+def read_metadata_rows(path: SourcePath, options: SourceOptions) -> Iterator[Row]:
     """Reads the rows of a Parquet file of metadata. Its values can stand in JSON."""
     with open_table("parquet", path) as file:
         from fastpipe.sources import arrow_columns  # needs pyarrow

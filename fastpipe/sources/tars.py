@@ -17,7 +17,7 @@ from fastpipe.dataset.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError, first_names, readable
 from fastpipe.sources.files import SourcePath, state_at
-from fastpipe.sources.likely import named_as_label
+from fastpipe.sources.likely import is_label_name
 from fastpipe.sources.listing import (
     STORED,
     Assumption,
@@ -339,7 +339,7 @@ def _unread_labels(root: SourcePath, samples: TarSamples) -> Iterator[Assumption
 
 
 def _is_named_as_label(name: str) -> bool:
-    return named_as_label(name) or name.lower() == LABEL_EXTENSION
+    return is_label_name(name) or name.lower() == LABEL_EXTENSION
 
 
 def _class_of_tar(path: str) -> str:

@@ -99,9 +99,11 @@ def _check_header(columns: list[str]) -> None:
 
 def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:
     if len(cells) != len(columns):
-        return Row(
-            where, problem=f"expected {len(columns)} columns, got {len(cells):,}"
-        )
+        count = len(columns)
+        if len(cells) < count or not any(cells[:count]) or any(cells[count:]):
+            return Row(where, problem=f"expected {count} columns, got {len(cells):,}")
+        # Separators at the end of a line make empty cells.
+        cells = cells[:count]
     for column, cell in zip(columns, cells, strict=True):
         # Most cells are ASCII, and this test takes less time than the search.
         if cell.isascii() and "\0" not in cell:

@@ -33,7 +33,7 @@ class Unlisted(NamedTuple):
     values: Mapping[str, Any] = {}
 
 
-def images_without_row(
+def find_images_without_row(
     root: SourcePath, listed: Collection[str], elsewhere: Collection[str]
 ) -> list[str]:
     """Finds the images beside those of rows that have no row. Returns their paths, sorted.
@@ -70,7 +70,7 @@ def images_without_row(
     return sorted(images)
 
 
-def assumption_of(images: list[str], count_of_rows: int) -> list[Assumption]:
+def assume_unlisted_dropped(images: list[str], count_of_rows: int) -> list[Assumption]:
     """Says that images have no row and are left out."""
     if not images:
         return []

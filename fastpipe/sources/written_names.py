@@ -2,9 +2,9 @@
 
 Note [names as written]
 Tables are written on other systems than they are read on: with backslashes, with accents as one
-character or as two (NFC, NFD), in other letter case, or as an id without the ending. Such a name is
-looked for only where there is no file of exactly this name, so most tables cost nothing more. Each
-folder is listed once.
+character or as two (NFC, NFD), in other letter case, with spaces around the name, or as an id
+without the ending. Such a name is looked for only where there is no file of exactly this name, so
+most tables cost nothing more. Each folder is listed once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WrittenNames:
         Raises:
             ValueError: several files fit.
         """
-        path = written.replace("\\", "/")
+        path = written.strip().replace("\\", "/")
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if not isinstance(self._root, Path):
             can_look = self._root.objects.has_lists

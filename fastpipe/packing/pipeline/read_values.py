@@ -21,6 +21,7 @@ from fastpipe.packing.fields.placement import (
 from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_value
 from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.column_kinds import json_value
+from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
 from fastpipe.sources.listing import (
     ByteRange,
@@ -111,7 +112,8 @@ def _read_part(
     value = renumbered(field, note.get(field.name) if isinstance(note, dict) else None)
     if field.names and field.kind == "classes" and isinstance(value, list):
         value = [
-            entry if isinstance(entry, str) else field.names[entry] for entry in value
+            entry if isinstance(entry, str) else name_of_class(entry, field)
+            for entry in value
         ]
     return parse_value(field.kind, value)
 

@@ -79,8 +79,11 @@ def _describe_progress(
     return text
 
 
-def pack_table(summary: Summary) -> RenderableType:
-    """The result of a pack: one row for each thing that happened."""
+def pack_table(summary: Summary, *, is_folder: bool = True) -> RenderableType:
+    """The result of a pack: one row for each thing that happened.
+
+    `is_folder`: the source is a folder, and not a file such as a table.
+    """
     info = summary.info
     counts = info["counts"]
     num_files = info["packs"][-1]["source"]["files"]
@@ -106,7 +109,8 @@ def pack_table(summary: Summary) -> RenderableType:
     num_unlabelled = info["samples"] - sum(info["class_counts"])
     if num_unlabelled:
         text = f"{count(num_unlabelled, 'sample')}, with label -1"
-        if not info["classes"]:
+        # Other sources have their labels elsewhere, or boxes in place of labels.
+        if is_folder and not info["classes"] and not info["fields"]:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", text)
     if counts["png"]:
