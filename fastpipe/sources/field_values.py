@@ -9,9 +9,9 @@ from typing import Any
 
 from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.errors import ImageError
-from fastpipe.sources.column_kinds import FLAGS, json_value, parse_text
-from fastpipe.sources.detections import detection, in_lists
+from fastpipe.sources.annotations.detections import detection, in_lists
 from fastpipe.sources.listing import SourceField
+from fastpipe.sources.tables.column_kinds import FLAGS, json_value, parse_text
 
 _CLASS_NUMBER = re.compile(r"[0-9]{1,9}")
 # Between the texts of an array as numpy prints it: ['cat' 'dog'].

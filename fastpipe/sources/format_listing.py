@@ -8,36 +8,39 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_folders import FolderPair, pair_folders
-from fastpipe.sources.class_folders import find_class_folders, list_class_folders
-from fastpipe.sources.coco import list_coco
+from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
+from fastpipe.sources.annotations.coco import list_coco
+from fastpipe.sources.annotations.masks import MaskFolders, list_masks
+from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, names_of_split
+from fastpipe.sources.annotations.yolo import list_yolo
 from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
 from fastpipe.sources.files import SourcePath, names_in
-from fastpipe.sources.folder_formats import manifest_names, tar_names
-from fastpipe.sources.listing import Assumption, Listing
-from fastpipe.sources.manifest import list_manifest
-from fastpipe.sources.masks import MaskFolders, list_masks
-from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.recognition import recognise_folder
-from fastpipe.sources.splits import (
+from fastpipe.sources.folders.class_folders import (
+    find_class_folders,
+    list_class_folders,
+)
+from fastpipe.sources.folders.folder_formats import manifest_names, tar_names
+from fastpipe.sources.folders.splits import (
     FEW,
     choose_split,
     find_split,
     split_folders,
     split_of_name,
 )
-from fastpipe.sources.table_files import left_out
-from fastpipe.sources.tables import list_tables
-from fastpipe.sources.tar_reader import compressed
-from fastpipe.sources.tar_samples import TarColumns
-from fastpipe.sources.tars import (
+from fastpipe.sources.listing import Assumption, Listing
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.recognition import recognise_folder
+from fastpipe.sources.tables.manifest import list_manifest
+from fastpipe.sources.tables.table_files import left_out
+from fastpipe.sources.tables.tables import list_tables
+from fastpipe.sources.tars.tar_reader import compressed
+from fastpipe.sources.tars.tar_samples import TarColumns
+from fastpipe.sources.tars.tars import (
     list_archives,
     list_dataset,
     list_tar_classes,
 )
-from fastpipe.sources.voc import MASK_LISTS, list_voc, names_of_split
-from fastpipe.sources.yolo import list_yolo
 
 _COMPRESSED_TAR = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 

@@ -8,25 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations_above import find_annotations_above
-from fastpipe.sources.class_folders import ClassFolders, find_class_folders
+from fastpipe.sources.annotations.annotations_above import find_annotations_above
+from fastpipe.sources.annotations.coco_folders import coco_files_by_split
+from fastpipe.sources.annotations.coco_splits import check_same_categories, files_beside
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
-from fastpipe.sources.coco_folders import coco_files_by_split
-from fastpipe.sources.coco_splits import check_same_categories, files_beside
-from fastpipe.sources.doubtful_classes import similar_classes
 from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
+from fastpipe.sources.folders.doubtful_classes import similar_classes
+from fastpipe.sources.folders.split_classes import (
+    classes_outside_training,
+    join_classes,
+)
+from fastpipe.sources.folders.splits import FEW, split_of_name
+from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.format_listing import assume, list_recognised
 from fastpipe.sources.listing import Assumption, Listing, packing_order, with_classes
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
-from fastpipe.sources.split_classes import classes_outside_training, join_classes
-from fastpipe.sources.splits import FEW, split_of_name
-from fastpipe.sources.table_splits import (
+from fastpipe.sources.tables.table_splits import (
     find_split_of_tables,
     list_classes_of_other_splits,
 )
-from fastpipe.sources.unread_names import describe_unread
 
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, the files of COCO and YOLO say the numbers, and masks have no classes.

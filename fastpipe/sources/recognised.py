@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastpipe.errors import PackError, option_name, readable
-from fastpipe.sources.annotation_folders import FolderPair
+from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.file_formats import MANIFESTS
 from fastpipe.sources.files import Names, SourcePath
 from fastpipe.sources.options import SourceOptions

@@ -10,8 +10,8 @@ from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_files import refuse_tool
-from fastpipe.sources.coco_folders import coco_files_by_split
+from fastpipe.sources.annotations.annotation_files import refuse_tool
+from fastpipe.sources.annotations.coco_folders import coco_files_by_split
 from fastpipe.sources.file_formats import (
     MANIFESTS,
     format_of,
@@ -19,7 +19,7 @@ from fastpipe.sources.file_formats import (
     refuse_unread_file,
 )
 from fastpipe.sources.files import Names, SourcePath, names_in
-from fastpipe.sources.folder_formats import (
+from fastpipe.sources.folders.folder_formats import (
     lies_at_top,
     manifest_names,
     metadata_by_split,
@@ -27,21 +27,21 @@ from fastpipe.sources.folder_formats import (
     possible_formats,
     tar_names,
 )
-from fastpipe.sources.inner_sources import refuse_inner_sources
-from fastpipe.sources.labelled import LABELLED_FORMATS, choose_pair
-from fastpipe.sources.listed_images import find_listing_tables, some_tables
-from fastpipe.sources.manifest import METADATA, detect_json_layout
-from fastpipe.sources.options import SourceOptions, pick_split
-from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
-from fastpipe.sources.splits import (
+from fastpipe.sources.folders.inner_sources import refuse_inner_sources
+from fastpipe.sources.folders.labelled import LABELLED_FORMATS, choose_pair
+from fastpipe.sources.folders.splits import (
     choose_split,
     find_split,
     split_folders,
     split_in_path,
     split_tars,
 )
-from fastpipe.sources.table_files import sort_labelled_first
-from fastpipe.sources.table_text import LISTS
+from fastpipe.sources.options import SourceOptions, pick_split
+from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
+from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.tables.manifest import METADATA, detect_json_layout
+from fastpipe.sources.tables.table_files import sort_labelled_first
+from fastpipe.sources.tables.table_text import LISTS
 
 _FOLDER_FORMATS = ("imagefolder", *LABELLED_FORMATS)
 

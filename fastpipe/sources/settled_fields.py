@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from fastpipe.sources.class_columns import settle_classes
-from fastpipe.sources.detections import assumed_of_detections, with_names
+from fastpipe.sources.annotations.detections import assumed_of_detections, with_names
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import ColumnChoice, SourceOptions
-from fastpipe.sources.table_boxes import no_boxes
+from fastpipe.sources.tables.class_columns import settle_classes
+from fastpipe.sources.tables.table_boxes import no_boxes
 
 
 def settle_fields(

@@ -40,7 +40,7 @@ from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import packing_order
-from fastpipe.sources.parquet_arrow import ParquetTable
+from fastpipe.sources.tables.parquet_arrow import ParquetTable
 from fastpipe.store.store import Folder
 from fastpipe.tools.verify.repair import repair
 from fastpipe.tools.verify.verification import verify
@@ -737,7 +737,9 @@ def test_a_missing_pyarrow_is_named_and_folders_need_none(
 ) -> None:
     source = write_table(tmp_path / "a.parquet", jpegs(1))
     write_files(tmp_path / "folder", {"1.jpg": jpegs(1)[0]})
-    for name in [name for name in sys.modules if name.startswith("fastpipe.sources.parquet_arrow")]:
+    for name in [
+        name for name in sys.modules if name.startswith("fastpipe.sources.tables.parquet_arrow")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)

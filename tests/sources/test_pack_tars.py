@@ -28,7 +28,7 @@ from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.tar_reader import Member, TarFile
+from fastpipe.sources.tars.tar_reader import Member, TarFile
 from fastpipe.tools.verify.verification import verify
 
 JPEG = jpeg_bytes()

@@ -44,7 +44,7 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, ShardSlice
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing, Source
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
 # The memory that a worker needs whatever it does.
 _WORKER_BYTES = 256 << 20

@@ -31,7 +31,7 @@ from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import Facts, Group, Listing, Note, Notes, Source
 from fastpipe.sources.options import ColumnChoice
 from fastpipe.sources.picture.jpeg import made_with
-from fastpipe.sources.tables import Table, TableListing
+from fastpipe.sources.tables.tables import Table, TableListing
 from fastpipe.store.store import Store, open_store, own_folder_name
 
 # The kinds of parts.

@@ -39,7 +39,7 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Assumption, Facts, Listing, Source, SourceField
 from fastpipe.sources.options import field_of_dataset
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
 
 @dataclass(frozen=True)

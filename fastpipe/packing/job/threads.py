@@ -27,7 +27,7 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Facts, Listing
 from fastpipe.sources.recognition import could_be_source
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
 # The results of the few sources that are converted for the plan are kept if there are fewer sources
 # than these. With more of them, converting the few again takes less than 3 % of the time.

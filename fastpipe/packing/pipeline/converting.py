@@ -41,7 +41,7 @@ from fastpipe.sources.listing import (
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.probe import image_format
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
 if TYPE_CHECKING:
     from fastpipe.store.remote.remote_path import RemotePath

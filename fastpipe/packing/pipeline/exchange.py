@@ -42,7 +42,7 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, ShardSlice
 from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.picture.jpeg import made_with
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 from fastpipe.store.store import Folder, Store
 
 _LOG = logging.getLogger("fastpipe")

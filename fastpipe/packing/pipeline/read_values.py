@@ -20,7 +20,6 @@ from fastpipe.packing.fields.placement import (
 )
 from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_value
 from fastpipe.sources.class_names import renumbered
-from fastpipe.sources.column_kinds import json_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
 from fastpipe.sources.listing import (
@@ -32,6 +31,7 @@ from fastpipe.sources.listing import (
 )
 from fastpipe.sources.picture import mask_file
 from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.tables.column_kinds import json_value
 
 
 def read_values(

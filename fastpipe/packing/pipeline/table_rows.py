@@ -14,10 +14,10 @@ from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField
 from fastpipe.sources.picture.probe import image_format
-from fastpipe.sources.tables import TableListing, needed_groups, open_table
+from fastpipe.sources.tables.tables import TableListing, needed_groups, open_table
 
 if TYPE_CHECKING:
-    from fastpipe.sources.arrow_cells import Cells
+    from fastpipe.sources.tables.arrow_cells import Cells
 
 
 class Row(NamedTuple):
@@ -38,7 +38,7 @@ def read_table_rows(
     listing: TableListing, sources: Iterable[Source]
 ) -> Generator[Row, None, None]:
     """These rows, in the order of files and groups."""
-    from fastpipe.sources.arrow_cells import Cells  # needs pyarrow
+    from fastpipe.sources.tables.arrow_cells import Cells  # needs pyarrow
 
     # Number of the row -> source, by file.
     wanted_by_file: dict[str, dict[int, Source]] = defaultdict(dict)

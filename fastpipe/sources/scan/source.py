@@ -16,20 +16,20 @@ from fastpipe.dataset.format.layout import INDEX_FILE, WORK_FOLDER
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import Names, names_in
-from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Listing, packing_order
-from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.recognition import recognise
-from fastpipe.sources.scan.scanned_files import Archive
-from fastpipe.sources.splits import (
+from fastpipe.sources.folders.splits import (
     SplitsError,
     first_paths,
     split_folders,
     split_of_name,
     split_tars,
 )
-from fastpipe.sources.tars import list_archives
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.listing import Listing, packing_order
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.recognition import recognise
+from fastpipe.sources.scan.scanned_files import Archive
+from fastpipe.sources.tars.tars import list_archives
 
 _LOG = logging.getLogger("fastpipe")
 _MAX_BRACE_PATTERNS = 1_000_000

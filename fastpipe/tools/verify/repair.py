@@ -42,7 +42,7 @@ from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.options import recorded_options
 from fastpipe.sources.picture.convert import Packed
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 from fastpipe.store.files import publish
 from fastpipe.store.store import Folder, Store
 from fastpipe.tools.verify.check_sample import open_samples, records_of

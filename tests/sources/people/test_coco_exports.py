@@ -17,7 +17,7 @@ from support.sources.people import photos
 import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.sources.coco_shapes import box_around
+from fastpipe.sources.annotations.coco_shapes import box_around
 
 BOX = [1, 2, 10, 20]
 Content = dict[str, Any]

@@ -12,7 +12,7 @@ from support.sources.people import assumed, labels, photos, tags, values
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.sources import listed_images
+from fastpipe.sources.tables import listed_images
 
 
 def refusal(source: Path, folder: Path, **options: Any) -> str:
