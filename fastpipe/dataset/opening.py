@@ -22,7 +22,7 @@ from fastpipe.store.remote.options import remote_options
 if TYPE_CHECKING:
     from fastpipe.sources.classes_from import ClassesFrom
 
-_MOST_TOTAL = 1e300  # of weights
+_MAX_TOTAL = 1e300  # of weights
 
 
 def open(
@@ -146,9 +146,9 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
         weights += [
             part_weight * inner_weight / total for inner_weight in inner_weights
         ]
-    if not sum(weights) < _MOST_TOTAL:
+    if not sum(weights) < _MAX_TOTAL:
         raise ConfigError(
-            f"mix: expected weights with a sum below {_MOST_TOTAL:g}, got {sum(weights):g}; divide "
+            f"mix: expected weights with a sum below {_MAX_TOTAL:g}, got {sum(weights):g}; divide "
             "them all by the largest one"
         )
 

@@ -16,10 +16,10 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Resize
 from fastpipe.sources.picture.jpeg import encode_jpeg
 
-_MOST_CLASSES = 12
-_MOST_PICTURES = 8
+_MAX_CLASSES = 12
+_MAX_PICTURES = 8
 _HEIGHT = 96  # of a picture, in pixels
-_MOST_WIDTH = 288
+_MAX_WIDTH = 288
 _ROW_STYLE = "display: flex; gap: 8px; margin-top: 8px; overflow-x: auto"
 
 
@@ -42,23 +42,23 @@ def page(data: BaseDataset) -> str:
 
 def _describe_classes(data: BaseDataset) -> str:
     counts = list(zip(data.classes, data.class_counts, strict=True))
-    texts = [f"{escape(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES]]
+    texts = [f"{escape(name)} ({count:,})" for name, count in counts[:_MAX_CLASSES]]
     line = f"{len(counts):,} classes: {', '.join(texts)}"
-    if len(counts) > _MOST_CLASSES:
-        line += f" and {len(counts) - _MOST_CLASSES:,} more"
+    if len(counts) > _MAX_CLASSES:
+        line += f" and {len(counts) - _MAX_CLASSES:,} more"
     return line
 
 
 def _figures(data: BaseDataset) -> Iterator[str]:
     """The first samples, each with the name of its class."""
     pictures = Pictures(data.index)
-    ids = np.arange(min(_MOST_PICTURES, len(data)), dtype=np.int64)
+    ids = np.arange(min(_MAX_PICTURES, len(data)), dtype=np.int64)
     numbers = data.content.numbers(ids)
     records = data.content.read(ids)
     with pictures.fetched(numbers):
         for position, record in enumerate(records):
             width = _HEIGHT * int(record["width"]) // max(int(record["height"]), 1)
-            size = (_HEIGHT, min(max(width, 1), _MOST_WIDTH))
+            size = (_HEIGHT, min(max(width, 1), _MAX_WIDTH))
             one = slice(position, position + 1)
             cropping = Cropping(Resize(), size, hflip=False, seed=0, exact=False)
             plan = cropping.plan(ids[one], numbers[one], records[one])

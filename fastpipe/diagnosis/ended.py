@@ -35,7 +35,7 @@ _WORKERS_TRACEBACK = "Original Traceback (most recent call last):"
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")  # torch
 _EXIT_CODE = re.compile(r"exit code (\d+)")  # torch
 _ALARMS = ("SIGALRM", "SIGVTALRM", "SIGPROF")
-_MOST_LETTERS = 500
+_MAX_LETTERS = 500
 
 
 def is_worker_gone(ending: Ending) -> bool:
@@ -76,7 +76,7 @@ def explain_ending(
     cause = find_error_cause(text)
     if cause is NOT_PICKLABLE:
         return [_report_not_picklable(observation, ending, text, where)]
-    symptom = f"the loader ended with {text[:_MOST_LETTERS]}"
+    symptom = f"the loader ended with {text[:_MAX_LETTERS]}"
     return [(cause or _ERROR).make_finding(symptom, where)]
 
 
@@ -138,7 +138,7 @@ def _report_not_picklable(
 ) -> Finding:
     """Names the functions, classes or attributes that pickle refuses, if they are known."""
     unpicklable = observation.facts["unpicklable"]
-    reason = text[:_MOST_LETTERS]
+    reason = text[:_MAX_LETTERS]
     if unpicklable:
         refused = ", ".join(
             f"{part['path']} ({part['kind']})" for part in unpicklable[:3]

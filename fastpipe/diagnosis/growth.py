@@ -12,7 +12,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.records import Snapshot
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation
 
 # Fewer snapshots do not show whether a growth goes on.
-_LEAST_SNAPSHOTS = 8
+_MIN_SNAPSHOTS = 8
 # Even growth: from quarter to quarter, the smallest step is at least this share of the largest.
 _EVEN = 0.4
 
@@ -115,7 +115,7 @@ def _measure_process(
 
 
 def measure_steady(
-    samples: list[tuple[int, int]], least_count: int = _LEAST_SNAPSHOTS
+    samples: list[tuple[int, int]], least_count: int = _MIN_SNAPSHOTS
 ) -> tuple[int, float]:
     """Measures by how much a number grew evenly after the first third, and how much a batch.
 

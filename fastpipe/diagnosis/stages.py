@@ -9,7 +9,7 @@ from typing import Any
 from fastpipe.diagnosis.observation import Observation
 
 # A shorter step is none: a loop that only reads batches waits for them all the time.
-_LEAST_STEP_S = 1e-4
+_MIN_STEP_S = 1e-4
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def measure_stages(observation: Observation) -> Stages | None:
     step_s = None
     if observation.facts["step"]:
         steps_s = list_steps_s(observation)
-        if steps_s and statistics.median(steps_s) > _LEAST_STEP_S:
+        if steps_s and statistics.median(steps_s) > _MIN_STEP_S:
             step_s = _compute_mean(steps_s)
     # Without steps, the loop does nothing but wait.
     loop_s = waited_s + sum(steps_s)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # most programs read packed folders
 
 # Bytes may be right when they arrive, and wrong when they are read. They are fetched again this
 # often.
-_MOST_REFETCHES = 2
+_MAX_REFETCHES = 2
 # Why a row failed: a text, whose `code` is a member of _engine.Code.
 Reason = _engine.Reason
 _CANCELLED = Reason("cancelled")
@@ -207,7 +207,7 @@ class FetchedJob:
         # Was fetched again before, in vain.
         is_known = self._reader.damaged(self._samples[wrong])
         refetched = wrong[~is_known]
-        if self._refetch_count >= _MOST_REFETCHES:
+        if self._refetch_count >= _MAX_REFETCHES:
             refetched = wrong[:0]
 
         for row, reason in errors:

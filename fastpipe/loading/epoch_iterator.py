@@ -12,7 +12,7 @@ from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.state import Position
 from fastpipe.loading.uncompiled import uncompiled
 
-_LEAST_HELD_S = 1e-4  # a mere look whether the device is ready takes less
+_MIN_HELD_S = 1e-4  # a mere look whether the device is ready takes less
 
 
 class EpochIterator:
@@ -121,7 +121,7 @@ class EpochIterator:
         stats = self._epochs.maker.stats
         now_s = time.perf_counter()
         load_s = now_s - asked_at
-        if held_s >= _LEAST_HELD_S:
+        if held_s >= _MIN_HELD_S:
             # The device was still busy with an earlier step, so it did not wait.
             load_s = 0.0
         stats.load_s += load_s

@@ -40,7 +40,7 @@ from fastpipe.loading.samplers import parse_sampler
 from fastpipe.loading.unknown_arguments import refuse
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.content import MOST_ROWS
+from fastpipe.plan.content import MAX_ROWS
 from fastpipe.plan.crop_options import (
     batch_sizes,
     parse_buckets,
@@ -319,7 +319,7 @@ def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str 
         return choice("epoch_size", epoch_size or "smallest", ("smallest", "largest"))
     if epoch_size is None:
         return None
-    return whole("epoch_size", epoch_size, least=1, most=MOST_ROWS)
+    return whole("epoch_size", epoch_size, least=1, most=MAX_ROWS)
 
 
 def _make_slots(

@@ -32,7 +32,7 @@ from fastpipe.plan.crops import Crop, TenCrop
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 
-_MOST_VIEWS = 64
+_MAX_VIEWS = 64
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ def recipe_with_views(
     `recipe` and `augment` are those of the loader.
     """
     parsed = _parse_views(views)  # one for each view of an image
-    if not 2 <= len(parsed) <= _MOST_VIEWS:
+    if not 2 <= len(parsed) <= _MAX_VIEWS:
         raise ConfigError(
-            f"views: expected 2 to {_MOST_VIEWS} views of each image, got {len(parsed)}; for one, "
+            f"views: expected 2 to {_MAX_VIEWS} views of each image, got {len(parsed)}; for one, "
             "leave views out"
         )
     view_recipes = []
@@ -122,7 +122,7 @@ def _parse_views(views: object) -> list[View]:
     # True is an integral number for Python.
     if isinstance(views, Integral) and not isinstance(views, bool):
         hint = "for one view, leave views out"
-        count = whole("views", views, least=2, most=_MOST_VIEWS, hint=hint)
+        count = whole("views", views, least=2, most=_MAX_VIEWS, hint=hint)
         return [View()] * count
     place = ""
     given: Sequence[object] = [views]
@@ -137,7 +137,7 @@ def _parse_views(views: object) -> list[View]:
                 "[fastpipe.View(224, count=2), fastpipe.View(96, count=6)], got "
                 f"{view!r}{place}"
             )
-        count = whole("View(count=)", view.count, least=1, most=_MOST_VIEWS)
+        count = whole("View(count=)", view.count, least=1, most=_MAX_VIEWS)
         parsed += [view] * count
     return parsed
 

@@ -22,7 +22,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostFields
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
-_MOST_NAMED = 8  # samples in a message
+_MAX_NAMED = 8  # samples in a message
 
 # The threads of all loaders. At the end of a program, concurrent.futures runs everything that was
 # submitted to a ThreadPoolExecutor. The batches that nobody takes any more need not be prepared.
@@ -67,9 +67,9 @@ class Prepare:
             if isinstance(problem, ConfigError):
                 reason = str(problem)
             samples = ", ".join(
-                str(sample) for sample in plan.ids[:_MOST_NAMED].tolist()
+                str(sample) for sample in plan.ids[:_MAX_NAMED].tolist()
             )
-            if len(plan) > _MOST_NAMED:
+            if len(plan) > _MAX_NAMED:
                 samples += ", ..."
             raise ConfigError(
                 f"prepare: batch {number} of epoch {epoch}, samples {samples}: {reason}"

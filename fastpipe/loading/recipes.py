@@ -10,7 +10,7 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
 from fastpipe.loading.ranks import RankResolver, group_by_node
 from fastpipe.loading.samplers import Sampling
-from fastpipe.plan.content import MOST_ROWS
+from fastpipe.plan.content import MAX_ROWS
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.plan.picks import Listed
@@ -94,10 +94,10 @@ def _recipe_for_ranks(
     recipe = replace(recipe, ranks=ranks, sequences=sequences, size=size or recipe.size)
     recipe = sampling.apply_to(recipe)
     content = recipe.content
-    if content.mixed and recipe.rows(0) > MOST_ROWS:
+    if content.mixed and recipe.rows(0) > MAX_ROWS:
         raise ConfigError(
             'epoch_size="largest": the dataset with the smallest weight comes to its end after '
-            f"more than {MOST_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
+            f"more than {MAX_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
         )
     check_batches(recipe)
     if recipe.batch_size * everyone.world_size % sequences:

@@ -23,7 +23,7 @@ from fastpipe.plan.impossible import impossible
 from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe
 
-_MOST_REPEATS = 1024
+_MAX_REPEATS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +253,7 @@ def _check_kind(sampler: Any) -> None:
 def _sampling_with_repeats(
     sampler: Repeated, data: Dataset, shuffle: bool, seed: int
 ) -> Sampling:
-    times = whole("Repeated(times=)", sampler.times, least=1, most=_MOST_REPEATS)
+    times = whole("Repeated(times=)", sampler.times, least=1, most=_MAX_REPEATS)
     inner = parse_sampler(sampler.sampler, data, shuffle=shuffle, seed=seed)
     repeats = times * inner.repeats
     identity = dict(inner.identity)

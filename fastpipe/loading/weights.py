@@ -19,8 +19,8 @@ from fastpipe.errors import ConfigError, flag
 from fastpipe.plan.draws import Float64s, Int64s
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.picks import (
-    MOST_KEPT,
-    MOST_TRIES,
+    MAX_KEPT,
+    MAX_TRIES,
     Pick,
     RejectionDraws,
     SpreadDraws,
@@ -70,7 +70,7 @@ def parse_weighted_draws(
     picks: list[Pick] = []
     for start, end in pairwise(content.starts.tolist()):
         # Weights of so many samples would take too much memory; those of classes can be looked up.
-        if parsed.of_classes and end - start > MOST_KEPT:
+        if parsed.of_classes and end - start > MAX_KEPT:
             picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
             continue
         # Block by block, so that the numbers of samples take little memory.
@@ -83,7 +83,7 @@ def parse_weighted_draws(
         picks.append(draws(share_weights))
     if not may_repeat and not isinstance(picks[0], WeightedDrawsWithoutReplacement):
         raise ConfigError(
-            f"Weighted(replacement=False) works with at most {MOST_KEPT:,} samples, got "
+            f"Weighted(replacement=False) works with at most {MAX_KEPT:,} samples, got "
             f"{len(data):,}; pass replacement=True"
         )
     return WeightedDraws(tuple(picks), parsed.of_classes, mark)
@@ -172,9 +172,9 @@ def _draws_by_trying(
     mean = float((counts * class_weights).sum()) / count
     _check_sum(mean)
     most = float(class_weights[counts > 0].max(initial=0.0))
-    if most > MOST_TRIES * mean:
+    if most > MAX_TRIES * mean:
         raise ConfigError(
-            f"Weighted: of {count:,} samples, the greatest weight of a class may be {MOST_TRIES} "
+            f"Weighted: of {count:,} samples, the greatest weight of a class may be {MAX_TRIES} "
             f"times the mean of all samples; got {most / mean:,.0f} times. Use less extreme "
             "weights, or a mixture: fastpipe.mix({data: 0.9, data.only(RARE): 0.1})"
         )

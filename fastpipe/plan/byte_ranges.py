@@ -13,14 +13,14 @@ from fastpipe.plan.order import CHUNK_BYTES, members
 RANGE_DTYPE = np.dtype([("shard", "<u4"), ("offset", "<u8"), ("size", "<u8")])
 
 # A chunk can be larger if its samples are far larger than the average.
-MOST_RANGE_BYTES = 4 * CHUNK_BYTES
+MAX_RANGE_BYTES = 4 * CHUNK_BYTES
 _NEAR_BYTES = 16 * 1024
 
 
 def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
     """(n,) of RANGE_DTYPE: the bytes of single samples, from their checked records."""
     ranges = records[["shard", "offset", "size"]].astype(RANGE_DTYPE)
-    ranges["size"] = np.minimum(ranges["size"], MOST_RANGE_BYTES)
+    ranges["size"] = np.minimum(ranges["size"], MAX_RANGE_BYTES)
     return ranges
 
 
@@ -54,7 +54,7 @@ def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     ranges = np.empty(int(is_good.sum()), dtype=RANGE_DTYPE)
     ranges["shard"] = shard[is_good]
     ranges["offset"] = begin[is_good]
-    ranges["size"] = np.minimum(end[is_good] - begin[is_good], MOST_RANGE_BYTES)
+    ranges["size"] = np.minimum(end[is_good] - begin[is_good], MAX_RANGE_BYTES)
     return ranges
 
 

@@ -15,7 +15,7 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.plan.draws import Int64s
 from fastpipe.plan.order import samples_per_chunk
 
-MOST_ROWS = 2**40  # of an epoch
+MAX_ROWS = 2**40  # of an epoch
 
 
 class ById(Protocol):

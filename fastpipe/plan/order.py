@@ -35,7 +35,7 @@ Ids = Callable[[Int64s], Int64s]  # (n,) places of a pass -> (n,) ids
 
 CHUNK_BYTES = 8 * 2**20
 CHUNKS_PER_WINDOW = 32
-MOST_SAMPLES_PER_CHUNK = 1024  # limits the time to sort a window of tiny images to 3 ms
+MAX_SAMPLES_PER_CHUNK = 1024  # limits the time to sort a window of tiny images to 3 ms
 # How much earlier than its window, or without shuffle than its sample, a chunk is read.
 CHUNKS_EARLY = 8
 _FEISTEL_ROUNDS = 8
@@ -78,10 +78,10 @@ def cache_recent(
 def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
     """How many average samples make a chunk of about CHUNK_BYTES.
 
-    At least 1, at most MOST_SAMPLES_PER_CHUNK.
+    At least 1, at most MAX_SAMPLES_PER_CHUNK.
     """
     average = round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))
-    return min(max(1, average), MOST_SAMPLES_PER_CHUNK)
+    return min(max(1, average), MAX_SAMPLES_PER_CHUNK)
 
 
 def permute(

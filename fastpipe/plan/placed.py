@@ -25,7 +25,7 @@ from fastpipe.plan.draws import Bools, Int64s
 
 Float32s = NDArray[np.float32]
 
-_MOST_POINTS = 2**31
+_MAX_POINTS = 2**31
 _PAIRS_HINT = (
     "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
 )
@@ -95,7 +95,7 @@ class Points:
                 raise ConfigError(
                     f"Points(flip_pairs=): got {pair!r} as a pair; {_PAIRS_HINT}"
                 )
-            first, second = (check_point(point, _MOST_POINTS) for point in pair)
+            first, second = (check_point(point, _MAX_POINTS) for point in pair)
             checked.append((first, second))
             points.update((first, second))
         if len(points) < 2 * len(checked):

@@ -17,7 +17,7 @@ from fastpipe.plan.order import (
     CHUNK_BYTES,
     CHUNKS_EARLY,
     CHUNKS_PER_WINDOW,
-    MOST_SAMPLES_PER_CHUNK,
+    MAX_SAMPLES_PER_CHUNK,
     EpochOrder,
     cache_recent,
     permute,
@@ -131,7 +131,7 @@ def test_permute_is_roughly_uniform(count: int) -> None:
 def test_chunks_are_about_8_mb() -> None:
     assert samples_per_chunk(1000, 1000 * 110_000) == round(CHUNK_BYTES / 110_000)
     assert samples_per_chunk(3, 3 * 10**9) == 1
-    assert samples_per_chunk(10, 10) == MOST_SAMPLES_PER_CHUNK
+    assert samples_per_chunk(10, 10) == MAX_SAMPLES_PER_CHUNK
 
 
 @given(sizes, chunks, st.data())

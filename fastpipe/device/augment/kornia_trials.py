@@ -18,7 +18,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
 
 # Numbers a sample; a module with a larger parameter draws on the device.
-_LARGEST_PARAMETER = 2**13
+_MAX_PARAMETER_NUMBERS = 2**13
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
 
@@ -50,7 +50,7 @@ def find_nature(module: Any, size: Size, channels: int) -> Nature:
         # It chooses among other modules, on the host. So large parameters are drawn there, too.
         return Nature(channels, draws_once, False, size, None)
 
-    is_large = any(leaf.numel() > 2 * _LARGEST_PARAMETER for leaf in leaves)
+    is_large = any(leaf.numel() > 2 * _MAX_PARAMETER_NUMBERS for leaf in leaves)
     result: Tensor | None = None
     if channels != 3 or module.p == module.p_batch == 1:
         result = _try(module, parameters, (2, channels, *size))

@@ -152,7 +152,7 @@ class Augment(Chain):
             m: magnitude, from 0 (weakest) to 30 (strongest).
             options: the options of Augment.
         """
-        layers = whole("n", n, least=0, most=presets.MOST_LAYERS)
+        layers = whole("n", n, least=0, most=presets.MAX_LAYERS)
         magnitude = whole("m", m, least=0, most=presets.LAST_BIN)
         return cls(presets.Policy(presets.RANDAUGMENT, layers, magnitude), **options)
 

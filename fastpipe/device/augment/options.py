@@ -18,7 +18,7 @@ from fastpipe.errors import ConfigError, real_number
 
 Moments = float | tuple[float, ...]  # one for all channels, or one a channel
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
-_LARGEST_MOMENT = 16  # larger values are meant for pixels of 0 to 255
+_MAX_MOMENT = 16  # larger values are meant for pixels of 0 to 255
 # Constructors of Augment.
 PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -157,7 +157,7 @@ def parse_moments(mean: object, std: object) -> tuple[Moments | None, Moments | 
     stds = _parse_moment("std", std)
     if min(_numbers(stds)) <= 0:
         raise ConfigError(f"std: expected numbers above 0, got {std!r}")
-    if max(map(abs, _numbers(means) + _numbers(stds))) > _LARGEST_MOMENT:
+    if max(map(abs, _numbers(means) + _numbers(stds))) > _MAX_MOMENT:
         raise ConfigError(
             f"mean and std: expected values for pixels in [0, 1], got {mean!r} and {std!r}; divide "
             "values for bytes by 255"

@@ -38,7 +38,7 @@ from fastpipe.plan.crops import Size
 from fastpipe.plan.draws import Float64s, Int64s, Stream
 
 LAST_BIN = 30  # the greatest magnitude
-MOST_LAYERS = 16  # the number of streams that a draw has
+MAX_LAYERS = 16  # the number of streams that a draw has
 
 _JITTERS = (
     (Stream.BRIGHTNESS, effects.brightness),

@@ -8,7 +8,7 @@ from fastpipe.diagnosis.quantities import format_count, format_ms
 from fastpipe.diagnosis.stages import Stages
 
 # Batches that are made faster need no workers.
-_LEAST_FETCH_S = 2e-3
+_MIN_FETCH_S = 2e-3
 # The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
 _CROWDED = 0.3
 # The scheduler does not share out the CPUs exactly: so much more may be the program's own doing.
@@ -148,7 +148,7 @@ def report_slow_transfer(
     observation: Observation, stages: Stages, waiting: str
 ) -> Finding:
     """The way from the workers to the loop is slow."""
-    if stages.fetch_s > _LEAST_FETCH_S:
+    if stages.fetch_s > _MIN_FETCH_S:
         change = (
             "return tensors from collate_fn (torch.from_numpy(array)), "
             "of uint8 where that is enough: a quarter of float32"
