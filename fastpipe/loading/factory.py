@@ -49,7 +49,7 @@ from fastpipe.plan.crop_options import (
 )
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.epoch import check_image_sizes
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
@@ -250,11 +250,11 @@ def loader(
     sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
     check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
-        raise impossible("shuffled list")
+        raise conflict_error("shuffle + ordered sampler")
     if buckets is not None and sampling.by_class is not None:
-        raise impossible("classes of buckets")
+        raise conflict_error("buckets + PerClass")
     if sampling.listed is not None and epoch_size is not None:
-        raise impossible("listed size")
+        raise conflict_error("epoch_size + listing sampler")
 
     # The recipe for the ranks that are known now, to find errors before training starts.
     recipes = RecipeResolver(ranks, recipe, sampling, partition)

@@ -29,7 +29,7 @@ from fastpipe.plan.crop_options import (
     parse_flip_probability,
 )
 from fastpipe.plan.crops import Crop, TenCrop
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 
 _MAX_VIEWS = 64
@@ -88,7 +88,7 @@ def recipe_with_views(
     # The batch has one tensor of labels, so all views have to mix and smooth them alike.
     labelling = [None if augment is None else augment.labelling for augment in augments]
     if any(other != labelling[0] for other in labelling):
-        raise impossible("labels of views")
+        raise conflict_error("views + different soft labels")
     first = view_recipes[0]
     recipe = replace(
         recipe,
@@ -108,12 +108,12 @@ def _crop_of_view(
     if isinstance(crop, Buckets):
         # The bucket of a sample decides the size of all its views.
         if view.size is not None or view.crop is not None:
-            raise impossible("crops of buckets", repr(view))
+            raise conflict_error("buckets + crop", repr(view))
     else:
         own_crop = crop if view.crop is None else view.crop
         crop = parse_crop(own_crop, size or recipe.size, train=train)
     if crop.rows > 1:
-        raise impossible("crops of views", type(crop).__name__)
+        raise conflict_error("views + FiveCrop", type(crop).__name__)
     return crop
 
 
@@ -169,7 +169,7 @@ def make_field_reader(
         and first is not None
         and not first.in_pairs
     ):
-        raise impossible("mixed twice")
+        raise conflict_error("several mixings + mix_index")
     if "image" not in chosen.values():
         raise ConfigError(
             f'fields: expected "image" among them, got {fields!r}. A loader makes the images of a '
@@ -219,21 +219,22 @@ def check_together(
     crop = recipe.crop
     # FiveCrop and TenCrop are for evaluation: they mirror by themselves, or not at all.
     if crop.rows > 1 and recipe.flip > 0:
-        raise impossible("mirrored crops", type(crop).__name__)
+        raise conflict_error("hflip + FiveCrop", type(crop).__name__)
     for augment in augments:
         if augment is None:
             continue
         augment.moments(form.channels)  # raises if it does not suit so many channels
         if crop.rows > 1 and augment.mixers:
-            raise impossible("mixed crops", type(crop).__name__)
+            raise conflict_error("mixing + FiveCrop", type(crop).__name__)
         if isinstance(crop, Buckets):
             _check_with_buckets(augment)
         # Soft labels need a class for each sample.
         if augment.soft and not labelled:
             num_unlabelled = len(data) - sum(data.class_counts)
             if num_unlabelled:
-                raise impossible(
-                    "unlabelled", f"{num_unlabelled:,} of {len(data):,} of {data.path}"
+                raise conflict_error(
+                    "soft labels + unlabelled samples",
+                    f"{num_unlabelled:,} of {len(data):,} of {data.path}",
                 )
 
 
@@ -241,10 +242,10 @@ def _check_with_buckets(augment: Augment) -> None:
     """Raises ConfigError if an augmentation would treat the padding of buckets as image."""
     for stage in augment.stages:
         if stage.mixes and "shown" not in stage.moves:
-            raise impossible("mixed buckets")
+            raise conflict_error("buckets + mosaic")
     for part in augment.moving_parts:
         if "shown" not in part.moves:
-            raise impossible("padding", part.name)
+            raise conflict_error("buckets + unknown module", part.name)
 
 
 def _check_augment(
@@ -254,8 +255,8 @@ def _check_augment(
     # Mixup and cutmix paste another image. Fields that cannot be pasted with it would be wrong.
     if augment.mixers:
         kinds_of_error = {
-            "mixed places": ("boxes", "keypoints"),
-            "mixed masks": ("mask", "image"),
+            "mixing + boxes": ("boxes", "keypoints"),
+            "mixup + masks": ("mask", "image"),
         }
         for error, affected in kinds_of_error.items():
             unmixed = []
@@ -263,7 +264,7 @@ def _check_augment(
                 if kind in affected and kind not in augment.pasted:
                     unmixed.append(name)
             if unmixed:
-                raise impossible(error, ", ".join(unmixed))
+                raise conflict_error(error, ", ".join(unmixed))
 
     # A part that moves pixels has to move boxes, points and masks as well.
     for part in augment.moving_parts:
@@ -283,7 +284,11 @@ def _check_augment(
                 "let kornia move them: kornia.augmentation.AugmentationSequential("
                 f"{part.name}(...), data_keys={keys})"
             )
-        raise impossible("unmoved", f"{part.name}; {', '.join(unmoved)}", suggestion)
+        raise conflict_error(
+            "moving module + unmovable fields",
+            f"{part.name}; {', '.join(unmoved)}",
+            suggestion,
+        )
 
     if "mask" in kinds.values():
         interpolating = augment.names_interpolating_masks(size, channels)

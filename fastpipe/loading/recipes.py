@@ -11,7 +11,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.loading.ranks import RankResolver, group_by_node
 from fastpipe.loading.samplers import Sampling
 from fastpipe.plan.content import MAX_ROWS
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, check_batches
@@ -90,7 +90,7 @@ def _recipe_for_ranks(
     if partition != "sample":
         ranks, sequences = group_by_node(everyone, partition)
         if sampling.listed is not None or sampling.by_class is not None:
-            raise impossible("listed parts")
+            raise conflict_error("partition + listing sampler")
     recipe = replace(recipe, ranks=ranks, sequences=sequences, size=size or recipe.size)
     recipe = sampling.apply_to(recipe)
     content = recipe.content

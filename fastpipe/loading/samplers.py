@@ -19,7 +19,7 @@ from fastpipe.errors import ConfigError, whole
 from fastpipe.loading.listed_samples import make_numbers_function
 from fastpipe.loading.weights import parse_weighted_draws
 from fastpipe.plan.draws import Int64s
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe
 
@@ -221,7 +221,7 @@ def parse_sampler(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> S
         return _sampling_by_weights(sampler, data, shuffle)
     _check_kind(sampler)
     if data.content.mixed:
-        raise impossible("listed mixture")
+        raise conflict_error("mixture + listing sampler")
     if isinstance(sampler, PerClass):
         return _sampling_by_class(sampler, data)
     numbers = make_numbers_function(sampler, data, seed)

@@ -17,7 +17,7 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ConfigError, flag
 from fastpipe.plan.draws import Float64s, Int64s
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import (
     MAX_KEPT,
     MAX_TRIES,
@@ -53,7 +53,7 @@ def parse_weighted_draws(
     content = data.content
     may_repeat = flag("Weighted(replacement=)", replacement)
     if content.mixed and not may_repeat:
-        raise impossible("mixture without replacement")
+        raise conflict_error("mixture + no replacement")
     parsed = _parse_weights(data, weights)
     mark = xxhash.xxh3_64_hexdigest(parsed.values.tobytes())
     if not may_repeat:

@@ -17,7 +17,7 @@ from fastpipe.plan.crops import (
     Size,
     shorter_side,
 )
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Sizes
 
 _KINDS: tuple[type[Crop], ...] = get_args(Crop)
@@ -69,9 +69,9 @@ def parse_buckets(size: object, choices: object, crop: object) -> Buckets | None
     if not isinstance(size, (str, Buckets)):
         return None
     if choices is not None:
-        raise impossible("sizes of buckets", f"size_choices={choices!r}")
+        raise conflict_error("buckets + other sizes", f"size_choices={choices!r}")
     if crop is not None:
-        raise impossible("crops of buckets", type(crop).__name__)
+        raise conflict_error("buckets + crop", type(crop).__name__)
     if isinstance(size, str):
         return Buckets()
     return size
