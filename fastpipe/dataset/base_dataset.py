@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.dataset.by_id import Column, spans
+from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
@@ -16,7 +16,7 @@ from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.errors import ConfigError
-from fastpipe.plan.content import ById, Content
+from fastpipe.plan.content import ColumnReader, Content
 
 _OWN_COLUMNS = ("label", *PICTURE, "id", "key", "source")
 
@@ -75,7 +75,7 @@ class BaseDataset:
         if selection.samples is None and selection.labels is None:
             return list(self.index.class_counts)
         counts = np.zeros(len(self.classes) + 1, dtype=np.int64)
-        labels = self.by_id("label")
+        labels = self.open_column("label")
         for ids in spans(len(self)):
             # NO_LABEL is -1: the remainder counts it at the end.
             counts += np.bincount(labels.take(ids) % len(counts), minlength=len(counts))
@@ -128,7 +128,7 @@ class BaseDataset:
             DatasetError: its files are missing or damaged.
         """
         if name in self.columns:
-            return Column(self.by_id(name), len(self), name)
+            return Column(self.open_column(name), len(self), name)
         if name in self.fields:
             kind = self.fields[name].kind
             raise ConfigError(
@@ -140,7 +140,7 @@ class BaseDataset:
             f"{self.missing_field_hint(name)}"
         )
 
-    def by_id(self, name: str) -> ById:
+    def open_column(self, name: str) -> ColumnReader:
         """Opens a column: values by ids of samples, in the form in which they are stored.
 
         Raises:

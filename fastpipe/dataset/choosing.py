@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import Column, spans
+from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import ConfigError
 from fastpipe.plan.content import Content
@@ -39,7 +39,7 @@ class Columns(Mapping[str, Any]):
         return len(self._data.columns)
 
 
-def array_of(given: Any, expected: str) -> NDArray[Any]:
+def to_array(given: Any, expected: str) -> NDArray[Any]:
     """A user's value as an array. ConfigError, which begins with `expected`: it cannot be one."""
     try:
         return np.asarray(given)
@@ -61,7 +61,7 @@ def parse_ids(given: Any, count: int, expected: str) -> Int64s:
     Raises:
         ConfigError: they are not such numbers.
     """
-    numbers = array_of(given, expected)
+    numbers = to_array(given, expected)
     if numbers.ndim == 0:
         raise ConfigError(f"{expected}; got {numbers.tolist()!r}")
     if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
@@ -90,7 +90,7 @@ def parse_choice(data: BaseDataset, chosen: Any) -> Int64s:
     if isinstance(chosen, (list, tuple)) and chosen and isinstance(chosen[0], str):
         chosen = find_keys(data.content, chosen, "select")
 
-    array = array_of(chosen, expected)
+    array = to_array(chosen, expected)
     if array.dtype == np.bool_:
         if array.shape != (count,):
             shape = " x ".join(map(str, array.shape))
@@ -165,15 +165,15 @@ def find_keys(
     return np.asarray(sample_ids[position_of_key])
 
 
-def draws_of_pictures(content: Content, stream: Stream) -> Float64s:
+def draw_by_picture(content: Content, stream: Stream) -> Float64s:
     """(n,) a draw of [0, 1) for each sample.
 
     The identity of its picture decides, however and wherever it is stored.
     """
-    return uniform(key(0, 0, stream), pictures_of(content).view(np.int64))
+    return uniform(key(0, 0, stream), hash_pictures(content).view(np.int64))
 
 
-def pictures_of(content: Content) -> NDArray[np.uint64]:
+def hash_pictures(content: Content) -> NDArray[np.uint64]:
     """(n,) the identity of the picture of each sample.
 
     Raises:
@@ -186,7 +186,7 @@ def pictures_of(content: Content) -> NDArray[np.uint64]:
     return identities
 
 
-def near(name: object, names: Sequence[str]) -> str:
+def suggest_class(name: object, names: Sequence[str]) -> str:
     """The end of a message about a class that the dataset does not have: a similar name."""
     if not names:
         return ": it has no classes"

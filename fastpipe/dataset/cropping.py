@@ -84,7 +84,7 @@ class Cropping:
         """Whether `set_epoch` has been called."""
         return int(self._epoch) != _NO_EPOCH
 
-    def draws(self, named: Int64s) -> Draws:
+    def name_draws(self, named: Int64s) -> Draws:
         """The inputs of the draws of samples. `named` (n,) names them after `set_epoch`."""
         is_random = self.mirrors or self.crop.is_random
         if is_random and not self.knows_epoch:
@@ -95,7 +95,7 @@ class Cropping:
             )
         return Draws(max(int(self._epoch), 0), named)
 
-    def crops_of(
+    def plan_rows(
         self, widths: Int64s, heights: Int64s, draws: Draws, **options: Any
     ) -> tuple[Crops, Bools]:
         """The crops of pictures of these sizes, and which rows are mirrored.
@@ -126,10 +126,10 @@ class Cropping:
         self, ids: Int64s, samples: Int64s, records: NDArray[np.void]
     ) -> BatchPlan:
         """The plan of (n,) samples: their ids, numbers in the index, and records."""
-        draws = self.draws(samples)
+        draws = self.name_draws(samples)
         widths = records["width"].astype(np.int64)
         heights = records["height"].astype(np.int64)
-        crops, flips = self.crops_of(
+        crops, flips = self.plan_rows(
             widths, heights, draws, name=lambda position: f"sample {ids[position]}"
         )
         valid = np.ones(len(ids), np.bool_)

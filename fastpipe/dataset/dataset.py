@@ -16,12 +16,12 @@ import xxhash
 from numpy.typing import ArrayLike
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import DerivedColumn
-from fastpipe.dataset.choosing import draws_of_pictures, parse_choice
+from fastpipe.dataset.choosing import draw_by_picture, parse_choice
+from fastpipe.dataset.column_values import DerivedColumn
 from fastpipe.dataset.cropping import Cropping
 from fastpipe.dataset.field_classes import check_fields_agree, check_fields_alone
 from fastpipe.dataset.fields import sample_fields
-from fastpipe.dataset.folding import parts_of, warn_of_missing_classes
+from fastpipe.dataset.folding import assign_parts, warn_of_missing_classes
 from fastpipe.dataset.format.fields import check_name
 from fastpipe.dataset.format.parts import starts_of
 from fastpipe.dataset.joining import join_selections
@@ -200,7 +200,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
                 f"take: expected a fraction above 0 and at most 1, got {fraction!r}; or use "
                 "select()"
             )
-        draws = draws_of_pictures(self.content, Stream.LIMIT)
+        draws = draw_by_picture(self.content, Stream.LIMIT)
         return self._choose(np.flatnonzero(draws < share), "take")
 
     def fold(
@@ -230,7 +230,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         of = whole("fold: of", of, least=2, most=1 << 20)
         fold = whole("fold", fold, least=0, most=of - 1)
         level = self._selection.fold_level
-        parts = parts_of(self, of, level=level, stratify=stratify, groups=groups)
+        parts = assign_parts(self, of, level=level, stratify=stratify, groups=groups)
         is_inside = parts == fold
         if is_inside.all() or not is_inside.any():
             empty_side = "the rest" if is_inside.all() else "the part"

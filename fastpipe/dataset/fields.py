@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import spans
+from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.pixel_form import PixelForm
@@ -18,7 +18,7 @@ from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.content import ById
+from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.host_batch import HostFields, Places
 from fastpipe.plan.placed import (
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine
     from fastpipe.engine.jobs import FetchedJob, Job
 
-OF_SAMPLES = ("image", "label", "id", "key", "source")
-OF_MIXING = ("mix_index", "mix_lam")
+SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
+MIXING_FIELDS = ("mix_index", "mix_lam")
 # Kinds that are moved as the pictures are.
-SPATIAL = ("boxes", "keypoints", "mask", "image")
+SPATIAL_KINDS = ("boxes", "keypoints", "mask", "image")
 FieldRequest = str | Boxes | Points  # the name of a field, or its options
 
 
-def name_of(request: FieldRequest) -> str:
+def field_name(request: FieldRequest) -> str:
     """The name of a field that was asked for."""
     return request if isinstance(request, str) else request.name
 
 
-def keys_of(key: str, request: FieldRequest, data: BaseDataset) -> list[str]:
+def list_batch_keys(key: str, request: FieldRequest, data: BaseDataset) -> list[str]:
     """The keys of a batch that a field fills: its own, and those of what comes with boxes."""
     keys = [key]
     if isinstance(request, Boxes):
@@ -99,7 +99,7 @@ def parse_fields(
             raise ConfigError(
                 f"fields: {name!r} is there twice, with other options; got {fields!r}"
             )
-        for batch_key in keys_of(key, request, data):
+        for batch_key in list_batch_keys(key, request, data):
             if batch_key in batch_keys:
                 raise ConfigError(
                     f"fields: {batch_key!r} would be twice in a batch; got {fields!r}"
@@ -167,7 +167,7 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
 
 def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
     """Checks the `fields=` of single samples; returns the same as parse_fields."""
-    chosen = parse_fields(data, fields, own=OF_SAMPLES)
+    chosen = parse_fields(data, fields, own=SAMPLE_FIELDS)
     for request in chosen.values():
         if isinstance(request, Boxes) and request.form != "list":
             raise ConfigError(
@@ -221,30 +221,32 @@ class FieldReader:
         form: PixelForm | None = None,
     ) -> None:
         self._crops = crops
-        self.options = {name_of(request): request for request in chosen.values()}
+        self.options = {field_name(request): request for request in chosen.values()}
         self.names = tuple(self.options)
         # By key of a batch, the entry that it has: the name of a field, with "_labels" or the like.
         self.keys: dict[str, str] = {}
         for key, request in chosen.items():
-            name = name_of(request)
-            for entry in keys_of(name, request, data):
+            name = field_name(request)
+            for entry in list_batch_keys(name, request, data):
                 self.keys[key + entry.removeprefix(name)] = entry
 
         # The columns, by how their values come into a batch.
         self._source_paths = SourcePaths(data.index) if "key" in self.names else None
-        self._plain: dict[str, ById] = {}
+        self._plain: dict[str, ColumnReader] = {}
         # Of plain columns whose values are sets of classes.
         self._class_counts: dict[str, int] = {}
-        self._placed: dict[str, ById] = {}  # boxes and points
-        self.pictures: dict[str, ById] = {}  # records of masks and second pictures
+        self._placed: dict[str, ColumnReader] = {}  # boxes and points
+        self.pictures: dict[
+            str, ColumnReader
+        ] = {}  # records of masks and second pictures
         self.masks: set[str] = set()  # the names of those that are masks
         for name in self.names:
             field = data.fields.get(name)
             if field is None:
                 if name == "source":
-                    self._plain[name] = data.by_id(name)
+                    self._plain[name] = data.open_column(name)
                 continue  # the plan has the other values: label, id, ...
-            column = data.by_id(name)
+            column = data.open_column(name)
             if field.kind in ("mask", "image"):
                 self.pictures[name] = column
             elif field.kind in ("boxes", "keypoints"):
@@ -281,7 +283,7 @@ class FieldReader:
         for name, column in self._plain.items():
             column_values = column.take(plan.ids)
             if name in self._class_counts:
-                column_values = multi_hot(column_values, self._class_counts[name])
+                column_values = to_multi_hot(column_values, self._class_counts[name])
             if isinstance(column_values, list):
                 values.lists[name] = column_values
             else:
@@ -305,7 +307,7 @@ class FieldReader:
         places: dict[str, Placed] = {}
         for name, column in self._placed.items():
             ragged = column.take(rows.ids)
-            row_of_value = rows_of(ragged)
+            row_of_value = row_of_values(ragged)
             values = ragged.values
             options = self.options[name]
             if isinstance(options, Points):
@@ -356,7 +358,7 @@ class FieldReader:
                 )
 
 
-def _mask_dtype(column: ById, samples: int) -> DTypeLike:
+def _mask_dtype(column: ColumnReader, samples: int) -> DTypeLike:
     """uint8, or int32 if any mask has 16 bits: all batches have one type."""
     for ids in spans(samples):
         if (column.take(ids)["bits"] > 8).any():
@@ -364,7 +366,7 @@ def _mask_dtype(column: ById, samples: int) -> DTypeLike:
     return np.uint8
 
 
-def split(
+def split_by_row(
     values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan
 ) -> list[NDArray[Any]]:
     """The values that are on each row of a plan.
@@ -378,7 +380,7 @@ def split(
     return np.split(values, np.cumsum(counts)[:-1])
 
 
-def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
+def group_by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
     """The values of each row; of several rows a sample, a list of these for each sample."""
     row_count = plan.rows_per_sample
     if row_count == 1:
@@ -386,14 +388,14 @@ def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
     return [of_rows[row : row + row_count] for row in range(0, len(of_rows), row_count)]
 
 
-def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
+def to_multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
     """(n, classes) float32: 1 for the classes of each sample, else 0."""
     # Several labels of a sample set several ones; a label that comes twice sets the same one.
     hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
-    hot[rows_of(tags), tags.values] = 1
+    hot[row_of_values(tags), tags.values] = 1
     return hot
 
 
-def rows_of(ragged: Ragged) -> NDArray[np.int64]:
+def row_of_values(ragged: Ragged) -> NDArray[np.int64]:
     """(M,) which of the n samples each value belongs to."""
     return np.repeat(np.arange(len(ragged.offsets) - 1), np.diff(ragged.offsets))

@@ -19,7 +19,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.choosing import array_of, pictures_of
+from fastpipe.dataset.choosing import hash_pictures, to_array
 from fastpipe.errors import ConfigError, choice
 from fastpipe.plan.draws import Int64s, Stream, key, uniform
 
@@ -30,7 +30,7 @@ _CLASSES_SHOWN = 5  # in a message
 Uint64s = NDArray[np.uint64]
 
 
-def parts_of(
+def assign_parts(
     data: BaseDataset, count: int, *, level: int, stratify: str | None, groups: Any
 ) -> Int64s:
     """(n,) the part of each sample, 0 to count - 1. See Note [folds].
@@ -43,7 +43,7 @@ def parts_of(
     """
     if stratify is not None:
         choice("fold: stratify", stratify, _STRATIFY)
-    pictures = pictures_of(data.content)
+    pictures = hash_pictures(data.content)
     units = pictures
     if groups is not None:
         units = _join_groups(_group_hashes(data, groups), pictures)
@@ -109,7 +109,7 @@ def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
         f"these for each of {len(data):,} samples"
     )
     column = data.column(groups) if isinstance(groups, str) else groups
-    values = array_of(column, expected)
+    values = to_array(column, expected)
     if values.shape != (len(data),):
         raise ConfigError(f"{expected}; got an array of shape {values.shape}")
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import DerivedColumn
+from fastpipe.dataset.column_values import DerivedColumn
 from fastpipe.dataset.format.joined_index import union
 from fastpipe.dataset.format.parts import JoinedColumn, starts_of
 from fastpipe.dataset.selection import Relabelling, Selection, unchanged_labels
 from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.errors import ConfigError, choice
-from fastpipe.plan.content import ById
+from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.draws import Int64s
 
 _LABELS = ("union", "offset", "own")
@@ -94,19 +94,19 @@ def _join_labels(
     parts: Sequence[BaseDataset],
     label_tables: Sequence[NDArray[np.int64]],
     starts: Int64s,
-) -> ById | None:
+) -> ColumnReader | None:
     """The labels of with_labels; None if no dataset has such labels."""
     if all(part._selection.labels is None for part in parts):
         return None
     columns = []
     for part, table in zip(parts, label_tables, strict=True):
-        columns.append(DerivedColumn(part.by_id("label"), table.__getitem__))
+        columns.append(DerivedColumn(part.open_column("label"), table.__getitem__))
     return _join_columns("label", columns, starts)
 
 
 def _join_added_columns(
     parts: Sequence[BaseDataset], starts: Int64s
-) -> dict[str, ById]:
+) -> dict[str, ColumnReader]:
     """The columns of with_column that any of the datasets has."""
     names = dict.fromkeys(name for part in parts for name in part._selection.added)
     for name in names:
@@ -117,12 +117,14 @@ def _join_added_columns(
                     "too"
                 )
     return {
-        name: _join_columns(name, [part.by_id(name) for part in parts], starts)
+        name: _join_columns(name, [part.open_column(name) for part in parts], starts)
         for name in names
     }
 
 
-def _join_columns(name: str, columns: Sequence[ById], starts: Int64s) -> ById:
+def _join_columns(
+    name: str, columns: Sequence[ColumnReader], starts: Int64s
+) -> ColumnReader:
     """One column of several, one behind the other; `starts` has the first id of each."""
     # Reading no rows shows the kind and shape of the values.
     samples = [column.take(np.empty(0, dtype=np.int64)) for column in columns]

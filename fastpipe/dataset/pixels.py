@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import spans
+from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.format.pixel_form import PixelForm, count_forms
 from fastpipe.device.augment import Augment
 from fastpipe.errors import ConfigError, choice

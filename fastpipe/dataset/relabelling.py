@@ -14,8 +14,8 @@ import torch
 import xxhash
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import DerivedColumn, UserColumn, spans
-from fastpipe.dataset.choosing import array_of, near
+from fastpipe.dataset.choosing import suggest_class, to_array
+from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.selection import Relabelling, Selection
 from fastpipe.errors import ConfigError
@@ -45,7 +45,7 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
         if isinstance(given, torch.Tensor):
             given = given.detach().cpu()
         # A copy, since the user may change the array later.
-        array = array_of(given, f"{method}: expected rows of one shape").copy()
+        array = to_array(given, f"{method}: expected rows of one shape").copy()
         is_object = array.dtype == object
         if is_object and all(
             isinstance(value, str) for value in array.ravel().tolist()
@@ -77,7 +77,7 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
     known = data.class_to_idx
     for name in classes:
         if not isinstance(name, str) or name not in known:
-            hint = near(name, data.classes)
+            hint = suggest_class(name, data.classes)
             raise ConfigError(f"only: {data.path} has no class {name!r}{hint}")
         if classes.count(name) > 1:
             raise ConfigError(f"only: expected each name once, got {name!r} again")
@@ -85,7 +85,7 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
     # The last is that of NO_LABEL.
     new_labels = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)
     new_labels[[known[name] for name in classes]] = np.arange(len(classes))
-    labels = data.by_id("label")
+    labels = data.open_column("label")
     ids = []
     for span in spans(len(data)):
         is_chosen = new_labels[labels.take(span)] != NO_LABEL
@@ -124,7 +124,7 @@ def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], lis
         if count and label == NO_LABEL:
             raise ConfigError(
                 f"with_classes: {count:,} samples of {data.path} are of the class {name!r}, which "
-                f"is not among the {len(names):,} names{near(name, names)}. Add it, or leave its "
+                f"is not among the {len(names):,} names{suggest_class(name, names)}. Add it, or leave its "
                 "samples out: data.only(classes)"
             )
     return names, new_labels

@@ -19,13 +19,13 @@ from fastpipe.dataset.cropping import Cropping
 from fastpipe.dataset.fields import (
     FieldReader,
     FieldRequest,
-    by_sample,
     check_mirrored,
-    split,
+    group_by_sample,
+    split_by_row,
 )
 from fastpipe.dataset.format.fields import NO_IMAGE
 from fastpipe.dataset.tensors import as_image, tv_tensor
-from fastpipe.dataset.transforms import applier
+from fastpipe.dataset.transforms import adapt_transform
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
@@ -57,7 +57,7 @@ class SampleFormat:
     pixels: Pixels | None = None  # of the images; None: as a loader has them by default
 
     def __post_init__(self) -> None:
-        self.applier()  # checks the transform
+        self.adapt_transform()  # checks the transform
         cropping = self.cropping
         if cropping is None:
             return
@@ -69,12 +69,14 @@ class SampleFormat:
         if self.fields is not None:
             check_mirrored(self.fields.values(), cropping.mirroring)
 
-    def applier(self) -> Callable[[Any], Any]:
+    def adapt_transform(self) -> Callable[[Any], Any]:
         """A function that calls the transform with a sample in the form that it expects."""
         if self.fields is None:
-            return applier(self.transform, images=self.images)
+            return adapt_transform(self.transform, images=self.images)
         image_keys = [key for key, request in self.fields.items() if request == "image"]
-        return applier(self.transform, dicts=True, images=self.images, keys=image_keys)
+        return adapt_transform(
+            self.transform, dicts=True, images=self.images, keys=image_keys
+        )
 
     def __repr__(self) -> str:
         """The options that are not the default, each after a comma."""
@@ -103,7 +105,7 @@ class SampleReader:
         self._pixels = sample_format.pixels
         form = None if self._pixels is None else self._pixels.form(data)
         self._pictures = Pictures(data.index, form)
-        self._transform = sample_format.applier()
+        self._transform = sample_format.adapt_transform()
         # Shown with an error of the transform: it may expect Pillow's images.
         self._has_pil_hint = (
             sample_format.transform is not None and sample_format.images == "tensor"
@@ -198,7 +200,7 @@ class SampleReader:
             records = column.take(plan.ids)
             makers[name] = partial(self._read_picture, plan, records, is_mask)
         for name, of_rows in self._place_values(plan, values.places[0], fields):
-            makers[name] = by_sample(of_rows, plan).__getitem__
+            makers[name] = group_by_sample(of_rows, plan).__getitem__
 
         entries = self._entries(fields)
         for position in range(len(plan)):
@@ -228,7 +230,7 @@ class SampleReader:
             if isinstance(options, Boxes):
                 yield from self._box_values(plan, placed, options, canvas_sizes)
             else:
-                values = split(placed.values, placed.rows, plan)
+                values = split_by_row(placed.values, placed.rows, plan)
                 points = zip(values, canvas_sizes, strict=True)
                 yield (
                     name,
@@ -255,14 +257,14 @@ class SampleReader:
                 is_large_enough(placed.values, options.min_size, options.min_area)
             )
         tensors = []
-        values = split(placed.values, placed.rows, plan)
+        values = split_by_row(placed.values, placed.rows, plan)
         for boxes, canvas_size in zip(values, canvas_sizes, strict=True):
             tensors.append(
                 tv_tensor("BoundingBoxes", boxes, canvas_size, format="XYXY")
             )
         yield options.name, tensors
         if placed.labels is not None:
-            labels = split(placed.labels, placed.rows, plan)
+            labels = split_by_row(placed.labels, placed.rows, plan)
             yield f"{options.name}_labels", [torch.from_numpy(row) for row in labels]
 
     def _read_picture(

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import as_array, spans
+from fastpipe.dataset.column_values import as_array, spans
 from fastpipe.dataset.format.description import file_hash, read_info
 from fastpipe.dataset.format.index import Index
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.plan.content import ById
+from fastpipe.plan.content import ColumnReader
 from fastpipe.store.store import Folder
 
 _FOLDER = "columns"
@@ -76,10 +76,10 @@ def check_saved(index: Index) -> None:
 def save(data: BaseDataset, destination: Path) -> None:
     """See Dataset.save_columns."""
     selection = data._selection
-    columns: dict[str, ById] = dict(selection.added)
+    columns: dict[str, ColumnReader] = dict(selection.added)
     has_labels = selection.labels is not None or selection.relabelling is not None
     if has_labels:
-        columns["label"] = data.by_id("label")
+        columns["label"] = data.open_column("label")
     if not columns:
         raise ConfigError(
             "save_columns: this dataset has no columns of with_column, and no labels of "

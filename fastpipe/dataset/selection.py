@@ -15,7 +15,7 @@ from fastpipe.dataset.format.joined_index import JoinedIndex
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.dataset.stored_dataset import StoredDataset
-from fastpipe.plan.content import ById, Content
+from fastpipe.plan.content import ColumnReader, Content
 from fastpipe.plan.draws import Int64s
 
 
@@ -48,9 +48,9 @@ class Selection:
     weights: tuple[float, ...] = (1.0,)  # of the shares
     fold_level: int = 0  # how often `fold` has divided the samples
     # A label for each sample, in place of those of the index.
-    labels: ById | None = None
+    labels: ColumnReader | None = None
     # Columns of `with_column`, by name.
-    added: Mapping[str, ById] = field(default_factory=dict)
+    added: Mapping[str, ColumnReader] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)  # as Content.identity
 
     @property
@@ -82,7 +82,7 @@ class Selection:
             self.index, self.samples, starts, self.weights, self.labels, self.identity
         )
 
-    def open_column(self, name: str) -> ById:
+    def open_column(self, name: str) -> ColumnReader:
         """Opens a column, by ids of samples. DatasetError: its files are missing or damaged."""
         if name in self.added:
             return self.added[name]

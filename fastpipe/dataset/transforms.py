@@ -15,7 +15,7 @@ from fastpipe.errors import ConfigError, choice
 _ALBUMENTATIONS = ("albumentations", "albumentationsx")
 
 
-def applier(
+def adapt_transform(
     transform: object,
     *,
     dicts: bool = False,

@@ -200,7 +200,7 @@ class Transfer:
                 epoch=batch.epoch,
                 batch=batch.number,
                 mixing_seed=first_seed,
-                shown=batch.there.crops.shown,
+                image_sizes=batch.filled_plan.crops.image_sizes,
                 channels=images.shape[3],
                 bits=8 * images.itemsize,
             )
@@ -212,12 +212,12 @@ class Transfer:
     ) -> dict[str, NDArray[np.generic]]:
         """All arrays of a batch but its images: facts, "augment.VIEW.NAME" and "field.NAME"."""
         arrays: dict[str, NDArray[np.generic]] = {
-            "labels": batch.there.labels,
-            "ids": batch.there.ids,
+            "labels": batch.filled_plan.labels,
+            "ids": batch.filled_plan.ids,
             "valid": batch.plan.valid,
         }
-        if batch.there.crops.shown is not None:
-            arrays["image_sizes"] = batch.there.crops.shown
+        if batch.filled_plan.crops.image_sizes is not None:
+            arrays["image_sizes"] = batch.filled_plan.crops.image_sizes
         for view, augmented in plans.items():
             for name, array in augmented.plan.arrays.items():
                 arrays[f"augment.{view}.{name}"] = array

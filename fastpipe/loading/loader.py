@@ -279,7 +279,7 @@ def _describe_sizes(recipe: Recipe) -> str:
         height, width = view.size or recipe.size
         counts[f"{height} x {width}"] += 1
     sizes = list(counts)
-    if recipe.more:
+    if recipe.other_views:
         sizes = [f"{count} x ({size})" for size, count in counts.items()]
     return f"{' and '.join(sizes)} pixels"
 

@@ -10,12 +10,12 @@ import torch
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import (
-    OF_MIXING,
-    OF_SAMPLES,
-    SPATIAL,
+    MIXING_FIELDS,
+    SAMPLE_FIELDS,
+    SPATIAL_KINDS,
     FieldReader,
     check_mirrored,
-    name_of,
+    field_name,
     parse_fields,
 )
 from fastpipe.dataset.format.pixel_form import PixelForm
@@ -95,8 +95,8 @@ def recipe_with_views(
         sizes=sizes,
         crop=first.crop,
         flip=first.flip,
-        first_size=first.size,
-        more=tuple(view_recipes[1:]),
+        first_view_size=first.size,
+        other_views=tuple(view_recipes[1:]),
     )
     return recipe, tuple(augments)
 
@@ -157,15 +157,15 @@ def make_field_reader(
         return None
     first = augments[0]
     # Fields that the loader itself has, whatever the dataset.
-    loader_fields: tuple[str, ...] = (*OF_SAMPLES, "valid", "epoch")
+    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch")
     if isinstance(recipe.crop, Buckets):
         loader_fields += ("image_size", "pixel_mask")
     if first is not None and first.mixers:
-        loader_fields += OF_MIXING
+        loader_fields += MIXING_FIELDS
     chosen = parse_fields(data, fields, own=loader_fields)
-    names = [name_of(field) for field in chosen.values()]
+    names = [field_name(field) for field in chosen.values()]
     if (
-        not set(OF_MIXING).isdisjoint(names)
+        not set(MIXING_FIELDS).isdisjoint(names)
         and first is not None
         and not first.in_pairs
     ):
@@ -270,7 +270,7 @@ def _check_augment(
     for part in augment.moving_parts:
         unmoved = {}
         for name, kind in kinds.items():
-            if kind in SPATIAL and kind not in part.moves:
+            if kind in SPATIAL_KINDS and kind not in part.moves:
                 unmoved[name] = kind
         if not unmoved:
             continue

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from fastpipe.dataset.by_id import spans
-from fastpipe.dataset.choosing import array_of, find_keys, near
+from fastpipe.dataset.choosing import find_keys, suggest_class, to_array
+from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ConfigError, flag
@@ -58,7 +58,7 @@ def parse_weighted_draws(
     mark = xxhash.xxh3_64_hexdigest(parsed.values.tobytes())
     if not may_repeat:
         mark += " without replacement"
-    labels = data.by_id("label")
+    labels = data.open_column("label")
 
     def weights_at(places: Int64s) -> Float64s:
         """The weights of the samples at places of the reading order."""
@@ -118,7 +118,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
     of_classes = not names or any(name in classes for name in names)
     if not of_classes:
         numbers = _check_numbers(given, names, "key", expected)
-        hint = f". Nor is {names[0]!r} a class{near(names[0], data.classes)}"
+        hint = f". Nor is {names[0]!r} a class{suggest_class(names[0], data.classes)}"
         values = np.ones(len(data))
         values[find_keys(data.content, names, "Weighted", hint)] = numbers
         return _Weights(values, of_classes=False)
@@ -126,7 +126,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
     for name in names:
         if name not in classes:
             raise ConfigError(
-                f"Weighted: {data.path} has no class {name!r}{near(name, data.classes)}; names of "
+                f"Weighted: {data.path} has no class {name!r}{suggest_class(name, data.classes)}; names of "
                 "classes and keys of samples do not go together"
             )
     numbers = _check_numbers(given, names, "class", expected)
@@ -138,7 +138,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
 
 def _check_numbers(given: Any, names: Any, kind: str, expected: str) -> Float64s:
     """(len(names),) finite numbers at least 0; `names` and `kind` are for the message."""
-    array = array_of(given, expected)  # also of a list or a tensor
+    array = to_array(given, expected)  # also of a list or a tensor
     if array.dtype.kind not in "biuf":
         first = array.ravel().tolist()[0]
         raise ConfigError(f"{expected}; got {type(first).__name__} {first!r}")
@@ -185,7 +185,7 @@ def _draws_by_trying(
 
 def _count_classes(data: Dataset, start: int, count: int) -> Int64s:
     """(classes + 1,) the number of samples of each class in a share of a mixture."""
-    labels = data.by_id("label")
+    labels = data.open_column("label")
     num_classes = len(data.class_counts) + 1
     counts = np.zeros(num_classes, dtype=np.int64)
     for ids in spans(count):

@@ -234,14 +234,14 @@ class Grouping:
             places[in_window] = begin + place_of_position[positions[in_window] - begin]
         return places
 
-    def due(self, sequence: int, batch: int, *, first: bool) -> tuple[int, int]:
+    def due(self, sequence: int, batch: int, *, is_first: bool) -> tuple[int, int]:
         """The positions [start, stop) to request before `batch`, one window ahead of their use.
 
-        `first`: it is the first batch of an iteration, which needs its own window as well. Any
+        `is_first`: it is the first batch of an iteration, which needs its own window as well. Any
         batch of a window may need any of the window's samples.
         """
         window_batch = batch // self.batches * self.batches
-        start_batch = window_batch if first else batch + self.batches
+        start_batch = window_batch if is_first else batch + self.batches
         stop_batch = batch + self.batches + 1
         last = self.partition.batches
         start = self.partition.edge(sequence, min(start_batch, last))

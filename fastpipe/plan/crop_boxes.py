@@ -58,7 +58,7 @@ class Crops:
     # (n,) True: the row is mirrored, whatever the flips are; None: the flips decide.
     mirrored: Bools | None = None
     # (n, 2) height and width of the image at the row's top left; the rest is padding.
-    shown: Int64s | None = None
+    image_sizes: Int64s | None = None
 
     def part(self, rows: slice) -> Crops:
         """The crops of some rows."""
@@ -67,7 +67,7 @@ class Crops:
             boxes=self.boxes[rows],
             bounds=self.bounds[rows],
             mirrored=None if self.mirrored is None else self.mirrored[rows],
-            shown=None if self.shown is None else self.shown[rows],
+            image_sizes=None if self.image_sizes is None else self.image_sizes[rows],
         )
 
 
@@ -119,7 +119,7 @@ def plan_crops(
             # The image ends at the top left, so one that is mirrored later is at the right now.
             left_top = flips[:, None] * (canvas.resized - size[::-1]) * (1, 0)
             crops = _crops_of_canvas(crop, size, canvas, left_top)
-            return replace(crops, shown=canvas.resized[:, ::-1].copy())
+            return replace(crops, image_sizes=canvas.resized[:, ::-1].copy())
         case _:
             assert_never(crop)
 

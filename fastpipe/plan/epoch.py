@@ -191,24 +191,26 @@ class EpochPlan:
             return rows.places + rows.times * place_count
         return content.numbers(rows.ids) + rows.times * len(content.index)
 
-    def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
+    def reads(
+        self, number: int, plan: BatchPlan, *, is_first: bool
+    ) -> NDArray[np.void]:
         """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, which `plan` plans.
 
-        With `first`, the first batch of an iteration, the ranges of its own samples come first.
+        With `is_first`, the first batch of an iteration, the ranges of its own samples come first.
         """
         content = self._content
         index = content.index
         is_in_shard_order = content.is_in_shard_order and not self.recipe.picks
         parts = []
-        for sequence, start, stop in self._spans_ahead(number, first=first):
+        for sequence, start, stop in self._spans_ahead(number, is_first=is_first):
             parts.append(
                 self.orders[sequence].reads(
-                    start, stop, first=first, runs=is_in_shard_order
+                    start, stop, is_first=is_first, runs=is_in_shard_order
                 )
             )
         ahead = np.concatenate(parts)  # runs of samples, or ids
         # The usual case, if a chunk has the samples of many batches.
-        if not first and not len(ahead):
+        if not is_first and not len(ahead):
             return np.empty(0, dtype=RANGE_DTYPE)
 
         if is_in_shard_order:
@@ -217,29 +219,29 @@ class EpochPlan:
             ranges = run_ranges(index, runs_of(content.numbers(ahead)))
         else:
             ranges = joined(sample_ranges(index.records_of(content.numbers(ahead))))
-        if first:
+        if is_first:
             return np.concatenate([sample_ranges(plan.records), ranges])
         return ranges
 
-    def upcoming(self, number: int, *, first: bool) -> Int64s:
+    def upcoming(self, number: int, *, is_first: bool) -> Int64s:
         """This rank's samples in the chunks that `reads` names before a batch, chunk by chunk."""
         parts = [np.empty(0, dtype=np.int64)]
-        for sequence, start, stop in self._spans_ahead(number, first=first):
+        for sequence, start, stop in self._spans_ahead(number, is_first=is_first):
             parts += self.orders[sequence].ahead(
-                start, stop, partial(self._is_mine, sequence), first=first
+                start, stop, partial(self._is_mine, sequence), is_first=is_first
             )
         samples = self._content.numbers(np.concatenate(parts))
         # A sampler may draw a sample more than once.
         is_new = samples[1:] != samples[:-1]
         return np.concatenate([samples[:1], samples[1:][is_new]])
 
-    def _spans_ahead(self, number: int, *, first: bool) -> list[Span]:
+    def _spans_ahead(self, number: int, *, is_first: bool) -> list[Span]:
         """The spans that are used up to a batch and that no earlier batch has requested."""
         if self._grouping is None:
             return self._partition.spans(number)
         spans = []
         for sequence, _ in self._partition.sequences:
-            start, stop = self._grouping.due(sequence, number, first=first)
+            start, stop = self._grouping.due(sequence, number, is_first=is_first)
             spans.append(Span(sequence, start, stop))
         return spans
 
@@ -356,7 +358,7 @@ class EpochPlan:
             )
         if len(plans) == 1:
             return plans[0]
-        return replace(plans[0], more=tuple(plans[1:]))
+        return replace(plans[0], other_views=tuple(plans[1:]))
 
 
 def _grouping_of(

@@ -59,7 +59,7 @@ class HostBatch:
     epoch: int
     plan: BatchPlan  # names the draws of the augmentation
     # The same with the samples that are in the images: damaged ones may have been replaced.
-    there: BatchPlan
+    filled_plan: BatchPlan
     views: tuple[NDArray[Any], ...]
     fields: HostFields | None = None  # None: the batch is (images, labels)
 

@@ -158,14 +158,14 @@ class EpochOrder:
             start += len(part)
         return np.concatenate(parts)
 
-    def reads(self, start: int, stop: int, *, first: bool) -> Int64s:
+    def reads(self, start: int, stop: int, *, is_first: bool) -> Int64s:
         """(n, 2) runs of neighbouring samples to read ahead before positions [start, stop): first
         sample, and end.
 
-        These are chunks of the next window that were not due before `start`. With `first`, the
+        These are chunks of the next window that were not due before `start`. With `is_first`, the
         first call of an iteration, they are all chunks from the window of `start` on.
         """
-        due = self._due(start, stop, first=first)
+        due = self._due(start, stop, is_first=is_first)
         if not len(due):
             return np.empty((0, 2), dtype=np.int64)
         firsts = self._chunks_at(due) * self._chunk
@@ -180,9 +180,11 @@ class EpochOrder:
         runs[over, 1] = self._samples
         return np.insert(runs, over + 1, rest, axis=0)
 
-    def positions_ahead(self, start: int, stop: int, *, first: bool) -> tuple[int, int]:
+    def positions_ahead(
+        self, start: int, stop: int, *, is_first: bool
+    ) -> tuple[int, int]:
         """The positions [begin, end) at which the samples of `reads` stand: whole windows."""
-        due = self._due(start, stop, first=first)
+        due = self._due(start, stop, is_first=is_first)
         if not len(due):
             return 0, 0
         first_window = self._window_of(int(due[0]) * self._chunk)
@@ -191,14 +193,14 @@ class EpochOrder:
         end = self._first_chunk(last_window + 1) * self._chunk
         return begin, min(end, self._samples)
 
-    def _due(self, start: int, stop: int, *, first: bool) -> Int64s:
+    def _due(self, start: int, stop: int, *, is_first: bool) -> Int64s:
         """The places, in the order of chunks, of the chunks that `reads` names."""
         ahead = CHUNKS_EARLY
         if self._shuffle:
             ahead += CHUNKS_PER_WINDOW
         begin = -(-start // self._chunk) + ahead
         end = -(-stop // self._chunk) + ahead
-        if first:
+        if is_first:
             begin = self._first_chunk(self._window_of(start))
         return np.arange(begin, min(end, self._chunks), dtype=np.int64)
 
@@ -292,29 +294,35 @@ class Passes:
         times = inside % self.repeats + passes * self.repeats
         return OrderRows(np.concatenate(id_parts), np.concatenate(place_parts), times)
 
-    def reads(self, start: int, stop: int, *, first: bool, runs: bool) -> Int64s:
+    def reads(self, start: int, stop: int, *, is_first: bool, runs: bool) -> Int64s:
         """As EpochOrder.reads: (n, 2) runs of places with `runs`, where neighbouring places are
         neighbouring samples; else (n,) ids.
         """
         shape = (0, 2) if runs else (0,)
         parts: list[Int64s] = [np.empty(shape, dtype=np.int64)]
-        for piece in self._place_pieces(start, stop, first=first):
+        for piece in self._place_pieces(start, stop, is_first=is_first):
             order, ids_of = self._pass(piece.number)
             read = (
-                order.reads(piece.start, piece.stop, first=piece.is_first) + self.base
+                order.reads(piece.start, piece.stop, is_first=piece.is_first)
+                + self.base
             )
             parts.append(read if runs else ids_of(members(read)))
         return np.concatenate(parts)
 
     def ahead(
-        self, start: int, stop: int, is_mine: Callable[[Int64s], Bools], *, first: bool
+        self,
+        start: int,
+        stop: int,
+        is_mine: Callable[[Int64s], Bools],
+        *,
+        is_first: bool,
     ) -> list[Int64s]:
         """For each run of `reads`, the ids that this epoch has at positions of `is_mine`."""
         ids = []
-        for piece in self._place_pieces(start, stop, first=first):
+        for piece in self._place_pieces(start, stop, is_first=is_first):
             order, ids_of = self._pass(piece.number)
             begin, end = order.positions_ahead(
-                piece.start, piece.stop, first=piece.is_first
+                piece.start, piece.stop, is_first=piece.is_first
             )
             positions = np.arange(begin * self.repeats, end * self.repeats)
             positions += piece.number * self._length - self.begin
@@ -323,7 +331,8 @@ class Passes:
             repeated = np.repeat(order.take(begin, end), self.repeats)
             places = np.unique(repeated[is_wanted]) + self.base
             for run in (
-                order.reads(piece.start, piece.stop, first=piece.is_first) + self.base
+                order.reads(piece.start, piece.stop, is_first=piece.is_first)
+                + self.base
             ):
                 low, high = np.searchsorted(places, run)
                 ids.append(ids_of(places[low:high]))
@@ -348,26 +357,26 @@ class Passes:
             pieces.append(_Piece(number, low, high, is_first=False))
         return pieces
 
-    def _place_pieces(self, start: int, stop: int, *, first: bool) -> list[_Piece]:
+    def _place_pieces(self, start: int, stop: int, *, is_first: bool) -> list[_Piece]:
         """The same in places of their pass, each place once, for EpochOrder.reads."""
         pieces = self._pieces(start, stop)
-        if first and start == stop < self.size:
+        if is_first and start == stop < self.size:
             # The first batch of a mixture may have no row of a share. Its reads begin nevertheless.
             number, inside = divmod(self.begin + start, self._length)
             pieces = [_Piece(number, inside, inside, is_first=True)]
         place_pieces = []
         for piece in pieces:
-            is_first = first or piece.start == 0
+            is_start = is_first or piece.start == 0
             # A place that began before `start` was named with its first repeat, unless this is the
             # first call.
             begin = (
                 piece.start // self.repeats
-                if is_first
+                if is_start
                 else -(-piece.start // self.repeats)
             )
             end = -(-piece.stop // self.repeats)
-            place_pieces.append(_Piece(piece.number, begin, end, is_first))
-            first = False
+            place_pieces.append(_Piece(piece.number, begin, end, is_start))
+            is_first = False
         return place_pieces
 
     @cache_recent(_PASSES_KEPT)

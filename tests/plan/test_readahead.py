@@ -142,7 +142,7 @@ def test_an_epoch_asks_for_its_chunks_in_order_and_for_each_once(
     samples = epoch.take(0, len(index))
     assert bytes_of(first_batch) == bytes_of(sample_ranges(index.read(samples[:3])))
     chunks = np.concatenate([asked[0][0][3:], *(ranges for ranges, _ in asked[1:])])
-    everything = epoch.reads(0, len(index), first=True)
+    everything = epoch.reads(0, len(index), is_first=True)
     assert bytes_of(chunks) == bytes_of(run_ranges(index, everything))
     assert sum(len(ranges) > 0 for ranges, _ in asked) > 3, "it is spread over the epoch"
     covered = np.concatenate([np.arange(first, stop) for first, stop in everything])

@@ -153,7 +153,7 @@ class Chain(torch.nn.Module):
         epoch: int,
         batch: int,
         mixing_seed: int | None = None,
-        shown: Int64s | None = None,
+        image_sizes: Int64s | None = None,
         channels: int = 3,
         bits: int = 8,
     ) -> AugmentPlan:
@@ -166,7 +166,7 @@ class Chain(torch.nn.Module):
                 epoch.
             mixing_seed: in place of seed, for mixing images: views with one such seed have one
                 partner and one share.
-            shown: (n, 2), height and width of the image at the top left of each row, where the rest
+            image_sizes: (n, 2), height and width of the image at the top left of each row, where the rest
                 is padding.
             channels: 1, 3 or 4.
             bits: 8 for uint8 or 16 for uint16.
@@ -174,14 +174,14 @@ class Chain(torch.nn.Module):
         Raises:
             ConfigError: mean, std or a module does not fit the channels.
         """
-        shares = None if shown is None else shown / size
+        image_shares = None if image_sizes is None else image_sizes / size
         size = (int(size[0]), int(size[1]))
         draws = Draws(
             samples,
             seed=seed,
             epoch=epoch,
             batch=batch,
-            shown=shares,
+            image_shares=image_shares,
             channels=channels,
         )
         mixing_draws = draws

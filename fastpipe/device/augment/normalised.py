@@ -331,14 +331,16 @@ def box_share(boxes: Int64s, partners: Int64s, draws: Draws, size: Size) -> Floa
         draws: say which part of a row its image fills.
         size: (height, width) of the rows.
     """
-    if draws.shown is None:
+    if draws.image_shares is None:
         areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
         return np.asarray(areas / (size[0] * size[1]))
-    shown = draws.shown * size  # (n, 2) height and width
+    image_sizes = draws.image_shares * size  # (n, 2) height and width
     # (n, 2, 2): the box's bottom right, cut off at the row's own image and at its partner's.
-    corners = np.minimum(boxes[:, None, 2:], np.stack([shown, shown[partners]], axis=1))
+    corners = np.minimum(
+        boxes[:, None, 2:], np.stack([image_sizes, image_sizes[partners]], axis=1)
+    )
     covered, pasted = np.maximum(corners - boxes[:, None, :2], 0).prod(axis=2).T
-    return np.asarray(pasted / (shown.prod(axis=1) - covered + pasted))
+    return np.asarray(pasted / (image_sizes.prod(axis=1) - covered + pasted))
 
 
 def _boxes_of_sides(draw: Draw, size: Size, sides: tuple[float, float]) -> Int64s:

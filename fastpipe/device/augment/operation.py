@@ -59,7 +59,7 @@ class Draws:
     epoch: int
     batch: int
     # (n, 2) the parts of a row's height and width that the image at its top left fills; None: all.
-    shown: Float64s | None = None
+    image_shares: Float64s | None = None
     # Of the images; fastpipe's own operations draw the same for any number.
     channels: int = 3
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.open_file import OpenFile, Rows
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.plan.content import ById
+from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.draws import Int64s
 
 _AT_ONCE = 1 << 20  # rows
@@ -102,7 +102,7 @@ class DerivedColumn:
 
     def __init__(
         self,
-        column: ById,
+        column: ColumnReader,
         function: Callable[[Any], Any] | None = None,
         ids: Int64s | None = None,
     ) -> None:
@@ -126,7 +126,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     come as numpy arrays; texts as arrays of objects.
     """
 
-    def __init__(self, column: ById, count: int, name: str) -> None:
+    def __init__(self, column: ColumnReader, count: int, name: str) -> None:
         self._column = column
         self._count = count
         self._name = name
