@@ -124,7 +124,7 @@ def report_program_error(text: str, place: str) -> Finding:
     )
 
 
-def report_refused_options(error: dict[str, str]) -> Finding:
+def report_option_error(error: dict[str, str]) -> Finding:
     """`error` has the error of torch and the line that made the loader."""
     if "num_workers > 0" in error["error"]:  # torch's words
         why = "these options need workers, and there are none"

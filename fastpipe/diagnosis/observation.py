@@ -112,8 +112,9 @@ class Program:
 
     pid: int = 0
     errors: list[Ending] = field(default_factory=list)  # with which it ended
-    # Errors of options, and the line of the loader.
-    refused: list[dict[str, str]] = field(default_factory=list)
+    # DataLoaders that torch did not create because of their options: "made_at", the line, and
+    # "error".
+    option_errors: list[dict[str, str]] = field(default_factory=list)
     # The line that a worker runs again, and that would start workers.
     unguarded: str = ""
 

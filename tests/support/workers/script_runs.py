@@ -72,7 +72,7 @@ def watched_here(source: str, folder: Path) -> Watched:
     refused = tuple(
         loader_diagnoses.report_refused_options(error)
         for program in ran
-        for error in program.refused
+        for error in program.program_findings
     )
     trouble = files / "trouble.txt"
     return Watched(
@@ -97,7 +97,7 @@ def watched(source: str, folder: Path, **limits: Any) -> Watched:
 
 def findings(found: Watched) -> list[Finding]:
     return [
-        *found.refused,
+        *found.program_findings,
         *(finding for diagnosis in found.diagnoses for finding in diagnosis.findings),
     ]
 

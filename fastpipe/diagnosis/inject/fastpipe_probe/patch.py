@@ -117,8 +117,8 @@ def _patch_loader(loader_class: Any, folder: str) -> None:
             make(self, *arguments, **options)
         except ValueError as problem:
             with contain_errors(folder):
-                refused = {"made_at": made_at, "error": str(problem)[:1000]}
-                write_program_line(folder, {"refused": [refused]})
+                error = {"made_at": made_at, "error": str(problem)[:1000]}
+                write_program_line(folder, {"option_errors": [error]})
             raise
 
     @functools.wraps(get_iterator)

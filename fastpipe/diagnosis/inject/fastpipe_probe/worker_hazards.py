@@ -37,23 +37,23 @@ def list_unpicklable(root: object, name: str) -> list[dict[str, str]]:
     return unpicklable[:MAX_ITEMS]
 
 
-def list_refused_by_pickle(root: Any, name: str) -> list[dict[str, str]]:
-    """Lists the attributes that pickle refuses, such as a lock, a generator or an open file."""
-    refused = []
+def list_pickle_failures(root: Any, name: str) -> list[dict[str, str]]:
+    """Pickles each attribute, and lists those that fail: a lock, a generator, an open file."""
+    failures = []
     attributes = list(getattr(root, "__dict__", {}).items())
     with open(os.devnull, "wb") as nowhere:
         for attribute, value in attributes[:MAX_ITEMS]:
             try:
                 pickle.dump(value, nowhere)
             except Exception as problem:
-                refused.append(
+                failures.append(
                     {
                         "path": f"{name}.{attribute}",
                         "kind": str(problem)[:200],
                         "place": find_definition(root),
                     }
                 )
-    return refused
+    return failures
 
 
 def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
