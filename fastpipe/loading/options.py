@@ -254,17 +254,18 @@ def _check_augment(
     """Raises ConfigError if an augmentation would make fields wrong; `kinds` are by field."""
     # Mixup and cutmix paste another image. Fields that cannot be pasted with it would be wrong.
     if augment.mixers:
-        kinds_of_error = {
+        # The conflict -> the kinds of fields that it is about.
+        kinds_by_conflict = {
             "mixing + boxes": ("boxes", "keypoints"),
             "mixup + masks": ("mask", "image"),
         }
-        for error, affected in kinds_of_error.items():
-            unmixed = []
+        for conflict, conflicting_kinds in kinds_by_conflict.items():
+            unpasted = []
             for name, kind in kinds.items():
-                if kind in affected and kind not in augment.pasted:
-                    unmixed.append(name)
-            if unmixed:
-                raise conflict_error(error, ", ".join(unmixed))
+                if kind in conflicting_kinds and kind not in augment.pasted:
+                    unpasted.append(name)
+            if unpasted:
+                raise conflict_error(conflict, ", ".join(unpasted))
 
     # A part that moves pixels has to move boxes, points and masks as well.
     for part in augment.moving_parts:

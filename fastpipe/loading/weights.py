@@ -39,10 +39,9 @@ class WeightedDraws:
 
 @dataclass(frozen=True)
 class _Weights:
-    values: (
-        # (samples,), or (classes + 1,), where the last one is for samples without label.
-        Float64s
-    )
+    # (samples,) of each sample; or (classes + 1,) of each class, where the last one, which NO_LABEL
+    # = -1 indexes, is that of samples without a label.
+    values: Float64s
     of_classes: bool
 
 
@@ -63,8 +62,8 @@ def parse_weighted_draws(
     def weights_at(places: Int64s) -> Float64s:
         """The weights of the samples at places of the reading order."""
         ids = content.ids_at(places) if shuffle else places
-        numbers = labels.take(ids) if parsed.of_classes else ids
-        weights: Float64s = parsed.values[numbers]
+        indices = labels.take(ids) if parsed.of_classes else ids
+        weights: Float64s = parsed.values[indices]
         return weights
 
     picks: list[Pick] = []
@@ -76,8 +75,8 @@ def parse_weighted_draws(
         # Block by block, so that the numbers of samples take little memory.
         blocks = [weights_at(ids + start) for ids in spans(end - start)]
         share_weights = np.concatenate(blocks)
+        # numpy would warn of a sum of inf; _check_sum raises the error that says what to do.
         with np.errstate(over="ignore"):
-            # A sum of inf is an error with words of its own.
             _check_sum(float(share_weights.sum()))
         draws = SpreadDraws if may_repeat else WeightedDrawsWithoutReplacement
         picks.append(draws(share_weights))

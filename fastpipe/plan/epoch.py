@@ -52,8 +52,9 @@ class EpochPlan:
         if recipe.sizes is not None:
             self._sizes = recipe.sizes.in_epoch(epoch, recipe.seed)
         self._partition = partition_of(recipe, epoch)
-        self._planned: dict[int, BatchPlan] = {}  # plans of the next batches
-        # batches; few at first, because the loop waits for the first one.
+        self._planned: dict[int, BatchPlan] = {}  # plans of the next batches, by number
+        # How many batches are planned at once: one at first, because the training loop waits for
+        # it, then twice as many each time.
         self._plan_at_once = 1
 
         # By sequence: those of this rank's node. With Buckets those of all nodes, because a global
@@ -174,8 +175,9 @@ class EpochPlan:
                 )
                 ids.append(rows.ids[chosen])
                 names.append(self._names(sequence, rows)[chosen])
-        parse_choice = np.concatenate(ids)[rank_rows.rows]
-        return parse_choice, rank_rows.valid, np.concatenate(names)[rank_rows.rows]
+        rank_ids = np.concatenate(ids)[rank_rows.rows]
+        rank_names = np.concatenate(names)[rank_rows.rows]
+        return rank_ids, rank_rows.valid, rank_names
 
     def _names(self, sequence: int, rows: OrderRows) -> Int64s:
         """(n,) numbers that name the random draws of rows, different for all rows of an epoch.

@@ -22,16 +22,17 @@ Places = Mapping[str, Placed]  # boxes and points, by name of the field
 class HostFields:
     """The fields of a batch that is a dict, besides images and labels.
 
-    Note [entries of views]: each view has boxes, points, masks and second images of its own. Their
-    entries are called
+    Note [entries of views]
+    Each view has boxes, points, masks and second images of its own. Their entries are called
     VIEW.NAME: "0.mask" is the mask of the first view.
     """
 
     # Key in the batch -> name of the field ("image" for the images), in the batch's order.
     names: Mapping[str, str]
-    # Masks (n * k, height, width), second images (n * k, height, width, channels).
+    # The names of masks and second images. In `arrays` a mask is (n * k, height, width), a second
+    # image (n * k, height, width, channels).
     images: tuple[str, ...] = ()
-    # Of fields of boxes, by name.
+    # The options of the fields of boxes, by name.
     options: Mapping[str, Boxes] = field(default_factory=dict)
     # Boxes and points of each view, until they no longer move.
     places: list[Places] = field(default_factory=list)
