@@ -2,10 +2,12 @@
 
 Note [folds]
 Samples that must stay together are a unit: those of one picture, and with groups those of a
-patient, a video and the like. Each unit is in one part. Without `stratify` the hash of a unit
-decides, so a unit keeps its part when others come or go. With it, the pictures of a class are dealt
-to the parts in turn, in the order of their hashes. Groups are of several sizes and classes: the
-largest come first, each to the part that has least of its classes.
+patient, a video and the like. Groups that have a picture in common are one unit. Each unit is in
+one part. Without `stratify` the hash of a unit decides, so a unit keeps its part when others come
+or go, as long as no new picture joins two groups. With `stratify` the part of a unit depends on all
+units: the pictures of a class are dealt to the parts in turn, in the order of their hashes. Groups
+are of several sizes and classes: the largest come first, each to the part that has least of its
+classes.
 """
 
 from __future__ import annotations
@@ -125,8 +127,8 @@ def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
                 raise ConfigError(f"{expected}; sample {sample} has {value!r:.60}")
             group_of[sample] = numbers.setdefault(value, len(numbers))
         names = list(numbers)
-    # Hashes of the names, and not the names' numbers, so that a group keeps its part when other
-    # groups come or go.
+    # Hashes of the names, because the names' numbers change when other groups come or go. With the
+    # hash, a group then keeps its part, unless `stratify` balances all groups anew.
     hashes = []
     for name in names:
         hashes.append(

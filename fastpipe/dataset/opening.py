@@ -128,7 +128,8 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
 
     Args:
         datasets: of `fastpipe.open`, or what it takes, and the weight of each, above 0: {"data/a":
-            0.7, other: 0.3}. The weights of a mixture in it are divided by its own weight.
+            0.7, other: 0.3}. The weight of a dataset that is a mixture itself is divided among its
+            shares, in proportion to their own weights.
         labels: as in `fastpipe.concat`.
 
     Raises:

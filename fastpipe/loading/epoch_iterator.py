@@ -34,8 +34,8 @@ class EpochIterator:
         self._epochs = epochs
         self._on_batch = on_batch
         self._prefetcher: Prefetcher | None = None  # None: the epoch has not begun
-        # Where the loop stands. While this is the newest iterator, the same object is
-        # `epochs.position`, which a state of the loader is made of.
+        # Where the loop stands. Until another iterator begins, or set_epoch is called, the same
+        # object is `epochs.position`, of which a state of the loader is made.
         self._position = Position()
         self._handed_out_at: float | None = None  # when the last batch was
         self._has_failed = False
@@ -44,7 +44,7 @@ class EpochIterator:
         return self
 
     def __len__(self) -> int:
-        """Number of batches that this iterator has not given yet, as of a DataLoader's iterator."""
+        """Number of batches that this iterator has not given yet."""
         # Before the first batch it may still be any epoch: the one that is next then.
         if self._prefetcher is None:
             return self._epochs.num_next

@@ -33,7 +33,10 @@ _MAX_IDLE_THREADS = 8
 def check(
     observation: Observation, surroundings: Surroundings, stages: Stages | None
 ) -> Iterator[Finding]:
-    """Finds options that do nothing, and options that ask for too much."""
+    """Finds options that do nothing, give no batch, or ask for more than the machine has.
+
+    `stages` has the times of the workers; None: too few batches were watched for them.
+    """
     if observation.facts["batches"] == 0 and not observation.batches:
         yield _report_no_batches(observation)
     if observation.num_workers == 0:
@@ -142,7 +145,9 @@ def _report_too_many_workers(
 def _check_binding(
     observation: Observation, surroundings: Surroundings
 ) -> Iterator[Finding]:
-    """Finds workers that have fewer CPUs than the program was granted."""
+    """Finds workers that may run on too few CPUs: on fewer than there are workers, all together,
+    although the program was granted more.
+    """
     workers = [
         worker for worker in observation.workers if worker.number >= 0 and worker.cpus
     ]
