@@ -55,8 +55,10 @@ def _figures(data: BaseDataset) -> Iterator[str]:
     ids = np.arange(min(_MAX_PICTURES, len(data)), dtype=np.int64)
     numbers = data.content.numbers(ids)
     records = data.content.read(ids)
+    # Of a dataset behind a URL, all of them are fetched at a time.
     with pictures.fetched(numbers):
         for position, record in enumerate(records):
+            # All pictures have one height; a very wide one is squeezed.
             width = _HEIGHT * int(record["width"]) // max(int(record["height"]), 1)
             size = (_HEIGHT, min(max(width, 1), _MAX_WIDTH))
             one = slice(position, position + 1)
@@ -64,7 +66,9 @@ def _figures(data: BaseDataset) -> Iterator[str]:
             plan = cropping.plan(ids[one], numbers[one], records[one])
             image = _image(pictures, plan, size)
             label = int(record["label"])
-            name = data.classes[label] if label >= 0 else "no label"
+            name = "no label"
+            if label >= 0:
+                name = data.classes[label]
             style = (
                 f"margin: 0; width: {size[1]}px; text-align: center; overflow: hidden; "
                 "text-overflow: ellipsis; flex: none"
@@ -77,9 +81,8 @@ def _image(pictures: Pictures, plan: BatchPlan, size: tuple[int, int]) -> str:
     """The tag of a picture, or of its error."""
     shape = f'height="{size[0]}" width="{size[1]}"'
     try:
-        jpeg = encode_jpeg(
-            pictures.rows(plan, size, exact=False)[0], quality=85, sampling="444"
-        )
+        row = pictures.rows(plan, size, exact=False)[0]
+        jpeg = encode_jpeg(row, quality=85, sampling="444")
     except SampleError as problem:
         return f'<img {shape} alt="damaged" title="{escape(str(problem))}">'
     data = base64.b64encode(jpeg).decode()
