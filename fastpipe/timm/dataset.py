@@ -196,8 +196,8 @@ def _with_timm_classes(data: Dataset) -> Dataset:
             f"root=fastpipe.open({str(data.path)!r})"
         )
     counts = dict(zip(data.classes, data.class_counts, strict=True))
-    # Samples of tars may have numbers and no names. Then classes are called after their numbers, and
-    # sorting such names would change nothing.
+    # Samples of tars may have numbers and no names. Then classes are called after their numbers,
+    # and sorting such names would change nothing.
     is_numbered = data.classes == [str(number) for number in range(len(counts))]
     if is_numbered and (index.in_tars or not counts):
         return data

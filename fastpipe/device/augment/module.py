@@ -174,8 +174,8 @@ class Augment(Chain):
         if not self.soft:
             return None
         mixers = [
-            (place, stage.module)
-            for place, stage in enumerate(self.stages)
+            (position, stage.module)
+            for position, stage in enumerate(self.stages)
             if stage.mixes
         ]
         return self.label_smoothing, self.num_classes, self._alphas, mixers

@@ -42,29 +42,29 @@ def parse_operations(operations: object, augment_class: type) -> list[Operation]
             "Augment.imagenet()"
         )
     stages = []
-    for place, module in enumerate(operations):
-        _check_module(module, place, augment_class)
+    for position, module in enumerate(operations):
+        _check_module(module, position, augment_class)
         stages += operations_of(module)
     return stages
 
 
-def _check_module(module: object, place: int, augment_class: type) -> None:
+def _check_module(module: object, position: int, augment_class: type) -> None:
     """Raises ConfigError unless the module at this place of the list can be an operation."""
     if isinstance(module, type) and issubclass(module, torch.nn.Module):
         raise ConfigError(
-            f"Augment: operation {place} is the class {module.__name__}; create an object of it: "
+            f"Augment: operation {position} is the class {module.__name__}; create an object of it: "
             f"{module.__name__}(...)"
         )
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
-            f"Augment: operation {place}: expected a torch.nn.Module that takes and returns a "
+            f"Augment: operation {position}: expected a torch.nn.Module that takes and returns a "
             f"batch, got {type(module).__name__}; for a function, write a module whose forward() "
             "calls it. A transform of single images works with torch's "
             "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
         )
     if any(isinstance(part, augment_class) for part in module.modules()):
         raise ConfigError(
-            f"Augment: operation {place} is an Augment; pass its operations instead"
+            f"Augment: operation {position} is an Augment; pass its operations instead"
         )
 
 
