@@ -77,9 +77,8 @@ def lay_out(
             continue
 
         options = fields.options[name]
-        kept = placed.take(
-            is_large_enough(placed.values, options.min_size, options.min_area)
-        )
+        is_kept = is_large_enough(placed.values, options.min_size, options.min_area)
+        kept = placed.take(is_kept)
         counts = np.bincount(kept.rows, minlength=rows)
         arrays: dict[str, NDArray[Any]] = {entry: kept.values}
         if kept.labels is not None:
@@ -91,16 +90,14 @@ def lay_out(
         elif options.form == "flat":
             arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
         else:
-            arrays = {
-                key: _padded(array, kept.rows, counts) for key, array in arrays.items()
-            }
+            for key, array in arrays.items():
+                arrays[key] = _padded(array, kept.rows, counts)
             arrays[f"{entry}_counts"] = counts
             if rows_per_sample > 1:
+                # (n * k, ...) -> (n, k, ...)
                 grid = (rows // rows_per_sample, rows_per_sample)
-                arrays = {
-                    key: array.reshape(*grid, *array.shape[1:])
-                    for key, array in arrays.items()
-                }
+                for key, array in arrays.items():
+                    arrays[key] = array.reshape(*grid, *array.shape[1:])
         fields.arrays.update(arrays)
 
 
