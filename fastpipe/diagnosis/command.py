@@ -55,7 +55,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*=")
 class Watched:
     """How a command was watched."""
 
-    # Of the DataLoaders that gave most batches, those that are stuck first.
+    # The diagnoses of the DataLoaders that gave most batches; those that are stuck come first.
     diagnoses: tuple[Diagnosis, ...]
     ended: str  # why the watching ended
     # About programs and no DataLoader: options that torch did not accept, and errors that ended

@@ -26,8 +26,8 @@ class Growth:
     first_bytes: int  # at the first snapshot
     last_bytes: int
     batches: int  # between the two
-    # By how much it grew after the first third, as fast to the end. 0 if the growth slowed down, as
-    # when a process takes some memory once.
+    # By how much it grew after the first third, if it went on as fast to the end. 0 if the growth
+    # slowed down, as when a process takes some memory once.
     steadily_grown_bytes: int
     # The part of it in use: *Note [memory in use]* in fastpipe_probe/machine.py.
     kept_bytes: int

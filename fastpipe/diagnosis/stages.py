@@ -29,7 +29,7 @@ class Stages:
     transfer_s: float | None
     # How long the loop waited for a batch, without the first batches of epochs.
     wait_s: float
-    # From a batch to the request for the next one; None without a training step.
+    # Seconds from a batch to the request for the next one; None without a training step.
     step_s: float | None
     start_s: float  # from an epoch's beginning to its first batch
     waiting: float  # the share of the loop's time in which it waited, 0 to 1

@@ -160,7 +160,7 @@ class FetchedJob:
         self._start: StartRows | None = start
         self._refetch_count = 0
         self._failed: dict[int, Reason] = {}
-        # Of the rows that are under way; None: all are done.
+        # The job of the rows that are under way, once their bytes have arrived; None: all are done.
         self._job: Future[Job] | None = None
         self._ticket: Ticket | None = None  # what the reader brings for them
         self._request(rows)
@@ -204,7 +204,7 @@ class FetchedJob:
             [row for row, why in errors if why.code == mismatch], dtype=np.intp
         )
         wrong = wrong[self._reader.brings(self._samples[wrong])]
-        # Was fetched again before, in vain.
+        # These were fetched again before, in vain.
         is_known = self._reader.damaged(self._samples[wrong])
         refetched = wrong[~is_known]
         if self._refetch_count >= _MAX_REFETCHES:

@@ -37,7 +37,7 @@ class PendingBatch:
     epoch_plan: EpochPlan
     number: int  # in the epoch
     plan: BatchPlan
-    # Of each view, its slot, and whether it is exact.
+    # For each view the slot that its rows go to, and whether it is decoded at full size.
     views: Sequence[tuple[NDArray[Any], bool]]
     # Memory of masks and second pictures, by entry.
     field_images: dict[str, NDArray[Any]]
@@ -78,7 +78,7 @@ class BatchMaker:
 
     index: Index
     engine: Engine
-    # Of each view, its slots, and whether it is exact.
+    # For each view its ring of slots, and whether it is decoded at full size.
     views: Sequence[tuple[SlotRing, bool]]
     stats: Stats
     watchdog: Watchdog
@@ -182,6 +182,7 @@ class BatchMaker:
                 # prepare= got the fields of the bad samples, so it is called again.
                 self._begin_prepare(replaced)
                 return replaced
+            # Positions among the samples that were tried -> positions in the batch.
             bad = bad[[place for place, _ in still_bad]]
         return None
 

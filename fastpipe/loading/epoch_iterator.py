@@ -66,7 +66,8 @@ class EpochIterator:
             requested_at_s = time.perf_counter()
             if self._prefetcher is None:
                 prefetcher = self._epochs.begin()
-                # In this order: whatever is interrupted, an epoch that has begun has its position.
+                # Ctrl-C may come between any two lines. In this order, an epoch that has begun has
+                # its position.
                 self._position = self._epochs.position
                 self._prefetcher = prefetcher
             if len(self._prefetcher) == 0:

@@ -225,7 +225,8 @@ def loader(
         sizes = None
     else:
         height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
-    # Views may have sizes of their own; their crops are checked with them.
+    # Views may have sizes of their own, with which their crops are checked later. Until then any
+    # crop has to pass.
     crop_size = height_width if views is None else (1, 1)
     recipe_with = partial(
         Recipe,
@@ -308,7 +309,7 @@ def _parse_workers(num_workers: int | None, cpus: int) -> int:
     workers = whole("num_workers", num_workers, least=0, most=1024, hint=_WORKERS_HINT)
     if workers > 0:
         return workers
-    # With a DataLoader, 0 is usual: it means no worker processes.
+    # 0 is usual for a DataLoader, where it means no worker processes. Here one thread is the least.
     notices.warn_one_thread(cpus)
     return 1
 

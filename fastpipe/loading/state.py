@@ -108,7 +108,8 @@ def parse_position(
 ) -> Position:
     """Reads a state's position. Raises ConfigError if the recipe has another order of samples."""
     epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
-    # By way of JSON, as the state's order has come: a tuple is a list there.
+    # The state's order has gone through JSON, which makes lists of tuples. So the current one goes
+    # through JSON, too, before they are compared.
     current = json.loads(json.dumps(_order(recipe, epoch)))
     changes = []
     for name in {**current, **order}:

@@ -170,8 +170,8 @@ class _Window:
     """Some batches that follow one another, after their samples were dealt out again."""
 
     sizes: list[Size]  # (height, width) of each batch
-    # By sequence, (n,): for each place of the window, the position of its sample, counted from the
-    # window's start.
+    # Number of a sequence -> (n,) for each place of the window, the position of its sample, counted
+    # from the window's start.
     positions: dict[int, Int64s]
 
 
@@ -179,14 +179,15 @@ class _Window:
 class Grouping:
     """Deals the samples of each window of batches out by shape; see Note [grouped batches]."""
 
-    # With the sequences of all nodes, so that all ranks agree on a batch's size.
+    # It has the sequences of all nodes, so that all ranks agree on a batch's size.
     partition: Partition
     # (sequence, start, stop) -> (n, 2) width and height in the row.
     resized: Callable[[int, int, int], Int64s]
     buckets: Buckets
     _: KW_ONLY
     batches: int  # of a window
-    # Of the draws of the batches' order; None: a window goes from narrow to wide images.
+    # The key of the draws by which batches get their stretches; None: a window goes from narrow to
+    # wide images.
     key: int | None
 
     @staticmethod

@@ -305,7 +305,7 @@ def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
     The other keeps the image's aspect ratio, rounded down to a whole pixel.
     """
     is_output_side = np.stack([by_width, ~by_width], axis=1)
-    # Of each side: the other side's output length * own length / the other's length.
+    # The length of each side, if the other side has the output's length.
     in_ratio = output[::-1] * pictures // pictures[:, ::-1]
     return np.where(is_output_side, output, in_ratio)
 

@@ -57,8 +57,9 @@ class EpochPlan:
         # it, then twice as many each time.
         self._plan_at_once = 1
 
-        # By sequence: those of this rank's node. With Buckets those of all nodes, because a global
-        # batch has one size on all ranks, which follows from all its images.
+        # Number of a sequence -> its order, for those of this rank's node. With Buckets for those of
+        # all nodes, because a global batch has one size on all ranks, which follows from all its
+        # images.
         partition = self._partition
         if isinstance(recipe.crop, Buckets):
             partition = partition_of(
@@ -170,9 +171,9 @@ class EpochPlan:
                 names.append(self._names(sequence, rows))
             else:
                 begin, chosen = self._grouping.positions(sequence, number, start, stop)
-                rows = self.orders[sequence].take(
-                    begin, begin + int(chosen.max(initial=-1)) + 1
-                )
+                # Up to the last position that is needed; most of the window, as a rule.
+                end = begin + int(chosen.max(initial=-1)) + 1
+                rows = self.orders[sequence].take(begin, end)
                 ids.append(rows.ids[chosen])
                 names.append(self._names(sequence, rows)[chosen])
         rank_ids = np.concatenate(ids)[rank_rows.rows]
@@ -263,18 +264,16 @@ class EpochPlan:
         names = plan.names[rows] + attempt * len(content.index)
         draws = uniform(key(recipe.seed, self.epoch, Stream.REPLACE), names)
 
-        # Any sample but the row's own.
+        # Any sample but the row's own: 1 to count - 1 further on.
         ids = plan.ids[rows]
-        others = (ids + 1 + (draws * (len(content) - 1)).astype(np.int64)) % len(
-            content
-        )
+        distances = 1 + (draws * (len(content) - 1)).astype(np.int64)
+        others = (ids + distances) % len(content)
         if recipe.picks:
             shares = np.searchsorted(content.starts, ids, side="right") - 1
             for share in np.unique(shares).tolist():
                 in_share = shares == share
-                places = (draws[in_share] * recipe.places(share, self.epoch)).astype(
-                    np.int64
-                )
+                place_count = recipe.places(share, self.epoch)
+                places = (draws[in_share] * place_count).astype(np.int64)
                 ids_of = _ids_of(recipe, self.epoch, share, self.epoch)
                 others[in_share] = ids_of(places + content.starts[share])
 
@@ -321,11 +320,10 @@ class EpochPlan:
 
         # The random-resized crops of all views are drawn in one call, because numpy's calls take
         # most of its time.
-        random_crops = [
-            (view.crop, view.seed)
-            for view in views
-            if isinstance(view.crop, RandomResizedCrop)
-        ]
+        random_crops = []
+        for view in views:
+            if isinstance(view.crop, RandomResizedCrop):
+                random_crops.append((view.crop, view.seed))
         random_boxes = []
         if random_crops:
             random_boxes = list(

@@ -36,7 +36,7 @@ class HostFields:
     options: Mapping[str, Boxes] = field(default_factory=dict)
     # Boxes and points of each view, until they no longer move.
     places: list[Places] = field(default_factory=list)
-    # For the device, by name or VIEW.NAME.
+    # The arrays that become tensors on the device, by name or VIEW.NAME.
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     # Boxes or objects of each row, for entries that become a list with one tensor a row.
     counts: dict[str, list[int]] = field(default_factory=dict)

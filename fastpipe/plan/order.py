@@ -99,11 +99,11 @@ def permute(
     """
     counts = np.broadcast_to(np.asarray(count, dtype=np.uint64), numbers.shape)
     bit_counts = np.frexp(counts - np.uint64(1))[1]
-    # (n,) each: the number is cut into a high and a low half of so many bits.
+    # (n,) each: a number is cut into a high and a low half of so many bits.
     half_bits = (np.maximum(bit_counts + 1, 2) // 2).astype(np.uint64)
     masks = (np.uint64(1) << half_bits) - np.uint64(1)
     round_keys = bits(permutation_key, np.arange(_FEISTEL_ROUNDS)[:, None])
-    # (rounds, n).
+    # (rounds, n)
     round_keys = np.broadcast_to(round_keys, (_FEISTEL_ROUNDS, len(numbers)))
 
     out = numbers.astype(np.uint64)
@@ -134,10 +134,9 @@ class EpochOrder:
         self._chunk = min(chunk, samples)  # samples of a chunk
         self._full_chunks = samples // self._chunk
         self._chunks = -(-samples // self._chunk)
-        # Without shuffle a chunk is a window.
-        self._windows = (
-            -(-self._chunks // CHUNKS_PER_WINDOW) if shuffle else self._chunks
-        )
+        self._windows = -(-self._chunks // CHUNKS_PER_WINDOW)
+        if not shuffle:  # a chunk is a window
+            self._windows = self._chunks
         self._chunk_key = key(seed, epoch, Stream.CHUNKS)
         self._window_key = key(seed, epoch, Stream.WINDOW)
         self._rotation = key(seed, epoch, Stream.ROTATE) % samples if shuffle else 0
@@ -219,10 +218,9 @@ class EpochOrder:
         """The samples of a window, in their order."""
         first_chunk = self._first_chunk(window)
         places = np.arange(first_chunk, self._first_chunk(window + 1), dtype=np.int64)
-        # (chunks, samples).
-        samples = self._chunks_at(places)[:, None] * self._chunk + np.arange(
-            self._chunk
-        )
+        # (chunks, samples of a chunk)
+        first_samples = self._chunks_at(places) * self._chunk
+        samples = first_samples[:, None] + np.arange(self._chunk)
         samples = samples[samples < self._samples]  # the last chunk may be short
         samples = (samples + self._rotation) % self._samples
         begin = first_chunk * self._chunk
@@ -302,11 +300,9 @@ class Passes:
         parts: list[Int64s] = [np.empty(shape, dtype=np.int64)]
         for piece in self._place_pieces(start, stop, is_first=is_first):
             order, ids_of = self._pass(piece.number)
-            read = (
-                order.reads(piece.start, piece.stop, is_first=piece.is_first)
-                + self.base
-            )
-            parts.append(read if runs else ids_of(members(read)))
+            place_runs = order.reads(piece.start, piece.stop, is_first=piece.is_first)
+            place_runs = place_runs + self.base
+            parts.append(place_runs if runs else ids_of(members(place_runs)))
         return np.concatenate(parts)
 
     def ahead(
@@ -330,10 +326,8 @@ class Passes:
             is_wanted[is_wanted] = is_mine(positions[is_wanted])
             repeated = np.repeat(order.take(begin, end), self.repeats)
             places = np.unique(repeated[is_wanted]) + self.base
-            for run in (
-                order.reads(piece.start, piece.stop, is_first=piece.is_first)
-                + self.base
-            ):
+            place_runs = order.reads(piece.start, piece.stop, is_first=piece.is_first)
+            for run in place_runs + self.base:
                 low, high = np.searchsorted(places, run)
                 ids.append(ids_of(places[low:high]))
         return ids
@@ -369,11 +363,9 @@ class Passes:
             is_start = is_first or piece.start == 0
             # A place that began before `start` was named with its first repeat, unless this is the
             # first call.
-            begin = (
-                piece.start // self.repeats
-                if is_start
-                else -(-piece.start // self.repeats)
-            )
+            begin = -(-piece.start // self.repeats)
+            if is_start:
+                begin = piece.start // self.repeats
             end = -(-piece.stop // self.repeats)
             place_pieces.append(_Piece(piece.number, begin, end, is_start))
             is_first = False

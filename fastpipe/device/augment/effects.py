@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from fastpipe.device.augment import pixels
 
-# Of red, green and blue: ITU-R 601-2 luma, as in torchvision.
+# The weights of red, green and blue in grey: ITU-R 601-2 luma, as in torchvision.
 _GREY_WEIGHTS = (0.2989, 0.587, 0.114)
 _BELOW_1 = 1 - 2**-24  # the greatest float32 below 1
 _LANES = 32  # threads of a GPU that run in step

@@ -60,7 +60,7 @@ class Draws:
     batch: int
     # (n, 2) the parts of a row's height and width that the image at its top left fills; None: all.
     image_shares: Float64s | None = None
-    # Of the images; fastpipe's own operations draw the same for any number.
+    # The images' number of channels. fastpipe's own operations draw the same for any number.
     channels: int = 3
 
     def __len__(self) -> int:

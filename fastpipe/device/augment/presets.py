@@ -85,7 +85,7 @@ PICKS = (
 )
 _WARPS = PICKS[1:6]  # these move pixels, by one function with a matrix for each sample
 _SIGNED = PICKS[1:10]  # these go in one of two directions
-# In the order in which groups are done; with the count of numbers that each sample has.
+# The functions, in the order in which groups are done, with how many numbers each sample has.
 _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
     "warp": (effects.warp, 6),
     "brightness": (effects.brightness, 1),

@@ -15,14 +15,14 @@ from fastpipe.diagnosis.stages import Stages
 
 # Fewer iterators are no habit: a program may look at a batch before it trains.
 _MIN_EPOCHS = 5
-# With more batches an epoch, a loop uses its iterator.
+# A loop with fewer batches an epoch makes a new iterator for each batch, with next(iter(loader)).
 _FEW_BATCHES = 1.5
 # The share of the time that the starts of epochs may take.
 _MAX_STARTING = 0.1
 # A later batch comes that many times as fast as the first one of a slow start.
 _TIMES_TYPICAL = 10
 _MIN_START_S = 1.0
-# Of a single epoch: forks that take that long copy a large process.
+# Forks that take this long in a single epoch copy a large process.
 _MIN_FORK_S = 3.0
 
 

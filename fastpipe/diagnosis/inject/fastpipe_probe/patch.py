@@ -102,7 +102,7 @@ def _patch_loader(loader_class: Any, folder: str) -> None:
     """Patches the methods by which a DataLoader is made, and makes its iterator."""
     make = loader_class.__init__
     get_iterator = loader_class._get_iterator
-    # By identity, what the loaders of this process share that one source line made.
+    # Identity of a loader (its line and options) -> the LoaderLine that such loaders share.
     lines: dict[Any, Any] = {}
 
     @functools.wraps(make)

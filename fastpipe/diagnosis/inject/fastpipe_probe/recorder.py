@@ -58,7 +58,8 @@ class Recorder:
         self._snapshots = Snapshots()
         self._batch_count = 0
         self._failure_count = 0
-        # Of a stream: the checksums of its first samples, since the last line of the log.
+        # For a stream: how many of its first samples have a checksum, and the checksums since the
+        # last line of the log.
         self._checksum_count = 0
         self._checksums: list[list[int]] = []
         # Checksums of the global generators, after each of the first samples.

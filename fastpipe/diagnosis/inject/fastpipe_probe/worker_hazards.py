@@ -67,7 +67,7 @@ def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
             spread = value[:: len(value) // _SAMPLED_ITEMS]
         sampled = _list_parts(spread, _SAMPLED_ITEMS)
         sampled_bytes = sum(_estimate_bytes(item, _SAMPLED_DEPTH) for item in sampled)
-        # Of a dict: bytes of a key and its value.
+        # For a dict, the bytes of a key and its value.
         item_bytes = sampled_bytes / _SAMPLED_ITEMS
         if item_bytes == 0:
             continue
