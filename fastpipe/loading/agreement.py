@@ -165,8 +165,8 @@ def _shared_store(recipe: Recipe) -> Any:
         return None
     if not distributed.is_available() or not distributed.is_initialized():
         return None
-    # The program may have divided the ranks into groups itself. Then the store's ranks are not those
-    # that share an epoch.
+    # The program may have divided the ranks into groups itself. Then the store's ranks are not
+    # those that share an epoch.
     if distributed.get_rank() != ranks.rank:
         return None
     if distributed.get_world_size() != ranks.world_size:

@@ -218,4 +218,7 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
             f"{state_datasets[0]} there, {_Stored.of(indexes[0])} here. Open the dataset of the "
             "state"
         )
-    return f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the path"
+    return (
+        f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the "
+        "path"
+    )

@@ -57,8 +57,8 @@ class EpochPlan:
         # it, then twice as many each time.
         self._plan_at_once = 1
 
-        # Number of a sequence -> its order, for those of this rank's node. With Buckets for those of
-        # all nodes, because a global batch has one size on all ranks, which follows from all its
+        # Number of a sequence -> its order, for those of this rank's node. With Buckets for those
+        # of all nodes, because a global batch has one size on all ranks, which follows from all its
         # images.
         partition = self._partition
         if isinstance(recipe.crop, Buckets):

@@ -196,8 +196,8 @@ class Partition:
 
     def edge(self, sequence: int, batch: int) -> int:
         """The position of a sequence at which a global batch begins."""
-        # The sequences of a node are its shares, one after the other, so the remainder is the share.
-        # The last batch may not be full.
+        # Each canonical node has a sequence for each share, so the remainder is the share. The last
+        # batch may not be full.
         edge = self._edges_of(batch)[sequence % self._shares]
         return min(edge, self._lengths[sequence])
 

@@ -217,8 +217,8 @@ class Chain(torch.nn.Module):
         step = self._sequence.index(mixer)
         if isinstance(mixer, Mixing):
             return mixer.partners(plan.count), plan.arrays[f"{step}.share"]
-        # A mixing module of kornia. Both arrays are (2, n): of the image itself, and of the one that
-        # is mixed in.
+        # A mixing module of kornia. Both arrays are (2, n): of the image itself, and of the one
+        # that is mixed in.
         partners = plan.arrays[f"{step}.partners"][1]
         shares = plan.arrays[f"{step}.shares"][0]
         return partners, shares.astype(np.float32)

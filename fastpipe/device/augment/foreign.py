@@ -57,8 +57,8 @@ class Foreign(Operation):
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
         self.module = module
-        # A container of kornia holds its modules as children. A module of a user may hold transforms
-        # anywhere: in a list, in a function, in an object that is no module.
+        # A container of kornia holds its modules as children. A module of a user may hold
+        # transforms anywhere: in a list, in a function, in an object that is no module.
         if kornia_modules.is_own(module):
             parts: list[object] = [module, *module.children()]
         else:

@@ -49,8 +49,8 @@ def _mixup(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arr
 
 def _cutmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
     """The partner's share is that of the box's pixels."""
-    # (n, 4, 2): x, y of the corners, clockwise from the left top. The bottom right corner is a pixel
-    # of the box.
+    # (n, 4, 2): x, y of the corners, clockwise from the left top. The bottom right corner is a
+    # pixel of the box.
     corners = parameters["crop_src"][0].numpy().astype(np.int64)
     top_left = corners[:, 0, ::-1]
     bottom_right = corners[:, 2, ::-1] + 1

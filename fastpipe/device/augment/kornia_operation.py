@@ -151,7 +151,7 @@ class Kornia(ModuleOperation):
 
     @torch.no_grad()
     def interpolates_masks(self, size: Size, channels: int) -> bool:
-        """Tries the module on masks of the ids 1 and 2 at random: a mean of both is no whole number."""
+        """Tries the module on masks of random ids, 1 and 2: a mean of both is no whole number."""
         if self._mover is None or "mask" not in self.moves:
             return False
         kornia_modules.move_to_device(self.module, _CPU)
@@ -340,7 +340,7 @@ def _with_prefix(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
 def _at_least_two(rows: Int64s) -> Int64s:
     """The same, or a single row twice.
 
-    kornia's parameters for one image do not show which of them have a row an image and which are one
-    number for all images: both have the length 1. With two images they differ.
+    kornia's parameters for one image do not show which of them have a row an image, and which are
+    one number for all images: both have the length 1. With two images they differ.
     """
     return np.resize(rows, max(2, len(rows)))

@@ -122,8 +122,8 @@ def find_parameters_on_device(
     """The indices of the parameters that the module, and its mover of masks, only compute with.
 
     These may be on the device. For others the host wants to know a value, and would wait for the
-    device. This is found out on tensors without data (torch's meta device), where asking for a value
-    raises.
+    device. This is found out on tensors without data (torch's meta device), where asking for a
+    value raises.
     """
     # The mover has the module, so both are copied together.
     module, mover = copy.deepcopy((module, mover))

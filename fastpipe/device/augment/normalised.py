@@ -116,8 +116,8 @@ class Erasing(Operation):
         images_nhwc = images.permute(0, 2, 3, 1)  # as they lie in memory
         # One box a row, of zeros.
         is_simple = self.noise is None and self.most == 1
-        # On a GPU launches take the time, so all boxes are blanked at once. Noise, or several boxes of
-        # a row, are done box by box, as on a CPU.
+        # On a GPU launches take the time, so all boxes are blanked at once. Noise, or several boxes
+        # of a row, are done box by box, as on a CPU.
         if is_simple and not pixels.on_cpu(images.device):
             blanked = on_rows(
                 _blank, images_nhwc, first_row, rows, tensors["rows"], tensors["boxes"]

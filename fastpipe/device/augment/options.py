@@ -52,8 +52,8 @@ def _check_module(module: object, position: int, augment_class: type) -> None:
     """Raises ConfigError unless the module at this place of the list can be an operation."""
     if isinstance(module, type) and issubclass(module, torch.nn.Module):
         raise ConfigError(
-            f"Augment: operation {position} is the class {module.__name__}; create an object of it: "
-            f"{module.__name__}(...)"
+            f"Augment: operation {position} is the class {module.__name__}; create an object of "
+            f"it: {module.__name__}(...)"
         )
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(

@@ -231,8 +231,8 @@ class Policy(Operation):
         """Draws a layer, and the numbers of its functions: (n, 6), sorted as the layer's rows."""
         pick_draws = draws.each(Stream.OPERATION + number)
         is_changed = pick_draws < self.probability
-        # A draw below the probability is stretched to [0, 1), so one draw decides whether and which.
-        # 0 picks the identity.
+        # One draw decides whether there is an operation, and which: a draw below the probability is
+        # stretched to [0, 1). 0 picks the identity.
         pick_draws = np.where(is_changed, pick_draws / (self.probability or 1), 0)
         picks = (pick_draws * len(PICKS)).astype(np.int64)
         bins = self._bins(draws.each(Stream.MAGNITUDE + number))
