@@ -86,8 +86,10 @@ def recipe_with_views(
         augments.append(augment if view.augment is None else as_augment(view.augment))
 
     # The batch has one tensor of labels, so all views have to mix and smooth them alike.
-    labelling = [None if augment is None else augment.labelling for augment in augments]
-    if any(other != labelling[0] for other in labelling):
+    label_options = []
+    for augment in augments:
+        label_options.append(None if augment is None else augment.label_options)
+    if any(options != label_options[0] for options in label_options):
         raise conflict_error("views + different soft labels")
     first = view_recipes[0]
     recipe = replace(

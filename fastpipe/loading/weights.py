@@ -72,8 +72,8 @@ def parse_weighted_draws(
         if parsed.of_classes and end - start > MAX_KEPT:
             picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
             continue
-        # Block by block, so that the numbers of samples take little memory.
-        blocks = [weights_at(ids + start) for ids in spans(end - start)]
+        # Block by block, so that the places take little memory.
+        blocks = [weights_at(places + start) for places in spans(end - start)]
         share_weights = np.concatenate(blocks)
         # numpy would warn of a sum of inf; _check_sum raises the error that says what to do.
         with np.errstate(over="ignore"):
@@ -188,7 +188,7 @@ def _count_classes(data: Dataset, start: int, count: int) -> Int64s:
     num_classes = len(data.class_counts) + 1
     counts = np.zeros(num_classes, dtype=np.int64)
     for ids in spans(count):
-        # NO_LABEL, -1, becomes the last one.
-        numbers = labels.take(ids + start) % num_classes
-        counts += np.bincount(numbers, minlength=num_classes)
+        # NO_LABEL is -1, and the remainder of -1 is the last position.
+        positions = labels.take(ids + start) % num_classes
+        counts += np.bincount(positions, minlength=num_classes)
     return counts

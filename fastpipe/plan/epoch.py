@@ -80,19 +80,22 @@ class EpochPlan:
         recipe = self.recipe
         content = self._content
         share_count = len(content.weights)
+        # The sequence is the part [first, end) of the share's places that belongs to a canonical node.
         node, share = divmod(sequence, share_count)
         share_places = recipe.places(share, self.epoch)
         first = node * share_places // recipe.sequences
         end = (node + 1) * share_places // recipe.sequences
         places = end - first
 
+        # The position in the endless row of passes at which this epoch begins.
         begin = self._partition.begins[sequence]
         chunk = content.chunk
         if recipe.picks:
+            # If neighbouring places are any samples, nothing is gained by reading them together.
             if not recipe.picks[share].together:
                 chunk = 1
             if not content.mixed:
-                # Each epoch draws anew, in a pass of its own.
+                # A sampler draws anew for each epoch, so epoch e is pass e.
                 begin = self.epoch * places * recipe.repeats
         seed = recipe.seed
         if recipe.sequences * share_count > 1:
@@ -105,7 +108,8 @@ class EpochPlan:
             size=size,
             repeats=recipe.repeats,
             shuffle=recipe.shuffle,
-            # Not a method: this object would then be freed only by the garbage collector.
+            # Not a method, which would refer to this object: a circle, which only the garbage
+            # collector frees.
             ids=partial(_ids_of, recipe, self.epoch, share),
             base=first + int(content.starts[share]),
         )

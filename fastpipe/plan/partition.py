@@ -173,7 +173,8 @@ class Partition:
         else:
             self.batches = self._full_batches
 
-        # The batches of a mixture are numbered on through all epochs.
+        # The batches of a mixture are numbered on through all epochs, so that each share goes on
+        # where it was. `_share_begins` has the rows of each share before this epoch.
         self._first_batch = epoch * self.batches if self._is_mixed else 0
         self._share_begins = self._mixed_rows.before(self._first_batch)
 

@@ -114,8 +114,9 @@ class Kornia(ModuleOperation):
                     row_seeds, group_seed, size, draws.channels
                 )
                 leaves, tree = tree_flatten(parameters)
+                # A module without a probability chooses among other modules. It does so on the host,
+                # so its parameters stay there.
                 if self._has_probability:
-                    # A module that chooses among modules does so on the host.
                     for leaf_index in find_tensor_leaves(leaves):
                         arrays[f"{number}.{leaf_index}"] = leaves[leaf_index].numpy()
             if rows is not None:
