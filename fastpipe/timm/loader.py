@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import kornia.augmentation
@@ -164,9 +165,8 @@ def create_loader(
     elif is_training:
         crop = Resize(interpolation=interpolation)
     else:
-        crop = evaluation_crop(
-            crop_pct or 0.875, crop_mode, (height, width), interpolation, mean
-        )
+        size = (height, width)
+        crop = evaluation_crop(crop_pct or 0.875, crop_mode, size, interpolation, mean)
 
     options: dict[str, Any] = {
         "mean": mean,
@@ -204,20 +204,16 @@ def create_loader(
             Erasing(re_prob, noise=noise, most=max(1, re_count), spared=spared)
         )
 
-    # With splits, the loader gives uint8 images, and TimmLoader augments each split. The first one
-    # has no operations: it shows the photos as they are.
+    # With splits, the loader gives uint8 images, and TimmLoader flips and augments each split.
     splits: list[Augment] = []
     if num_splits == 1:
         augment = Augment([*flips, *operations], after=after, **options)
     else:
-        first_after = after
-        if re_split:
-            first_after = []
+        # The first split shows the photos as they are.
+        first_after = [] if re_split else after
         augment = Augment([], after=first_after, **options)
-        splits.append(augment)
         other_split = Augment(operations, after=after, **options)
-        for _ in range(num_splits - 1):
-            splits.append(other_split)
+        splits = [augment, *repeat(other_split, num_splits - 1)]
 
     # Arguments of fastpipe.loader that are given only where timm's ask for them.
     loading: dict[str, Any] = {}
@@ -237,9 +233,9 @@ def create_loader(
     num_sizes = 1
     if input_size_choices is not None:
         sizes = []
-        for choice in input_size_choices:
-            _, *size = parse_shape(choice, channels)
-            sizes.append(tuple(size))
+        for size_choice in input_size_choices:
+            shape = parse_shape(size_choice, channels)
+            sizes.append(shape[1:])
         loading["size_choices"] = sizes
         num_sizes = len(sizes)
     else:
