@@ -206,7 +206,7 @@ def suggest_class(name: object, names: Sequence[str]) -> str:
     matches = difflib.get_close_matches(str(name), names, n=1)
     if matches:
         return f"; did you mean {matches[0]!r}?"
-    shown = ", ".join(map(repr, names[:_MAX_NAMES_SHOWN]))
+    shown_names = ", ".join(map(repr, names[:_MAX_NAMES_SHOWN]))
     if len(names) > _MAX_NAMES_SHOWN:
-        shown += f" and {len(names) - _MAX_NAMES_SHOWN:,} more"
-    return f"; it has {shown}"
+        shown_names += f" and {len(names) - _MAX_NAMES_SHOWN:,} more"
+    return f"; it has {shown_names}"

@@ -53,12 +53,12 @@ def check_fields_alone(
     for field in named_fields:
         if field.names == tuple(names):
             continue
-        shown = ", ".join(map(repr, field.names[:_MAX_NAMES_SHOWN]))
+        shown_names = ", ".join(map(repr, field.names[:_MAX_NAMES_SHOWN]))
         if len(field.names) > _MAX_NAMES_SHOWN:
-            shown += " ..."
+            shown_names += " ..."
         raise ConfigError(
             f"{option}: {path} has no labels, and the classes of its field {field.name!r} are "
-            f"{shown}, whose numbers are stored. Pack the source again with --classes-from"
+            f"{shown_names}, whose numbers are stored. Pack the source again with --classes-from"
         )
     return bool(named_fields)
 

@@ -87,15 +87,15 @@ def warn_of_missing_classes(
             if count and not side_count:
                 missing.append(f"{class_name!r} ({count:,} samples)")
         if missing:
-            shown = missing[:_MAX_CLASSES_SHOWN]
-            if len(missing) > len(shown):
-                shown.append("...")
+            shown_classes = missing[:_MAX_CLASSES_SHOWN]
+            if len(missing) > len(shown_classes):
+                shown_classes.append("...")
             _LOG.warning(
                 "%s: %s has none of %d classes: %s; %s",
                 fold,
                 name,
                 len(missing),
-                ", ".join(shown),
+                ", ".join(shown_classes),
                 remedy,
             )
 
