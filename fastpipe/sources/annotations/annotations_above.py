@@ -26,7 +26,10 @@ from fastpipe.sources.annotations.annotation_files import (
     describe_file,
     unread_tool,
 )
-from fastpipe.sources.annotations.annotation_folders import pair_folders
+from fastpipe.sources.annotations.annotation_folders import (
+    is_called_images,
+    pair_folders,
+)
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in
@@ -37,13 +40,13 @@ from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.tables.listed_images import lists_images
-from fastpipe.sources.tables.table_files import is_result_form
+from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
 _MAX_LEVELS = 3
 # Folders that hold lists of images, beside those that are called like labels or masks.
 _LIST_FOLDER = re.compile(
-    r"(?:.*[-_ ])?(?:splits?|imagesets|meta|metadata|lists?|xmls?|bbox(?:es)?|boxes|devkit)",
+    r"(?:.*[-_ ])?(?:splits?|imagesets|meta|metadata|lists?|xmls?|bbox(?:es)?|boxes|devkit|anno|eval)",
     re.IGNORECASE,
 )
 _JSON_ENDINGS = (".json", ".jsonl", ".ndjson", ".odgt")
@@ -256,7 +259,9 @@ def _annotation_files(
     `folder`: of the images. What is in it has been looked at.
     """
     endings = (*_LIST_ENDINGS, *_DATA_ENDINGS)
-    for name in lists_among(names.files, endings, FEW)[:_MAX_FILES]:
+    # If several tables list the images, the user is shown the one that is likely to have labels.
+    lists = sort_labelled_first(lists_among(names.files, endings, FEW))
+    for name in lists[:_MAX_FILES]:
         if not is_result_form(name):
             yield above / name
     if depth == 0:
@@ -271,10 +276,20 @@ def _annotation_files(
             or _LIST_FOLDER.fullmatch(name) is not None
         )
         if is_candidate and not folder.is_relative_to(inner) and not is_dataset(inner):
-            yield from _annotation_files(inner, names_in(inner, FEW), folder, depth - 1)
+            inner_names = names_in(inner, FEW)
+            if _has_own_images(inner_names):
+                continue
+            yield from _annotation_files(inner, inner_names, folder, depth - 1)
             num_folders += 1
         if num_folders == _MAX_FOLDERS:
             return
+
+
+def _has_own_images(names: Names) -> bool:
+    """Whether a folder is another dataset: people keep their datasets beside one another."""
+    return any(map(is_picture, names.files)) or any(
+        map(is_called_images, names.folders)
+    )
 
 
 def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
@@ -354,8 +369,9 @@ def _has_columns(path: Path) -> bool:
     """Whether a file is more than a list of names, which say a split at most."""
     if path.suffix.lower() in _JSON_ENDINGS:
         return True
-    first_line = _read_start(path).partition(b"\n")[0].decode("utf-8", "replace")
-    return _SEPARATOR.search(first_line.strip()) is not None
+    # CelebA has the number of its rows above the names of the columns.
+    first_lines = _read_start(path).decode("utf-8", "replace").splitlines()[:3]
+    return any(_SEPARATOR.search(line.strip()) for line in first_lines)
 
 
 def _read_start(path: Path) -> bytes:

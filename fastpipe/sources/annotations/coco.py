@@ -52,13 +52,21 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     if requested is None:
         requested = default_fields(annotations)
     fields = [resolve_field(annotations, field) for field in requested]
+    classes = None
+    if options.fields is None and annotations.have_only_classes():
+        # The classes are those of whole images.
+        if annotations.has_several_of_an_image():
+            fields.append(SourceField("categories", "classes", column="category_id"))
+        else:
+            classes = annotations.category_names
 
     root = options.root_of_images()
     if root is None:
         folder = find_image_folder(annotations, options.split)
     else:
         folder = use_image_root(annotations, root)
-    listing = list_rows(folder.root, _rows(annotations, fields), fields)
+    rows = _rows(annotations, fields, is_labelled=classes is not None)
+    listing = list_rows(folder.root, rows, fields, classes=classes)
 
     # Boxes are counted while the rows are read, so this comes last.
     assumed = [*listing.assumed, *folder.assumed, *changed_boxes(annotations)]
@@ -67,7 +75,10 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     return replace(listing, assumed=tuple(assumed))
 
 
-def _rows(annotations: Annotations, fields: Sequence[SourceField]) -> Iterator[Row]:
+def _rows(
+    annotations: Annotations, fields: Sequence[SourceField], *, is_labelled: bool
+) -> Iterator[Row]:
+    """A row for each image. `is_labelled`: the class of its annotation is its label."""
     for image_id, image in annotations.images.items():
         image_annotations = annotations.of_image(image_id)
         values: dict[str, Any] = {}
@@ -80,5 +91,11 @@ def _rows(annotations: Annotations, fields: Sequence[SourceField]) -> Iterator[R
             except ImageError as error:
                 if problem is None:
                     problem = f"field {field.name}: {error}"
-        yield image._replace(values=values, problem=problem)
+        label = None
+        if is_labelled and image_annotations:
+            try:
+                label = annotations.category(image_annotations[0].entry)
+            except ImageError as error:
+                problem = problem or str(error)
+        yield image._replace(values=values, problem=problem, label=label)
     yield from annotations.rows_without_image()

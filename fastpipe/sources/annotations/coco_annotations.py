@@ -59,6 +59,10 @@ def parse_id(value: object) -> Id | None:
     return value if isinstance(value, str) else None
 
 
+# Entries of annotations that say where an object is, or what the whole image shows in words.
+_PLACES = ("bbox", "segmentation", "keypoints", "caption")
+
+
 def is_object(entry: Entry) -> bool:
     """Whether an annotation is about an object, and not only a caption of the image."""
     return "caption" not in entry or "bbox" in entry
@@ -110,6 +114,16 @@ class Annotations:
         """The names of the categories by id; "" where there is no category of an id."""
         class_count = max(self.categories, default=-1) + 1
         return tuple(self.categories.get(number, "") for number in range(class_count))
+
+    def have_only_classes(self) -> bool:
+        """Whether annotations have a category and no place in the image, as iNaturalist's."""
+        return "category_id" in self.entry_names and self.entry_names.isdisjoint(
+            _PLACES
+        )
+
+    def has_several_of_an_image(self) -> bool:
+        """Whether an image has more than one annotation."""
+        return any(len(ranges) > 2 for ranges in self._note_ranges.values())
 
     def has_several_captions(self) -> bool:
         return any(self._caption_counts[image_id] > 1 for image_id in self.images)

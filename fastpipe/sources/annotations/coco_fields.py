@@ -193,6 +193,9 @@ def field_value(
     if field.kind == "keypoints":
         point_count = len(annotations.keypoint_names)
         return _values(objects, lambda entry: _points(entry, point_count))
+    if field.kind == "classes":
+        numbers = set(_values(objects, annotations.category))
+        return [annotations.categories[number] for number in sorted(numbers)]
     if field.kind == "mask":
         return {"shapes": _shapes(annotations, field, objects)}
     return [item.entry.get(field.column) for item in objects]

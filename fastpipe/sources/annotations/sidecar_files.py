@@ -22,12 +22,13 @@ from fastpipe.sources.annotations.annotation_files import (
     recognise_tool,
 )
 from fastpipe.sources.file_formats import unread_remedy
-from fastpipe.sources.files import SourcePath
+from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Source, change, read_source
 from fastpipe.sources.options import is_picture
+from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 
 # There may be millions of sources. These many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096
@@ -136,12 +137,19 @@ def _no_class_error(
 def _only_folder_error(
     root: SourcePath, classes: Sequence[str], label: int, empty_labels: Sequence[int]
 ) -> PackError:
+    folder = root / classes[label]
     name = readable(classes[label])
+    remedy = f"Pass {readable(str(folder))}"
+    for empty in empty_labels:
+        inner = root / classes[empty]
+        tables = find_listing_tables(inner, names_in(inner).files, image_folder=folder)
+        if tables:
+            remedy = f"Pass {'the' if len(tables) == 1 else 'a'} table of these images: {some_tables(tables)}"
+            break
     others = first_paths(classes[empty] for empty in empty_labels)
     return PackError(
         f"{readable(str(root))}: only the folder {name} has images, and {others} has none, so the "
-        f"folders are no classes. Pass {readable(str(root / classes[label]))}. {AS_CLASSES} takes "
-        "the folders as classes"
+        f"folders are no classes. {remedy}. {AS_CLASSES} takes the folders as classes"
     )
 
 

@@ -75,6 +75,7 @@ def list_yolo(
         place=files.images.name if pair.split else "images",
     )
     reader.check_first_label(readable(str(files.labels)))
+    reader.check_points(readable(str(files.labels)))
     return replace(
         listing, assumed=tuple(reader.assumed() + _assumed_of_files(files, data))
     )

@@ -34,6 +34,10 @@ class LabelReader:
         self._first_label = first_label
         self._class_count = len(data.names) or _MOST_CLASSES
         self._polygon_count = 0
+        # How many numbers stand in the lines of polygons; one if all lines are alike.
+        self._polygon_lengths: set[int] = set()
+        # Whether each polygon may be a box and points inside it.
+        self._may_be_points = True
         self._sixth_number_count = 0
         self._repeated_line_count = 0
         self._has_first_class = False
@@ -100,6 +104,8 @@ class LabelReader:
             if rest:
                 self._sixth_number_count += 1
             return _corners(numbers), []
+        self._polygon_lengths.add(len(numbers))
+        self._may_be_points = self._may_be_points and _has_points_in_box(numbers)
         # A polygon: a class and pairs of x and y.
         if len(numbers) % 2 == 0:
             raise ValueError
@@ -140,6 +146,23 @@ class LabelReader:
             f"{names[0]!r:.60}"
         )
 
+    def check_points(self, folder: str) -> None:
+        """PackError: the lines are a box and keypoints, and no data.yaml says how many."""
+        # Polygons have any number of corners; four corners are those of a rotated box.
+        if (
+            not self._may_be_points
+            or len(self._polygon_lengths) != 1
+            or self._polygon_lengths == {1 + 2 * 4}
+        ):
+            return
+        count = self._polygon_lengths.copy().pop() - _BOX_COLUMNS
+        shape = f"[{count // 2}, 2]" if count % 3 else f"[{count // 3}, 3]"
+        raise PackError(
+            f"{folder}: each line has a box and {count} numbers that lie in it, so they are "
+            "keypoints, and no data.yaml says how many. Write a file data.yaml beside the folders, "
+            f"with names: and kpt_shape: {shape}"
+        )
+
     def assumed(self) -> list[Assumption]:
         assumed: list[Assumption] = []
         if self._polygon_count:
@@ -169,6 +192,24 @@ def _corners(numbers: Sequence[float]) -> list[float]:
     """Left, top, right and bottom of the box at the start of a line."""
     _, x, y, width, height = numbers[:_BOX_COLUMNS]
     return [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
+
+
+def _has_points_in_box(numbers: Sequence[float]) -> bool:
+    """Whether the numbers behind the box of a line are points in it, with or without visibility."""
+    left, top, right, bottom = _corners(numbers)
+    rest = numbers[_BOX_COLUMNS:]
+    for num_dims in (2, 3):
+        if len(rest) % num_dims:
+            continue
+        xs = rest[0::num_dims]
+        ys = rest[1::num_dims]
+        # A point that is not visible is 0, 0.
+        if all(
+            (x == 0 and y == 0) or (left <= x <= right and top <= y <= bottom)
+            for x, y in zip(xs, ys, strict=True)
+        ):
+            return True
+    return False
 
 
 def _is_number(word: str) -> bool:

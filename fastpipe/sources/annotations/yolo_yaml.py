@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.darknet import find_by_end
-from fastpipe.sources.files import Names, SourcePath
+from fastpipe.sources.files import Names, SourcePath, names_in
 
 YOLO_FOLDERS = ("images", "labels")
 YAML_FILES = ("data.yaml", "dataset.yaml", "data.yml")
+# YAML of another name describes the folder if it has the names of classes.
+_CLASS_NAMES = re.compile(r"^names[ \t]*:", re.MULTILINE)
 _SPLITS = ("train", "val", "test")
 _MOST_CLASSES = 100_000
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
@@ -47,10 +49,30 @@ def read_data_yaml(folders: Sequence[Path]) -> DataYaml:
     PackError: the file has no valid names.
     """
     for folder in folders:
-        for name in YAML_FILES:
-            if (folder / name).is_file():
-                return _read_file(folder / name)
+        file = find_yaml(folder, names_in(folder).files)
+        if file is not None:
+            return _read_file(file)
     return DataYaml()
+
+
+def find_yaml(folder: Path, file_names: Collection[str]) -> Path | None:
+    """The file that describes a folder: data.yaml, or the only YAML file with names of classes.
+
+    Ultralytics takes the path of the file, so people call it after the dataset, as coco128.yaml.
+    """
+    for name in YAML_FILES:
+        if name in file_names:
+            return folder / name
+    with_classes = []
+    for name in file_names:
+        if name.lower().endswith((".yaml", ".yml")):
+            try:
+                text = (folder / name).read_text("utf-8")
+            except (OSError, ValueError):
+                continue
+            if _CLASS_NAMES.search(text):
+                with_classes.append(folder / name)
+    return with_classes[0] if len(with_classes) == 1 else None
 
 
 def _read_file(file: Path) -> DataYaml:
@@ -118,7 +140,7 @@ def yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """
     if not isinstance(root, Path):
         return []
-    file = next((root / name for name in YAML_FILES if name in names.files), None)
+    file = find_yaml(root, names.files)
     if file is None:
         return []
     try:

@@ -96,8 +96,8 @@ def check_class_folders(
             raise parts_error(root, folders, inside)
         if not lists:
             yield parts_as_classes(folders)
-    elif len(folders) == 1:
-        yield from _check_only_folder(root / folders[0], folders[0])
+    elif len(folders) == 1 and not certain:
+        yield _check_only_folder(root / folders[0], folders[0])
     elif folders:
         splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
         if splits:
@@ -283,26 +283,25 @@ def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assump
     )
 
 
-def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
-    """The assumption that the only folder is a class, if its name or contents speak against it."""
+def _check_only_folder(folder: SourcePath, name: str) -> Assumption:
+    """The assumption that the only folder is a class, with what to do if it is not."""
     # Unpacked archives often have a folder in a folder.
     names = names_in(folder, FEW)
     while len(names.folders) == 1 and not any(is_picture(file) for file in names.files):
         folder = folder / names.folders[0]
         names = names_in(folder, FEW)
-    if is_called_images(name) or is_called_images(folder.name):
-        yield Assumption(
-            f"all images are of the class {readable(name)}, the only folder; for images without "
-            f"labels, pass {readable(str(folder))}"
+    one_class = f"all images are of the class {readable(name)}, the only folder"
+    lists = lists_among(names.files, _LISTS)
+    if len(names.folders) > 1:
+        return Assumption(
+            f"{one_class}; if the folders in it ({first_paths(names.folders)}) are the classes or "
+            f"splits, pass {readable(str(folder))}"
         )
-    elif lists := lists_among(names.files, _LISTS):
-        first = folder / lists[0]
-        yield Assumption(
-            f"all images are of the class {readable(name)}, the only folder, though {first_paths(lists)} "
-            f"in it may have labels; if so, pass {readable(str(first))}"
+    if lists:
+        return Assumption(
+            f"{one_class}, though {first_paths(lists)} in it may have labels; if so, pass "
+            f"{readable(str(folder / lists[0]))}"
         )
-    elif len(names.folders) > 1 and not names.files:
-        yield Assumption(
-            f"all images are of the class {readable(name)}, the only folder; if the folders in it "
-            f"({first_paths(names.folders)}) are the classes, pass {readable(str(folder))}"
-        )
+    return Assumption(
+        f"{one_class}; for images without labels, pass {readable(str(folder))}"
+    )

@@ -16,7 +16,7 @@ from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_fol
 from fastpipe.sources.annotations.darknet import NAME_LISTS
 from fastpipe.sources.annotations.labelmap import LABELMAP
 from fastpipe.sources.annotations.voc import MASK_LISTS
-from fastpipe.sources.annotations.yolo_yaml import YAML_FILES
+from fastpipe.sources.annotations.yolo_yaml import YAML_FILES, find_yaml
 from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.doubtful_folders import lists_among
@@ -93,6 +93,10 @@ def _unread_beside_labels(source: Recognised) -> Iterator[tuple[str, SourcePath]
 def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator[str]:
     """The names in a folder that were not read; those of folders end in "/"."""
     read = set(_read_names(source))
+    if source.format == "yolo" and isinstance(folder, Path):
+        described_by = find_yaml(folder, names.files)
+        if described_by is not None:
+            read.add(described_by.name)
     for name in lists_among(names.files, _ENDINGS, max_lists=FEW):
         is_yolo = source.format == "yolo" and (
             name in _YOLO_FILES or name.endswith(_YOLO_ENDINGS)

@@ -133,7 +133,10 @@ def pack_table(summary: Summary, *, is_folder: bool = True) -> RenderableType:
         files = count(counts["multi_frame"], "file")
         table.add_row("frames", f"{files} with several; the first of each was packed")
     class_counts = zip(info["classes"], info["class_counts"], strict=True)
-    empty_classes = [name for name, num_samples in class_counts if not num_samples]
+    # Numbers without a category, as COCO's ids have gaps, are no classes.
+    empty_classes = [
+        name for name, num_samples in class_counts if name and not num_samples
+    ]
     if empty_classes:
         table.add_row("empty classes", _list_names(empty_classes))
     if summary.stray:

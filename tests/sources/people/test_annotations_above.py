@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos
+from support.sources.people import assumed, photos, write
 
 import fastpipe
 
@@ -18,11 +18,6 @@ KITTI = "Car 0.00 0 1.55 4.0 4.0 12.0 12.0 1.57 1.73 4.15 1.65 1.73 46.70 -1.59\
 DOTA = "imagesource:GoogleEarth\ngsd:0.14\n2.0 3.0 20.0 3.0 20.0 30.0 2.0 30.0 plane 0\n"
 VOC = "<annotation><filename>{0}.jpg</filename><object><name>cat</name></object></annotation>"
 WIDER = "0--Parade/a.jpg\n1\n4 4 20 20 0 0 0 0 0 0\n0--Parade/b.jpg\n1\n4 4 20 20 0 0 0 0 0 0\n"
-
-
-def write(file: Path, content: Any) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
 def coco(*names: str) -> dict[str, Any]:
@@ -264,7 +259,7 @@ def test_lists_of_splits(tmp_path: Path) -> None:
     write(source / "meta/train.txt", "apple_pie/1005649\nwaffles/1005649\n")
     text = saying(tmp_path, source / "images")
     assert (
-        "/food-101/meta/test.txt has the names of these images (also: /food-101/meta/train.txt"
+        "/food-101/meta/train.txt has the names of these images (also: /food-101/meta/test.txt"
         in text
     )
     assert "write a CSV file with a row for each image (path,label,split)" in text

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos
+from support.sources.people import assumed, photos, write
 
 import fastpipe
 from fastpipe.errors import PackError
 
 LINE = "0 0.5 0.5 0.2 0.2\n"
-
-
-def write(file: Path, content: Any) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
 def yolo(root: Path) -> Path:

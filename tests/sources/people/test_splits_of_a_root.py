@@ -145,7 +145,10 @@ def test_a_folder_around_the_splits(tmp_path: Path) -> None:
 def test_a_folder_around_the_classes(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "animals/ant/1.jpg", "animals/bee/2.jpg")
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
-    assert f"the folders in it (ant, bee) are the classes, pass {source}/animals" in assumed.text
+    assert (
+        f"the folders in it (ant, bee) are the classes or splits, pass {source}/animals"
+        in assumed.text
+    )
 
 
 @becomes(

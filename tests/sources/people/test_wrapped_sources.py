@@ -93,7 +93,9 @@ def test_several_folders_around_annotations(tmp_path: Path) -> None:
 def test_two_folders_around_classes(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "a/b/cat/1.jpg", "a/b/dog/2.jpg")
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
-    assert f"the folders in it (cat, dog) are the classes, pass {source}/a/b" in assumed.text
+    assert (
+        f"the folders in it (cat, dog) are the classes or splits, pass {source}/a/b" in assumed.text
+    )
     source = photos(tmp_path / "splits", "a/b/train/cat/1.jpg", "a/b/val/cat/2.jpg")
     with pytest.raises(PackError, match=f"the splits train, val. Pass {source}/a/b"):
         fastpipe.pack(source, tmp_path / "other")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ def photos(folder: Path, *names: str, size: tuple[int, int] = (40, 30)) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", size, (20 * number, 0, 0)).save(folder / name)
     return folder
+
+
+def write(file: Path, content: Any) -> None:
+    """Writes a text, or JSON of another value, with the folders around it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
 def pack_text(folder: Path, name: str, text: str, **options: Any) -> Summary:

@@ -1,0 +1,74 @@
+"""A folder in a folder: one class, or something around the classes; and lists in the folder beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.sources.becomes import becomes
+from support.sources.people import photos, write
+
+import fastpipe
+from fastpipe.errors import PackError
+
+
+@becomes(
+    "`GTSRB/Readme.txt` beside `GTSRB/Final_Training/`, `GTSRB/Final_Test/`",
+    "one class; it is named, with the folder to pass",
+)
+def test_a_note_beside_folders_in_the_only_folder(tmp_path: Path) -> None:
+    source = photos(
+        tmp_path / "src", "GTSRB/Final_Training/Images/00000/a.jpg", "GTSRB/Final_Test/Images/b.jpg"
+    )
+    write(source / "GTSRB/Readme-Images.txt", "The German Traffic Sign Benchmark")
+    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
+    assert "all images are of the class GTSRB, the only folder" in assumed.text
+    assert f"are the classes or splits, pass {source}/GTSRB" in assumed.text
+
+
+@becomes("one class folder", "one class; it is named, with the folder to pass for images alone")
+def test_one_class(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "img_align/1.jpg", "img_align/2.jpg")
+    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
+    assert assumed.text == (
+        "all images are of the class img_align, the only folder; for images without labels, pass "
+        f"{source}/img_align"
+    )
+    certain = fastpipe.pack(source, tmp_path / "certain", format="imagefolder")
+    assert certain.info["classes"] == ["img_align"]
+
+
+@becomes(
+    "CelebA: `Img/img_align_celeba/`, `Anno/list_attr_celeba.txt`",
+    "refused; the tables are named, attributes first",
+    "--image-root",
+)
+def test_tables_in_the_folder_beside_the_images(tmp_path: Path) -> None:
+    source = photos(
+        tmp_path / "src", "Img/img_align_celeba/000001.jpg", "Img/img_align_celeba/000002.jpg"
+    )
+    write(source / "Anno/identity_CelebA.txt", "000001.jpg 2880\n000002.jpg 2937\n")
+    attributes = "2\nSmiling Young\n000001.jpg 1 -1\n000002.jpg -1 1\n"
+    write(source / "Anno/list_attr_celeba.txt", attributes)
+    images = source / "Img/img_align_celeba"
+    with pytest.raises(
+        PackError,
+        match=f"Pass a table of these images: {source}/Anno/list_attr_celeba.txt or .*"
+        f"with --image-root {images}",
+    ):
+        fastpipe.pack(source, tmp_path / "packed")
+    packed = fastpipe.pack(source / "Img", tmp_path / "images")
+    first, second = (assumed.text for assumed in packed.assumed)
+    assert "all images are of the class img_align_celeba" in first
+    assert f"fastpipe pack {source}/Anno/list_attr_celeba.txt DST --image-root {images}" in second
+
+
+@becomes("annotations of another dataset in the folder beside it", "the names of the folders")
+def test_a_dataset_beside_it(tmp_path: Path) -> None:
+    source = photos(tmp_path / "pets", "cat/part1.jpg", "dog/part2.jpg")
+    other = photos(tmp_path / "task_xml", "images/part1.jpg")
+    write(
+        other / "annotations.xml",
+        '<annotations><meta/><image name="part1.jpg" width="20" height="20"/></annotations>',
+    )
+    assert fastpipe.pack(source, tmp_path / "packed").assumed == ()
