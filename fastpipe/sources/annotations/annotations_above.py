@@ -39,7 +39,7 @@ from fastpipe.sources.folders.folder_roles import is_called_target
 from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import is_picture
-from fastpipe.sources.tables.listed_images import lists_images
+from fastpipe.sources.tables.listed_images import has_only_ids, lists_images
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
@@ -231,6 +231,8 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             if not is_far and not images.have_labels:
                 yield _describe_data(path)
             continue
+        if images.have_labels and has_only_ids(path):
+            continue  # CUB numbers its images so
         listed = _images_named_in(path, images, is_far=is_far)
         if listed or _is_about_folder(path, images.root):
             yield _describe_list(path, images.root, listed)

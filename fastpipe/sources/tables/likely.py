@@ -66,6 +66,7 @@ _MASKS = frozenset(
         "column",
     )
 )
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+(?:,\d+)?")
 _VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
 # Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
 _RUN_LENGTH_COLUMN = re.compile(
@@ -305,7 +306,8 @@ def find_column_assumptions(
         # Columns of 0 and 1 are already in the assumption on these.
         is_flag = bool(of_flags and seen[column].flags)
         is_label = is_label_name(column) and not are_captions(column, seen[column])
-        if is_label and not seen[column].has_fractions and not is_flag:
+        has_fractions = seen[column].has_fractions or _has_decimal_commas(seen[column])
+        if is_label and not has_fractions and not is_flag:
             likely.append(column)
     if not likely and not of_flags:
         likely = _likely_by_values(seen, free)
@@ -337,6 +339,8 @@ def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
     is_id = not _ID_WORDS.isdisjoint(_words_in(column))
     if is_id or values.has_fractions or are_captions(column, values):
         return []
+    if _has_decimal_commas(values):
+        return []
     return [column] if values.repeats or _find_joined(column, values) else []
 
 
@@ -363,6 +367,14 @@ def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumptio
             name = "mask" if is_mask else field.name
             option = f"--field {quoted(f'{name}={field.column}:{kind}')}"
             assumptions.append(Assumption(text, option))
+        elif (
+            field.kind == "text" and values is not None and _has_decimal_commas(values)
+        ):
+            text = (
+                f"column {field.column!r} has numbers with a decimal comma, and is stored as text; "
+                "to store numbers, write them with a point"
+            )
+            assumptions.append(Assumption(text))
         elif values is not None and _has_run_lengths(field.column, values):
             text = (
                 f"masks: none, for the run lengths in column {field.column!r} are not decoded. A "
@@ -370,6 +382,14 @@ def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumptio
             )
             assumptions.append(Assumption(text))
     return tuple(assumptions)
+
+
+def _has_decimal_commas(values: Seen | Known) -> bool:
+    """Whether the texts of a column are numbers such as 3,5, as Excel writes them in Europe."""
+    texts = values.texts or values.first
+    if not any("," in text for text in texts):
+        return False
+    return all(_DECIMAL_COMMA.fullmatch(text.strip()) for text in texts)
 
 
 def _has_run_lengths(column: str, values: Seen | Known) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
-from fastpipe.sources.folders.splits import FEW
+from fastpipe.sources.folders.splits import FEW, are_called_like_parts
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_files import sort_labelled_first
@@ -48,7 +48,7 @@ def some_tables(tables: Sequence[ListingTable]) -> str:
         )
     if len(set(options)) == 1:
         return " or ".join(texts) + options[0]
-    return " or ".join(
+    return "; or ".join(
         text + option for text, option in zip(texts, options, strict=True)
     )
 
@@ -67,6 +67,17 @@ def lists_images(
     rows = _first_rows(table, encoding)
     naming_count = sum(not names.isdisjoint(map(_last_part, row)) for row in rows)
     return naming_count > 0 and 2 * naming_count >= len(rows)
+
+
+def has_only_ids(table: SourcePath) -> bool:
+    """Whether a table has two columns, the path of an image and a number of its own."""
+    rows = _first_rows(table, encoding=None)
+    if len(rows) < 2 or any(len(row) != 2 for row in rows):
+        return False
+    for column in zip(*rows, strict=True):
+        if all(text.isdigit() for text in column) and len(set(column)) == len(column):
+            return True
+    return False
 
 
 def find_listing_tables(
@@ -195,6 +206,9 @@ def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None
                 image_root = image_root.parent
         roots.add(image_root)
     if len(roots) > 1 or root in roots:
+        return None
+    # images_001 and images_002 hold one set of images: the first rows may name those of one folder.
+    if are_called_like_parts(names_in(root, FEW).folders):
         return None
     return roots.pop()
 

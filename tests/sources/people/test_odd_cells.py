@@ -122,3 +122,10 @@ def test_columns_that_may_have_the_images(two: Path) -> None:
     text = "anchor,positive,label\na.jpg,b.jpg,1\nb.jpg,a.jpg,0\n"
     with pytest.raises(PackError, match=r"names it \(--image-column anchor or positive\)"):
         pack_text(two, "a.csv", text)
+
+
+@becomes("numbers with a decimal comma: `3,5`", "stored as text, and named; no classes")
+def test_decimal_commas(two: Path) -> None:
+    (assumed,) = pack_text(two, "a.csv", "image;weight\na.jpg;3,5\nb.jpg;12,25\n").assumed
+    assert "column 'weight' has numbers with a decimal comma" in assumed.text
+    assert values(two, "weight") == {"a.jpg": ["3,5"], "b.jpg": ["12,25"]}

@@ -72,3 +72,21 @@ def test_a_dataset_beside_it(tmp_path: Path) -> None:
         '<annotations><meta/><image name="part1.jpg" width="20" height="20"/></annotations>',
     )
     assert fastpipe.pack(source, tmp_path / "packed").assumed == ()
+
+
+@becomes("CUB: `images/001.Albatross/`, `images.txt` with numbers", "the names of the folders")
+def test_a_list_that_numbers_the_images(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images/001.Albatross/a.jpg", "images/002.Auk/b.jpg")
+    write(source / "images.txt", "1 001.Albatross/a.jpg\n2 002.Auk/b.jpg\n")
+    assert fastpipe.pack(source / "images", tmp_path / "packed").assumed == ()
+
+
+@becomes(
+    "NIH: `images_001/`, `images_002/`, a table of images of both",
+    "refused; the table is named, without an image root",
+)
+def test_a_table_of_folders_that_are_parts(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images_001/images/a.png", "images_002/images/b.png")
+    write(source / "boxes.csv", "image,label\na.png,x\n")
+    with pytest.raises(PackError, match=rf"Pass the table: {source}/boxes\.csv\. "):
+        fastpipe.pack(source, tmp_path / "packed")
