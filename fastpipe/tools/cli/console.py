@@ -53,11 +53,16 @@ def exit_codes() -> Iterator[None]:
         yield
     except (FastpipeError, OSError) as error:
         prefix = "" if isinstance(error, FastpipeError) else "system error: "
-        err.print(f"fastpipe: {prefix}{readable(str(error))}")
+        print_problem(f"{prefix}{readable(str(error))}", "red")
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from error
     except KeyboardInterrupt as error:
         err.print("fastpipe: interrupted")
         raise typer.Exit(130) from error
+
+
+def print_problem(text: str, style: str = "yellow") -> None:
+    """Prints a line on standard error, whose first word is in colour: red for an error."""
+    err.print(Text.assemble(("fastpipe:", style), " ", text))
 
 
 def check_new(file: Path, *, overwrite: bool) -> None:

@@ -13,11 +13,11 @@ from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import (
     check_new,
-    err,
     exit_codes,
     out,
     place,
     print_json,
+    print_problem,
 )
 from fastpipe.tools.cli.inspect_tables import (
     duplicates_table,
@@ -180,7 +180,7 @@ def inspect(
                 )
             else:
                 advice = "fastpipe pack reads every file to its end, and lists the damaged ones"
-            err.print(
-                f"fastpipe: {count(num_undecodable, 'image')} could not be decoded; the sheet "
+            print_problem(
+                f"{count(num_undecodable, 'image')} could not be decoded; the sheet "
                 f"shows other images instead. {advice}"
             )

@@ -180,8 +180,10 @@ def print_rejected(rejected: Sequence[Mapping[str, str]], listed_in: str = "") -
     if not rejected:
         out.print("rejected  none")
         return
-    text = f"rejected  {count(len(rejected), 'file')}"
-    out.print(f"{text}, listed in {listed_in}:" if listed_in else f"{text}:")
+    text = f"  {count(len(rejected), 'file')}"
+    if listed_in:
+        text += f", listed in {listed_in}"
+    out.print(Text.assemble(("rejected", "yellow"), f"{text}:"))
     for entry in rejected[:_MAX_REJECTED]:
         print_indented(readable(f"{entry['path']}: {entry['reason']}"))
     if len(rejected) > _MAX_REJECTED:

@@ -11,7 +11,7 @@ import typer
 
 from fastpipe.errors import ConfigError, whole
 from fastpipe.tools.cli import options
-from fastpipe.tools.cli.console import check_new, err, exit_codes, out
+from fastpipe.tools.cli.console import check_new, exit_codes, out, print_problem
 from fastpipe.tools.cli.tables import count
 
 if TYPE_CHECKING:
@@ -113,9 +113,8 @@ def preview(
             f"{count(num_photos, 'photo')} drawn to {out_file}, each with {VARIANTS} variants"
         )
         if hidden:
-            err.print(
-                f"fastpipe: without {', '.join(hidden)}: the augmentation may move pixels, or "
-                "mixes images"
+            print_problem(
+                f"without {', '.join(hidden)}: the augmentation may move pixels, or mixes images"
             )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import scheme_of
@@ -115,10 +116,15 @@ def verify(
         if as_json:
             print_json({**report.as_dict(), "repaired": repaired})
         elif len(repaired) == 1:
-            out.print(f"repaired: {repaired[0]}; this file is again as it was packed")
-        elif repaired:
             out.print(
-                f"repaired: {', '.join(repaired)}; these files are again as they were packed"
+                Text.assemble(
+                    ("repaired", "green"), f": {repaired[0]}, as it was packed"
+                )
+            )
+        elif repaired:
+            files = ", ".join(repaired)
+            out.print(
+                Text.assemble(("repaired", "green"), f": {files}, as they were packed")
             )
         if not report.sound and not repaired:
             raise typer.Exit(1)
@@ -133,14 +139,20 @@ def _print_report(report: Report) -> None:
         )
     path = readable(report.path)
     if report.sound:
-        out.print(f"sound: {path}: {_describe_check(report)}")
+        out.print(
+            Text.assemble(("sound", "green"), f": {path}: {_describe_check(report)}")
+        )
         return
     num_samples = sum(last - first + 1 for first, last in report.bad_samples())
-    out.print(
-        f"damaged: {path}: {count(len(report.findings), 'problem')}, "
-        f"{count(num_samples, 'sample')} affected; checked {_describe_check(report)}. "
+    check = _describe_check(report)
+    if report.bytes or report.quick:
+        check = f"checked {check}"
+    text = (
+        f": {path}: {count(len(report.findings), 'problem')}, "
+        f"{count(num_samples, 'sample')} affected; {check}. "
         f"{_next_step(report)}"
     )
+    out.print(Text.assemble(("damaged", "red"), text))
 
 
 def _describe_check(report: Report) -> str:
@@ -149,7 +161,7 @@ def _describe_check(report: Report) -> str:
     if report.quick:
         return f"{text}; only sizes and structure, read no shard"
     if not report.bytes:
-        return f"{text}, of which none could be read"
+        return f"none of the {text} could be read"
     mb_per_s = report.bytes / max(report.seconds, 1e-9) / 1e6
     # A shard that is missing or cut off has images that nobody decoded.
     bytes_read = f"{report.bytes:,} bytes" + (

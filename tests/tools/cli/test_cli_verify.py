@@ -32,7 +32,9 @@ def test_a_missing_shard_is_not_said_to_be_decoded(
     dataset = copied(textured)
     (dataset / shard_name(0)).unlink()
     text = fp("verify", dataset).stdout
-    assert "1 shard, of which none could be read. To repair it" in text.replace("\n", " ")
+    assert "; none of the 23 samples in 1 shard could be read. To repair it" in text.replace(
+        "\n", " "
+    )
     assert "decoded" not in text
 
 

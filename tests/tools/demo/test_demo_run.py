@@ -57,7 +57,7 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
         "masks",
         "batch.png",
         "measuring",
-        "DataLoader, PIL",
+        "DataLoader (PIL)",
     ):
         assert word in said
 
