@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from fastpipe.dataset.format.folder import Place, Url
 from fastpipe.errors import ConfigError, FastpipeError, readable
 from fastpipe.store.remote.options import place_of
 from fastpipe.tools.cli.interrupts import raise_at_ctrl_c
+from fastpipe.tools.show.sheet_mark import may_replace
 
 
 def _new_console(*, stderr: bool = False) -> Console:
@@ -66,10 +66,11 @@ def print_problem(text: str, style: str = "yellow") -> None:
 
 
 def check_new(file: Path, *, overwrite: bool) -> None:
-    """Refuses to write over a file, before the work begins."""
-    if not overwrite and os.path.lexists(file):
+    """Refuses to write over a file that is no earlier sheet, before the work begins."""
+    if not overwrite and not may_replace(file):
         raise ConfigError(
-            f"{file} exists; pass another name, or --overwrite to replace it"
+            f"{file} exists, and fastpipe did not draw it; pass another name, or --overwrite to "
+            "replace it"
         )
 
 

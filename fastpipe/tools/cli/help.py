@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
@@ -29,11 +29,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in _OTHER_NAMES and args[0] not in self.commands:
-            self._refuse(ctx, args[0])
+            ctx.fail(f"No such command {args[0]!r}. Run: {_OTHER_NAMES[args[0]]}")
         return super().resolve_command(ctx, args)
-
-    def _refuse(self, ctx: Any, name: str) -> NoReturn:
-        ctx.fail(f"No such command {name!r}. Run: {_OTHER_NAMES[name]}")
 
 
 class PlainCommand(TyperCommand):

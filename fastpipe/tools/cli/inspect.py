@@ -103,8 +103,6 @@ def inspect(
             raise ConfigError(
                 "--sheet and --no-sheet exclude each other; pass only one of them"
             )
-        if sheet is not None:
-            check_new(sheet, overwrite=overwrite)
         if batch_size is not None and not compare_shuffle:
             raise ConfigError(
                 "--batch-size needs --shuffle: it is the batch of the order that is compared"
@@ -118,6 +116,12 @@ def inspect(
         whole("--batch-size", batch_size, least=1, most=2**31)
 
         index = open_data(place(data))
+        picture: Path | None = None
+        if not no_sheet:
+            is_local = isinstance(index.path, Path)
+            name = index.folder.name if is_local else str(index.path).rsplit("/", 1)[-1]
+            picture = sheet or Path(f"{name}-sheet.png")
+            check_new(picture, overwrite=overwrite)
         inspection = inspect_index(index)
         shuffle: ShuffleReport | None = None
         if compare_shuffle:
@@ -131,14 +135,10 @@ def inspect(
                 place(data), None if against is None else place(against)
             )
 
-        picture: Path | None = None
         num_drawn = 0
         num_undecodable = 0
         replaces_file = False
-        if not no_sheet:
-            is_local = isinstance(index.path, Path)
-            name = index.folder.name if is_local else str(index.path).rsplit("/", 1)[-1]
-            picture = sheet or Path(f"{name}-sheet.png")
+        if picture is not None:
             replaces_file = picture.exists()
             # With the fingerprint of the scan, the images need not be listed again.
             fingerprint = None if index.packed else index.fingerprint

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import REJECTED_FILE
 from fastpipe.errors import readable
 from fastpipe.packing.api import pack as run_pack
@@ -19,8 +20,9 @@ from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.options import Format
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
-from fastpipe.tools.cli.console import err, exit_codes, out, print_json
+from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
 from fastpipe.tools.cli.pack_report import (
     pack_progress,
     pack_table,
@@ -28,6 +30,7 @@ from fastpipe.tools.cli.pack_report import (
     print_rejected,
 )
 from fastpipe.tools.cli.tables import count
+from fastpipe.tools.show.inspection import BoxCounts, count_boxes
 
 Damaged = StrEnum("Damaged", "REJECT DECODE")
 Exif = StrEnum("Exif", "IGNORE APPLY")
@@ -310,7 +313,10 @@ def _print_summary(summary: Summary, dst: str) -> None:
         out.print(
             f"continued after {count(summary.resumed, 'shard')} from an earlier run"
         )
-    out.print(pack_table(summary))
+    boxes: dict[str, BoxCounts] = {}
+    if not scheme_of(dst):  # else the columns would have to be fetched
+        boxes = count_boxes(open_data(place(dst)))
+    out.print(pack_table(summary, boxes))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)
     out.print(

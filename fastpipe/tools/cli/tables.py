@@ -43,10 +43,12 @@ def show(console: Console, *parts: RenderableType) -> None:
 
 
 def count(number: int, word: str) -> str:
-    """A number and its word: 1 file, 2 files, 3 classes."""
+    """A number and its word: 1 file, 2 files, 3 classes, 4 boxes, 5 categories."""
     if number == 1:
         return f"1 {word}"
-    ending = "es" if word.endswith("s") else "s"
+    if word.endswith("y"):
+        return f"{number:,} {word.removesuffix('y')}ies"
+    ending = "es" if word.endswith(("s", "x", "ch")) else "s"
     return f"{number:,} {word}{ending}"
 
 

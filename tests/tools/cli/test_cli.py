@@ -139,10 +139,12 @@ def test_inspect_draws_to_a_file_named_after_the_dataset(
     assert os.listdir(tmp_path) == ["packed-sheet.png"]
     assert "packed-sheet.png, which replaces an earlier file" in succeeded("inspect", packed)
     (tmp_path / "mine.png").write_bytes(b"precious")
-    assert "mine.png exists; pass another name, or --overwrite" in failed(
+    assert "mine.png exists, and fastpipe did not draw it; pass another name" in failed(
         2, "inspect", packed, "--sheet", "mine.png"
     )
     assert (tmp_path / "mine.png").read_bytes() == b"precious"
+    (tmp_path / "packed-sheet.png").write_bytes(b"precious")
+    assert "packed-sheet.png exists" in failed(2, "inspect", packed)
     succeeded("inspect", packed, "--sheet", "mine.png", "--overwrite")
     assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
 
