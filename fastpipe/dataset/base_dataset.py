@@ -15,7 +15,7 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.stored_dataset import StoredDataset
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, did_you_mean
 from fastpipe.plan.content import ById, Content
 
 _OWN_COLUMNS = ("label", *PICTURE, "id", "key", "source")
@@ -137,7 +137,7 @@ class BaseDataset:
             )
         raise ConfigError(
             f"{self.path} has the columns {', '.join(self.columns)}; got {name!r}"
-            f"{self.missing_field_hint(name)}"
+            f"{self.missing_field_hint(name)}{did_you_mean(name, self.columns)}"
         )
 
     def by_id(self, name: str) -> ById:

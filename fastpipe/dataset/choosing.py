@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.by_id import Column, spans
 from fastpipe.dataset.format.sample_layout import key_hash
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, did_you_mean
 from fastpipe.plan.content import Content
 from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, uniform
 
@@ -157,10 +156,14 @@ def find_keys(
     wrong = np.flatnonzero(counts[position_of_key] != 1)
     if len(wrong):
         count = int(counts[position_of_key][wrong[0]])
+        if count:
+            raise ConfigError(
+                f"{option}: {content.index.path} has {count} samples with the source path "
+                f"{keys[wrong[0]]!r}; expected one. Pass numbers of samples"
+            )
         raise ConfigError(
-            f"{option}: {content.index.path} has {count or 'no'} samples with the key "
-            f"{keys[wrong[0]]!r}; expected one. A key is the path of the source, as fields= gives "
-            f'it as "key"{end}'
+            f"{option}: {content.index.path} has no sample with the source path {keys[wrong[0]]!r}"
+            f"{end}. Source paths are like 'cat/10.jpg': data[\"key\"] has them"
         )
     return np.asarray(sample_ids[position_of_key])
 
@@ -190,9 +193,9 @@ def near(name: object, names: Sequence[str]) -> str:
     """The end of a message about a class that the dataset does not have: a similar name."""
     if not names:
         return ": it has no classes"
-    matches = difflib.get_close_matches(str(name), names, n=1)
-    if matches:
-        return f"; did you mean {matches[0]!r}?"
+    hint = did_you_mean(name, names)
+    if hint:
+        return hint
     shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
     if len(names) > _NAMES_SHOWN:
         shown += f" and {len(names) - _NAMES_SHOWN:,} more"

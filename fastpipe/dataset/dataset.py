@@ -37,6 +37,7 @@ from fastpipe.dataset.relabelling import (
 from fastpipe.dataset.sample_reader import SampleFormat, SampleReader
 from fastpipe.dataset.saved import save
 from fastpipe.dataset.selection import Selection
+from fastpipe.dataset.unknown_attributes import describe_unknown
 from fastpipe.errors import ConfigError, flag, real_number, whole
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Int64s, Stream
@@ -402,6 +403,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             "a dataset does not change: data.with_transform(transform) is one with a transform. In "
             "a program for timm, import create_loader from fastpipe.timm, too"
         )
+
+    if not TYPE_CHECKING:  # type checkers would allow every name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = describe_unknown(name, dir(type(self)))
+            raise AttributeError(message, name=name, obj=self)
 
     def __add__(self, other: Any) -> Any:
         """All samples of both; with a dataset of another kind, torch's ConcatDataset."""

@@ -15,7 +15,7 @@ from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, did_you_mean
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ById
@@ -93,6 +93,7 @@ def parse_fields(
             hint = data.missing_field_hint(name)
             raise ConfigError(
                 f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}"
+                f"{did_you_mean(name, known)}"
             )
         request = _with_options(value, data.fields.get(name))
         if options.setdefault(name, request) != request:
