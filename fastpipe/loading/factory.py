@@ -57,6 +57,7 @@ from fastpipe.plan.recipe import Recipe
 _WORKERS_HINT = (
     "workers are threads in this process; the default is the number of CPUs granted"
 )
+_SEED_HINT = "the same seed gives the same batches; the default is 0"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
@@ -209,10 +210,12 @@ def loader(
     choice("on_error", on_error, ("raise", "replace"))
     stall_s = positive("stall_timeout", stall_timeout)
     notices.warn_bound_process()
-    if prepare is not None and (fields is None or not callable(prepare)):
+    if prepare is not None and not callable(prepare):
+        raise ConfigError(f"prepare: expected a function, got {prepare!r}")
+    if prepare is not None and fields is None:
         raise ConfigError(
-            f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it "
-            f'gets, got {fields!r}; say what they have, fields=("image", "label", ...)'
+            "prepare= needs fields=: the function gets the fields of a batch as a dict. Add "
+            'fields=("image", "label")'
         )
 
     stream = stream_of(device)
@@ -235,7 +238,7 @@ def loader(
         flip=parse_flip_probability(hflip, train=train),
         shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),
-        seed=whole("seed", seed, least=0, most=2**64 - 1),
+        seed=whole("seed", seed, least=0, most=2**64 - 1, hint=_SEED_HINT),
         sizes=sizes,
     )
 
