@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,12 +54,30 @@ def exit_codes() -> Iterator[None]:
         raise_at_ctrl_c()
         yield
     except (FastpipeError, OSError) as error:
-        prefix = "" if isinstance(error, FastpipeError) else "system error: "
-        print_problem(f"{prefix}{readable(str(error))}", "red")
+        text = str(error)
+        if isinstance(error, OSError):
+            text = _describe_system_error(error)
+        print_problem(readable(text), "red")
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from error
     except KeyboardInterrupt as error:
         err.print("fastpipe: interrupted")
         raise typer.Exit(130) from error
+
+
+def _describe_system_error(error: OSError) -> str:
+    """An error of the system in words, with the folder that may not be read if that is the cause."""
+    if not error.filename or not error.strerror:
+        return f"system error: {error}"
+    file = Path(os.fsdecode(error.filename))
+    if isinstance(error, PermissionError):
+        # The file may not even exist: what may not be read is the folder that would have it.
+        for folder in reversed(file.parents):
+            if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+                return (
+                    f"cannot read the folder {folder}: permission denied. To allow it: chmod u+rx "
+                    f"{shlex.quote(str(folder))}"
+                )
+    return f"{file}: {error.strerror}"
 
 
 def print_problem(text: str, style: str = "yellow") -> None:

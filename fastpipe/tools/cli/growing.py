@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fastpipe.errors import ConfigError, readable
+from fastpipe.errors import ConfigError, did_you_mean_path, readable
 from fastpipe.packing.api import add as run_add
 from fastpipe.packing.api import remove as run_remove
 from fastpipe.packing.growth.grow import Grown
@@ -118,7 +118,7 @@ def remove(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help='A file with a key on each line: paths of sources, as batch["key"] has them.',
+            help='A file with a source path on each line, such as cat/10.jpg, as data["key"] has them.',
         ),
     ] = None,
     classes: Annotated[
@@ -188,9 +188,14 @@ def _read_lines(file: Path) -> list[str]:
     """The lines of a file that are not empty."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        hint = did_you_mean_path(file)
+        if not hint:
+            hint = "; expected a text file with a source path on each line, such as cat/10.jpg"
+        raise ConfigError(f"--keys: {file} does not exist{hint}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"--keys {file}: expected a text file in UTF-8 with a key on each line ({error})"
+            f"--keys {file}: expected a text file in UTF-8 with a source path on each line ({error})"
         ) from None
     # str.splitlines would also split at characters that a key may have, such as U+2028.
     lines = [line.removesuffix("\r") for line in text.split("\n")]
