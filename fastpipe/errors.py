@@ -62,6 +62,7 @@ class SampleError(DatasetError):
     Attributes:
         shard: path of the shard file [""].
         key: the sample's WebDataset key in that shard [""].
+        source: the source path of the sample, such as "cat/10.jpg", if it can be read [""].
         sample: the sample's number in the dataset (row of the index) [-1].
         offset: byte offset of the image in the shard [-1].
         reason: the cause, as text [""].
@@ -73,6 +74,7 @@ class SampleError(DatasetError):
         *,
         shard: str = "",
         key: str = "",
+        source: str = "",
         sample: int = -1,
         offset: int = -1,
         reason: str = "",
@@ -80,6 +82,7 @@ class SampleError(DatasetError):
     ) -> None:
         self.shard = shard
         self.key = key
+        self.source = source
         self.sample = sample
         self.offset = offset
         self.reason = reason
@@ -90,9 +93,10 @@ class SampleError(DatasetError):
                     "on_error='replace' found no other sample for its place; to list the damage: "
                     "fastpipe verify DATA"
                 )
+            source_line = f"  packed from {readable(source)}\n" if source else ""
             message = (
                 f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
-                f"  at byte {offset} of {shard}\n"
+                f"{source_line}  at byte {offset} of {shard}\n"
                 f"  {advice}; to repair the dataset: fastpipe verify DATA --repair SRC, or pack it "
                 "again with --overwrite"
             )
