@@ -45,6 +45,11 @@ from fastpipe.plan.draws import Int64s, Stream
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
 
+# Attributes that other folders of fastpipe use, which completion does not show.
+_NOT_PUBLIC = frozenset(
+    ["by_id", "column", "content", "index", "missing_field_hint", "stored"]
+)
+
 _LOG = logging.getLogger("fastpipe")
 
 
@@ -403,6 +408,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             "a dataset does not change: data.with_transform(transform) is one with a transform. In "
             "a program for timm, import create_loader from fastpipe.timm, too"
         )
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]
 
     if not TYPE_CHECKING:  # type checkers would allow every name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -37,7 +36,7 @@ from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import parse_sampler
-from fastpipe.loading.unknown_arguments import refuse
+from fastpipe.loading.unknown_arguments import refusing_unknown
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MOST_ROWS
@@ -62,6 +61,7 @@ _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
+@refusing_unknown
 def loader(
     data: str | os.PathLike[str] | Dataset,
     batch_size: int = 256,
@@ -98,7 +98,6 @@ def loader(
     world_size: int | None = None,
     partition: str | int = "sample",
     stall_timeout: float = 60.0,
-    **unknown: object,
 ) -> Loader:
     """Opens a dataset for training or evaluation.
 
@@ -185,11 +184,6 @@ def loader(
         ConfigError: an argument is wrong.
         DatasetError: `data` holds no finished dataset, and no images.
     """
-    refuse(
-        unknown,
-        [name for name in inspect.signature(loader).parameters if name != "unknown"],
-    )
-
     # First everything that needs no dataset: opening one may take long.
     flag("train", train)
     ranks = RankResolver(rank, world_size)
