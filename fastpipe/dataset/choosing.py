@@ -161,9 +161,11 @@ def find_keys(
                 f"{option}: {content.index.path} has {count} samples with the source path "
                 f"{keys[wrong[0]]!r}; expected one. Pass numbers of samples"
             )
+        if not end:
+            end = ". Source paths are like 'cat/10.jpg': data[\"key\"] has them"
         raise ConfigError(
-            f"{option}: {content.index.path} has no sample with the source path {keys[wrong[0]]!r}"
-            f"{end}. Source paths are like 'cat/10.jpg': data[\"key\"] has them"
+            f"{option}: {content.index.path} has no sample with the source path "
+            f"{keys[wrong[0]]!r}{end}"
         )
     return np.asarray(sample_ids[position_of_key])
 

@@ -93,7 +93,7 @@ def parse_fields(
             hint = data.missing_field_hint(name)
             raise ConfigError(
                 f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}"
-                f"{did_you_mean(name, known)}"
+                f"{_similar_field(name, known)}"
             )
         request = _with_options(value, data.fields.get(name))
         if options.setdefault(name, request) != request:
@@ -108,6 +108,13 @@ def parse_fields(
             batch_keys.add(batch_key)
         chosen[key] = request
     return chosen
+
+
+def _similar_field(name: object, known: Sequence[str]) -> str:
+    """The end of a message about a field that the dataset does not have."""
+    if name in ("path", "paths", "filename", "file_name", "filepath"):
+        return "; the source path of a sample is 'key'"
+    return did_you_mean(name, known)
 
 
 def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any]]:

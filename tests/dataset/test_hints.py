@@ -56,6 +56,7 @@ def test_a_file_of_a_dataset_is_answered_with_its_folder(flat: Path) -> None:
     ("wrong", "words"),
     [
         (lambda flat: fastpipe.loader(flat, 8, fields=["image", "lable"]), "did you mean 'label'"),
+        (lambda flat: fastpipe.loader(flat, 8, fields=["image", "path"]), "sample is 'key'"),
         (lambda flat: fastpipe.open(flat)["widht"], "did you mean 'width'"),
         (lambda flat: fastpipe.open("s3a://bucket/train"), "did you mean 's3'"),
         (lambda flat: fastpipe.open("gcs://bucket/train"), "did you mean 'gs'"),
@@ -73,7 +74,7 @@ def test_a_file_of_a_dataset_is_answered_with_its_folder(flat: Path) -> None:
         ),
         (
             lambda flat: fastpipe.loader(flat, 8, sampler=fastpipe.Weighted({"ants": 2})),
-            "no sample with the source path 'ants', nor a class of this name; did you mean 'ant'",
+            "no sample with the source path 'ants', nor a class of this name; did you mean 'ant'\\?$",
         ),
     ],
 )

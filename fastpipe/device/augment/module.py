@@ -91,7 +91,7 @@ class Augment(Chain):
     """
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]
+        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]  # type: ignore[no-untyped-call]
 
     def __init__(
         self,
