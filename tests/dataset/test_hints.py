@@ -141,3 +141,15 @@ def test_a_folder_that_may_not_be_read_is_named(
     monkeypatch.setattr(os, "access", may)
     words = failed(1, "pack", closed, tmp_path / "packed")
     assert f"cannot read the folder {closed}: permission denied. To allow it: chmod u+rx" in words
+
+
+def test_a_row_whose_file_is_missing_is_not_answered_with_folders_of_classes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "train.csv").write_text("path,label\nzebra/1.jpg,zebra\n")
+    words = failed(
+        1, "pack", tmp_path / "train.csv", tmp_path / "new", "--image-root", tmp_path / "photos"
+    )
+    assert "zebra/1.jpg: no such file" in words
+    assert words.endswith(f"The paths of the table are relative to {tmp_path / 'photos'}")
