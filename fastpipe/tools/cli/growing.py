@@ -133,18 +133,18 @@ def remove(
         list[str] | None,
         typer.Option(
             metavar="COMPARISON",
-            help="Samples for which it holds, such as 'score < 0.2': a column of numbers, label, "
-            "width, height, channels, bits or class, an operator, and a value. May be repeated: "
-            "then all must hold.",
+            help="Samples that meet a condition, such as 'score < 0.2': a column of numbers, label, "
+            "width, height, channels, bits or class; an operator; and a value. If it is repeated, "
+            "samples must meet all conditions.",
         ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Remove samples from a packed dataset.
 
-    With several of --keys, --class and --where, the samples go that all of them name. The index and
-    the columns of the next version do not have them; shards stay. `fastpipe pack DST NEW` gives
-    their space back.
+    With several of --keys, --class and --where, a sample is removed if all of them select it. The
+    index and the columns of the next version do not have it; the shards stay. `fastpipe pack DST
+    NEW` frees its space.
     """
     with exit_codes():
         key_lines = None if keys is None else _read_lines(keys)

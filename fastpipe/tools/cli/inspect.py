@@ -81,14 +81,14 @@ def inspect(
         bool,
         typer.Option(
             "--duplicates",
-            help="List images that are there several times, by their hashes.",
+            help="List images that occur more than once, by their hashes.",
         ),
     ] = False,
     against: Annotated[
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="With --duplicates: list the images that OTHER has, too.",
+            help="With --duplicates: list the images that are also in OTHER.",
         ),
     ] = None,
     as_json: options.AsJson = False,

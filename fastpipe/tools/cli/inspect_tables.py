@@ -83,7 +83,9 @@ def _head(inspection: Inspection) -> RenderableType:
     table.add_row("rejected", f"{inspection.counts['rejected']:,} at {step}")
     if not is_packed:
         num_converted = inspection.counts["converted"]
-        text = f"{num_converted:,} in each epoch, because they are no baseline JPEGs or PNGs"
+        text = "none"
+        if num_converted:
+            text = f"{num_converted:,} in each epoch: neither baseline JPEGs nor PNGs"
         table.add_row("converted", text)
     if inspection.unlabelled:
         table.add_row("without label", f"{inspection.unlabelled:,}")
@@ -154,19 +156,17 @@ def shuffle_table(report: ShuffleReport) -> RenderableType:
 
 
 def duplicates_table(duplicates: Duplicates) -> RenderableType:
-    """The first pictures that are there several times, with the paths of their sources."""
-    where = "there several times"
+    """The first images that occur more than once, with the paths of their sources."""
+    where = "more than once"
     if duplicates.other:
         where = f"in both {duplicates.data.path} and {duplicates.other.path}"
     if not duplicates.groups:
-        return Text(readable(f"no picture is {where}"))
+        return Text(readable(f"no image occurs {where}"))
 
-    pictures = count(len(duplicates.groups), "picture")
-    title = f"{pictures} {where}: {count(duplicates.samples, 'sample')}"
+    images = count(len(duplicates.groups), "image")
+    title = f"{images} {where}: {count(duplicates.samples, 'sample')}"
     if duplicates.contradictions:
-        title += (
-            f"; {count(duplicates.contradictions, 'picture')} with different classes"
-        )
+        title += f"; {count(duplicates.contradictions, 'image')} with different classes"
     # Only the paths of these are looked up.
     first = replace(
         duplicates,

@@ -85,9 +85,9 @@ def pack(
         int | None,
         typer.Option(
             metavar="N",
-            help="Store images that are no JPEGs, and those that are encoded again, as JPEGs of "
-            "this quality, 1 to 100.",
-            show_default="PNGs of images without loss, else quality 95, or 90 with --max-size",
+            help="Store every image that is not a JPEG as a JPEG of this quality, 1 to 100; also "
+            "used when a JPEG must be encoded again.",
+            show_default="PNGs of lossless images, else quality 95, or 90 with --max-size",
             rich_help_panel=options.IMAGES,
         ),
     ] = None,
@@ -95,8 +95,8 @@ def pack(
         bool,
         typer.Option(
             "--lossless",
-            help="Encode no image with loss: an image that is no JPEG, or is shrunk, becomes a "
-            "PNG, however large.",
+            help="Never encode with loss: images that are not JPEGs, or are shrunk, are stored as "
+            "PNGs, however large.",
             rich_help_panel=options.IMAGES,
         ),
     ] = False,
@@ -210,7 +210,7 @@ def pack(
     """Pack a folder of images, tars or a table into a dataset.
 
     A dataset is tar shards with an index. Images keep their exact pixels: JPEGs stay JPEGs, and
-    formats without loss become PNGs. If the command is interrupted, run it again: it continues
+    lossless formats become PNGs. If the command is interrupted, run it again: it continues
     where it stopped.
     """
     with exit_codes():

@@ -153,7 +153,7 @@ def _parse_fields(dataset: Dataset, text: str) -> list[str]:
     for name in names:
         if name in visible(dataset, (name,)):
             continue
-        problem = "there is none of this name"
+        problem = "there is no field of this name"
         if name in dataset.fields:
             problem = f"it is of kind {dataset.fields[name].kind}"
         showable = ",".join(visible(dataset, tuple(dataset.fields))) or "none"

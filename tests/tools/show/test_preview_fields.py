@@ -257,7 +257,7 @@ def test_of_mixed_images_only_what_stays_is_shown(data: Path, tmp_path: Path) ->
 
 def test_fields_that_cannot_be_shown_are_named(data: Path, tmp_path: Path) -> None:
     for asked, got in (
-        ("box", "got 'box': there is none of this name"),
+        ("box", "got 'box': there is no field of this name"),
         ("seg,raw", "got 'raw': it is of kind bytes"),
     ):
         said = failed(2, "preview", data, "--fields", asked, "--out", tmp_path / "a.png")
