@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from fastpipe.diagnosis.observation import Observation
 
 # A shorter step is none: a loop that only reads batches waits for them all the time.
-_LEAST_STEP_S = 1e-4
+_MIN_STEP_S = 1e-4
+# A worker is at work if it makes this share of the batches that the busiest worker makes.
+_MIN_SHARE_OF_MAX = 0.1
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Stages:
     transfer_s: float | None
     # How long the loop waited for a batch, without the first batches of epochs.
     wait_s: float
-    # From a batch to the request for the next one; None without a training step.
+    # Seconds from a batch to the request for the next one; None without a training step.
     step_s: float | None
     start_s: float  # from an epoch's beginning to its first batch
     waiting: float  # the share of the loop's time in which it waited, 0 to 1
@@ -39,6 +42,8 @@ class Stages:
     # sleep.
     on_cpu: float
     delayed: float | None
+    # The workers that make batches; others have nothing to do. 0 with num_workers=0.
+    working_workers: int
 
     @property
     def fetch_s(self) -> float:
@@ -66,7 +71,7 @@ def measure_stages(observation: Observation) -> Stages | None:
     step_s = None
     if observation.facts["step"]:
         steps_s = list_steps_s(observation)
-        if steps_s and statistics.median(steps_s) > _LEAST_STEP_S:
+        if steps_s and statistics.median(steps_s) > _MIN_STEP_S:
             step_s = _compute_mean(steps_s)
     # Without steps, the loop does nothing but wait.
     loop_s = waited_s + sum(steps_s)
@@ -89,7 +94,28 @@ def measure_stages(observation: Observation) -> Stages | None:
         busy=_measure_busy(observation),
         on_cpu=cpu_s / max(making_s, 1e-9),
         delayed=sum(delays_s) / max(making_s, 1e-9) if delays_s else None,
+        working_workers=_count_working_workers(observation),
     )
+
+
+def count_batches_by_worker(observation: Observation) -> Counter[int]:
+    """Counts the batches that the workers of each number made in all epochs."""
+    counts: Counter[int] = Counter()
+    for worker in observation.workers:
+        counts[worker.number] += len(worker.fetches)
+    return counts
+
+
+def list_working(counts: Counter[int]) -> list[int]:
+    """Lists the counts of the workers that made more than next to nothing."""
+    least = _MIN_SHARE_OF_MAX * max(counts.values())
+    return [count for count in counts.values() if count > least]
+
+
+def _count_working_workers(observation: Observation) -> int:
+    if observation.num_workers == 0:
+        return 0
+    return len(list_working(count_batches_by_worker(observation)))
 
 
 def _compute_mean(values: list[float] | list[int]) -> float:

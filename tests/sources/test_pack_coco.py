@@ -20,7 +20,7 @@ from support.sources.listed import by_path, flat_photos
 import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.sources.coco_fields import flip_pairs
+from fastpipe.sources.annotations.coco_fields import flip_pairs
 from fastpipe.tools.verify.verification import verify
 
 POINTS = ["nose", "left_eye", "right_eye", "tail"]
@@ -308,7 +308,9 @@ def test_without_pycocotools_only_masks_fail(
     coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(PackError, match=r"masks need pycocotools: pip install 'fastpipe\[coco\]'"):
+    with pytest.raises(
+        PackError, match=r"masks need pycocotools: pip install 'fastpipe-loader\[coco\]'"
+    ):
         fastpipe.pack(coco, tmp_path / "packed", fields=["seg=segmentation:mask"])
     fastpipe.pack(coco, tmp_path / "packed")
 

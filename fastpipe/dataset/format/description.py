@@ -16,7 +16,13 @@ from typing import Any, Protocol, Self
 import xxhash
 
 from fastpipe.dataset.format.folder import Place, why_no_dataset
-from fastpipe.dataset.format.layout import DATASET_FILE, DATASET_FORMAT, FORMAT_VERSION
+from fastpipe.dataset.format.layout import (
+    DATASET_FILE,
+    DATASET_FORMAT,
+    FORMAT_VERSION,
+    READABLE_VERSIONS,
+)
+from fastpipe.distribution import UPGRADE
 from fastpipe.errors import DatasetError
 
 _CHUNK_BYTES = 4 << 20
@@ -25,10 +31,15 @@ _AT_ONCE_BYTES = 256 << 20
 REPACK = "pack the source again, with --overwrite"
 SELF_CHECKSUM = "self_xxh3_64"
 
+# The file is hashed with these digits in the place of its own hash.
 _BLANK = b"0" * 16
 _CHECKSUM_AT_END = re.compile(
     rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode()
 )
+
+
+class NewerFormatError(DatasetError):
+    """A newer fastpipe packed the dataset. It is not damaged, and must not be packed again."""
 
 
 def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -126,6 +137,7 @@ def read_info(
     """
     file = path / DATASET_FILE
     if version is not None:
+        # dataset.json of the newest version lies in the dataset's folder, whatever its number is.
         newest = read_info(path)["version"]
         file = path / (description_folder(path, version, newest) + DATASET_FILE)
     try:
@@ -168,17 +180,37 @@ def parse_info(
         raise DatasetError(
             f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}"
         )
-    if info.get("format_version") != FORMAT_VERSION:
-        raise DatasetError(
-            f"{file} has format version {info.get('format_version')!r}; this fastpipe reads "
-            f"version {FORMAT_VERSION}. Install the version of fastpipe that packed it, or {REPACK}"
-        )
+    _check_format_version(info.get("format_version"), file)
+    # When there is a second format version: the older description becomes one of the newest
+    # version here, in memory, so that nothing behind this line knows of versions.
     version = info.get("version")
     if not isinstance(version, int) or not 0 < version < 2**31:
         raise DatasetError(
             f"{file} has a missing or invalid field ('version': {version!r}); {REPACK}"
         )
     return info
+
+
+def _check_format_version(version: object, file: Path | str) -> None:
+    """Checks that this fastpipe can read the format version of a dataset.
+
+    Raises:
+        NewerFormatError: only a newer one can.
+        DatasetError: no fastpipe can.
+    """
+    # In Python, True and 1.0 equal 1.
+    number = version if type(version) is int else 0
+    if number in READABLE_VERSIONS:
+        return
+    readable_text = " or ".join(map(str, READABLE_VERSIONS))
+    problem = (
+        f"{file} has format version {version!r}; this fastpipe reads {readable_text}"
+    )
+    if number > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{problem}. A newer fastpipe packed it. Upgrade: {UPGRADE}"
+        )
+    raise DatasetError(f"{problem}. No release of fastpipe wrote it; {REPACK}")
 
 
 class Intact:
@@ -244,6 +276,7 @@ def _compare(
     has_ended: Callable[[], bool],
 ) -> None:
     """Appends an error for the first file that differs from its hash."""
+    # The first error is enough, as `Intact.check` raises it.
     for file, expected, restored_by in files:
         try:
             if file.name == DATASET_FILE:

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.format.pixel_form import PixelForm
-from fastpipe.errors import ConfigError, ImageError
+from fastpipe.distribution import install_extra
+from fastpipe.errors import ConfigError, ImageError, in_one_line
 from fastpipe.sources.picture.file_headers import (
     SAVE_AS_PNG,
     check_tiff,
@@ -227,7 +228,7 @@ def _plugin(name: str) -> Any:
             return importlib.import_module("pillow_heif").HeifImageFile
         except ImportError as missing:
             raise ImageError(
-                "HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again"
+                f"HEIC needs pillow-heif: {install_extra('heif')}, then pack again"
             ) from missing
     plugin_name = _PLUGIN_NAMES.get(name, name.capitalize())
     module = importlib.import_module(f"PIL.{plugin_name}ImagePlugin")
@@ -245,7 +246,7 @@ def as_image_errors(name: str) -> Iterator[None]:
     except (ImageError, MemoryError):
         raise
     except Exception as problem:
-        reason = " ".join(str(problem).split())
+        reason = in_one_line(problem)
         if not isinstance(problem, (OSError, SyntaxError, ValueError)):
             reason = f"{type(problem).__name__} {reason}".strip()
         raise ImageError(

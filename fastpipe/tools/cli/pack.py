@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import shlex
 import warnings
 from enum import StrEnum
@@ -269,7 +270,7 @@ def pack(
         if as_json:
             print_json(_as_json(summary, source_path(dst)))
         else:
-            _print_summary(summary, dst)
+            _print_summary(summary, src, dst)
 
 
 def _as_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
@@ -293,7 +294,7 @@ def _as_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
     }
 
 
-def _print_summary(summary: Summary, dst: str) -> None:
+def _print_summary(summary: Summary, src: str, dst: str) -> None:
     destination = source_path(dst)
     rejected_file = str(destination / REJECTED_FILE)
     if summary.already_packed:
@@ -316,7 +317,7 @@ def _print_summary(summary: Summary, dst: str) -> None:
     boxes: dict[str, BoxCounts] = {}
     if not scheme_of(dst):  # else the columns would have to be fetched
         boxes = count_boxes(open_data(place(dst)))
-    out.print(pack_table(summary, boxes))
+    out.print(pack_table(summary, boxes, is_folder=not os.path.isfile(src)))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)
     out.print(

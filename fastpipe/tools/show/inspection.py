@@ -252,9 +252,10 @@ def write_contact_sheet(
         plan = EpochPlan(recipe, epoch=0)
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))
     images = batch.views[0]
-    captions = [index.class_name(label) for label in batch.there.labels.tolist()]
+    drawn_plan = batch.filled_plan
+    captions = [index.class_name(label) for label in drawn_plan.labels.tolist()]
     if box_field is not None:
-        images, categories = _with_boxes(images, batch.there, crop, index, box_field)
+        images, categories = _with_boxes(images, drawn_plan, crop, index, box_field)
         # A detection dataset has no class of the whole picture.
         captions = [
             caption or names

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastpipe.dataset.format.description import (
     SELF_CHECKSUM,
+    NewerFormatError,
     fingerprint,
     parse_info,
     read_info,
@@ -68,12 +69,17 @@ class Description:
 
 
 def describe(path: Path) -> Description:
-    """Reads and checks dataset.json. DatasetError: there is no dataset, or it is unfinished."""
+    """Reads and checks dataset.json.
+
+    Raises:
+        DatasetError: there is no dataset, it is unfinished, or it has a newer format.
+    """
     description = Description()
     try:
         data = (path / DATASET_FILE).read_bytes()
     except OSError:
-        read_info(path)  # raises DatasetError, with what the folder holds instead
+        # It raises DatasetError, with what the folder holds instead.
+        read_info(path)
         raise
     checksum = read_self_checksum(data)
     if checksum is None:
@@ -84,6 +90,8 @@ def describe(path: Path) -> Description:
             "wrong: its own hash",
             *checksum,
         )
+    # A file whose own hash is wrong is used as far as it makes sense: a user wants to know which
+    # other files are damaged.
     try:
         info = parse_info(data, path / DATASET_FILE)
         shards = _read_shards(path, info)
@@ -100,6 +108,8 @@ def describe(path: Path) -> Description:
                 Damage(INDEX_FILE, f"cannot be opened ({problem})")
             )
     except (DatasetError, KeyError, TypeError, ValueError) as problem:
+        if isinstance(problem, NewerFormatError) and not description.findings:
+            raise  # the file is as a newer fastpipe wrote it
         description.blame(f"cannot be used ({problem}); nothing else can be checked")
         return description
     description.info = info

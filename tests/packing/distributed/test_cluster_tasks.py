@@ -32,7 +32,7 @@ def test_items_are_taken_only_as_there_is_room(
     tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "_TASKS_PER_CPU", 0)
-    monkeypatch.setattr(tasks, "_LEAST_IN_FLIGHT", 3)
+    monkeypatch.setattr(tasks, "_MIN_IN_FLIGHT", 3)
     taken = []
 
     def items() -> Any:
@@ -142,7 +142,7 @@ def test_which_errors_are_of_a_machine() -> None:
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"pip install 'fastpipe\[ray\]'"), session():
+    with pytest.raises(ConfigError, match=r"pip install 'fastpipe-loader\[ray\]'"), session():
         pass
 
 
