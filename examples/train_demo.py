@@ -3,12 +3,13 @@
     python examples/train_demo.py
 
 Makes photos to learn and others to test (docs/demo-photos.md), packs them, trains four convolutions with batches of
-fastpipe.loader, and ends with exit code 1 if fewer than 80 % of the test photos are told right. 10 % would be chance.
+fastpipe.loader, and ends with exit code 1 if fewer than 80 % of the test photos are recognised. 10 % would be chance.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Collection
@@ -19,9 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fastpipe
-from fastpipe.machine.cpus import count_granted_cpus
-from fastpipe.packing.job.threads import pack
-from fastpipe.packing.shard.options import PackOptions
+
+# Only this program needs it, for photos to train on: docs/demo-photos.md.
 from fastpipe.tools.demo.photos import write_photos
 
 LEARN, TEST = 1000, 200
@@ -36,10 +36,9 @@ Batches = Collection[tuple[Tensor, Tensor]]
 
 def packed(folder: Path, count: int, seed: int) -> Path:
     """Makes photos in folder/photos and packs them into folder/packed; what is there already is used again."""
-    write_photos(
-        folder / "photos", count, seed=seed, workers=count_granted_cpus(), scale=PHOTO_SCALE
-    )
-    pack(folder / "photos", folder / "packed", PackOptions())
+    workers = os.cpu_count() or 1
+    write_photos(folder / "photos", count, seed=seed, workers=workers, scale=PHOTO_SCALE)
+    fastpipe.pack(folder / "photos", folder / "packed")
     return folder / "packed"
 
 

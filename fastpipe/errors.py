@@ -14,13 +14,17 @@ Each message has the expected value, the actual value, the place and the next st
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from numbers import Real
+from pathlib import Path
 
+_MOST_NAMES = 10_000  # of a folder that are compared with a wrong name
 # Control characters, without tab and line end.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UNITS = {
@@ -58,6 +62,7 @@ class SampleError(DatasetError):
     Attributes:
         shard: path of the shard file [""].
         key: the sample's WebDataset key in that shard [""].
+        source: the source path of the sample, such as "cat/10.jpg", if it can be read [""].
         sample: the sample's number in the dataset (row of the index) [-1].
         offset: byte offset of the image in the shard [-1].
         reason: the cause, as text [""].
@@ -69,6 +74,7 @@ class SampleError(DatasetError):
         *,
         shard: str = "",
         key: str = "",
+        source: str = "",
         sample: int = -1,
         offset: int = -1,
         reason: str = "",
@@ -76,6 +82,7 @@ class SampleError(DatasetError):
     ) -> None:
         self.shard = shard
         self.key = key
+        self.source = source
         self.sample = sample
         self.offset = offset
         self.reason = reason
@@ -86,9 +93,10 @@ class SampleError(DatasetError):
                     "on_error='replace' found no other sample for its place; to list the damage: "
                     "fastpipe verify DATA"
                 )
+            source_line = f"  packed from {readable(source)}\n" if source else ""
             message = (
                 f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
-                f"  at byte {offset} of {shard}\n"
+                f"{source_line}  at byte {offset} of {shard}\n"
                 f"  {advice}; to repair the dataset: fastpipe verify DATA --repair SRC, or pack it "
                 "again with --overwrite"
             )
@@ -180,11 +188,46 @@ def option_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """The end of a message about a wrong name: the most similar one, or nothing."""
+    by_small_letters = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(str(name).lower(), by_small_letters, n=1)
+    return f"; did you mean {by_small_letters[near[0]]!r}?" if near else ""
+
+
+def did_you_mean_path(path: Path) -> str:
+    """The end of a message about a path that does not exist: the most similar one, or nothing."""
+    existing = path
+    missing: list[str] = []
+    while not existing.exists():
+        if existing == existing.parent:
+            return ""
+        missing.insert(0, existing.name)
+        existing = existing.parent
+    try:
+        # A folder may have millions of files, and one that is wrong may be any of them.
+        with os.scandir(existing) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_NAMES)]
+    except OSError:
+        return ""
+    near = (
+        difflib.get_close_matches(missing[0], names, n=1, cutoff=0.7) if missing else []
+    )
+    if not near:
+        return ""
+    candidate = Path(existing, near[0], *missing[1:])
+    if not candidate.exists():
+        candidate = existing / near[0]
+    return f"; did you mean {readable(str(candidate))}?"
+
+
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     """Checks one of a few words."""
     if value not in choices:
+        *first, last = map(repr, choices)
+        expected = f"{', '.join(first)} or {last}" if first else last
         raise ConfigError(
-            f"{name}: expected {' or '.join(map(repr, choices))}, got {value!r}"
+            f"{name}: expected {expected}, got {value!r}{did_you_mean(value, choices)}"
         )
     return str(value)
 

@@ -15,7 +15,7 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.stored_dataset import StoredDataset
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, did_you_mean
 from fastpipe.plan.content import ColumnReader, Content
 
 _OWN_COLUMNS = ("label", *PICTURE, "id", "key", "source")
@@ -146,7 +146,7 @@ class BaseDataset:
             )
         raise ConfigError(
             f"{self.path} has the columns {', '.join(self.columns)}; got {name!r}"
-            f"{self.missing_field_hint(name)}"
+            f"{self.missing_field_hint(name)}{did_you_mean(name, self.columns)}"
         )
 
     def open_column(self, name: str) -> ColumnReader:

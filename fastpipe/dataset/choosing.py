@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.format.sample_layout import key_hash
-from fastpipe.errors import ConfigError, first_names
+from fastpipe.errors import ConfigError, did_you_mean, first_names
 from fastpipe.plan.content import Content
 from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, uniform
 
@@ -168,10 +167,16 @@ def find_keys(
     if len(wrong):
         first_wrong = int(wrong[0])
         count = int(counts_of_keys[first_wrong])
+        if count:
+            raise ConfigError(
+                f"{option}: {content.index.path} has {count} samples with the source path "
+                f"{keys[first_wrong]!r}; expected one. Pass numbers of samples"
+            )
+        if not end:
+            end = ". Source paths are like 'cat/10.jpg': data[\"key\"] has them"
         raise ConfigError(
-            f"{option}: {content.index.path} has {count or 'no'} samples with the key "
-            f"{keys[first_wrong]!r}; expected one. A key is the path of the source, as fields= "
-            f'gives it as "key"{end}'
+            f"{option}: {content.index.path} has no sample with the source path "
+            f"{keys[first_wrong]!r}{end}"
         )
     return np.asarray(sample_ids[position_of_key])
 
@@ -203,8 +208,8 @@ def suggest_class(name: object, names: Sequence[str]) -> str:
     """The end of a message about a class that the dataset does not have: a similar name."""
     if not names:
         return ": it has no classes"
-    matches = difflib.get_close_matches(str(name), names, n=1)
-    if matches:
-        return f"; did you mean {matches[0]!r}?"
+    hint = did_you_mean(name, names)
+    if hint:
+        return hint
     shown = first_names([repr(known) for known in names], _MAX_NAMES_SHOWN)
     return f"; it has {shown}"

@@ -37,12 +37,18 @@ from fastpipe.dataset.relabelling import (
 from fastpipe.dataset.sample_reader import SampleFormat, SampleReader
 from fastpipe.dataset.saved import save
 from fastpipe.dataset.selection import Selection
+from fastpipe.dataset.unknown_attributes import describe_unknown
 from fastpipe.errors import ConfigError, flag, real_number, whole
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Int64s, Stream
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
+
+# Attributes that other folders of fastpipe use, which completion does not show.
+_NOT_PUBLIC = frozenset(
+    ["column", "content", "index", "missing_field_hint", "open_column", "stored"]
+)
 
 _LOG = logging.getLogger("fastpipe")
 
@@ -408,6 +414,15 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             "a dataset does not change: data.with_transform(transform) is one with a transform. In "
             "a program for timm, import create_loader from fastpipe.timm, too"
         )
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]
+
+    if not TYPE_CHECKING:  # type checkers would allow every name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = describe_unknown(name, dir(type(self)))
+            raise AttributeError(message, name=name, obj=self)
 
     def __add__(self, other: Any) -> Any:
         """All samples of both; with a dataset of another kind, torch's ConcatDataset."""

@@ -32,10 +32,15 @@ class Pixels:
     def __post_init__(self) -> None:
         choice("channels", self.channels, (*_CHANNELS, "own"))
         if self.dtype not in tuple(_BITS):  # a user's value may not be hashable
+            hint = (
+                "for other dtypes of batches pass augment=fastpipe.Augment(mean=None, std=None, "
+                "dtype=torch.bfloat16)"
+            )
+            if f"torch.{self.dtype}" in map(str, _BITS):
+                hint = f"pass dtype=torch.{self.dtype}"
             raise ConfigError(
                 "dtype: expected torch.uint8, torch.uint16 or torch.float32, got "
-                f"{self.dtype!r}; for other dtypes of batches pass "
-                "augment=fastpipe.Augment(mean=None, std=None, dtype=torch.bfloat16)"
+                f"{self.dtype!r}; {hint}"
             )
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -37,7 +36,7 @@ from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import parse_sampler
-from fastpipe.loading.unknown_arguments import refuse
+from fastpipe.loading.unknown_arguments import refusing_unknown
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MAX_ROWS
@@ -57,10 +56,12 @@ from fastpipe.plan.recipe import Recipe
 _WORKERS_HINT = (
     "workers are threads in this process; the default is the number of CPUs granted"
 )
+_SEED_HINT = "the same seed gives the same batches; the default is 0"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
+@refusing_unknown
 def loader(
     data: str | os.PathLike[str] | Dataset,
     batch_size: int = 256,
@@ -97,7 +98,6 @@ def loader(
     world_size: int | None = None,
     partition: str | int = "sample",
     stall_timeout: float = 60.0,
-    **unknown: object,
 ) -> Loader:
     """Opens a dataset for training or evaluation.
 
@@ -184,11 +184,6 @@ def loader(
         ConfigError: an argument is wrong.
         DatasetError: `data` holds no finished dataset, and no images.
     """
-    refuse(
-        unknown,
-        [name for name in inspect.signature(loader).parameters if name != "unknown"],
-    )
-
     # First everything that needs no dataset: opening one may take long.
     flag("train", train)
     ranks = RankResolver(rank, world_size)
@@ -209,10 +204,12 @@ def loader(
     choice("on_error", on_error, ("raise", "replace"))
     stall_s = positive("stall_timeout", stall_timeout)
     notices.warn_bound_process()
-    if prepare is not None and (fields is None or not callable(prepare)):
+    if prepare is not None and not callable(prepare):
+        raise ConfigError(f"prepare: expected a function, got {prepare!r}")
+    if prepare is not None and fields is None:
         raise ConfigError(
-            f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it "
-            f'gets, got {fields!r}; say what they have, fields=("image", "label", ...)'
+            "prepare= needs fields=: the function gets the fields of a batch as a dict. Add "
+            'fields=("image", "label")'
         )
 
     stream = stream_of(device)
@@ -236,7 +233,7 @@ def loader(
         flip=parse_flip_probability(hflip, train=train),
         shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),
-        seed=whole("seed", seed, least=0, most=2**64 - 1),
+        seed=whole("seed", seed, least=0, most=2**64 - 1, hint=_SEED_HINT),
         sizes=sizes,
     )
 

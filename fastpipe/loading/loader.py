@@ -29,6 +29,21 @@ from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Recipe
 
+# Attributes that other folders of fastpipe use, or that trainers look for at a DataLoader;
+# completion does not show them.
+_NOT_PUBLIC = frozenset(
+    [
+        "augments",
+        "batch_sampler",
+        "collate_fn",
+        "maker",
+        "recipe",
+        "sampler",
+        "stream",
+        "worker_init_fn",
+    ]
+)
+
 
 class Loader(DataLoaderAttributes):
     """Batches of a packed dataset. `fastpipe.loader` creates it; iterate over it once per epoch.
@@ -44,6 +59,9 @@ class Loader(DataLoaderAttributes):
     The end of a `with` block, `close`, deleting the loader and the end of the program end the
     threads.
     """
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]
 
     def __init__(
         self,

@@ -117,6 +117,31 @@ class ClassBatches:
     labels: Int64s  # of all samples of the dataset
 
 
+def _describe_per_class(
+    recipe: Recipe, classes: int, samples: int, repeats: int, num_classes: int
+) -> str:
+    """The message about a PerClass whose batches cannot be filled, with one that can be."""
+    world_size = recipe.ranks.world_size
+    rows = recipe.batch_size * world_size
+    batch = f"batch_size={recipe.batch_size}"
+    if world_size > 1:
+        batch += f" on {world_size} ranks, {rows} in all"
+    text = f"sampler: PerClass(classes={classes}, samples={samples})"
+    if repeats > 1:
+        text += f", each sample {repeats} times,"
+    if not 0 < classes <= num_classes:
+        text += f" needs {max(classes, 1)} classes to fill {batch}, but the dataset has {num_classes}"
+    else:
+        text += f" makes batches of {classes * samples * repeats}, but the loader has {batch}"
+
+    # The most classes with which whole batches can be made.
+    for possible in range(min(num_classes, rows // repeats), 0, -1):
+        if rows % (possible * repeats) == 0:
+            text += f". Pass PerClass(classes={possible}, samples={rows // (possible * repeats)})"
+            break
+    return f"{text}, or another batch_size"
+
+
 @dataclass(frozen=True, eq=False)
 class Sampling:
     """A checked sampler, which may depend on the size of the global batch.
@@ -174,11 +199,9 @@ class Sampling:
         classes = batches.classes or rows // rows_per_class
         if classes * rows_per_class != rows or not 0 < classes <= num_classes:
             raise ConfigError(
-                f"sampler: PerClass(classes={classes}, samples={batches.samples}) makes batches of "
-                f"{classes * rows_per_class} from {num_classes} classes; expected "
-                f"batch_size={recipe.batch_size} times world_size={recipe.ranks.world_size}, "
-                f"{rows}, and at most {num_classes} classes. Pass other numbers of classes and "
-                "samples, or another batch_size"
+                _describe_per_class(
+                    recipe, classes, batches.samples, self.repeats, num_classes
+                )
             )
         wanted = int(recipe.epoch_size or len(labels))
         epoch_size = max(wanted // rows * rows, rows)  # whole batches

@@ -95,9 +95,9 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     stored = order.pop(_STORED, None)
     if dataset != data.index.content:
         raise ConfigError(
-            f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads "
-            f"dataset {data.index.content!r}. {_describe_other_dataset(stored, versions, data)}, "
-            f"or start without the state. {_how_to_go_on(state)}"
+            f"load_state_dict: {_describe_other_dataset(stored, versions, data)}, or start without "
+            f"the state. {_how_to_go_on(state)}. (The state belongs to dataset {dataset!r}; this "
+            f"loader reads dataset {data.index.content!r})"
         )
     return order
 
@@ -178,12 +178,14 @@ class _Stored(NamedTuple):
         return cls(index.lineage, len(index), len(index.classes), index.classes[:2])
 
     def __str__(self) -> str:
+        samples = f"{self.samples:,} sample{'' if self.samples == 1 else 's'}"
         if not self.classes:
-            return f"{self.samples:,} samples"
+            return samples
         names = ", ".join(repr(name[:20]) for name in self.first_classes)
         if self.classes > len(self.first_classes):
             names += ", ..."
-        return f"{self.samples:,} samples of {self.classes:,} classes ({names})"
+        noun = "class" if self.classes == 1 else "classes"
+        return f"{samples} of {self.classes:,} {noun}: {names}"
 
 
 def _how_to_go_on(state: Mapping[str, Any]) -> str:
@@ -194,25 +196,32 @@ def _how_to_go_on(state: Mapping[str, Any]) -> str:
     )
 
 
+def _count_datasets(count: int) -> str:
+    return "1 stored dataset" if count == 1 else f"{count} stored datasets"
+
+
 def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> str:
     """How the dataset of a state differs from the open one: another one, or another version."""
     indexes = [dataset.index for dataset in data.stored]
     try:
         state_datasets = [_Stored(*values) for values in stored]
     except TypeError:  # an earlier fastpipe has saved the state
-        return "Open the dataset of the state"
+        return (
+            "the state was saved with another dataset than "
+            f"{indexes[0].path}. Open the dataset of the state"
+        )
     # A mixture or a concatenation consists of several stored datasets.
     if not len(state_datasets) == len(versions) == len(indexes):
         return (
-            f"It is of {len(state_datasets)} stored datasets, and these are {len(indexes)}. Open "
-            "the dataset of the state"
+            f"the state was saved with {_count_datasets(len(state_datasets))}, and this loader "
+            f"reads {len(indexes)}. Open the dataset of the state"
         )
     # All versions of a dataset have the same lineage.
     for index, state_dataset in zip(indexes, state_datasets, strict=True):
         if state_dataset.lineage != index.lineage:
             return (
-                f"It is another dataset, not a version of {index.path}: {state_dataset} there, "
-                f"{_Stored.of(index)} here. Open the dataset of the state"
+                f"the state was saved with another dataset ({state_dataset}); this loader reads "
+                f"{index.path} ({_Stored.of(index)}). Open the dataset of the state"
             )
 
     differences = []
@@ -221,14 +230,15 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
         if index.version == version:
             continue
         differences.append(
-            f"{index.path} has version {index.version} here, and had {version} there"
+            f"the state was saved with version {version} of {index.path}, and this loader reads "
+            f"version {index.version}"
         )
         options.append(f"fastpipe.open({str(index.path)!r}, version={version})")
     if not differences:
         return (
-            f"The files of {indexes[0].path} have changed since, or it is another dataset: "
-            f"{state_datasets[0]} there, {_Stored.of(indexes[0])} here. Open the dataset of the "
-            "state"
+            f"the files of {indexes[0].path} have changed since the state was saved, or it is "
+            f"another dataset: {state_datasets[0]} before, {_Stored.of(indexes[0])} now. Open the "
+            "dataset of the state"
         )
     return (
         f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the "

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from typing import ParamSpec, TypeVar
 
 from fastpipe.errors import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Some arguments of other loaders are another argument here, or a method of the dataset.
 _INSTEAD_BY_NAMES = {
@@ -74,9 +80,32 @@ def refuse(names: Iterable[str], known: Collection[str]) -> None:
                 f"fastpipe.loader() has no argument {name}: {_INSTEAD[name]}"
             )
         near = difflib.get_close_matches(name.lower(), known, n=1)
-        hint = f"it has {', '.join(known)}"
+        hint = f"; it has {', '.join(known)}"
         if near:
-            hint = f"did you mean {near[0]}=?"
-        raise TypeError(
-            f"fastpipe.loader() got an unexpected argument {name!r}; {hint}"
-        )
+            hint = f"; did you mean {near[0]}=?"
+        raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}{hint}")
+
+
+def refusing_unknown(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which answers an argument that it does not have with the one to pass.
+
+    A type checker sees the arguments of the function itself, and no other ones.
+    """
+    parameters = inspect.signature(function).parameters
+    most_positional = 0
+    for parameter in parameters.values():
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            most_positional += 1
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse([name for name in kwargs if name not in parameters], parameters)
+        if len(args) > most_positional:
+            by_name = list(parameters)[most_positional]
+            raise TypeError(
+                f"fastpipe.loader() takes {most_positional} arguments by position, got {len(args)}; "
+                f"pass the others by name, such as {by_name}={args[most_positional]!r}"
+            )
+        return function(*args, **kwargs)
+
+    return checked

@@ -117,7 +117,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
     of_classes = not names or any(name in classes for name in names)
     if not of_classes:
         numbers = _check_numbers(given, names, "key", expected)
-        hint = f". Nor is {names[0]!r} a class{suggest_class(names[0], data.classes)}"
+        hint = f", nor a class of this name{suggest_class(names[0], data.classes)}"
         values = np.ones(len(data))
         values[find_keys(data.content, names, "Weighted", hint)] = numbers
         return _Weights(values, of_classes=False)

@@ -231,11 +231,17 @@ def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
         return
     first = int(too_small[0])
     width, height = canvas.pictures[first].tolist()
+    leave_out = "leave these out with data.select"
+    # Of images that are resized first, the width and height decide otherwise.
+    if np.array_equal(canvas.resized, canvas.pictures):
+        leave_out += (
+            f"(lambda c: (c['width'] >= {size[1]}) & (c['height'] >= {size[0]}))"
+        )
     raise ConfigError(
         f"crop: {len(too_small):,} of {len(canvas.room):,} pictures, resized and padded, are "
         f"smaller than the output, {size[1]} x {size[0]}. The first is {name(first)}: {width} x "
         f"{height} pixels. Pass RandomCrop(pad_if_needed=True), a smaller size=, or a larger "
-        "resize= or padding=; or leave these out, with data.select(lambda c: c['width'] ...)"
+        f"resize= or padding=; or {leave_out}"
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, did_you_mean_path, readable
 from fastpipe.sources.annotations.annotations_above import find_annotations_above
 from fastpipe.sources.annotations.coco_folders import coco_files_by_split
 from fastpipe.sources.annotations.coco_splits import check_same_categories, files_beside
@@ -31,9 +33,31 @@ from fastpipe.sources.tables.table_splits import (
     list_classes_of_other_splits,
 )
 
+# WebDataset takes such texts: a command, standard input, or several names in one.
+_COMMAND = re.compile(r"^(-$|pipe:)|[{|]")
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, the files of COCO and YOLO say the numbers, and masks have no classes.
 _WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
+
+
+def _describe_missing(root: SourcePath) -> str:
+    """The message about a source that does not exist."""
+    shown = readable(str(root))
+    near = did_you_mean_path(root) if isinstance(root, Path) else ""
+    if near:
+        return f"{shown} does not exist{near}"
+    if _COMMAND.search(shown):
+        return (
+            f"{shown} does not exist; expected a path or a URL. fastpipe runs no command, reads no "
+            "streams and expands no braces"
+        )
+    in_folder = ""
+    if isinstance(root, Path) and not root.is_absolute():
+        in_folder = f" in {readable(os.getcwd())}"
+    return (
+        f"{shown} does not exist{in_folder}; expected a folder of images, one folder for each class; a "
+        "tar file or a folder of them; a file that lists images (CSV, JSONL, COCO); or a URL"
+    )
 
 
 def list_sources(
@@ -59,12 +83,7 @@ def list_sources(
     options = options or SourceOptions()
     taken_ns = time.time_ns()
     if not root.exists():
-        raise PackError(
-            f"{readable(str(root))} does not exist; expected a folder with one folder of images "
-            "for each class, a tar file, a folder of tar files, a folder of images without "
-            "classes, a file that lists images (CSV, JSONL, COCO), or the URL of one of them as "
-            "text. fastpipe runs no command, reads no streams and expands no braces"
-        )
+        raise PackError(_describe_missing(root))
     source = recognise(root, options)
     if source.split:
         # A split is listed as a source of its own, which has no splits.

@@ -230,9 +230,9 @@ WRONG_CHOICES: list[tuple[Callable[[Any], object], str]] = [
     ),
     (lambda data: data.select([]), "select: none of the 37 samples of .* is left; choose more"),
     (lambda data: data.select(5), "got 5"),
-    (lambda data: data.select("photos"), "no samples with the key 'photos'; expected one"),
+    (lambda data: data.select("photos"), "no sample with the source path 'photos'"),
     (lambda data: data.select([1.5]), "got float64"),
-    (lambda data: data.select(["no.jpg"]), "no samples with the key 'no.jpg'; expected one"),
+    (lambda data: data.select(["no.jpg"]), "no sample with the source path 'no.jpg'"),
     (lambda data: data.select([[1], [2, 3]]), "got list"),
     (lambda data: data.select(np.ones(36, dtype=bool)), "got a mask of 36"),
     (

@@ -191,6 +191,9 @@ def test_a_sample_error_survives_other_processes(flat: Path, copied: Copy) -> No
         fastpipe.open(path)[2]
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (str(again), again.sample, again.reason) == (str(caught.value), 2, caught.value.reason)
+    source = fastpipe.open(path)["key"][2]
+    assert again.source == source
+    assert f"packed from {source}\n" in str(again)
     loader = DataLoader(fastpipe.open(path), batch_size=None, num_workers=1, timeout=300)
     with pytest.raises(SampleError, match=rf"sample 2 \(key {key_of(path, 2)}\) cannot be decoded"):
         list(loader)

@@ -320,8 +320,8 @@ def test_mean_and_std_that_do_not_fit_are_refused_at_once(mixed: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"channels": "bgr"}, "channels: expected 'rgb' or 'gray' or 'rgba' or 'own', got 'bgr'"),
-        ({"channels": 1}, "channels: expected 'rgb' or 'gray' or 'rgba' or 'own', got 1"),
+        ({"channels": "bgr"}, "channels: expected 'rgb', 'gray', 'rgba' or 'own', got 'bgr'"),
+        ({"channels": 1}, "channels: expected 'rgb', 'gray', 'rgba' or 'own', got 1"),
         (
             {"dtype": torch.bfloat16},
             "dtype: expected torch.uint8, torch.uint16 or torch.float32, got torch.bfloat16",

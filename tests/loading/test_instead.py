@@ -172,25 +172,27 @@ class Photos(TensorDataset):
         ),
         (
             lambda flat: Subset(fastpipe.open(flat), [0]),
-            "got a Subset. Pass fastpipe.loader the same of its dataset: fastpipe.open(FOLDER).select(subset.indices)",
+            "got a torch Subset. Select the same samples from the fastpipe dataset: "
+            "subset.dataset.select(subset.indices)",
         ),
         (
             lambda flat: Photos(torch.zeros(3)),
-            f"fastpipe pack {FOLDER_OF_PHOTOS} DST. Then pass DST",
+            f"fastpipe pack {FOLDER_OF_PHOTOS} DST. Then pass DST. Otherwise write its images "
+            "once with fastpipe.Writer",
         ),
         (lambda flat: TensorDataset(torch.zeros(3)), "fastpipe pack SRC DST. Then pass DST"),
         (
             lambda flat: DataLoader(fastpipe.open(flat)),
             "got a DataLoader. That is already a loader",
         ),
-        (lambda flat: None, "expected one folder that `fastpipe pack` wrote, got None"),
+        (lambda flat: None, "expected a path, a URL or a dataset of fastpipe.open, got None"),
     ],
 )
 def test_data_that_is_no_folder(flat: Path, wrong: Callable[[Path], Any], words: str) -> None:
     for take in (fastpipe.loader, fastpipe.open):
         with pytest.raises(
             ConfigError,
-            match=f"^data: expected one folder .*{re.escape(words.split(', got ')[-1])}",
+            match=f"^data: expected a path, .*{re.escape(words.split(', got ')[-1])}",
         ):
             take(wrong(flat))
 
@@ -331,7 +333,7 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
         ),
         (
             lambda: fastpipe.Resize(interpolation=2),
-            "expected 'bilinear' or 'bicubic' or 'nearest', got 2",
+            "expected 'bilinear', 'bicubic' or 'nearest', got 2",
         ),
         (lambda: fastpipe.Resize(interpolation=Resampling.LANCZOS), "or 'nearest', got 'lanczos'"),
         (lambda: fastpipe.Resize(antialias=None), "antialias: expected True or False, got None"),

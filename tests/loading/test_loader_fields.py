@@ -328,7 +328,7 @@ def test_a_replaced_sample_brings_its_own_fields(
         ),
         (
             {"fields": ("image", "boxes"), "form": "nested"},
-            r"Boxes\(form=\): expected 'list' or 'flat' or 'pad'",
+            r"Boxes\(form=\): expected 'list', 'flat' or 'pad'",
         ),
         (
             {"fields": ("image", "boxes"), "min_size": -1},

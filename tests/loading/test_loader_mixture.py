@@ -210,7 +210,7 @@ WRONG: list[tuple[Callable[[Path, Path], Any], dict[str, Any], str]] = [
     (
         lambda a, b: fastpipe.mix({a: 1, b: 1}, labels="keep"),
         {},
-        "expected 'union' or 'offset' or 'own', got 'keep'",
+        "expected 'union', 'offset' or 'own', got 'keep'",
     ),
     (
         lambda a, b: fastpipe.mix({a: 1, b: 1}).select([1]),

@@ -218,7 +218,7 @@ def test_other_samples_in_the_place_of_bad_ones(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"fields": None}, "say what they have, fields="),
+        ({"fields": None}, "prepare= needs fields="),
         ({"prepare": 3}, "expected a function, got 3"),
         (
             {"prepare": lambda batch: None},

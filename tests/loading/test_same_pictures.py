@@ -154,7 +154,7 @@ def test_a_key_that_is_not_one_sample_is_an_error(photos: Path, tmp_path: Path) 
             writer.add(photos / f"c0{number}" / "a.jpg", label=0, key=key)
     one = fastpipe.open(tmp_path / "twice")
     twice = one + one.select(["a"])
-    expected = "has 2 samples with the key 'a'; expected one"
+    expected = "has 2 samples with the source path 'a'; expected one"
     with pytest.raises(fastpipe.ConfigError, match=f"^Weighted: .* {expected}"):
         fastpipe.loader(twice, 1, sampler=fastpipe.Weighted({"b": 1, "a": 2}))
     with pytest.raises(fastpipe.ConfigError, match=f"^select: .* {expected}"):

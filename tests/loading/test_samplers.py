@@ -350,7 +350,7 @@ Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.Pe
         (Weighted("balanced"), "got str"),  # type: ignore[arg-type]
         (
             Weighted({"elephant": 1}),
-            "the key 'elephant'; .* Nor is 'elephant' a class; it has 'ant', 'bee', 'cow'$",
+            "the source path 'elephant', nor a class of this name; it has 'ant', 'bee', 'cow'",
         ),
         (
             Weighted({"cow": 1, "elephant": 1}),
@@ -373,13 +373,13 @@ Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.Pe
         (PerClass(2, classes=2.5), r"PerClass\(classes=\): expected a whole number"),  # type: ignore[arg-type]
         (
             PerClass(3, classes=2),
-            r"PerClass\(classes=2, samples=3\) makes batches of 6 .*batch_size=4 times",
+            r"PerClass\(classes=2, samples=3\) makes batches of 6, but the loader has batch_size=4",
         ),
         (
             PerClass(3),
-            r"batches of 3 from 3 classes; expected batch_size=4 times world_size=1, 4.*or another batch_size",
+            r"makes batches of 3, but the loader has batch_size=4. Pass .*classes=2, samples=2.*or another batch_size",
         ),
-        (PerClass(1), "batches of 4 from 3 classes; .* at most 3 classes"),
+        (PerClass(1), "needs 4 classes to fill batch_size=4, but the dataset has 3. Pass"),
         (fastpipe.Weighted, r"expected fastpipe\.Weighted\(\.\.\.\).*got <class"),
         ({"ant": 2}, r"expected fastpipe\.Weighted\(\.\.\.\).*got {'ant': 2}$"),
         (3, r"expected fastpipe\.Weighted\(\.\.\.\).*got 3$"),

@@ -249,23 +249,26 @@ def test_another_dataset_is_told_from_another_version(
     Image.new("RGB", (16, 16), (255, 0, 0)).save(folder / "2.jpg")
     fastpipe.add(tmp_path / "src", tmp_path / "dst")
     grown = refused(state, tmp_path / "dst")
-    assert f"{tmp_path / 'dst'} has version 2 here, and had 1 there" in grown
+    assert (
+        f"the state was saved with version 1 of {tmp_path / 'dst'}, and this loader reads version 2"
+        in grown
+    )
     assert "loader.set_epoch(0) begins epoch 0 from its start" in grown
     with loader_of(tmp_path / "dst") as loader:
         state = loader.state_dict()  # of version 2
     for other in (flat, textured):
         text = refused(state, other)
         assert (
-            f"It is another dataset, not a version of {other}: 2 samples of 1 classes ('ant') there, "
-            in text
+            "the state was saved with another dataset (2 samples of 1 class: 'ant'); this loader "
+            f"reads {other} (" in text
         )
         assert "version 2" not in text
     with loader_of(tmp_path / "src") as loader:
         state = loader.state_dict()
     Image.new("RGB", (16, 16), (0, 255, 0)).save(folder / "3.jpg")
     text = refused(state, tmp_path / "src")
-    assert "2 samples of 1 classes ('ant') there, 3 samples of 1 classes ('ant') here" in text
-    assert "It is of 1 stored datasets, and these are 2" in refused(
+    assert "2 samples of 1 class: 'ant' before, 3 samples of 1 class: 'ant' now" in text
+    assert "the state was saved with 1 stored dataset, and this loader reads 2" in refused(
         state, fastpipe.open(flat) + fastpipe.open(flat)
     )
 

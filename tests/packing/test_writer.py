@@ -447,7 +447,7 @@ def test_a_rejected_sample_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"fields": {"a": "words"}}, "expected 'int' or 'floats'"),
+        ({"fields": {"a": "words"}}, "expected 'int', 'floats'"),
         ({"fields": {"label": "int"}}, "expected a field's name"),
         ({"fields": {"fpc": "bytes"}}, "fpc"),  # its members would take the place of the picture
         ({"fields": ["a"]}, r"fields: expected a dict of names and kinds, such as .*, got \['a'\]"),

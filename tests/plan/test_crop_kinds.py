@@ -275,7 +275,10 @@ WRONG: list[tuple[Callable[[], Crop], str]] = [
         lambda: RandomCrop(padding=1, fill=(1, 2)),
         r"fill: expected a number or \(red, green, blue\).*, got .1, 2",
     ),
-    (lambda: RandomCrop(padding=1, padding_mode="wrap"), "padding_mode: expected 'constant' or"),
+    (
+        lambda: RandomCrop(padding=1, padding_mode="wrap"),
+        "padding_mode: expected 'constant', 'edge'",
+    ),
     (
         lambda: RandomCrop(padding=1, padding_mode="edge", fill=3),
         "fill: padding_mode='edge' repeats pixels",

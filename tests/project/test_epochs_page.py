@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,6 @@ def test_every_program_and_argument_is_there() -> None:
     assert len(PROGRAMS) == 9
     for name in ("sampler", "epoch_size", "size", "views"):
         assert f"`{name}=" in PAGE
-        assert name in fastpipe.loader.__kwdefaults__
+        assert name in inspect.signature(fastpipe.loader).parameters
     for sampler in ("Weighted", "PerClass", "Repeated", "Sequential"):
         assert f"`sampler=fastpipe.{sampler}(" in PAGE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
+from support.programs.cli_run import succeeded
 from support.sources.listed import by_path, flat_photos
 
 import fastpipe
@@ -248,6 +250,15 @@ def test_one_caption_each_is_a_text(coco: Path, tmp_path: Path) -> None:
     fastpipe.pack(file, tmp_path / "packed")
     assert PackedIndex(tmp_path / "packed").fields["captions"].kind == "text"
     assert by_path(tmp_path / "packed", "captions")["003.jpg"] == "ü caption 3"
+
+
+def test_the_summary_says_the_boxes_and_the_categories(coco: Path, tmp_path: Path) -> None:
+    text = succeeded("pack", coco, tmp_path / "data")
+    assert re.search(r"packed +\d+ of \d+ files *\n", text), "it has no classes"
+    assert re.search(r"boxes +\d+ boxes of 3 categories in \d+ images", text)
+    assert re.search(r"categories +person, dog, cat *\n", text)
+    assert "their classes are in boxes" in text
+    assert "into one subfolder" not in text
 
 
 def test_names_and_pairs_stay_when_a_dataset_is_packed_again(coco: Path, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_source_that_is_no_image_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "empty").mkdir()
     for name, words in {
-        "gone": "does not exist; expected a folder with one folder of images for each class, a tar file",
+        "gone": "does not exist; expected a folder of images, one folder for each class; a tar file",
         "file": "is not a tar file, or is damaged",
         "empty": "holds no folders and no files",
     }.items():

@@ -268,7 +268,7 @@ def test_streams_and_patterns_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         "ftp://example.org/x.tar": "has the scheme ftp://, which fastpipe cannot read",
         "-": "fastpipe runs no command, reads no streams",
         "train-{000..009}.tar": "expands no braces",
-        "gone.tar": "does not exist; expected a folder with one folder of images for each class, a tar file",
+        "gone.tar": "expected a folder of images, one folder for each class; a tar file",
     }.items():
         assert words in failed(2 if "://" in name else 1, "pack", name, "packed")
         assert not list(tmp_path.iterdir())

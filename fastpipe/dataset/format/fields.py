@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,15 @@ class Field:
     files: Mapping[str, str] = field(default_factory=dict)
     # Points that change places in a mirrored image, if the source says so.
     flip_pairs: tuple[tuple[int, int], ...] = ()
+
+    def __repr__(self) -> str:
+        """The options that are set; of the names the first ones, and no files."""
+        values = [f"{self.name!r}, {self.kind!r}"]
+        for option in ("width", "points", "classes", "names", "labelled", "flip_pairs"):
+            value = getattr(self, option)
+            if value:
+                values.append(f"{option}={reprlib.repr(value)}")
+        return f"Field({', '.join(values)})"
 
 
 def check_name(name: object) -> str:

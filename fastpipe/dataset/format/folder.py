@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, did_you_mean_path, readable
 
 # They tell a list of image files from a list of datasets.
 _IMAGE_SUFFIXES = frozenset(
@@ -78,26 +78,36 @@ def dataset_folder(data: object) -> Path:
     if isinstance(data, (str, os.PathLike)):
         return Path(data)
     raise ConfigError(
-        f"data: expected one folder that `fastpipe pack` wrote, got {_describe_wrong_data(data)}"
+        f"data: expected a path, a URL or a dataset of fastpipe.open, got "
+        f"{_describe_wrong_data(data)}"
     )
 
 
 def why_no_dataset(path: Path) -> str:
     """A message for a folder without dataset.json: what is wrong, and what to do."""
     if not path.exists():
-        hint = f"Pack it first: fastpipe pack SRC {path}"
         if is_damaged_url(path):
-            hint = "pathlib.Path damages URLs: pass the URL as a string"
+            hint = "; pathlib.Path damages URLs: pass the URL as a string"
         elif path.parts[:1] == ("~",):
-            hint = f"Python does not expand ~: pass {path.expanduser()}"
+            hint = f"; Python does not expand ~: pass {path.expanduser()}"
         elif re.search(r"[*?\[{]", str(path)):
-            hint = "Pass the folder itself: it is one dataset, with all of its shards"
-        return f"{path} does not exist; expected a folder that `fastpipe pack` wrote. {hint}"
+            hint = "; pass the folder itself: it is one dataset, with all of its shards"
+        else:
+            hint = did_you_mean_path(path)
+        if not hint:
+            in_folder = "" if path.is_absolute() else f" in {readable(os.getcwd())}"
+            hint = (
+                f"{in_folder}. Pass a folder that exists, or pack images into this one: fastpipe pack "
+                f"SRC {path}"
+            )
+        return f"{path} does not exist{hint}"
     if not path.is_dir():
-        hint = ""
-        if path.suffix == ".tar":
-            hint = f". Pack it first: fastpipe pack {path} DST"
-        return f"{path} is a file; expected a folder that `fastpipe pack` wrote{hint}"
+        if path.name == DATASET_FILE:
+            return f"{path} is a file of a dataset; pass its folder: {path.parent}"
+        return (
+            f"{path} is a file, not a dataset. Pass the folder of a dataset, or pack the file "
+            f"first: fastpipe pack {path} DST"
+        )
     if (path / WORK_FOLDER).exists():
         return (
             f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because pack writes it "
@@ -128,15 +138,19 @@ def _describe_wrong_data(data: object) -> str:
     if type(data).__module__.startswith("fastpipe."):
         return f"{data!r}. It is open already: pass fastpipe.loader the dataset itself"
     if "Subset" in class_names:
+        dataset = "fastpipe.open(FOLDER)"
+        if type(getattr(data, "dataset", None)).__module__.startswith("fastpipe."):
+            dataset = "subset.dataset"
         return (
-            f"a {name}. Pass fastpipe.loader the same of its dataset: "
-            "fastpipe.open(FOLDER).select(subset.indices)"
+            f"a torch {name}. Select the same samples from the fastpipe dataset: "
+            f"{dataset}.select(subset.indices)"
         )
     if "Dataset" in class_names:
         source = getattr(data, "root", "SRC")
         return (
-            f"a {name}. Pack its images once, with the command: fastpipe pack {source} DST. "
-            "Then pass DST"
+            f"a {name}, a Dataset written in Python. If its images are files, pass their folder, "
+            f"or pack them: fastpipe pack {source} DST. Then pass DST. Otherwise write its images "
+            "once with fastpipe.Writer"
         )
     return repr(data)
 

@@ -25,7 +25,7 @@ from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.shard_list import Shards
-from fastpipe.errors import DatasetError, SampleError
+from fastpipe.errors import DatasetError, SampleError, readable
 
 
 class ReadableShard(Protocol):
@@ -178,7 +178,17 @@ class Index(ABC):
     def name_of(self, sample: int) -> str:
         """A sample in words, for messages."""
         shard, key, _ = self.where(sample)
-        return f"sample {sample} (key {key} of {shard})"
+        source = self.source_path_of(sample)
+        text = f"sample {sample} (key {key} of {shard})"
+        # An unpacked source has no other keys than its paths.
+        if source and source != key:
+            text = f"{readable(source)}, {text}"
+        return text
+
+    def source_path_of(self, sample: int) -> str:
+        """The source path of a sample, for messages; "" if it cannot be read."""
+        (path,) = self.paths_of(np.array([sample]))
+        return path or ""
 
     # The defaults that follow hold for a dataset in files of this machine.
 

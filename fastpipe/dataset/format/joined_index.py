@@ -204,6 +204,10 @@ class JoinedIndex(Index):
         part, number = part_and_number(self.starts, sample)
         return self.parts[part].where(number)
 
+    def source_path_of(self, sample: int) -> str:
+        part, number = part_and_number(self.starts, sample)
+        return self.parts[part].source_path_of(number)
+
     def sample_error(
         self,
         sample: int,

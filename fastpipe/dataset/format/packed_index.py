@@ -39,7 +39,8 @@ from fastpipe.dataset.format.open_file import RESTORE, OpenFile, Rows, open_npy
 from fastpipe.dataset.format.pixel_form import possible_forms, read_forms
 from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.dataset.format.shard_list import ShardColumns, a_list, count, one_of, text
-from fastpipe.errors import DatasetError, SampleError
+from fastpipe.dataset.format.source_paths import SourcePaths
+from fastpipe.errors import DatasetError, FastpipeError, SampleError
 
 
 class NoRecordsError(DatasetError):
@@ -303,6 +304,20 @@ class PackedIndex(Index):
         key = sample_key(shard_number(name), offset - BEFORE_BYTES)
         return str(self.path / name), key, offset
 
+    def source_path_of(self, sample: int) -> str:
+        if not isinstance(self.path, Path):
+            return ""  # an error should not wait for one more request
+        numbers = np.array([sample])
+        try:
+            shard = self.shards[int(self.records_of(numbers)["shard"][0])]
+            # Another kind of file in its place, such as a pipe, could block for ever.
+            if not shard.path.is_file():
+                return ""
+            (path,) = SourcePaths(self).of(numbers, self.records_of(numbers))
+        except (FastpipeError, OSError):
+            return ""  # the shard may be what is damaged
+        return path
+
     def damage(self, size_of: Callable[[str], int]) -> str | None:
         """In words, the first shard that is missing or of another size; None: all are right.
 
@@ -330,6 +345,7 @@ class PackedIndex(Index):
         return SampleError(
             shard=shard,
             key=key,
+            source=self.source_path_of(sample),
             sample=sample,
             offset=offset,
             reason=f"{reason}{more}",

@@ -26,6 +26,27 @@ from fastpipe.device.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.plan.draws import Int64s, Stream, key
 
+# Attributes that loaders and previews use, which completion does not show.
+_NOT_PUBLIC = frozenset(
+    [
+        "in_pairs",
+        "labelling",
+        "mixers",
+        "moments",
+        "move_masks",
+        "move_places",
+        "move_shown",
+        "moves",
+        "moving_parts",
+        "names_interpolating_masks",
+        "operations",
+        "partners",
+        "pasted",
+        "soft",
+        "stages",
+    ]
+)
+
 
 class Augment(Chain):
     """Augments, normalises and mixes batches of images on their device.
@@ -68,6 +89,9 @@ class Augment(Chain):
     Raises:
         ConfigError: an argument is wrong.
     """
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]  # type: ignore[no-untyped-call]
 
     def __init__(
         self,

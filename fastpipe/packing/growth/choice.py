@@ -16,7 +16,7 @@ from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hash
-from fastpipe.errors import ConfigError, first_names
+from fastpipe.errors import ConfigError, did_you_mean, first_names
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
@@ -121,6 +121,7 @@ def _label_of(index: PackedIndex, name: str) -> int:
         known = first_names(index.classes, _MAX_CLASSES_NAMED) or "none"
         raise ConfigError(
             f"class {name!r}: {index.path} has no such class; its classes are {known}"
+            f"{did_you_mean(name, index.classes)}"
         )
     return index.class_to_idx[name]
 
@@ -164,9 +165,10 @@ def _read_numbers(index: PackedIndex, column: str) -> NDArray[Any]:
     if field is not None:
         problem = f"values of kind {field.kind}, no single numbers"
     of_numbers = [field.name for field in index.fields.values() if _has_numbers(field)]
-    expected = ", ".join([*_INDEX_COLUMNS, "class", *of_numbers])
+    columns = [*_INDEX_COLUMNS, "class", *of_numbers]
     raise ConfigError(
-        f"--where {column}: {index.path} has {problem}; expected one of {expected}"
+        f"--where {column}: {index.path} has {problem}; expected one of {', '.join(columns)}"
+        f"{did_you_mean(column, columns)}"
     )
 
 

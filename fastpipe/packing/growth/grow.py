@@ -59,7 +59,7 @@ class Grown:
         uploaded_bytes: that were written into a bucket.
     """
 
-    info: dict[str, Any]
+    info: dict[str, Any] = field(repr=False)
     added: int = 0
     removed: int = 0
     known: int = 0

@@ -164,6 +164,9 @@ def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:
             ". If the field is at fault, leave it out (--field names the fields to store), or give "
             "it another kind, such as --field NAME=COLUMN:image or :bytes"
         )
+    if reason.startswith("no such file"):
+        text += f". The paths of the table are relative to {facts.root}"
+        return PackError(text)
     if facts.made_by or (reason and facts.kinds):
         return PackError(text)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastpipe.dataset.format.description import is_dataset
 from fastpipe.dataset.format.folder import why_no_dataset
-from fastpipe.dataset.format.layout import INDEX_FILE, WORK_FOLDER
+from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import Names, names_in
@@ -251,6 +251,8 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
 
 def _check_format(path: Path, source_format: str) -> None:
     """Raises DatasetError for formats that only packing reads."""
+    if path.name == DATASET_FILE and is_dataset(path.parent):
+        raise DatasetError(why_no_dataset(path))
     if source_format not in ("imagefolder", "webdataset"):
         name = readable(str(path))
         raise DatasetError(

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fastpipe.dataset.format.folder import Url, scheme_of
-from fastpipe.errors import ConfigError, positive, size_bytes
+from fastpipe.errors import ConfigError, did_you_mean, positive, size_bytes
 from fastpipe.machine.cache_folder import cache_folder
 
 # The schemes of URLs that fastpipe can write to, and all that it can read.
@@ -35,7 +35,7 @@ def place_of(data: object) -> object:
         readable = ", ".join(f"{known}://" for known in (*_SCHEMES, "file"))
         raise ConfigError(
             f"data: {data!r} has the scheme {scheme}://, which fastpipe cannot read; it reads "
-            f"{readable}"
+            f"{readable}{did_you_mean(scheme, _SCHEMES)}"
         )
     url = Url(data.rstrip("/"))
     _check_url(url, scheme, data)

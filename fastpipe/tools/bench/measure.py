@@ -18,8 +18,8 @@ _GRACE_S = 120.0  # for imports and the first batch
 # The contenders, and their names for people.
 NAMES = {
     "fastpipe": "fastpipe",
-    "torch-pil": "DataLoader, PIL",
-    "torch-cv2": "DataLoader, turbo, cv2",
+    "torch-pil": "DataLoader (PIL)",
+    "torch-cv2": "DataLoader (turbo, cv2)",
 }
 GROUPS = {"torch": ("torch-pil", "torch-cv2")}
 

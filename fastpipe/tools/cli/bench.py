@@ -115,7 +115,10 @@ def _parse_against(against: str) -> list[str]:
         if not group:
             continue
         if group not in GROUPS:
-            raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {group!r}")
+            raise ConfigError(
+                f"--against: expected {', '.join(GROUPS)}, got {group!r}. To compare with DALI, "
+                "FFCV and others, run python -m bench.run in a checkout of fastpipe"
+            )
         contenders += [name for name in GROUPS[group] if name not in contenders]
     return contenders
 

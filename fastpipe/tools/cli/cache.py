@@ -121,7 +121,7 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
     """Remove one dataset, or all, from the cache.
 
     Datasets that a process uses stay. Without --cache-dir, DATA may also be the folder, tar or
-    pattern of a scan, and without DATA all scans are removed, too.
+    pattern of a scan, and without DATA all scans are removed as well.
     """
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir

@@ -21,9 +21,10 @@ from fastpipe.tools.cli import (
     verify,
 )
 from fastpipe.tools.cli.console import out
-from fastpipe.tools.cli.help import PlainCommand
+from fastpipe.tools.cli.help import Commands, PlainCommand
 
 app = typer.Typer(
+    cls=Commands,
     help="An input pipeline for training image models with PyTorch: pack photos once, load them "
     "fast.",
     epilog="fastpipe COMMAND --help shows the options of a command, and examples.",

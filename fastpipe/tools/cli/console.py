@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from fastpipe.dataset.format.folder import Place, Url
 from fastpipe.errors import ConfigError, FastpipeError, readable
 from fastpipe.store.remote.options import place_of
 from fastpipe.tools.cli.interrupts import raise_at_ctrl_c
+from fastpipe.tools.show.sheet_mark import may_replace
 
 
 def _new_console(*, stderr: bool = False) -> Console:
@@ -52,19 +54,43 @@ def exit_codes() -> Iterator[None]:
         raise_at_ctrl_c()
         yield
     except (FastpipeError, OSError) as error:
-        prefix = "" if isinstance(error, FastpipeError) else "system error: "
-        err.print(f"fastpipe: {prefix}{readable(str(error))}")
+        text = str(error)
+        if isinstance(error, OSError):
+            text = _describe_system_error(error)
+        print_problem(readable(text), "red")
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from error
     except KeyboardInterrupt as error:
         err.print("fastpipe: interrupted")
         raise typer.Exit(130) from error
 
 
+def _describe_system_error(error: OSError) -> str:
+    """An error of the system in words, with the folder that may not be read if that is the cause."""
+    if not error.filename or not error.strerror:
+        return f"system error: {error}"
+    file = Path(os.fsdecode(error.filename))
+    if isinstance(error, PermissionError):
+        # The file may not even exist: what may not be read is the folder that would have it.
+        for folder in reversed(file.parents):
+            if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+                return (
+                    f"cannot read the folder {folder}: permission denied. To allow it: chmod u+rx "
+                    f"{shlex.quote(str(folder))}"
+                )
+    return f"{file}: {error.strerror}"
+
+
+def print_problem(text: str, style: str = "yellow") -> None:
+    """Prints a line on standard error, whose first word is in colour: red for an error."""
+    err.print(Text.assemble(("fastpipe:", style), " ", text))
+
+
 def check_new(file: Path, *, overwrite: bool) -> None:
-    """Refuses to write over a file, before the work begins."""
-    if not overwrite and os.path.lexists(file):
+    """Refuses to write over a file that is no earlier sheet, before the work begins."""
+    if not overwrite and not may_replace(file):
         raise ConfigError(
-            f"{file} exists; pass another name, or --overwrite to replace it"
+            f"{file} exists, and fastpipe did not draw it; pass another name, or --overwrite to "
+            "replace it"
         )
 
 

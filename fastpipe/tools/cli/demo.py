@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,7 @@ def demo(
     """
     # These import torch, which takes seconds.
     from fastpipe.loading.factory import loader
-    from fastpipe.tools.demo.photos import write_photos
+    from fastpipe.tools.demo.photos import MANIFEST, write_photos
     from fastpipe.tools.show.inspection import write_contact_sheet
 
     with exit_codes():
@@ -56,12 +57,12 @@ def demo(
         num_workers = count_granted_cpus()
 
         out.print(
-            f"* generating {count(photos, 'photo')} in {source} (synthetic: 1/f noise, lit shapes, "
-            "texture; ten classes)"
+            f"* generating {count(photos, 'photo')} in {source} (synthetic: lit, textured "
+            "shapes of ten classes)"
         )
         out.print(
-            f"* writing boxes, masks and captions of their objects to {truth} (photos.json: COCO's "
-            "format)"
+            f"* writing boxes, masks and captions of their objects to {truth} (photos.json is in "
+            "COCO's format)"
         )
         write_photos(source, photos, workers=num_workers, truth=truth)
         out.print(f"* packing them into {data}")
@@ -69,6 +70,9 @@ def demo(
             summary = pack(
                 source, data, PackOptions(overwrite=True), on_progress=on_progress
             )
+        # The demo's own file among the photos is no news.
+        stray = [name for name in summary.stray if name != MANIFEST]
+        summary = replace(summary, stray=stray)
 
         out.print("* iterating one training epoch")
         start_s = time.perf_counter()
@@ -104,7 +108,7 @@ def demo(
         show(out, throughput_table(results))
         out.print(f"open {sheet}: it shows a training batch as the model sees it")
         out.print(
-            f"more: fastpipe inspect {data}; fastpipe bench {data} --against torch"
+            f"next: fastpipe inspect {data}, or fastpipe bench {data} --against torch"
         )
 
 

@@ -10,10 +10,11 @@ import typer
 from rich import box
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from fastpipe.errors import ConfigError, positive, readable, whole
 from fastpipe.tools.cli import options
-from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
+from fastpipe.tools.cli.console import exit_codes, out, place, print_json, print_problem
 from fastpipe.tools.cli.tables import show
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _BATCHES = 100
 _SECONDS = 120.0
 _STALL_TIMEOUT_S = 60.0
+# Of verdicts, by name: the verdicts themselves are of a module that imports torch.
+_STYLES = {"OK": "green", "NOTE": "yellow", "BAD": "red"}
 _WATCHING = "Watching a training command"
 
 
@@ -137,7 +140,7 @@ def _watch(
         seconds=positive("seconds", seconds),
         stall_timeout=positive("stall-timeout", stall_timeout),
         output=output,
-        say=lambda reason: err.print(f"fastpipe: stopping the command: {reason}"),
+        say=lambda reason: print_problem(f"stopping the command: {reason}"),
     )
     if as_json:
         print_json(
@@ -193,7 +196,7 @@ def doctor_table(checks: Sequence[Check]) -> RenderableType:
         table.add_row(
             check.name,
             readable(check.found),
-            check.verdict.value,
+            Text(check.verdict.value, style=_STYLES[check.verdict.name]),
             readable(check.advice),
         )
     return table

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fastpipe.errors import ConfigError, readable
+from fastpipe.errors import ConfigError, did_you_mean_path, readable
 from fastpipe.packing.api import add as run_add
 from fastpipe.packing.api import remove as run_remove
 from fastpipe.packing.growth.grow import Grown
@@ -118,7 +118,7 @@ def remove(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help='A file with a key on each line: paths of sources, as batch["key"] has them.',
+            help='A file with a source path on each line, such as cat/10.jpg, as data["key"] has them.',
         ),
     ] = None,
     classes: Annotated[
@@ -133,18 +133,18 @@ def remove(
         list[str] | None,
         typer.Option(
             metavar="COMPARISON",
-            help="Samples for which it holds, such as 'score < 0.2': a column of numbers, label, "
-            "width, height, channels, bits or class, an operator, and a value. May be repeated: "
-            "then all must hold.",
+            help="Samples that meet a condition, such as 'score < 0.2': a column of numbers, label, "
+            "width, height, channels, bits or class; an operator; and a value. If it is repeated, "
+            "samples must meet all conditions.",
         ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Remove samples from a packed dataset.
 
-    With several of --keys, --class and --where, the samples go that all of them name. The index and
-    the columns of the next version do not have them; shards stay. `fastpipe pack DST NEW` gives
-    their space back.
+    With several of --keys, --class and --where, a sample is removed if all of them select it. The
+    index and the columns of the next version do not have it; the shards stay. `fastpipe pack DST
+    NEW` frees its space.
     """
     with exit_codes():
         key_lines = None if keys is None else _read_lines(keys)
@@ -188,9 +188,14 @@ def _read_lines(file: Path) -> list[str]:
     """The lines of a file that are not empty."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        hint = did_you_mean_path(file)
+        if not hint:
+            hint = "; expected a text file with a source path on each line, such as cat/10.jpg"
+        raise ConfigError(f"--keys: {file} does not exist{hint}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"--keys {file}: expected a text file in UTF-8 with a key on each line ({error})"
+            f"--keys {file}: expected a text file in UTF-8 with a source path on each line ({error})"
         ) from None
     # str.splitlines would also split at characters that a key may have, such as U+2028.
     lines = [line.removesuffix("\r") for line in text.split("\n")]

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+# typer puts a default that is text of ours into brackets: [default: (the only one)].
+_DEFAULT_IN_WORDS = re.compile(r"\[default: \((.*)\)\]$", re.DOTALL)
+
+# Names that users try -> the command that does it.
+_OTHER_NAMES = {
+    "diagnose": "fastpipe doctor --train-script 'python train.py'",
+    "check": "fastpipe verify DATA, or fastpipe doctor DATA",
+    "info": "fastpipe inspect DATA",
+    "show": "fastpipe inspect DATA, or fastpipe preview DATA",
+    "ls": "fastpipe inspect DATA, or fastpipe cache ls",
+    "versions": "fastpipe log DATA",
+    "repair": "fastpipe verify DATA --repair SRC",
+    "convert": "fastpipe pack SRC DST",
+    "extract": "fastpipe unpack DATA DST",
+}
+
+
+class Commands(TyperGroup):
+    """The list of commands, which knows some other names of them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _OTHER_NAMES and args[0] not in self.commands:
+            ctx.fail(f"No such command {args[0]!r}. Run: {_OTHER_NAMES[args[0]]}")
+        return super().resolve_command(ctx, args)
 
 
 class PlainCommand(TyperCommand):
@@ -17,13 +43,13 @@ class PlainCommand(TyperCommand):
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        # typer writes {SRC}; other tools write SRC.
-        pieces = ["[OPTIONS]"]
+        # typer writes [OPTIONS] {SRC}; other tools write SRC, and the examples have options last.
+        pieces = []
         for parameter in self.get_params(ctx):
             if parameter.param_type_name == "argument":
                 name = str(parameter.metavar)
                 pieces.append(name if parameter.required else f"[{name}]")
-        return pieces
+        return [*pieces, "[OPTIONS]"]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
@@ -34,7 +60,8 @@ class PlainCommand(TyperCommand):
                 # typer's own record also has the type and [required], which the usage line shows.
                 groups["Arguments"].append((str(parameter.metavar), parameter.help))
                 continue
-            record = parameter.get_help_record(ctx)
+            names, text = parameter.get_help_record(ctx)
+            record = (names, _DEFAULT_IN_WORDS.sub(r"[default: \1]", text))
             group = getattr(parameter, "rich_help_panel", None)
             if group is None:
                 ungrouped.append(record)

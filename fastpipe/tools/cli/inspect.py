@@ -13,11 +13,11 @@ from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import (
     check_new,
-    err,
     exit_codes,
     out,
     place,
     print_json,
+    print_problem,
 )
 from fastpipe.tools.cli.inspect_tables import (
     duplicates_table,
@@ -81,14 +81,14 @@ def inspect(
         bool,
         typer.Option(
             "--duplicates",
-            help="List images that are there several times, by their hashes.",
+            help="List images that occur more than once, by their hashes.",
         ),
     ] = False,
     against: Annotated[
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="With --duplicates: list the images that OTHER has, too.",
+            help="With --duplicates: list the images that are also in OTHER.",
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -103,8 +103,6 @@ def inspect(
             raise ConfigError(
                 "--sheet and --no-sheet exclude each other; pass only one of them"
             )
-        if sheet is not None:
-            check_new(sheet, overwrite=overwrite)
         if batch_size is not None and not compare_shuffle:
             raise ConfigError(
                 "--batch-size needs --shuffle: it is the batch of the order that is compared"
@@ -118,6 +116,12 @@ def inspect(
         whole("--batch-size", batch_size, least=1, most=2**31)
 
         index = open_data(place(data))
+        picture: Path | None = None
+        if not no_sheet:
+            is_local = isinstance(index.path, Path)
+            name = index.folder.name if is_local else str(index.path).rsplit("/", 1)[-1]
+            picture = sheet or Path(f"{name}-sheet.png")
+            check_new(picture, overwrite=overwrite)
         inspection = inspect_index(index)
         shuffle: ShuffleReport | None = None
         if compare_shuffle:
@@ -131,14 +135,10 @@ def inspect(
                 place(data), None if against is None else place(against)
             )
 
-        picture: Path | None = None
         num_drawn = 0
         num_undecodable = 0
         replaces_file = False
-        if not no_sheet:
-            is_local = isinstance(index.path, Path)
-            name = index.folder.name if is_local else str(index.path).rsplit("/", 1)[-1]
-            picture = sheet or Path(f"{name}-sheet.png")
+        if picture is not None:
             replaces_file = picture.exists()
             # With the fingerprint of the scan, the images need not be listed again.
             fingerprint = None if index.packed else index.fingerprint
@@ -180,7 +180,7 @@ def inspect(
                 )
             else:
                 advice = "fastpipe pack reads every file to its end, and lists the damaged ones"
-            err.print(
-                f"fastpipe: {count(num_undecodable, 'image')} could not be decoded; the sheet "
+            print_problem(
+                f"{count(num_undecodable, 'image')} could not be decoded; the sheet "
                 f"shows other images instead. {advice}"
             )

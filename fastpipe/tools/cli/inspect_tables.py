@@ -12,7 +12,12 @@ from rich.text import Text
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.errors import readable
 from fastpipe.tools.cli.tables import count, new_table
-from fastpipe.tools.show.inspection import Histogram, Inspection, ShuffleReport
+from fastpipe.tools.show.inspection import (
+    BoxCounts,
+    Histogram,
+    Inspection,
+    ShuffleReport,
+)
 
 if TYPE_CHECKING:
     from fastpipe.tools.show.duplicates import Duplicates
@@ -31,9 +36,16 @@ def inspection_tables(inspection: Inspection, *, ascii_only: bool) -> Renderable
     """
     parts = [_head(inspection), Text()]
     if inspection.class_counts:
-        parts.append(_class_table(inspection.class_counts))
+        title = count(len(inspection.class_counts), "class")
+        parts.append(_class_table(title, "samples", inspection.class_counts))
     if inspection.fields:
-        parts.append(_field_table(inspection.fields))
+        parts.append(_field_table(inspection))
+    for name, boxes in inspection.boxes.items():
+        if boxes.categories:
+            categories = count(len(boxes.categories), "category")
+            parts.append(
+                _class_table(f"{name}: {categories}", "boxes", boxes.categories)
+            )
     bar = "#" if ascii_only else "█"
     parts.append(_histogram("size in kB", inspection.bytes, 1e-3, bar))
     parts.append(_histogram("width in pixels", inspection.width, 1, bar))
@@ -71,30 +83,55 @@ def _head(inspection: Inspection) -> RenderableType:
     table.add_row("rejected", f"{inspection.counts['rejected']:,} at {step}")
     if not is_packed:
         num_converted = inspection.counts["converted"]
-        text = f"{num_converted:,} in each epoch, because they are no baseline JPEGs or PNGs"
+        text = "none"
+        if num_converted:
+            text = f"{num_converted:,} in each epoch: neither baseline JPEGs nor PNGs"
         table.add_row("converted", text)
     if inspection.unlabelled:
         table.add_row("without label", f"{inspection.unlabelled:,}")
     return table
 
 
-def _class_table(class_counts: dict[str, int]) -> RenderableType:
-    table = new_table("class", "samples", title=count(len(class_counts), "class"))
+def _class_table(
+    title: str, counted: str, class_counts: dict[str, int]
+) -> RenderableType:
+    """How many samples, or boxes, each class has."""
+    table = new_table("class", counted)
     classes = list(class_counts.items())
-    for name, num_samples in classes[:_MAX_CLASSES]:
-        table.add_row(readable(name), f"{num_samples:,}")
-    rest = [num_samples for _, num_samples in classes[_MAX_CLASSES:]]
+    for name, number in classes[:_MAX_CLASSES]:
+        table.add_row(readable(name), f"{number:,}")
+    rest = [number for _, number in classes[_MAX_CLASSES:]]
     if rest:
         table.add_row(f"... {len(rest):,} more", f"{min(rest):,} to {max(rest):,} each")
-    return table
+    # A title of the table itself would break at the table's width.
+    return Group(Text(title), table)
 
 
-def _field_table(kinds: dict[str, str]) -> RenderableType:
-    table = new_table("field", "kind", title=count(len(kinds), "field"))
-    table.columns[1].justify = "left"  # a word, not a figure
-    for name, kind in kinds.items():
-        table.add_row(name, kind)
-    return table
+def _field_table(inspection: Inspection) -> RenderableType:
+    fields = inspection.fields
+    table = new_table("field", "kind")
+    if inspection.boxes:
+        table.add_column("content")
+    for column in table.columns[1:]:
+        column.justify = "left"  # words, not figures
+    for name, kind in fields.items():
+        boxes = inspection.boxes.get(name)
+        if boxes is None:
+            table.add_row(name, kind)
+        else:
+            table.add_row(name, kind, describe_boxes(boxes, inspection.samples))
+    return Group(Text(count(len(fields), "field")), table)
+
+
+def describe_boxes(boxes: BoxCounts, num_samples: int) -> str:
+    """The numbers of boxes and categories."""
+    text = count(boxes.boxes, "box")
+    if boxes.categories:
+        text += f" of {count(len(boxes.categories), 'category')}"
+    text += f" in {count(boxes.samples_with_boxes, 'image')}"
+    if boxes.samples < num_samples:
+        text += f" of the {boxes.samples:,} that were counted"
+    return text
 
 
 def shuffle_table(report: ShuffleReport) -> RenderableType:
@@ -119,19 +156,17 @@ def shuffle_table(report: ShuffleReport) -> RenderableType:
 
 
 def duplicates_table(duplicates: Duplicates) -> RenderableType:
-    """The first pictures that are there several times, with the paths of their sources."""
-    where = "there several times"
+    """The first images that occur more than once, with the paths of their sources."""
+    where = "more than once"
     if duplicates.other:
         where = f"in both {duplicates.data.path} and {duplicates.other.path}"
     if not duplicates.groups:
-        return Text(readable(f"no picture is {where}"))
+        return Text(readable(f"no image occurs {where}"))
 
-    pictures = count(len(duplicates.groups), "picture")
-    title = f"{pictures} {where}: {count(duplicates.samples, 'sample')}"
+    images = count(len(duplicates.groups), "image")
+    title = f"{images} {where}: {count(duplicates.samples, 'sample')}"
     if duplicates.contradictions:
-        title += (
-            f"; {count(duplicates.contradictions, 'picture')} with different classes"
-        )
+        title += f"; {count(duplicates.contradictions, 'image')} with different classes"
     # Only the paths of these are looked up.
     first = replace(
         duplicates,
@@ -162,12 +197,10 @@ def _histogram(title: str, spread: Histogram, unit: float, bar: str) -> Renderab
     low, tenth, half, ninetieth, high = spread.percentiles.values()
     title += (
         f": mean {describe(spread.mean)}, median {describe(half)}, "
-        f"10 to 90 % {describe(tenth)} to {describe(ninetieth)}, "
-        f"all {describe(low)} to {describe(high)}"
+        f"80 % from {describe(tenth)} to {describe(ninetieth)}, "
+        f"all from {describe(low)} to {describe(high)}"
     )
-    table = Table(
-        title=title, title_justify="left", box=None, show_header=False, pad_edge=False
-    )
+    table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(justify="right")
     table.add_column(justify="right")
     table.add_column()
@@ -179,4 +212,4 @@ def _histogram(title: str, spread: Histogram, unit: float, bar: str) -> Renderab
         table.add_row(
             f"{describe(start)} to {describe(end)}", f"{num_samples:,}", bar * length
         )
-    return Group(table, Text())
+    return Group(Text(title), table, Text())

@@ -237,5 +237,9 @@ AsJson = Annotated[
     typer.Option("--json", help="Print the figures as JSON on standard output."),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace the file if it exists. Earlier sheets are replaced without it.",
+    ),
 ]

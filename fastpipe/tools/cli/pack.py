@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import REJECTED_FILE
 from fastpipe.errors import readable
 from fastpipe.packing.api import pack as run_pack
@@ -20,8 +21,9 @@ from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.options import Format
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
-from fastpipe.tools.cli.console import err, exit_codes, out, print_json
+from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
 from fastpipe.tools.cli.pack_report import (
     pack_progress,
     pack_table,
@@ -29,6 +31,7 @@ from fastpipe.tools.cli.pack_report import (
     print_rejected,
 )
 from fastpipe.tools.cli.tables import count
+from fastpipe.tools.show.inspection import BoxCounts, count_boxes
 
 Damaged = StrEnum("Damaged", "REJECT DECODE")
 Exif = StrEnum("Exif", "IGNORE APPLY")
@@ -83,9 +86,9 @@ def pack(
         int | None,
         typer.Option(
             metavar="N",
-            help="Store images that are no JPEGs, and those that are encoded again, as JPEGs of "
-            "this quality, 1 to 100.",
-            show_default="PNGs of images without loss, else quality 95, or 90 with --max-size",
+            help="Store every image that is not a JPEG as a JPEG of this quality, 1 to 100; also "
+            "used when a JPEG must be encoded again.",
+            show_default="PNGs of lossless images, else quality 95, or 90 with --max-size",
             rich_help_panel=options.IMAGES,
         ),
     ] = None,
@@ -93,8 +96,8 @@ def pack(
         bool,
         typer.Option(
             "--lossless",
-            help="Encode no image with loss: an image that is no JPEG, or is shrunk, becomes a "
-            "PNG, however large.",
+            help="Never encode with loss: images that are not JPEGs, or are shrunk, are stored as "
+            "PNGs, however large.",
             rich_help_panel=options.IMAGES,
         ),
     ] = False,
@@ -208,7 +211,7 @@ def pack(
     """Pack a folder of images, tars or a table into a dataset.
 
     A dataset is tar shards with an index. Images keep their exact pixels: JPEGs stay JPEGs, and
-    formats without loss become PNGs. If the command is interrupted, run it again: it continues
+    lossless formats become PNGs. If the command is interrupted, run it again: it continues
     where it stopped.
     """
     with exit_codes():
@@ -311,7 +314,10 @@ def _print_summary(summary: Summary, src: str, dst: str) -> None:
         out.print(
             f"continued after {count(summary.resumed, 'shard')} from an earlier run"
         )
-    out.print(pack_table(summary, is_folder=not os.path.isfile(src)))
+    boxes: dict[str, BoxCounts] = {}
+    if not scheme_of(dst):  # else the columns would have to be fetched
+        boxes = count_boxes(open_data(place(dst)))
+    out.print(pack_table(summary, boxes, is_folder=not os.path.isfile(src)))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)
     out.print(

@@ -19,7 +19,9 @@ from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
 from fastpipe.sources.listing import Assumption
 from fastpipe.tools.cli.console import out, print_indented
+from fastpipe.tools.cli.inspect_tables import describe_boxes
 from fastpipe.tools.cli.tables import count
+from fastpipe.tools.show.inspection import BoxCounts
 
 # The speed that is shown is that of the last seconds.
 _SPEED_OVER_S = 5.0
@@ -79,21 +81,34 @@ def _describe_progress(
     return text
 
 
-def pack_table(summary: Summary, *, is_folder: bool = True) -> RenderableType:
+def pack_table(
+    summary: Summary,
+    boxes: Mapping[str, BoxCounts] | None = None,
+    *,
+    is_folder: bool = True,
+) -> RenderableType:
     """The result of a pack: one row for each thing that happened.
 
-    `is_folder`: the source is a folder, and not a file such as a table.
+    Args:
+        summary: of the pack.
+        boxes: the numbers of boxes by field, if they were counted.
+        is_folder: the source is a folder, and not a file such as a table.
     """
     info = summary.info
     counts = info["counts"]
     num_files = info["packs"][-1]["source"]["files"]
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table = Table.grid(padding=(0, 2))
-    table.add_row(
-        "packed",
-        f"{info['samples']:,} of {count(num_files, 'file')}, "
-        f"{count(len(info['classes']), 'class')}",
-    )
+    packed = f"{info['samples']:,} of {count(num_files, 'file')}"
+    # Of a detection dataset the categories are those of its boxes.
+    fields_with_classes = [
+        name
+        for name, field in info["fields"].items()
+        if field["kind"] in ("boxes", "mask", "classes")
+    ]
+    if info["classes"] or not fields_with_classes:
+        packed += f", {count(len(info['classes']), 'class')}"
+    table.add_row("packed", packed)
     table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
     source_bytes = summary.tally.source_bytes
     if source_bytes:
@@ -106,11 +121,17 @@ def pack_table(summary: Summary, *, is_folder: bool = True) -> RenderableType:
     if info["fields"]:
         kinds = [f"{name} ({field['kind']})" for name, field in info["fields"].items()]
         table.add_row("fields", ", ".join(kinds))
+    for name, box_counts in (boxes or {}).items():
+        table.add_row(name, describe_boxes(box_counts, info["samples"]))
+        if box_counts.categories:
+            names = list(box_counts.categories)
+            table.add_row("categories", _list_names(names))
     num_unlabelled = info["samples"] - sum(info["class_counts"])
     if num_unlabelled:
         text = f"{count(num_unlabelled, 'sample')}, with label -1"
-        # Other sources have their labels elsewhere, or boxes in place of labels.
-        if is_folder and not info["classes"] and not info["fields"]:
+        if fields_with_classes:
+            text += f"; their classes are in {', '.join(fields_with_classes)}"
+        elif is_folder and not info["classes"] and not info["fields"]:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", text)
     if counts["png"]:
@@ -187,8 +208,10 @@ def print_rejected(rejected: Sequence[Mapping[str, str]], listed_in: str = "") -
     if not rejected:
         out.print("rejected  none")
         return
-    text = f"rejected  {count(len(rejected), 'file')}"
-    out.print(f"{text}, listed in {listed_in}:" if listed_in else f"{text}:")
+    text = f"  {count(len(rejected), 'file')}"
+    if listed_in:
+        text += f", listed in {listed_in}"
+    out.print(Text.assemble(("rejected", "yellow"), f"{text}:"))
     for entry in rejected[:_MAX_REJECTED]:
         print_indented(readable(f"{entry['path']}: {entry['reason']}"))
     if len(rejected) > _MAX_REJECTED:

@@ -11,7 +11,7 @@ import typer
 
 from fastpipe.errors import ConfigError, whole
 from fastpipe.tools.cli import options
-from fastpipe.tools.cli.console import check_new, err, exit_codes, out
+from fastpipe.tools.cli.console import check_new, exit_codes, out, print_problem
 from fastpipe.tools.cli.tables import count
 
 if TYPE_CHECKING:
@@ -113,9 +113,8 @@ def preview(
             f"{count(num_photos, 'photo')} drawn to {out_file}, each with {VARIANTS} variants"
         )
         if hidden:
-            err.print(
-                f"fastpipe: without {', '.join(hidden)}: the augmentation may move pixels, or "
-                "mixes images"
+            print_problem(
+                f"without {', '.join(hidden)}: the augmentation may move pixels, or mixes images"
             )
 
 
@@ -154,7 +153,7 @@ def _parse_fields(dataset: Dataset, text: str) -> list[str]:
     for name in names:
         if name in visible(dataset, (name,)):
             continue
-        problem = "there is none of this name"
+        problem = "there is no field of this name"
         if name in dataset.fields:
             problem = f"it is of kind {dataset.fields[name].kind}"
         showable = ",".join(visible(dataset, tuple(dataset.fields))) or "none"

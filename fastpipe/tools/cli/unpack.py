@@ -39,8 +39,8 @@ def unpack(
 ) -> None:
     """Write the images of a dataset as files.
 
-    JPEGs are written as ordinary JPEGs, and images without loss as PNGs. They have the same pixels
-    and coefficients, also if the dataset was packed with --storage coefficients.
+    JPEGs are written as ordinary JPEGs, and lossless images as PNGs. They have the same pixels and
+    coefficients, even if the dataset was packed with --storage coefficients.
     """
 
     def describe(progress: WorkProgress) -> str:

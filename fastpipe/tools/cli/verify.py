@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import ConfigError, readable
+from fastpipe.errors import ConfigError, FastpipeError, readable
 from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.sources.files import source_path
+from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
 from fastpipe.tools.cli.pack_report import pack_progress
 from fastpipe.tools.cli.tables import count
-from fastpipe.tools.verify.damage import Report
+from fastpipe.tools.verify.damage import Damage, Report
 from fastpipe.tools.verify.repair import repair as run_repair
 from fastpipe.tools.verify.verification import verify as run_verify
 
@@ -118,32 +121,66 @@ def verify(
         if as_json:
             print_json({**report.as_dict(), "repaired": repaired})
         elif len(repaired) == 1:
-            out.print(f"repaired: {repaired[0]}; this file is again as it was packed")
-        elif repaired:
             out.print(
-                f"repaired: {', '.join(repaired)}; these files are again as they were packed"
+                Text.assemble(
+                    ("repaired", "green"), f": {repaired[0]}, as it was packed"
+                )
+            )
+        elif repaired:
+            files = ", ".join(repaired)
+            out.print(
+                Text.assemble(("repaired", "green"), f": {files}, as they were packed")
             )
         if not report.sound and not repaired:
             raise typer.Exit(1)
 
 
 def _print_report(report: Report) -> None:
-    for damage in report.findings[:_MAX_FINDINGS]:
-        out.print(readable(str(damage)))
+    shown = report.findings[:_MAX_FINDINGS]
+    sources = _source_paths(report.path, shown)
+    for damage in shown:
+        line = str(damage)
+        if damage.sample in sources:
+            line += f"; packed from {sources[damage.sample]}"
+        out.print(readable(line))
     if len(report.findings) > _MAX_FINDINGS:
         out.print(
             f"... and {len(report.findings) - _MAX_FINDINGS:,} more; --json lists all"
         )
     path = readable(report.path)
     if report.sound:
-        out.print(f"sound: {path}: {_describe_check(report)}")
+        out.print(
+            Text.assemble(("sound", "green"), f": {path}: {_describe_check(report)}")
+        )
         return
     num_samples = sum(last - first + 1 for first, last in report.bad_samples())
-    out.print(
-        f"damaged: {path}: {count(len(report.findings), 'problem')}, "
-        f"{count(num_samples, 'sample')} affected; checked {_describe_check(report)}. "
+    check = _describe_check(report)
+    if report.bytes or report.quick:
+        check = f"checked {check}"
+    text = (
+        f": {path}: {count(len(report.findings), 'problem')}, "
+        f"{count(num_samples, 'sample')} affected; {check}. "
         f"{_next_step(report)}"
     )
+    out.print(Text.assemble(("damaged", "red"), text))
+
+
+def _source_paths(data: str, findings: Sequence[Damage]) -> dict[int | None, str]:
+    """The source paths of the damaged samples, as far as they can be read."""
+    single = [damage.sample for damage in findings if damage.samples == 1]
+    samples = [sample for sample in single if sample is not None]
+    if not samples or scheme_of(data):
+        return {}
+    paths: dict[int | None, str] = {}
+    try:
+        index = open_data(Path(data))
+        for sample in samples:
+            path = index.source_path_of(sample)
+            if path:
+                paths[sample] = path
+    except (FastpipeError, OSError):
+        return {}  # the index itself is damaged
+    return paths
 
 
 def _describe_check(report: Report) -> str:
@@ -152,7 +189,7 @@ def _describe_check(report: Report) -> str:
     if report.quick:
         return f"{text}; only the small files, the index and sizes, read no shard"
     if not report.bytes:
-        return f"{text}, of which none could be read"
+        return f"none of the {text} could be read"
     mb_per_s = report.bytes / max(report.seconds, 1e-9) / 1e6
     # A shard that is missing or cut off has images that nobody decoded.
     bytes_read = f"{report.bytes:,} bytes" + (

@@ -127,6 +127,9 @@ def _measure_decoding(index: Index) -> tuple[float, str]:
     sample = int(plan.samples[row])
     path, key, offset = index.where(sample)
     first = f"sample {sample} (key {key}) at byte {offset} of {path}: {reason}"
+    source = index.source_path_of(sample)
+    if source and source != key:
+        first = f"{source}, {first}"
     return rate, f"{len(errors)} of {count} samples cannot be decoded: {first}"
 
 

@@ -15,6 +15,7 @@ three figures, each with its expectation for a uniform permutation of n samples 
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.pixel_form import PixelForm, describe_forms
@@ -31,20 +33,24 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
+from fastpipe.errors import readable
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.machine.cpus import count_granted_cpus
+from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
-from fastpipe.plan.crops import Resize
+from fastpipe.plan.crops import Crop, Letterbox, Resize
 from fastpipe.plan.draws import Int64s, key
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.order import permute
+from fastpipe.plan.placed import geometry_of, move_boxes
 from fastpipe.plan.recipe import Recipe
 from fastpipe.sources.scan.opening import open_data
 
 # Enough for figures that do not move in the third place; a billion samples would take hours.
 MOST_SAMPLES = 2_000_000
 _MOST_ROWS = 1_000_000
+_ROWS_AT_ONCE = 50_000  # whose boxes are in memory
 _SHEET_SIZE = 160
 _SHEET_IMAGES = 40
 _STALL_TIMEOUT_S = 60.0
@@ -60,6 +66,16 @@ class Histogram:
     counts: list[int]  # samples in each bin
     percentiles: dict[int, float]  # at 0, 10, 50, 90 and 100 per cent
     mean: float
+
+
+@dataclass(frozen=True)
+class BoxCounts:
+    """The number of boxes in a field, and of each category."""
+
+    samples: int  # that were looked at: all, or some of more than a million
+    samples_with_boxes: int
+    boxes: int
+    categories: dict[str, int]  # boxes of each; {}: they have no labels
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,7 @@ class Inspection:
     storage: str
     # Channels and bits that occur, and how many samples have them.
     forms: list[dict[str, int]]
+    boxes: dict[str, BoxCounts]  # by the name of a field of boxes
     # Of packing or the scan: rejected, encoded anew, converted, ...
     counts: dict[str, Any]
     bytes: Histogram
@@ -108,12 +125,47 @@ def inspect(index: Index) -> Inspection:
         fields={name: field.kind for name, field in index.fields.items()},
         storage=index.storage,
         forms=describe_forms(index.form_counts),
+        boxes=count_boxes(index),
         counts=index.counts,
         bytes=_histogram(records["size"].astype(np.float64)),
         width=_histogram(width),
         height=_histogram(height),
         megapixels=_histogram(width * height / 1e6),
     )
+
+
+def count_boxes(index: Index) -> dict[str, BoxCounts]:
+    """Counts the boxes of each field of boxes, in a million samples at most."""
+    step = max(1, -(-len(index) // _MOST_ROWS))
+    samples = np.arange(0, len(index), step)
+    counts = {}
+    for name, field in index.fields.items():
+        if field.kind == "boxes":
+            counts[name] = _count_boxes_of(index.column(name), field, samples)
+    return counts
+
+
+def _count_boxes_of(column: Any, field: Field, samples: Int64s) -> BoxCounts:
+    num_boxes = 0
+    num_with_boxes = 0
+    by_label: Counter[int] = Counter()
+    for start in range(0, len(samples), _ROWS_AT_ONCE):
+        values = column.take(samples[start : start + _ROWS_AT_ONCE])
+        num_boxes += len(values.values)
+        num_with_boxes += int((np.diff(values.offsets) > 0).sum())
+        if values.labels is not None:
+            labels, counts = np.unique(values.labels, return_counts=True)
+            by_label.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+
+    categories: dict[str, int] = {}
+    if field.labelled:
+        # Categories that the source names and no box has are shown, too.
+        for label, name in enumerate(field.names):
+            if name:
+                categories[name] = by_label.pop(label, 0)
+        for label in sorted(by_label):
+            categories[str(label)] = by_label[label]
+    return BoxCounts(len(samples), num_with_boxes, num_boxes, categories)
 
 
 def _histogram(values: NDArray[np.float64]) -> Histogram:
@@ -149,13 +201,14 @@ def write_contact_sheet(
     count: int = _SHEET_IMAGES,
     fingerprint: str | None = None,
 ) -> tuple[int, int]:
-    """Writes a PNG of a batch, with classes.
+    """Writes a PNG of a batch, with classes, or with boxes if the dataset has any.
 
     Args:
         data: the dataset.
         out: the PNG.
         seed: of the batch.
-        train: True: crops as training sees them; False: the middle of each picture.
+        train: True: crops as training sees them; False: the middle of each picture, or with
+            boxes the whole picture.
         count: of pictures.
         fingerprint: of an unpacked source that was scanned just now.
 
@@ -164,14 +217,24 @@ def write_contact_sheet(
         decoded.
     """
     # OpenCV: others do without.
-    from fastpipe.tools.show.sheet import contact_sheet, write_png
+    from fastpipe.tools.show.sheet import BACKGROUND, contact_sheet, write_png
 
     index = open_data(data, max_pixels=MAX_PIXELS, fingerprint=fingerprint)
     size = (_SHEET_SIZE, _SHEET_SIZE)
+    box_field = None
+    for field in index.fields.values():
+        if field.kind == "boxes" and box_field is None:
+            box_field = field
+    shown = "crops as training sees them" if train else "the middle of each"
+    crop = parse_crop(None, size, train=train)
+    if box_field is not None and not train:
+        # A crop would cut objects off.
+        shown = f"whole, with {box_field.name}"
+        crop = Letterbox(fill=BACKGROUND)
     recipe = Recipe(
         batch_size=min(count, len(index)),
         size=size,
-        crop=parse_crop(None, size, train=train),
+        crop=crop,
         flip=parse_flip_probability(None, train=train),
         shuffle=True,
         drop_last=False,
@@ -188,9 +251,49 @@ def write_contact_sheet(
         )
         plan = EpochPlan(recipe, epoch=0)
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))
-    captions = [index.class_name(label) for label in batch.filled_plan.labels.tolist()]
-    write_png(out, contact_sheet(batch.views[0], captions))
+    images = batch.views[0]
+    drawn_plan = batch.filled_plan
+    captions = [index.class_name(label) for label in drawn_plan.labels.tolist()]
+    if box_field is not None:
+        images, categories = _with_boxes(images, drawn_plan, crop, index, box_field)
+        # A detection dataset has no class of the whole picture.
+        captions = [
+            caption or names
+            for caption, names in zip(captions, categories, strict=True)
+        ]
+    title = f"{readable(str(index.path))}: {len(captions)} of {len(index):,} images, {shown}"
+    sheet = contact_sheet(images, captions, title=[f"{title}, seed {seed}"])
+    write_png(out, sheet)
     return len(captions), stats.replaced
+
+
+def _with_boxes(
+    images: NDArray[np.uint8], plan: BatchPlan, crop: Crop, index: Index, field: Field
+) -> tuple[NDArray[np.uint8], list[str]]:
+    """Images of a batch with the boxes of a field, and the categories in each as text."""
+    # OpenCV: others do without.
+    from fastpipe.tools.show.drawing import BoxMarks, Marks, name_of, with_marks
+
+    widths = plan.records["width"].astype(np.int64)
+    heights = plan.records["height"].astype(np.int64)
+    geometry = geometry_of(crop, plan.crops, widths, heights, plan.flips)
+    values = index.column(field.name).take(plan.samples)
+    rows = np.repeat(np.arange(len(plan.samples)), np.diff(values.offsets))
+    boxes = move_boxes(values.values, rows, geometry)
+
+    height, width = images.shape[1:3]
+    drawn = []
+    categories = []
+    for row, image in enumerate(images):
+        in_row = rows == row
+        labels = None if values.labels is None else values.labels[in_row]
+        box_marks = BoxMarks(boxes[in_row], labels, field.names)
+        drawn.append(with_marks(image, Marks((width, height), boxes=[box_marks])))
+        names = set()
+        if labels is not None and field.names:
+            names = {name_of(label, field.names) for label in labels.tolist()}
+        categories.append(", ".join(sorted(names)))
+    return np.stack(drawn), categories
 
 
 @dataclass(frozen=True)

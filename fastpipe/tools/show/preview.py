@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -15,12 +16,13 @@ from numpy.typing import NDArray
 from fastpipe.device.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
-from fastpipe.errors import ConfigError, flag, whole
+from fastpipe.errors import ConfigError, flag, readable, whole
 from fastpipe.loading.loader import Loader, make_transfer
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
+from fastpipe.tools.show.sheet_mark import may_replace
 
 VARIANTS = 8
 SIZE = 160
@@ -69,14 +71,15 @@ def preview(
         loader: made by fastpipe.loader, with any augment= and fields=.
         out: the PNG.
         rows: number of photos, from 1 to 100. The loader's seed selects them.
-        overwrite: replace the PNG if it exists.
+        overwrite: replace the file if it exists. A sheet that fastpipe drew earlier is replaced
+            without it.
 
     Returns:
         The sheet, which a notebook shows: its `path`, and `photos`, which is `rows`, or as many as
         there are.
 
     Raises:
-        ConfigError: an argument is wrong, the PNG exists, or the augmentation returns no images.
+        ConfigError: an argument is wrong, another file has the name of the PNG, or the augmentation returns no images.
         SampleError: a photo cannot be decoded.
         DatasetError: a field cannot be read.
     """
@@ -85,11 +88,13 @@ def preview(
             f"preview: expected a loader, got {type(loader).__name__}; make one with "
             "fastpipe.loader(data, augment=...)"
         )
-    if not flag("overwrite", overwrite) and os.path.lexists(out):
+    if not flag("overwrite", overwrite) and not may_replace(out):
         raise ConfigError(
-            f"preview: {os.fspath(out)} exists; pass overwrite=True to replace it, or another name"
+            f"preview: {os.fspath(out)} exists, and fastpipe did not draw it; pass overwrite=True "
+            "to replace it, or another name"
         )
-    from fastpipe.tools.show.marks import marks_of_row, of_samples, visible, with_marks
+    from fastpipe.tools.show.drawing import with_marks
+    from fastpipe.tools.show.marks import marks_of_row, of_samples, visible
     from fastpipe.tools.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
     data = loader.dataset
@@ -137,11 +142,34 @@ def preview(
             captions.append(_caption(name, column.labels[row], data.classes))
         notes.append(lines)
 
+    title = _title(
+        str(data.path), len(ids), recipe.seed, names, has_fields=bool(fields)
+    )
     sheet = contact_sheet(
-        np.stack(cells), captions, columns=2 + len(columns), notes=notes
+        np.stack(cells),
+        captions,
+        columns=2 + len(columns),
+        notes=notes,
+        title=title,
     )
     write_png(Path(out), sheet)
     return Preview(Path(os.path.abspath(out)), len(ids))
+
+
+def _title(
+    path: str, num_photos: int, seed: int, names: Sequence[str], *, has_fields: bool
+) -> list[str]:
+    """What the sheet shows, and a legend of its columns."""
+    num_others = len(names) - 1
+    crops = "the crop (yellow)"
+    if num_others:
+        crops = f"its crops (yellow: {names[0]}; white: the other {num_others})"
+    photo = "the photo with its fields" if has_fields else "the photo"
+    plural = "" if num_photos == 1 else "s"
+    return [
+        f"{readable(path)}: {num_photos} photo{plural}, seed {seed}",
+        f"From left to right: {photo}; {crops}; and what the model sees.",
+    ]
 
 
 def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:

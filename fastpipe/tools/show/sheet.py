@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import FastpipeError
+from fastpipe.tools.show.sheet_mark import with_mark
 
 _GAP = 6
 _CAPTION_HEIGHT = 18
-_BACKGROUND = 250
+BACKGROUND = 250
 _INK = (60, 60, 60)
 _FIRST_BOX = (255, 210, 0)
 _OTHER_BOX = (255, 255, 255)
@@ -24,6 +25,7 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.4
 # The font of OpenCV 4 has ASCII alone.
 _CV2_MAJOR = int(cv2.__version__.partition(".")[0])
+_ELLIPSIS = ".."  # narrower than three dots
 _ENCODING = "utf-8" if _CV2_MAJOR >= 5 else "ascii"
 
 Pixels = NDArray[np.uint8]
@@ -36,14 +38,16 @@ def contact_sheet(
     *,
     columns: int = 8,
     notes: Sequence[Sequence[str]] = (),
+    title: Sequence[str] = (),
 ) -> Pixels:
     """Lays pictures out in rows, each with its caption below.
 
     Args:
         images: (n, height, width, 3).
-        captions: (n,) cut to the width of a picture.
+        captions: (n,) shortened to the width of a picture.
         columns: pictures in a row.
         notes: for each row the lines below it, as many for each row, cut to the row's width.
+        title: lines above all pictures: what they are of, and what the colours say.
 
     Returns:
         The sheet.
@@ -54,26 +58,34 @@ def contact_sheet(
     note_lines = len(notes[0]) if notes else 0
     cell_height = height + (1 + note_lines) * _CAPTION_HEIGHT + _GAP
     cell_width = width + _GAP
-    sheet_shape = (rows * cell_height + _GAP, columns * cell_width + _GAP, 3)
-    sheet = np.full(sheet_shape, _BACKGROUND, dtype=np.uint8)
+    title_height = len(title) * _CAPTION_HEIGHT
+    sheet_shape = (
+        title_height + rows * cell_height + _GAP,
+        columns * cell_width + _GAP,
+        3,
+    )
+    sheet = np.full(sheet_shape, BACKGROUND, dtype=np.uint8)
 
+    sheet_width = columns * cell_width - _GAP
+    for number, line in enumerate(title):
+        _write(sheet, _cut_end(line, sheet_width), _GAP, number * _CAPTION_HEIGHT)
     for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
         row, column = divmod(number, columns)
-        top = _GAP + row * cell_height
+        top = title_height + _GAP + row * cell_height
         start = _GAP + column * cell_width
         sheet[top : top + height, start : start + width] = image
-        _write(sheet, caption, start, top + height, width)
+        _write(sheet, shortened(caption, width), start, top + height)
     for row, texts in enumerate(notes):
-        top = _GAP + row * cell_height + height + _CAPTION_HEIGHT
+        top = title_height + _GAP + row * cell_height + height + _CAPTION_HEIGHT
         for text in texts:
-            _write(sheet, text, _GAP, top, columns * cell_width - _GAP)
+            _write(sheet, _cut_end(text, sheet_width), _GAP, top)
             top += _CAPTION_HEIGHT
     return sheet
 
 
 def fitted(image: Pixels, side: int) -> Pixels:
     """A picture no larger than side x side, in the middle of a cell of that size."""
-    cell = np.full((side, side, 3), _BACKGROUND, dtype=np.uint8)
+    cell = np.full((side, side, 3), BACKGROUND, dtype=np.uint8)
     height, width, _ = image.shape
     top = (side - height) // 2
     start = (side - width) // 2
@@ -118,7 +130,7 @@ def write_png(path: Path, image: Pixels) -> None:
     # A program that is killed must not leave half a picture under the name that it shows.
     partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_bytes(data.tobytes())
+        partial.write_bytes(with_mark(data.tobytes()))
         os.replace(partial, path)
     except OSError as problem:
         if partial.exists():
@@ -126,20 +138,51 @@ def write_png(path: Path, image: Pixels) -> None:
         raise FastpipeError(f"cannot write {path}: {problem.strerror}") from problem
 
 
-def _write(sheet: Pixels, text: str, start: int, top: int, width: int) -> None:
-    """Writes a line of text into a sheet, cut to a width in pixels."""
-    baseline = (start, top + _CAPTION_HEIGHT - 5)
-    shown = _cut_to_width(text, width)
-    cv2.putText(sheet, shown, baseline, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
+def shortened(text: str, width: int) -> str:
+    """A text that fits into a width in pixels; of a longer one the start and the end.
+
+    Names of classes often differ at their ends only.
+    """
+    text = _drawable(text)
+    if _width_of(text) <= width:
+        return text
+
+    def without_middle(num_letters: int) -> str:
+        start = text[: (num_letters + 1) // 2]
+        return start + _ELLIPSIS + text[len(text) - num_letters // 2 :]
+
+    def width_of(num_letters: int) -> int:
+        return _width_of(without_middle(num_letters))
+
+    fitting = bisect_right(range(len(text)), width, key=width_of) - 1
+    return without_middle(max(0, fitting))
 
 
-def _cut_to_width(caption: str, width: int) -> str:
-    """As much of a text as a width in pixels has room for."""
+def _cut_end(text: str, width: int) -> str:
+    """A text that fits into a width in pixels; of a longer one the start."""
+    text = _drawable(text)
+    if _width_of(text) <= width:
+        return text
+
+    def width_of(num_letters: int) -> int:
+        return _width_of(text[:num_letters] + _ELLIPSIS)
+
+    fitting = bisect_right(range(len(text)), width, key=width_of) - 1
+    return text[: max(0, fitting)] + _ELLIPSIS
+
+
+def _drawable(text: str) -> str:
+    """A text of letters that the font has."""
     # Line breaks and control characters have no glyph.
-    printable = "".join(letter if letter.isprintable() else "?" for letter in caption)
-    text = printable.encode(_ENCODING, "replace").decode(_ENCODING)
+    printable = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return printable.encode(_ENCODING, "replace").decode(_ENCODING)
 
-    def width_of(letters: int) -> int:
-        return cv2.getTextSize(text[:letters], _FONT, _FONT_SCALE, 1)[0][0]
 
-    return text[: bisect_right(range(1, len(text) + 1), width, key=width_of)]
+def _width_of(text: str) -> int:
+    return cv2.getTextSize(text, _FONT, _FONT_SCALE, 1)[0][0]
+
+
+def _write(sheet: Pixels, text: str, start: int, top: int) -> None:
+    """Writes a line of text into a sheet."""
+    baseline = (start, top + _CAPTION_HEIGHT - 5)
+    cv2.putText(sheet, text, baseline, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)

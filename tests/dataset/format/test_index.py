@@ -83,7 +83,7 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     assert_refused(
-        tmp_path / "file", tmp_path / "file", "is a file; expected a folder", "fastpipe pack"
+        tmp_path / "file", tmp_path / "file", "is a file, not a dataset", "fastpipe pack"
     )
 
 

@@ -239,7 +239,7 @@ def test_paths_that_are_not_there(tmp_path: Path) -> None:
         ("no.tar", r"no\.tar does not exist"),
         ("*.tar", r"matches no tar file\. Expected a pattern of tars"),
         ("*.txt", r"it matches .*x\.txt, which is no tar"),
-        ("x.txt", r"x\.txt is a file; expected a folder"),
+        ("x.txt", r"x\.txt is a file, not a dataset"),
     ):
         with pytest.raises(DatasetError, match=words):
             fastpipe.open(str(tmp_path / name))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from support.programs.cli_run import COMMAND, failed, fp, succeeded
 from support.sources.pack_sources import jpeg_bytes, write_folder
 
@@ -19,8 +22,9 @@ from fastpipe.dataset.format.layout import INDEX_DTYPE
 from fastpipe.packing.job.threads import pack
 from fastpipe.tools.bench.measure import Figures, Task
 from fastpipe.tools.bench.measure import Result as Measured
-from fastpipe.tools.cli import bench, interrupts
+from fastpipe.tools.cli import bench, console, interrupts
 from fastpipe.tools.cli import pack as pack_command
+from fastpipe.tools.cli import verify as verify_command
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_wrong_usage(source: Path, tmp_path: Path) -> None:
 
 
 def test_what_failed_says_what_to_do(tmp_path: Path, source: Path, packed: Path) -> None:
-    assert "does not exist; expected a folder" in failed(
+    assert "does not exist; expected a folder of images" in failed(
         1, "pack", tmp_path / "nowhere", tmp_path / "packed"
     )
     assert f"pack them first: fastpipe pack {source} DST" in failed(1, "verify", source)
@@ -135,10 +139,12 @@ def test_inspect_draws_to_a_file_named_after_the_dataset(
     assert os.listdir(tmp_path) == ["packed-sheet.png"]
     assert "packed-sheet.png, which replaces an earlier file" in succeeded("inspect", packed)
     (tmp_path / "mine.png").write_bytes(b"precious")
-    assert "mine.png exists; pass another name, or --overwrite" in failed(
+    assert "mine.png exists, and fastpipe did not draw it; pass another name" in failed(
         2, "inspect", packed, "--sheet", "mine.png"
     )
     assert (tmp_path / "mine.png").read_bytes() == b"precious"
+    (tmp_path / "packed-sheet.png").write_bytes(b"precious")
+    assert "packed-sheet.png exists" in failed(2, "inspect", packed)
     succeeded("inspect", packed, "--sheet", "mine.png", "--overwrite")
     assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
 
@@ -165,8 +171,8 @@ def test_bench_shows_everyone_and_the_ratios(packed: Path, monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", "140")
     text = succeeded("bench", packed, "--against", "torch", "--workers", 2)
     assert re.search(r"^ ?fastpipe +1,000 +900-1,100", text, re.MULTILINE)
-    assert re.search(r"DataLoader, PIL +1,000 +900-1,100 +2.00 x +1.50 +0.50 s +\?", text)
-    assert re.search(r"DataLoader, turbo, cv2 +1,000 +900-1,100 +3.00 x", text)
+    assert re.search(r"DataLoader \(PIL\) +1,000 +900-1,100 +2.00 x +1.50 +0.50 s +\?", text)
+    assert re.search(r"DataLoader \(turbo, cv2\) +1,000 +900-1,100 +3.00 x", text)
     assert re.search(r"decode the crop +2 threads +500.0 +4,000", text)
 
 
@@ -283,7 +289,49 @@ def test_an_error_of_the_system_ends_with_1(packed: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(bench, "compare", broken)
     result = fp("bench", packed)
     assert result.exit_code == 1
-    assert (
-        result.stderr.splitlines()[-1]
-        == "fastpipe: system error: [Errno 5] Input/output error: '/data'"
-    )
+    assert result.stderr.splitlines()[-1] == "fastpipe: /data: Input/output error"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("diagnose", "fastpipe doctor --train-script"), ("info", "fastpipe inspect DATA")],
+)
+def test_another_name_of_a_command_is_answered_with_the_command(name: str, command: str) -> None:
+    assert f"No such command '{name}'. Run: {command}" in failed(2, name, "train.py")
+
+
+def in_terminal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> io.StringIO:
+    """What a command prints, as a terminal gets it."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm-256color", **environment}.items():
+        monkeypatch.setenv(name, value)
+    screen = io.StringIO()
+    for name in ("out", "err"):
+        terminal = Console(
+            file=screen, force_terminal=True, highlight=False, markup=False, width=100
+        )
+        for module in (console, verify_command):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, terminal)
+    return screen
+
+
+def test_verdicts_have_colours_in_a_terminal(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = shutil.copytree(packed, tmp_path / "broken")
+    (broken / "shard-000000.tar").unlink()
+    screen = in_terminal(monkeypatch)
+    assert fp("verify", packed).exit_code == 0
+    assert fp("verify", broken).exit_code == 1
+    assert fp("verify", tmp_path / "nowhere").exit_code == 1
+    text = screen.getvalue()
+    assert "\x1b[32msound\x1b[0m: " in text
+    assert "\x1b[31mdamaged\x1b[0m: " in text
+    assert "\x1b[31mfastpipe:\x1b[0m " in text
+
+    screen = in_terminal(monkeypatch, NO_COLOR="1")
+    assert fp("verify", packed).exit_code == 0
+    assert "sound: " in screen.getvalue()
+    assert "\x1b[3" not in screen.getvalue()

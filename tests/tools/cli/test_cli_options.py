@@ -161,8 +161,9 @@ def test_help_is_plain_and_fits(
     assert text.isascii()
     lines = text.splitlines()
     assert max(len(line) for line in lines) <= columns
-    # typer would write braces around arguments.
-    assert re.fullmatch(rf"Usage: .*{command} \[OPTIONS\]( [A-Z]+| \[[A-Z]+\])*", lines[0])
+    # typer would write [OPTIONS] first, braces around arguments, and defaults in words in brackets.
+    assert re.fullmatch(rf"Usage: .*{command}( [A-Z]+| \[[A-Z]+\])* \[OPTIONS\]", lines[0])
+    assert "[default: (" not in " ".join(text.split())
     assert "-h, --help" in text
     examples = lines[lines.index("Examples:") + 1 :]
     assert examples
@@ -174,9 +175,7 @@ def test_options_of_pack_stand_in_groups() -> None:
     positions = [text.index(f"\n{group}:\n") for group in GROUPS]
     assert positions == sorted(positions)
     words = " ".join(text.split())
-    assert (
-        "--workers N The number of threads. [default: (the CPUs granted to this process)]" in words
-    )
+    assert "--workers N The number of threads. [default: the CPUs granted to this process]" in words
     assert "--max-scans N Reject progressive JPEGs with more scans. [default: 256]" in words
     assert "--on-error <report|fail> If a file cannot be packed: report lists it" in words
 

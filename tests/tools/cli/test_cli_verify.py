@@ -32,7 +32,9 @@ def test_a_missing_shard_is_not_said_to_be_decoded(
     dataset = copied(textured)
     (dataset / shard_name(0)).unlink()
     text = fp("verify", dataset).stdout
-    assert "1 shard, of which none could be read. To repair it" in text.replace("\n", " ")
+    assert "; none of the 23 samples in 1 shard could be read. To repair it" in text.replace(
+        "\n", " "
+    )
     assert "decoded" not in text
 
 
@@ -46,6 +48,7 @@ def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path]
         f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the image has changed"
         in result.stdout
     )
+    assert f"; packed from {fastpipe.open(dataset)['key'][6]}\n" in result.stdout
     assert f"damaged: {dataset}: 2 problems, 1 sample affected" in result.stdout
     assert fp("verify", dataset, "--quick").exit_code == 0
 

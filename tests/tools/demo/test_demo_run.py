@@ -45,9 +45,11 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
     assert index.counts["rejected"] == 0
     assert len(index.classes) == 10
     assert "one epoch: 24 images in" in said
+    assert "photos.json next to" not in said, "the demo's own file is not reported as not packed"
+    assert "not packed" not in said
     assert "packed" in [line.split()[0] for line in said.splitlines() if line.strip()]
     with Image.open(folder / "batch.png") as sheet:
-        assert sheet.size == (8 * 166 + 6, 3 * 184 + 6)
+        assert sheet.size == (8 * 166 + 6, 18 + 3 * 184 + 6)
     assert quick[0][1] == ["fastpipe", "torch-pil", "torch-cv2"]
     assert quick[0][0].data == str(folder / "packed")
     for word in (
@@ -57,7 +59,7 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
         "masks",
         "batch.png",
         "measuring",
-        "DataLoader, PIL",
+        "DataLoader (PIL)",
     ):
         assert word in said
 

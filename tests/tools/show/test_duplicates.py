@@ -1,4 +1,4 @@
-"""Pictures that are there several times: in a packed dataset, in one that grew, in two, and where nothing is packed."""
+"""Pictures that occur more than once: in a packed dataset, in one that grew, in two, and where nothing is packed."""
 
 from __future__ import annotations
 
@@ -101,13 +101,12 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     data = tmp_path / "packed"
     fastpipe.pack(source, data)
     shown = succeeded("inspect", data, "--no-sheet", "--duplicates")
-    assert (
-        "2 pictures there several times: 5 samples; 1 picture with different classes"
-        in " ".join(shown.split())
+    assert "2 images more than once: 5 samples; 1 image with different classes" in " ".join(
+        shown.split()
     )
     assert "class-1/copy.jpg" in shown
     shown = succeeded("inspect", data, "--no-sheet", "--duplicates", "--against", source)
-    assert f"12 pictures in both {data} and {source}: 15 samples" in " ".join(shown.split())
+    assert f"12 images in both {data} and {source}: 15 samples" in " ".join(shown.split())
     said = json.loads(succeeded("inspect", data, "--no-sheet", "--duplicates", "--json"))[
         "duplicates"
     ]
@@ -116,7 +115,7 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     shown = " ".join(
         succeeded("inspect", tmp_path / "single", "--no-sheet", "--duplicates").split()
     )
-    assert shown.endswith("no picture is there several times")
+    assert shown.endswith("no image occurs more than once")
     assert "--against needs --duplicates" in failed(
         2, "inspect", data, "--no-sheet", "--against", source
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.tools.cli.inspect import inspection_tables
 from fastpipe.tools.show import sheet
-from fastpipe.tools.show.inspection import inspect, write_contact_sheet
+from fastpipe.tools.show.inspection import BoxCounts, inspect, write_contact_sheet
 
 
 def table_of(data: Path) -> str:
@@ -33,13 +34,65 @@ def test_inspect_names_the_fields(fielded: Path, flat: Path) -> None:
     assert found.fields["joints"] == "keypoints"
     assert found.unlabelled == 0
     lines = [line.split() for line in table_of(fielded).splitlines()]
-    start = lines.index(["field", "kind"])
+    start = lines.index(["field", "kind", "content"])
     for number, (name, kind) in enumerate(found.fields.items()):
-        assert lines[start + 2 + number] == [name, kind]
+        assert lines[start + 2 + number][:2] == [name, kind]
     assert [str(len(found.fields)), "fields"] in lines
     plain = table_of(flat)
     assert "fields" not in plain
     assert "without label" not in plain
+
+
+def test_inspect_counts_boxes_and_categories(tmp_path: Path) -> None:
+    info, text = inspect_detections(tmp_path, labelled=True)
+    assert info == BoxCounts(3, 2, 3, {"3": 1, "5": 2})
+    assert re.search(r"boxes +boxes +3 boxes of 2 categories in 2 images", text)
+    assert re.search(r"boxes: 2 categories *\n.*\n *class +boxes *\n.*\n *3 +1 *\n *5 +2 *\n", text)
+
+
+def test_inspect_counts_boxes_without_labels(tmp_path: Path) -> None:
+    info, text = inspect_detections(tmp_path, labelled=False)
+    assert info == BoxCounts(3, 2, 3, {})
+    assert re.search(r"boxes +boxes +3 boxes in 2 images", text)
+    assert "categor" not in text
+
+
+def inspect_detections(folder: Path, *, labelled: bool) -> tuple[BoxCounts, str]:
+    """The counts of a dataset of three images with two, one and no box, and the tables."""
+    write_detections(folder / "data", labelled=labelled)
+    return inspect(PackedIndex(folder / "data")).boxes["boxes"], table_of(folder / "data")
+
+
+def write_detections(folder: Path, *, labelled: bool = True) -> None:
+    boxes = [[[10, 10, 50, 40], [60, 10, 90, 40]], [[10, 10, 50, 40]], []]
+    labels = [[3, 5], [5], []]
+    with fastpipe.Writer(folder, fields={"boxes": "boxes"}) as writer:
+        for image_boxes, image_labels in zip(boxes, labels, strict=True):
+            value: dict[str, Any] = {"boxes": image_boxes}
+            if labelled:
+                value["labels"] = image_labels
+            writer.add(np.full((50, 100, 3), 90, dtype=np.uint8), boxes=value)
+
+
+def test_boxes_are_drawn_on_whole_images_of_a_sheet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_detections(tmp_path / "data")
+    drawn: list[tuple[Any, list[str]]] = []
+    contact_sheet = sheet.contact_sheet
+
+    def record(cells: Any, captions: list[str], **options: Any) -> Any:
+        drawn.append((cells, captions))
+        return contact_sheet(cells, captions, **options)
+
+    monkeypatch.setattr(sheet, "contact_sheet", record)
+    assert write_contact_sheet(tmp_path / "data", tmp_path / "sheet.png") == (3, 0)
+    ((images, captions),) = drawn
+    assert captions == ["", "", ""], "these labels have no names"
+    # 100 x 50 pixels become 160 x 80 in the middle of 160 x 160: the first box is 16 to 80, 56 to
+    # 104.
+    has_box = [bool((image[60:100, 16] != 90).any()) for image in images]
+    assert sorted(has_box) == [False, True, True]
 
 
 def test_inspect_has_no_empty_table_of_classes(tmp_path: Path) -> None:

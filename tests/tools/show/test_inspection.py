@@ -91,7 +91,8 @@ def test_a_sample_of_the_rows_of_a_large_dataset(
 def cells(sheet: Path, count: int) -> list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
     picture = np.array(Image.open(sheet))
     places = [
-        (GAP + n // 8 * (SIZE + CAPTION + GAP), GAP + n % 8 * (SIZE + GAP)) for n in range(count)
+        (CAPTION + GAP + n // 8 * (SIZE + CAPTION + GAP), GAP + n % 8 * (SIZE + GAP))
+        for n in range(count)
     ]
     return [picture[top : top + SIZE, left : left + SIZE] for top, left in places]
 
@@ -111,9 +112,9 @@ def test_captions_are_the_classes(
     drawn: list[list[str]] = []
     real = sheet.contact_sheet
 
-    def record(images: object, captions: list[str]) -> object:
+    def record(images: object, captions: list[str], **options: object) -> object:
         drawn.append(captions)
-        return real(images, captions)  # type: ignore[arg-type]
+        return real(images, captions, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sheet, "contact_sheet", record)
     assert write_contact_sheet(flat, tmp_path / "sheet.png", count=12) == (12, 0)

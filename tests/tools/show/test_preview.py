@@ -25,10 +25,11 @@ from fastpipe.tools.show.preview import SIZE, VARIANTS
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 GAP, CAPTION = 6, 18  # of fastpipe/tools/show/sheet.py
+TOP = 2 * CAPTION + GAP  # below the title and the legend
 
 
 def cell(sheet: NDArray[np.uint8], row: int, column: int) -> NDArray[np.uint8]:
-    top, left = GAP + row * (SIZE + GAP + CAPTION), GAP + column * (SIZE + GAP)
+    top, left = TOP + row * (SIZE + GAP + CAPTION), GAP + column * (SIZE + GAP)
     return sheet[top : top + SIZE, left : left + SIZE]
 
 
@@ -105,14 +106,16 @@ def test_a_notebook_shows_the_sheet_and_no_file_is_replaced_unasked(
         sheet = fastpipe.preview(loader, rows=2)
         assert (sheet.path, sheet.photos) == (out, 2)
         assert sheet._repr_png_() == out.read_bytes()
+        before = read(out)
+        assert fastpipe.preview(loader, rows=1).photos == 1
+        assert len(read(out)) < len(before), "its own sheet is replaced"
+        out.write_bytes(b"precious")
         with pytest.raises(
-            ConfigError,
-            match=r"preview\.png exists; pass overwrite=True to replace it, or another name",
+            ConfigError, match=r"preview\.png exists, and fastpipe did not draw it; pass overwrite"
         ):
             fastpipe.preview(loader, rows=1)
-        before = read(out)
+        assert out.read_bytes() == b"precious"
         assert fastpipe.preview(loader, rows=1, overwrite=True).photos == 1
-        assert len(read(out)) < len(before)
         assert loader.state_dict()["epoch"] == 0
 
 
@@ -127,11 +130,11 @@ def test_any_size_is_drawn_and_soft_labels_are_named(textured: Path, tmp_path: P
     assert (
         sheets[0].shape
         == sheets[1].shape
-        == (GAP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
+        == (TOP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
     )
     drawn = (cell(sheets[0], 0, 2) != 250).any(axis=(0, 2))
     assert abs(drawn.sum() - SIZE * 200 / 300) <= 2  # the proportions of the crop
-    below = slice(GAP + SIZE, GAP + SIZE + CAPTION)
+    below = slice(TOP + SIZE, TOP + SIZE + CAPTION)
     assert (sheets[1][below] < 128).sum() > 1.5 * (sheets[0][below] < 128).sum(), "longer captions"
 
 
@@ -246,9 +249,9 @@ def test_the_command_says_what_it_did(large: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet.png"
     said = succeeded("preview", large, "--augment", "simclr", "--out", out, "--rows", 2)
     assert said == f"2 photos drawn to {out}, each with 8 variants\n"
-    assert read(out).shape == (GAP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
+    assert read(out).shape == (TOP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
     succeeded("preview", large, "--out", out, "--rows", 90, "--overwrite")
-    assert read(out).shape[0] == GAP + 6 * (SIZE + GAP + CAPTION)
+    assert read(out).shape[0] == TOP + 6 * (SIZE + GAP + CAPTION)
 
 
 def test_a_file_is_replaced_only_if_asked_to(
@@ -258,12 +261,15 @@ def test_a_file_is_replaced_only_if_asked_to(
     for options in ([], ["--out", "mine.png"]):
         file = tmp_path / (options[1] if options else "preview.png")
         file.write_bytes(b"precious")
-        assert f"{file.name} exists; pass another name, or --overwrite" in failed(
+        assert f"{file.name} exists, and fastpipe did not draw it; pass another name" in failed(
             2, "preview", flat, *options
         )
         assert file.read_bytes() == b"precious"
         succeeded("preview", flat, *options, "--overwrite", "--rows", 1)
         assert file.read_bytes().startswith(b"\x89PNG")
+        first = file.read_bytes()
+        succeeded("preview", flat, *options, "--rows", 1, "--seed", 1)
+        assert file.read_bytes() != first, "its own sheet is replaced"
 
 
 def test_the_same_seed_draws_the_same_sheet(textured: Path, tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 
 from fastpipe.errors import FastpipeError
-from fastpipe.tools.show.sheet import contact_sheet, write_png
+from fastpipe.tools.show.drawing import name_of
+from fastpipe.tools.show.sheet import contact_sheet, shortened, write_png
+from fastpipe.tools.show.sheet_mark import may_replace
 
 GAP, CAPTION, BACKGROUND = 6, 18, 250
 WIDTH, HEIGHT = 40, 30
@@ -66,3 +68,38 @@ def test_an_older_png_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "sheet.png").write_bytes(b"old")
     write_png(tmp_path / "sheet.png", images(1)[0])
     np.testing.assert_array_equal(np.array(Image.open(tmp_path / "sheet.png")), images(1)[0])
+
+
+def test_a_title_stands_above_the_pictures() -> None:
+    plain = contact_sheet(images(2), ["", ""])
+    titled = contact_sheet(images(2), ["", ""], title=["a dataset", "a legend" * 50])
+    assert titled.shape == (plain.shape[0] + 2 * CAPTION, *plain.shape[1:])
+    np.testing.assert_array_equal(titled[2 * CAPTION + GAP :], plain[GAP:])
+    for line in range(2):
+        assert (titled[line * CAPTION : (line + 1) * CAPTION] < 150).any(), "dark ink"
+
+
+def test_a_long_name_keeps_its_start_and_its_end() -> None:
+    name = "american_staffordshire_terrier_male"
+    assert shortened(name, 1000) == name
+    short = shortened(name, 100)
+    start, end = short.split("..")
+    assert 3 < len(start) - len(end) + 4 < 6
+    assert name.startswith(start)
+    assert name.endswith(end)
+    assert shortened(name, 1) == ".."
+
+
+def test_a_box_has_the_name_of_its_category() -> None:
+    names = ("", "ring", "disc")
+    assert [name_of(label, names) for label in (-1, 0, 1, 2, 3)] == ["-1", "0", "ring", "disc", "3"]
+
+
+def test_only_a_sheet_may_be_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "sheet.png"
+    assert may_replace(file)
+    write_png(file, images(1)[0])
+    assert may_replace(file)
+    Image.fromarray(images(1)[0]).save(file)
+    assert not may_replace(file)
+    assert not may_replace(tmp_path)

@@ -178,7 +178,7 @@ def test_the_command_repairs(work: Path) -> None:
     before = content(dataset)
     damage(dataset, 3)
     text = succeeded("verify", dataset, "--repair", work / "source")
-    assert f"--repair SRC\nrepaired: {shard_name(0)}; this file is again as it was packed" in text
+    assert f"--repair SRC\nrepaired: {shard_name(0)}, as it was packed" in text
     assert content(dataset) == before
     assert "repaired" not in succeeded("verify", dataset, "--repair", work / "source")
 

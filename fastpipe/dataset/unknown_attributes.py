@@ -1,0 +1,38 @@
+"""Methods of other libraries' datasets -> what to write with a dataset of fastpipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fastpipe.errors import did_you_mean
+
+_INSTEAD_BY_NAMES = {
+    "map": "pass crop=, hflip= and augment= to fastpipe.loader, or for single images use "
+    "data.with_transform(function)",
+    "filter": "use data.select(lambda columns: columns['width'] > 64)",
+    "train_test_split random_split": "use train, val = data.fold(0, of=5)",
+    "shuffle": "fastpipe.loader shuffles in each epoch; leave it out",
+    "batch": "pass batch_size= to fastpipe.loader(data, batch_size)",
+    "set_transform": "use data.with_transform(function)",
+    "set_format with_format": "samples and batches are torch tensors; leave it out",
+    "features column_names": "use data.columns, data.fields and data.classes",
+    "add_column": "use data.with_column(name, values)",
+    "rename_column remove_columns select_columns": "choose the entries of a batch with "
+    "fields= of fastpipe.loader",
+    "concatenate": "use fastpipe.concat(data, other)",
+    "repeat": "iterate again: each loop over a loader is an epoch",
+    "num_rows": "use len(data)",
+    "imgs samples": "use data.targets for the labels and data['key'] for the source paths",
+}
+_INSTEAD: dict[str, str] = {}
+for _names, _text in _INSTEAD_BY_NAMES.items():
+    _INSTEAD.update(dict.fromkeys(_names.split(), _text))
+
+
+def describe_unknown(name: str, known: Iterable[str]) -> str:
+    """The message about an attribute that a dataset does not have."""
+    text = f"a fastpipe dataset has no {name!r}"
+    if name in _INSTEAD:
+        return f"{text}: {_INSTEAD[name]}"
+    public = [other for other in known if not other.startswith("_")]
+    return text + did_you_mean(name, public)
