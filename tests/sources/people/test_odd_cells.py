@@ -128,4 +128,4 @@ def test_columns_that_may_have_the_images(two: Path) -> None:
 def test_decimal_commas(two: Path) -> None:
     (assumed,) = pack_text(two, "a.csv", "image;weight\na.jpg;3,5\nb.jpg;12,25\n").assumed
     assert "column 'weight' has numbers with a decimal comma" in assumed.text
-    assert values(two, "weight") == {"a.jpg": ["3,5"], "b.jpg": ["12,25"]}
+    assert values(two, "weight") == {"a.jpg": "3,5", "b.jpg": "12,25"}
