@@ -45,7 +45,7 @@ def open(
         data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
             hf://datasets/ORG/NAME/FOLDER. Or, for a first try, what is not packed: a folder with
             one folder of images for each class, a folder of images, a tar file, a folder of tar
-            files, or a pattern of tars ("shards/*.tar"). That is slower: docs/quickstart.md.
+            files, or a pattern of tars ("shards/*.tar"). That is slower.
         version: of a packed dataset, as `fastpipe log` counts them; None: the newest.
         classes_from: names of all classes in the order of their numbers, as `fastpipe.pack` takes
             them: a packed dataset, a source such as a folder of class folders, a text file with a

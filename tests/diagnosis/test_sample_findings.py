@@ -453,7 +453,7 @@ the loop waits 66% of its time; 14 samples/s; the bottleneck is the dataset (100
    change  a faster disk for the data; or DataLoader(..., num_workers=4), now 2: waiting uses no CPU, unless workers
            wait for each other: hold a lock (flock) only for what needs it
    where   train.py:3
-   more    docs/failures.md, 6
+   more    the page "Seventeen failures of input pipelines" of the documentation, section 6
 """
 
 

@@ -17,6 +17,7 @@ CSRC = ROOT / "csrc"
 LAYERS: dict[str, str] = {
     "native": "fastpipe._engine",
     "errors": "",
+    "pages": "",
     "machine": "",
     "dataset/format": "fastpipe.native",
     "plan": "",
@@ -160,6 +161,7 @@ def test_few_modules_lie_beside_the_folders() -> None:
         "__main__.py",
         "errors.py",
         "native.py",
+        "pages.py",
         "prometheus.py",
     ]
 
