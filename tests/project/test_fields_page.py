@@ -1,4 +1,4 @@
-"""Runs the programs in docs/reference/fields.md that load fields or pack the demo, on small datasets, so that they stay true."""
+"""Runs the programs in docs/reference/fields.md that load fields or pack the demo, on small datasets."""
 
 from __future__ import annotations
 

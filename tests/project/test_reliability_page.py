@@ -1,4 +1,4 @@
-"""docs/development/reliability.md: every promise names tests that are there, and its table has all that the tests say they try."""
+"""docs/development/reliability.md: promises name tests that exist, and its table has all faults that tests try."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reference/failures.md has a section for each failure, with all its parts, and each is shown by a test beside this one."""
+"""docs/reference/failures.md has a whole section for each failure, and a test beside this one shows it."""
 
 from __future__ import annotations
 

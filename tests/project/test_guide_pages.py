@@ -1,0 +1,192 @@
+"""Runs the programs of the tutorial and of the short how-to pages, on the CPU and with few small photos.
+
+The programs of other pages are run by tests of their own, such as test_epochs_page.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from support.checkout import ROOT
+from support.pictures.drawn import smooth_noise
+from support.programs.cli_run import succeeded
+
+import fastpipe
+from fastpipe.tools.demo.photos import write_photos
+
+DOCS = ROOT / "docs"
+GUIDES = [
+    "from-dali",
+    "from-ffcv",
+    "from-torchvision",
+    "from-webdataset",
+    "multi-label",
+    "notebooks",
+    "operations",
+    "own-labels",
+    "performance",
+    "predictions",
+    "raw-bytes",
+    "spot",
+    "stopping",
+    "subset",
+    "transforms",
+]
+# What stands in the pages -> what the tests run instead.
+SMALLER = {
+    r'"cuda"': '"cpu"',
+    r"batch_size=(256|32)\b": "batch_size=4",
+    r"num_workers=8": "num_workers=0",
+    r"(pin_memory|persistent_workers)=True": r"\1=False",
+    r"\b224\b": "32",
+    r"size=64": "size=32",
+    r"(< |range\(|total_steps=)(90|15)\b": r"\g<1>2",
+    r"steps = 20": "steps = 2",
+    # A bucket that is not there.
+    r"s3://bucket/train": "data/train",
+    r', cache_dir="/nvme/fastpipe", cache_limit="3TB"': "",
+}
+OF_OTHERS = ("albumentations", "ffcv", "nvidia")
+PHOTOS = 24
+
+
+def programs(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    for pattern, run in SMALLER.items():
+        blocks = [re.sub(pattern, run, block) for block in blocks]
+    return blocks
+
+
+def is_runnable(program: str) -> bool:
+    """Whether the libraries of others that a program imports are installed."""
+    needed = re.findall(rf"^(?:import|from) ({'|'.join(OF_OTHERS)})\b", program, re.MULTILINE)
+    return all(importlib.util.find_spec(name) for name in needed)
+
+
+def run(page: Path, names: dict[str, Any]) -> dict[str, Any]:
+    """Runs a page's programs one after the other, as a reader would; returns their names."""
+    for number, program in enumerate(programs(page)):
+        code = compile(program, f"{page.name}, program {number}", "exec")
+        if is_runnable(program):
+            exec(code, names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """photos/, data/train and data/val, shards/ and labels.db."""
+    folder = tmp_path_factory.mktemp("guides")
+    for number in range(PHOTOS):
+        path = folder / "photos" / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        smooth_noise(36 + number, 60 - number, seed=number).save(path)
+    for name in ("train", "val"):
+        fastpipe.pack(folder / "photos", folder / "data" / name)
+    (folder / "shards").mkdir()
+    for number, name in enumerate(("train", "val")):
+        shard = folder / "data" / name / "shard-000000.tar"
+        shutil.copy(shard, folder / "shards" / f"train-00{number}.tar")
+    with sqlite3.connect(folder / "labels.db") as database:
+        database.execute("CREATE TABLE photos (path TEXT, species TEXT)")
+        rows = [(f"cat/{number}.jpg", "tabby") for number in range(0, PHOTOS - 4, 2)]
+        rows += [(f"dog/{number}.jpg", "collie") for number in range(1, PHOTOS, 2)]
+        database.executemany("INSERT INTO photos VALUES (?, ?)", rows)
+    database.close()
+    return folder
+
+
+@pytest.fixture
+def workplace(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> Iterator[Path]:
+    folder = shutil.copytree(template, tmp_path / "work")
+    monkeypatch.chdir(folder)
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    yield folder
+    signal.signal(signal.SIGTERM, on_sigterm)
+
+
+def given() -> dict[str, Any]:
+    """The network and its optimizer, which the pages do not repeat."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(3, 8, 3, stride=4), torch.nn.AdaptiveAvgPool2d(1)]
+    model = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(8, 2))
+    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+
+
+# webdataset leaves a tar open.
+@pytest.mark.filterwarnings("ignore:unclosed file <_io.BufferedReader name='shards:ResourceWarning")
+@pytest.mark.parametrize("name", GUIDES)
+def test_programs_run(name: str, workplace: Path, torchvision: ModuleType) -> None:
+    if name == "from-torchvision":
+        for split in ("train", "val"):
+            shutil.copytree("photos", f"photos-by-split/{split}")
+        shutil.rmtree("photos")
+        Path("photos-by-split").rename("photos")
+    run(DOCS / "how-to" / f"{name}.md", given())
+
+
+def test_every_page_is_run() -> None:
+    tested_elsewhere = {
+        "cluster",
+        "diagnose",
+        "growing",
+        "recipes",
+        "remote",
+        "single-samples",
+        "slow-loop",
+        "unpacked",
+        "webdataset",
+    }
+    pages = {page.stem for page in (DOCS / "how-to").glob("*.md") if programs(page)}
+    assert pages - tested_elsewhere == set(GUIDES)
+
+
+def test_each_rank_writes_its_predictions_once(workplace: Path) -> None:
+    run(DOCS / "how-to" / "predictions.md", given())
+    rows = []
+    for rank in range(2):
+        with open(f"predictions-{rank}.csv", newline="") as file:
+            rows += list(csv.reader(file))
+    with open("predictions.csv", newline="") as file:
+        alone = list(csv.reader(file))
+    keys = sorted(str(key) for key in fastpipe.open("data/val")["key"])
+    assert sorted(row[0] for row in rows) == sorted(row[0] for row in alone) == keys
+
+
+def test_a_stopped_training_goes_on(workplace: Path) -> None:
+    stopping = programs(DOCS / "how-to" / "spot.md")[0].replace("stop.is_set()", "True")
+    with pytest.raises(SystemExit):
+        exec(compile(stopping, "spot.md", "exec"), given())
+    names = run(DOCS / "how-to" / "spot.md", given())
+    saved = torch.load("checkpoint.pt")["loader"]
+    assert saved["epoch"] == 2
+    assert names["train"].stats().batches == 2 * (PHOTOS // 4) - 1  # one came before the stop
+
+
+def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_photos(tmp_path / "fastpipe-demo" / "photos", 40, scale=0.3)
+    page = DOCS / "tutorial.md"
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            command = shlex.split(line)
+            if command[0] == "fastpipe" and command[1] != "demo":
+                succeeded(*command[1:])
+    run(page, {})
+    rows = Path("predictions.csv").read_text().splitlines()
+    held_out = fastpipe.open("data/shapes").fold(0, of=5, stratify="label")[1]
+    assert [row.split(",")[0] for row in rows[1:]] == [str(key) for key in held_out["key"]]
