@@ -2,7 +2,8 @@
 
     python examples/train_demo.py
 
-Makes photos to learn and others to test (the page The demo photos), packs them, trains four convolutions with batches of
+Makes photos to learn and others to test (the page The demo photos), packs
+them, trains four convolutions with batches of
 fastpipe.loader, and ends with exit code 1 if fewer than 80 % of the test photos are told right. 10 % would be chance.
 """
 

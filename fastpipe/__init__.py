@@ -13,6 +13,8 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from fastpipe import distribution as _distribution
+
 # "as" says to type checkers that a name is public.
 from fastpipe.errors import ClusterError as ClusterError
 from fastpipe.errors import ConfigError as ConfigError
@@ -62,6 +64,12 @@ if importlib.util.find_spec("fastpipe._engine") is None:
     # This raises an error that says why the engine is missing, and what to do.
     from fastpipe import native as native
 
+_conflict = _distribution.other_package_message()
+if _conflict:
+    import warnings
+
+    warnings.warn(_conflict, stacklevel=2)
+
 __version__ = "0.1.0"
 
 # Modules -> the public names that they define.
@@ -104,4 +112,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+from fastpipe.distribution import REINSTALL
+
 if importlib.util.find_spec("fastpipe._engine") is None:
     _folder = Path(__file__).parents[1]
     if (_folder / "setup.py").exists():
@@ -13,7 +15,7 @@ if importlib.util.find_spec("fastpipe._engine") is None:
         )
     raise ImportError(
         f"the C++ engine is missing from {_folder / 'fastpipe'}: expected a file _engine*.so for "
-        "this Python. Install fastpipe again: pip install --force-reinstall --no-deps fastpipe"
+        f"this Python. Install fastpipe again: {REINSTALL}"
     )
 
 # The engine imports numpy. Import it before, outside of the `try`, so that an error of numpy is

@@ -1,4 +1,4 @@
-"""Loaders' figures -> Prometheus's metrics. Needs prometheus_client (`fastpipe[prometheus]`).
+"""Loaders' figures -> Prometheus's metrics. Needs prometheus_client (`fastpipe-loader[prometheus]`).
 
     from fastpipe.prometheus import LoaderCollector
 
@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from fastpipe.distribution import install_extra
 from fastpipe.errors import ConfigError
 from fastpipe.loading.loader import Loader
 
@@ -22,7 +23,7 @@ try:
     from prometheus_client.registry import Collector
 except ImportError as missing:
     raise ImportError(
-        "fastpipe.prometheus needs prometheus_client: pip install 'fastpipe[prometheus]'"
+        f"fastpipe.prometheus needs prometheus_client: {install_extra('prometheus')}"
     ) from missing
 
 _Family = CounterMetricFamily | GaugeMetricFamily

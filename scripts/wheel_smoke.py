@@ -47,7 +47,8 @@ def main() -> None:
             app(["pack", str(source), str(packed.with_name(name)), *options], standalone_mode=False)
             check_epoch(packed.with_name(name))
         assert len(make_photo(seed=1, index=1, label=1).jpeg) > 1000
-        check_libraries()
+        if sys.platform == "linux":  # macOS has no list of a process's libraries in /proc
+            check_libraries()
         assert command("--version") == f"fastpipe {version}\n"
         assert "pack" in command("--help")
         assert str(PICTURES) in command("inspect", packed, "--no-sheet")
@@ -106,7 +107,7 @@ def check_libraries() -> None:
     loaded = list(loaded_libraries())
     for folder in (
         INSTALLED / "_lib",
-        INSTALLED.with_name("fastpipe.libs"),
+        INSTALLED.with_name("fastpipe_loader.libs"),
     ):  # the second is not in every wheel
         if folder.exists():
             assert any(path.parent == folder for path in loaded), (

@@ -11,6 +11,7 @@ from fastpipe import (
     RandomCrop,
     loader,
 )  # imported now, and torch with it: the time of imports does not count
+from fastpipe.distribution import DISTRIBUTION
 
 
 def read(task: contender.Task) -> contender.Loader:
@@ -30,4 +31,4 @@ def read(task: contender.Task) -> contender.Loader:
 
 
 if __name__ == "__main__":
-    contender.main(("fastpipe", "torch"), read)
+    contender.main((DISTRIBUTION, "torch"), read)

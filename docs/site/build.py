@@ -8,8 +8,9 @@ from pathlib import Path
 
 SITE = Path(__file__).resolve().parent
 DOCS = SITE.parent
-# -W: a warning is an error. -n: so is a name that no page explains.
-OPTIONS = ("-W", "--keep-going", "-n", "-q")
+# -W: a warning is an error. -n: so is a name that no page explains. -E: all pages are read anew,
+# because llms.txt has all of them.
+OPTIONS = ("-W", "--keep-going", "-n", "-q", "-E")
 
 
 def build(folder: Path) -> None:

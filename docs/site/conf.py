@@ -66,6 +66,7 @@ def prepare_page(app: Sphinx, docname: str, source: list[str]) -> None:
     """Puts generated text into a page, and points its links to files outside docs to copies."""
     if docname == "reference/command-line":
         source[0] = source[0].replace(COMMANDS_HERE, describe_commands())
+    _markdown[docname] = source[0]
     page = Path(app.env.doc2path(docname))
     to_site = "../" * docname.count("/")
 
@@ -89,6 +90,34 @@ def prepare_page(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = "".join(pieces)
 
 
+# The pages as Markdown, as they are read, for llms.txt.
+_markdown: dict[str, str] = {}
+
+
+def write_markdown(app: Sphinx, error: Exception | None) -> None:
+    """Writes each page as Markdown beside its HTML, and llms.txt, which lists them."""
+    if error is not None or app.builder.name != "html":
+        return
+    out = Path(app.outdir)
+    lines = [
+        "# fastpipe",
+        "",
+        "> An input pipeline for training image models with PyTorch: pack photos once, then C++ threads",
+        "> load batches of random crops. `import fastpipe`; `pip install fastpipe-loader`.",
+        "",
+        "## Pages",
+        "",
+    ]
+    for docname, text in sorted(_markdown.items()):
+        copy = out / f"{docname}.md"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text, encoding="utf-8")
+        lines.append(f"- [{app.env.titles[docname].astext()}]({docname}.md)")
+    (out / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pages = "\n\n".join(text for _, text in sorted(_markdown.items()))
+    (out / "llms-full.txt").write_text(pages, encoding="utf-8")
+
+
 def escape_stars(app: Sphinx, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:
     """A star in a docstring is a star, not emphasis: `*.tar`, **options."""
     for place, line in enumerate(lines):
@@ -110,4 +139,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", prepare_page)
     app.connect("autodoc-process-docstring", escape_stars, priority=400)  # before napoleon
     app.connect("build-finished", copy_linked_files)
+    app.connect("build-finished", write_markdown)
     return {"parallel_read_safe": False}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.dataset.format.index import Index
+from fastpipe.distribution import UPGRADE
 from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
@@ -17,7 +18,9 @@ from fastpipe.plan.recipe import Recipe, Size, partition_of
 if TYPE_CHECKING:  # the commands that show a dataset need no torch
     from fastpipe.dataset.dataset import Dataset
 
-STATE_VERSION = 3
+# Whoever changes the order of samples, or the content of a state, raises it. docs/stability.md
+# promises that releases with the same first number keep it.
+STATE_VERSION = 1
 # A key in "order", which is a text, for the stored datasets of the state. Only messages need it.
 _STORED = "stored"
 
@@ -79,11 +82,7 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     )
     if not isinstance(state, Mapping) or "version" not in state:
         raise not_a_state
-    if state["version"] != STATE_VERSION:
-        raise ConfigError(
-            f"load_state_dict: the state has version {state['version']!r}, this fastpipe reads "
-            f"{STATE_VERSION}; use the version of fastpipe that saved it"
-        )
+    _check_version(state["version"])
     if not {"epoch", "batches", "size"} <= state.keys():  # they are read later
         raise not_a_state
     try:
@@ -93,7 +92,7 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         raise not_a_state from None
 
-    stored = order.pop(_STORED, None)  # a state of an earlier version has none
+    stored = order.pop(_STORED, None)
     if dataset != data.index.content:
         raise ConfigError(
             f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads "
@@ -101,6 +100,19 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
             f"or start without the state. {_how_to_go_on(state)}"
         )
     return order
+
+
+def _check_version(version: object) -> None:
+    """Raises ConfigError if a state has another version than this fastpipe saves."""
+    if version == STATE_VERSION:
+        return
+    problem = f"load_state_dict: the state has version {version!r}, this fastpipe reads {STATE_VERSION}"
+    if isinstance(version, int) and version > STATE_VERSION:
+        raise ConfigError(f"{problem}. A newer fastpipe saved it. Upgrade: {UPGRADE}")
+    raise ConfigError(
+        f"{problem}. Samples came in another order then: finish the epoch with the release of "
+        "fastpipe that saved it, or start without the state"
+    )
 
 
 def parse_position(

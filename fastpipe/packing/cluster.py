@@ -22,6 +22,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
+from fastpipe.distribution import install_extra
 from fastpipe.errors import ClusterError, ConfigError, choice
 from fastpipe.machine.cpus import count_granted_cpus
 
@@ -67,7 +68,7 @@ def import_ray() -> ModuleType:
         import ray
     except ImportError as problem:
         raise ConfigError(
-            f"running on a cluster needs Ray ({problem}); install it: pip install 'fastpipe[ray]'"
+            f"running on a cluster needs Ray ({problem}); install it: {install_extra('ray')}"
         ) from problem
     return ray
 

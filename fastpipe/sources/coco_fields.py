@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from fastpipe.distribution import install_extra
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.coco_annotations import (
     IMAGE_ID,
@@ -89,9 +90,7 @@ def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
         raise PackError(f"{field}: expected the kind {kind}, or none")
     is_class_mask = kind == "mask" and column == "segmentation"
     if kind == "mask" and importlib.util.find_spec("pycocotools") is None:
-        raise PackError(
-            f"{field}: masks need pycocotools: pip install 'fastpipe[coco]'"
-        )
+        raise PackError(f"{field}: masks need pycocotools: {install_extra('coco')}")
     if is_class_mask and 0 in annotations.categories:
         raise PackError(
             f"{field}: category 0 of {file} has the number of the background; pack "

@@ -12,6 +12,7 @@ import xxhash
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
+from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.detections import Detections
 from fastpipe.sources.files import SourcePath
@@ -381,6 +382,6 @@ def open_table(kind: str, path: SourcePath) -> TableFile:
     except ImportError as problem:
         raise PackError(
             f"reading Parquet and Arrow files needs pyarrow ({problem}); install it: "
-            "pip install 'fastpipe[parquet]'"
+            f"{install_extra('parquet')}"
         ) from problem
     return ArrowTable(path) if kind == "arrow" else ParquetTable(path)

@@ -87,5 +87,5 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fastpipe.prometheus", "fastpipe.prometheus"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
-    with pytest.raises(ImportError, match=r"pip install 'fastpipe\[prometheus\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'fastpipe-loader\[prometheus\]'"):
         importlib.import_module("fastpipe.prometheus")

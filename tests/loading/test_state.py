@@ -91,7 +91,7 @@ def test_a_state_is_small_and_plain(flat: Path) -> None:
         state = loader.state_dict()
     assert len(json.dumps(state)) < 500
     assert json.loads(json.dumps(state)) == state
-    assert (state["version"], state["epoch"], state["batches"]) == (3, 0, 1)
+    assert (state["version"], state["epoch"], state["batches"]) == (1, 0, 1)
 
 
 def test_set_epoch_of_the_loaded_epoch_goes_on_within_it(flat: Path) -> None:
@@ -304,7 +304,11 @@ def test_a_state_of_an_earlier_fastpipe_is_loaded(flat: Path, textured: Path) ->
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 1}, "version 1, this fastpipe reads 3"),
+        ({"version": 0}, "version 0, this fastpipe reads 1. Samples came in another order"),
+        (
+            {"version": 2},
+            "version 2, this fastpipe reads 1. A newer .* pip install --upgrade fastpipe-loader",
+        ),
         ({"batches": 9}, "batches: expected 0 to 8, got 9"),
         ({"batches": -1}, "batches: expected 0 to 8, got -1"),
         ({"epoch": "one"}, "epoch: expected a whole number"),
@@ -323,7 +327,7 @@ def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: st
 
 def test_what_is_no_state_and_no_epoch_is_refused(flat: Path) -> None:
     with loader_of(flat) as loader:
-        for state in (None, {}, {"epoch": 1}, {"version": 3}, "text", [1, 2]):
+        for state in (None, {}, {"epoch": 1}, {"version": 1}, "text", [1, 2]):
             with pytest.raises(
                 ConfigError, match=r"expected a dictionary from state_dict\(\), got"
             ):

@@ -735,7 +735,9 @@ def test_a_missing_pyarrow_is_named_and_folders_need_none(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert "pip install 'fastpipe[parquet]'" in failed(1, "pack", source, tmp_path / "packed")
+    assert "pip install 'fastpipe-loader[parquet]'" in failed(
+        1, "pack", source, tmp_path / "packed"
+    )
     succeeded("pack", tmp_path / "folder", tmp_path / "packed")
 
 

@@ -1,4 +1,4 @@
-"""Runs the programs in docs/reference/datasets.md; they print what the page says, but for numbers: it has more photos."""
+"""Runs the programs in docs/reference/datasets.md; they print what it says, but for numbers: it has more photos."""
 
 from __future__ import annotations
 

@@ -190,3 +190,23 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_threa
     rows = Path("predictions.csv").read_text().splitlines()
     held_out = fastpipe.open("data/shapes").fold(0, of=5, stratify="label")[1]
     assert [row.split(",")[0] for row in rows[1:]] == [str(key) for key in held_out["key"]]
+
+
+def test_the_notebook_is_that_of_the_page() -> None:
+    spec = importlib.util.spec_from_file_location("notebook", DOCS / "site" / "notebook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    notebook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(notebook)
+    expected = notebook.notebook_of(notebook.PAGE.read_text(encoding="utf-8"))
+    is_same = notebook.NOTEBOOK.read_text(encoding="utf-8") == expected
+    assert is_same, "run: python docs/site/notebook.py"
+
+
+def test_the_pictures_are_those_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS / "pictures")
+    import draw
+
+    for name, drawing in draw.DRAWINGS.items():
+        is_same = (DOCS / "pictures" / name).read_text(encoding="utf-8") == drawing().render()
+        assert is_same, f"{name}: run: python docs/pictures/draw.py"

@@ -1,6 +1,7 @@
 """Programs in the documents: each is Python, and what it takes of fastpipe is there, with these arguments.
 
-tests/long/project/test_recipes.py runs those of docs/how-to/recipes.md, with their libraries; tests beside this file run others.
+tests/long/project/test_recipes.py runs those of docs/how-to/recipes.md, with their libraries;
+tests beside this file run others.
 """
 
 from __future__ import annotations

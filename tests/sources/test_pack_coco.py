@@ -297,7 +297,9 @@ def test_without_pycocotools_only_masks_fail(
     coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(PackError, match=r"masks need pycocotools: pip install 'fastpipe\[coco\]'"):
+    with pytest.raises(
+        PackError, match=r"masks need pycocotools: pip install 'fastpipe-loader\[coco\]'"
+    ):
         fastpipe.pack(coco, tmp_path / "packed", fields=["seg=segmentation:mask"])
     fastpipe.pack(coco, tmp_path / "packed")
 

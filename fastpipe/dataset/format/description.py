@@ -16,7 +16,13 @@ from typing import Any, Protocol, Self
 import xxhash
 
 from fastpipe.dataset.format.folder import Place, why_no_dataset
-from fastpipe.dataset.format.layout import DATASET_FILE, DATASET_FORMAT, FORMAT_VERSION
+from fastpipe.dataset.format.layout import (
+    DATASET_FILE,
+    DATASET_FORMAT,
+    FORMAT_VERSION,
+    READABLE_VERSIONS,
+)
+from fastpipe.distribution import UPGRADE
 from fastpipe.errors import DatasetError
 
 _CHUNK_BYTES = 4 << 20
@@ -29,6 +35,10 @@ _BLANK = b"0" * 16
 _CHECKSUM_AT_END = re.compile(
     rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode()
 )
+
+
+class NewerFormatError(DatasetError):
+    """A newer fastpipe packed the dataset. It is not damaged, and must not be packed again."""
 
 
 def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -168,17 +178,37 @@ def parse_info(
         raise DatasetError(
             f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}"
         )
-    if info.get("format_version") != FORMAT_VERSION:
-        raise DatasetError(
-            f"{file} has format version {info.get('format_version')!r}; this fastpipe reads "
-            f"version {FORMAT_VERSION}. Install the version of fastpipe that packed it, or {REPACK}"
-        )
+    _check_format_version(info.get("format_version"), file)
+    # When there is a second format version: the older description becomes one of the newest
+    # version here, in memory, so that nothing behind this line knows of versions.
     version = info.get("version")
     if not isinstance(version, int) or not 0 < version < 2**31:
         raise DatasetError(
             f"{file} has a missing or invalid field ('version': {version!r}); {REPACK}"
         )
     return info
+
+
+def _check_format_version(version: object, file: Path | str) -> None:
+    """Checks that this fastpipe can read the format version of a dataset.
+
+    Raises:
+        NewerFormatError: only a newer one can.
+        DatasetError: no fastpipe can.
+    """
+    # In Python, True and 1.0 equal 1.
+    number = version if type(version) is int else 0
+    if number in READABLE_VERSIONS:
+        return
+    readable_text = " or ".join(map(str, READABLE_VERSIONS))
+    problem = (
+        f"{file} has format version {version!r}; this fastpipe reads {readable_text}"
+    )
+    if number > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{problem}. A newer fastpipe packed it. Upgrade: {UPGRADE}"
+        )
+    raise DatasetError(f"{problem}. No release of fastpipe wrote it; {REPACK}")
 
 
 class Intact:

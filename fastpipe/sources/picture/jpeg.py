@@ -14,6 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 from turbojpeg import TurboJPEG
 
+from fastpipe.distribution import REINSTALL
 from fastpipe.errors import ImageError, PackError
 from fastpipe.native import _engine
 from fastpipe.pages import name_page
@@ -44,7 +45,7 @@ def open_turbojpeg() -> TurboJPEG:
     if BUNDLED.exists():
         path = str(BUNDLED)
         name = f"libturbojpeg, which came with fastpipe at {BUNDLED},"
-        remedy = "install fastpipe again, with pip's --force-reinstall"
+        remedy = f"install fastpipe again: {REINSTALL}"
     else:
         path = None
         name = "libturbojpeg"

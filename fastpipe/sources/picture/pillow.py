@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.distribution import install_extra
 from fastpipe.errors import ConfigError, ImageError
 from fastpipe.sources.picture.file_headers import (
     SAVE_AS_PNG,
@@ -227,7 +228,7 @@ def _plugin(name: str) -> Any:
             return importlib.import_module("pillow_heif").HeifImageFile
         except ImportError as missing:
             raise ImageError(
-                "HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again"
+                f"HEIC needs pillow-heif: {install_extra('heif')}, then pack again"
             ) from missing
     plugin_name = _PLUGIN_NAMES.get(name, name.capitalize())
     module = importlib.import_module(f"PIL.{plugin_name}ImagePlugin")

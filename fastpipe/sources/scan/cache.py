@@ -21,7 +21,7 @@ from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.sources.scan.scanned_files import PLAIN, UNKNOWN, Archive, Scan
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 7  # of the file, and of the facts that a scan reads
+_VERSION = 1  # of the file, and of the facts that a scan reads
 _KEPT_S = 60 * 24 * 3600.0  # a scan that nobody has used for so long is removed
 _warned_folders: set[str] = set()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from fastpipe.distribution import install_extra
 from fastpipe.errors import ConfigError, EngineError
 
 _T = TypeVar("_T")
@@ -138,7 +139,7 @@ def request_thread() -> RequestThread:
             import obstore  # noqa: F401
         except ImportError as missing:
             raise ConfigError(
-                "reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'"
+                f"reading a dataset by its URL needs obstore: {install_extra('remote')}"
             ) from missing
         mine = RequestThread()
         # atomic: threads may come here at once, and all get the first one's.

@@ -12,6 +12,8 @@ from pathlib import Path
 import cv2
 import torch
 
+import fastpipe
+from fastpipe.distribution import DISTRIBUTION, other_package_message
 from fastpipe.engine.engine import read_engine_facts
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.tools.doctor.check import Check, Verdict, make_check
@@ -41,7 +43,8 @@ _OPENBLAS_FUNCTIONS = (
 
 
 def check_libraries() -> Iterator[Check]:
-    """Checks threads, the engine, libjpeg-turbo and the GPU."""
+    """Checks the package, threads, the engine, libjpeg-turbo and the GPU."""
+    yield _check_package()
     yield _describe_workers()
     granted = count_granted_cpus()
     counts = count_threads()
@@ -57,6 +60,13 @@ def check_libraries() -> Iterator[Check]:
     )
     yield _check_libjpeg()
     yield _check_gpu()
+
+
+def _check_package() -> Check:
+    """Checks that no other project's package is installed in the same folder."""
+    conflict = other_package_message()
+    result = f"{DISTRIBUTION} {fastpipe.__version__}"
+    return make_check("package", result, not conflict, conflict, Verdict.BAD)
 
 
 def _describe_workers() -> Check:

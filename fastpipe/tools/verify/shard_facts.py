@@ -9,6 +9,7 @@ from typing import Any
 
 from fastpipe.dataset.format.description import (
     SELF_CHECKSUM,
+    NewerFormatError,
     fingerprint,
     parse_info,
     read_info,
@@ -68,7 +69,11 @@ class Description:
 
 
 def describe(path: Path) -> Description:
-    """Reads and checks dataset.json. DatasetError: there is no dataset, or it is unfinished."""
+    """Reads and checks dataset.json.
+
+    Raises:
+        DatasetError: there is no dataset, it is unfinished, or it has a newer format.
+    """
     description = Description()
     try:
         data = (path / DATASET_FILE).read_bytes()
@@ -100,6 +105,8 @@ def describe(path: Path) -> Description:
                 Damage(INDEX_FILE, f"cannot be opened ({problem})")
             )
     except (DatasetError, KeyError, TypeError, ValueError) as problem:
+        if isinstance(problem, NewerFormatError) and not description.findings:
+            raise  # the file is as a newer fastpipe wrote it
         description.blame(f"cannot be used ({problem}); nothing else can be checked")
         return description
     description.info = info

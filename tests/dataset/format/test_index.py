@@ -122,14 +122,14 @@ DESCRIPTIONS: list[tuple[bytes | dict[str, Any], tuple[str, str]]] = [
     (b'{"format": ', NO_JSON),
     (b"[" * 100_000, NO_JSON),
     (b'{"samples": NaN', NO_JSON),
-    (b'{"format": "fastpipe-dataset", "format_version": 7' + b"0" * 5000 + b"}", NO_JSON),
+    (b'{"format": "fastpipe-dataset", "format_version": 1' + b"0" * 5000 + b"}", NO_JSON),
     (b'{"a":' * 50_000, NO_JSON),
     (b"[" * 200_000 + b"]" * 200_000, NO_JSON),
     (b"\0" * 1000, NO_JSON),
     (b'"\\ud800"', NO_DATASET),
     (
         b'{"format": "fastpipe-dataset", "format_version": 7e999}',
-        ("format version inf", "Install the version"),
+        ("format version inf; this fastpipe reads 1", "pack the source again"),
     ),
     (b"[]", NO_DATASET),
     (b"null", NO_DATASET),
@@ -139,11 +139,21 @@ DESCRIPTIONS: list[tuple[bytes | dict[str, Any], tuple[str, str]]] = [
         (
             {"format_version": version},
             (
-                re.escape(f"format version {version!r}; this fastpipe reads version 7"),
-                "Install the version of fastpipe that packed it",
+                re.escape(f"format version {version!r}; this fastpipe reads 1."),
+                "No release of fastpipe wrote it; pack the source again",
             ),
         )
-        for version in (0, 6, 8, "7", None)
+        for version in (0, -1, 1.0, True, "1", None)
+    ),
+    *(
+        (
+            {"format_version": version},
+            (
+                f"format version {version}; this fastpipe reads 1.",
+                "Upgrade: pip install --upgrade fastpipe-loader",
+            ),
+        )
+        for version in (2, 7, 10**30)
     ),
     ({"classes": None}, INVALID),
     ({"classes": 3}, INVALID),

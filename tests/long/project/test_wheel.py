@@ -38,10 +38,10 @@ elffile = pytest.importorskip("elftools.elf.elffile", reason="auditwheel brings 
 
 PACKAGE = Path(fastpipe.__file__).resolve().parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-INFO = f"fastpipe-{fastpipe.__version__}.dist-info"
+INFO = f"fastpipe_loader-{fastpipe.__version__}.dist-info"
 TURBOJPEG = f"fastpipe/{BUNDLED.relative_to(PACKAGE)}"
 ENGINE = r"fastpipe/_engine\.[\w-]+\.so"
-LIBJPEG = r"fastpipe\.libs/libjpeg-[0-9a-f]+\.so[.\d]+"
+LIBJPEG = r"fastpipe_loader\.libs/libjpeg-[0-9a-f]+\.so[.\d]+"
 LICENCES = {
     "LICENSE": ROOT / "LICENSE",
     **{
@@ -176,7 +176,7 @@ def test_no_library_is_looked_for_outside_but_what_every_system_has(
         outside = {needed for needed in library.needed - inside if not SYSTEM.fullmatch(needed)}
         assert not outside, f"{name} needs {outside}"
     (engine,) = (library for name, library in libraries.items() if re.fullmatch(ENGINE, name))
-    asks = any(re.fullmatch(LIBJPEG, f"fastpipe.libs/{needed}") for needed in engine.needed)
+    asks = any(re.fullmatch(LIBJPEG, f"fastpipe_loader.libs/{needed}") for needed in engine.needed)
     assert asks != STATIC
     assert any(name.startswith("jpeg_") for name in engine.asked_for) != STATIC
 
@@ -265,3 +265,9 @@ def test_it_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> N
     assert run.stdout.endswith(
         f"fastpipe {fastpipe.__version__} works on Python {platform.python_version()}\n"
     )
+    assert "another project" not in run.stderr
+    # What pip leaves of the other project, which is called fastpipe.
+    (packages / "fastpipe-0.0.1.dist-info").mkdir()
+    start = [python, "-I", "-c", "import fastpipe"]
+    run = subprocess.run(start, capture_output=True, text=True, timeout=600, check=True)
+    assert "the package fastpipe 0.0.1 of another project is also installed" in run.stderr

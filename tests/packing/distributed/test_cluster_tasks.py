@@ -142,7 +142,7 @@ def test_which_errors_are_of_a_machine() -> None:
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"pip install 'fastpipe\[ray\]'"), session():
+    with pytest.raises(ConfigError, match=r"pip install 'fastpipe-loader\[ray\]'"), session():
         pass
 
 

@@ -61,7 +61,7 @@ def test_one_that_cannot_be_loaded_is_not_passed_over(
     monkeypatch.setattr(jpeg, "BUNDLED", bundled)
     with pytest.raises(
         PackError,
-        match=r"came with fastpipe at .*install fastpipe again, with pip's --force-reinstall",
+        match=r"came with fastpipe at .*install fastpipe again: pip install --force-reinstall",
     ):
         open_turbojpeg()
 

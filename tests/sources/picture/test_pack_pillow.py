@@ -344,7 +344,10 @@ def test_avif_and_heic_show_what_they_were_made_of_nearly() -> None:
 def test_heic_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     heic = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic"
-    assert refused(heic) == "HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again"
+    assert (
+        refused(heic)
+        == "HEIC needs pillow-heif: pip install 'fastpipe-loader[heif]', then pack again"
+    )
 
 
 def test_inks_of_a_cmyk_tiff_take_light_away() -> None:

@@ -275,12 +275,12 @@ def test_what_is_no_dataset(remote_packed: Path, range_server: RangeServer, tmp_
         fastpipe.open(f"{range_server.url}/elsewhere", cache_dir=tmp_path)
     description = (remote_packed / "dataset.json").read_bytes()
     # Not a field that this version alone has.
-    other_version = b'{"format": "fastpipe-dataset", "format_version": 1, "fingerprint": "0"}'
+    other_version = b'{"format": "fastpipe-dataset", "format_version": 2, "fingerprint": "0"}'
     with RangeServer(tmp_path) as server:
         for content, words in [
             (b'{"format": "another"}', "does not describe a fastpipe dataset"),
             (description.replace(b"160", b"161"), "has been changed: expected the hash"),
-            (other_version, "json has format version 1; this fastpipe"),
+            (other_version, "json has format version 2; this fastpipe"),
             (gzip.compress(description), r"compressed by gzip.*Content-Encoding"),
         ]:
             (tmp_path / "dataset.json").write_bytes(content)

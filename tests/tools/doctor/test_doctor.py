@@ -52,7 +52,7 @@ def a_sound_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sound_machine_has_nothing_bad() -> None:
     checks = examine()
-    assert len({check.name for check in checks}) == len(checks) == 12
+    assert len({check.name for check in checks}) == len(checks) == 13
     assert not [check for check in checks if check.verdict is Verdict.BAD]
     for check in checks:
         assert check.found
