@@ -19,19 +19,19 @@ def describe_commands() -> str:
 
 
 def _describe_group(group: click.Group, path: str) -> Iterator[str]:
-    context = click.Context(group, info_name=path)
+    context = typer.Context(group, info_name=path)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if command is None or command.hidden:
             continue
-        if isinstance(command, click.Group):
+        if hasattr(command, "list_commands"):
             yield from _describe_group(command, f"{path} {name}")
         else:
             yield from _describe_command(command, f"{path} {name}")
 
 
 def _describe_command(command: click.Command, path: str) -> Iterator[str]:
-    context = click.Context(command, info_name=path)
+    context = typer.Context(command, info_name=path)
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"## {path}\n"
     yield f"```text\n{path} {usage}\n```\n"
@@ -50,7 +50,12 @@ def _describe_command(command: click.Command, path: str) -> Iterator[str]:
 
 
 def _default_panel(parameter: click.Parameter) -> str:
-    return "Arguments" if isinstance(parameter, click.Argument) else "Options"
+    return "Arguments" if _is_argument(parameter) else "Options"
+
+
+def _is_argument(parameter: click.Parameter) -> bool:
+    # typer has a copy of click, so its classes are others.
+    return parameter.param_type_name == "argument"
 
 
 def _describe_parameter(parameter: click.Parameter, context: click.Context) -> str:
@@ -58,8 +63,8 @@ def _describe_parameter(parameter: click.Parameter, context: click.Context) -> s
     if record is None:
         return ""
     names, text = record
-    if isinstance(parameter, click.Argument):
-        names = parameter.human_readable_name
+    if _is_argument(parameter):
+        names = parameter.metavar or str(parameter.name).upper()
     words = " ".join(text.split())
     return f"`{names}`\n: {_escape(words)}\n"
 
