@@ -106,7 +106,7 @@ class Diagnosis:
         )
         yield Text(f"{format_count(self.processes + 1, 'process')}{threads}")
         if self.stages is not None:
-            yield _make_stages_table(self.stages, int(self.options["num_workers"]))
+            yield _make_stages_table(self.stages)
         if self.memory:
             yield _make_memory_table(self.memory)
         yield from _render_findings(self.findings)
@@ -130,7 +130,9 @@ def make_diagnosis(
     return Diagnosis(
         findings=tuple(findings),
         stages=stages,
-        summary=_summarize(observation, stages, findings, has_ended=bool(more)),
+        summary=_summarize(
+            observation, surroundings, stages, findings, has_ended=bool(more)
+        ),
         stacks=stacks,
         memory=tuple(measure_growth(observation)),
         threads=_count_threads(observation, workers),
@@ -159,6 +161,7 @@ def _count_threads(observation: Observation, workers: list[Worker]) -> int:
 
 def _summarize(
     observation: Observation,
+    surroundings: Surroundings,
     stages: Stages | None,
     findings: list[Finding],
     *,
@@ -171,7 +174,7 @@ def _summarize(
             f"ended by an error after {format_count(len(observation.batches), 'batch')}"
         )
     if stages is not None:
-        return summarize(observation, stages, is_sound=not findings)
+        return summarize(observation, surroundings, stages, is_sound=not findings)
     if observation.facts["length"] == 0:
         return "no batch came: the dataset has no sample"
     return "no batch came"
@@ -229,7 +232,7 @@ def _make_table(*columns: str) -> Table:
     return table
 
 
-def _make_stages_table(stages: Stages, num_workers: int) -> RenderableType:
+def _make_stages_table(stages: Stages) -> RenderableType:
     """Shows where the time of a batch goes."""
     table = _make_table("stage", "runs in", "a batch", "share of its time")
 
@@ -244,17 +247,17 @@ def _make_stages_table(stages: Stages, num_workers: int) -> RenderableType:
         table.add_row(name, runs_in, format_ms(seconds), share)
 
     loop_s = stages.wait_s + (stages.step_s or 0.0)
-    if num_workers:
+    if stages.working_workers:
         # The shares of the workers' time add up to how busy they are.
-        maker = format_count(num_workers, "worker")
+        maker = format_count(stages.working_workers, "worker")
         making_s = stages.fetch_s / max(stages.busy, 1e-9)
     else:
         maker = "loop"
         making_s = loop_s
     add("dataset", maker, stages.dataset_s, making_s)
     add("collate", maker, stages.collate_s, making_s)
-    add("transfer" if num_workers else "pinning", "loop", stages.transfer_s)
-    add("wait" if num_workers else "wait (sum)", "loop", stages.wait_s, loop_s)
+    add("transfer" if stages.working_workers else "pinning", "loop", stages.transfer_s)
+    add("wait", "loop", stages.wait_s, loop_s)
     add("step", "loop", stages.step_s, loop_s)
     add("first batch of an epoch", "loop", stages.start_s)
     return table
@@ -272,11 +275,10 @@ def _make_memory_table(memory: Sequence[Growth]) -> RenderableType:
     for number in sorted(largest)[:_MOST_PROCESSES]:
         growth = largest[number]
         sign = "+" if growth.grown_bytes >= 0 else "-"
-        epoch = (
-            f"+{format_size(growth.epoch_bytes)}"
-            if growth.epoch_bytes is not None
-            else ""
-        )
+        epoch = ""
+        if growth.epoch_bytes is not None:
+            epoch_sign = "+" if growth.epoch_bytes >= 0 else "-"
+            epoch = f"{epoch_sign}{format_size(abs(growth.epoch_bytes))}"
         table.add_row(
             growth.process,
             f"{growth.batches:,}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from fastpipe.diagnosis.observation import Observation
 
 # A shorter step is none: a loop that only reads batches waits for them all the time.
 _LEAST_STEP_S = 1e-4
+# A worker is at work if it makes this share of the batches that the busiest worker makes.
+_LEAST_OF_MOST = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Stages:
     # sleep.
     on_cpu: float
     delayed: float | None
+    # The workers that make batches; others have nothing to do. 0 with num_workers=0.
+    working_workers: int
 
     @property
     def fetch_s(self) -> float:
@@ -89,7 +94,28 @@ def measure_stages(observation: Observation) -> Stages | None:
         busy=_measure_busy(observation),
         on_cpu=cpu_s / max(making_s, 1e-9),
         delayed=sum(delays_s) / max(making_s, 1e-9) if delays_s else None,
+        working_workers=_count_working_workers(observation),
     )
+
+
+def count_batches_by_worker(observation: Observation) -> Counter[int]:
+    """Counts the batches that the workers of each number made in all epochs."""
+    counts: Counter[int] = Counter()
+    for worker in observation.workers:
+        counts[worker.number] += len(worker.fetches)
+    return counts
+
+
+def list_working(counts: Counter[int]) -> list[int]:
+    """Lists the counts of the workers that made more than next to nothing."""
+    least = _LEAST_OF_MOST * max(counts.values())
+    return [count for count in counts.values() if count > least]
+
+
+def _count_working_workers(observation: Observation) -> int:
+    if observation.num_workers == 0:
+        return 0
+    return len(list_working(count_batches_by_worker(observation)))
 
 
 def _compute_mean(values: list[float] | list[int]) -> float:

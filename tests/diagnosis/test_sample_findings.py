@@ -450,8 +450,8 @@ the loop waits 66% of its time; 14 samples/s; the bottleneck is the dataset (100
            it on a CPU, 0% waiting for a CPU, 98% for disk, network, locks or sleep; workers are busy 84% (a wait is 200
            ms, a step 100 ms)
    why     workers spend more time on waiting for the disk, the network or a lock than on computing
-   change  a faster disk for the data; or DataLoader(..., num_workers=4), now 2: waiting uses no CPU, unless workers
-           wait for each other: hold a lock (flock) only for what needs it
+   change  a faster disk for the data, or a copy on this machine; or DataLoader(..., num_workers=6), now 2: waiting uses
+           no CPU. If workers wait for a lock (flock), hold it only around the lines that need it
    where   train.py:3
    more    the page "Seventeen failures of input pipelines" of the documentation, section 6
 """

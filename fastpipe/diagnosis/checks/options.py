@@ -39,7 +39,11 @@ def check(
     if observation.num_workers == 0:
         yield from _check_options_for_workers(observation)
     yield from _check_pinning(observation)
-    if observation.num_workers > surroundings.cpus:
+    # Workers without work do not wait for a CPU: another check reports them.
+    working_workers = observation.num_workers
+    if stages is not None:
+        working_workers = stages.working_workers
+    if working_workers > surroundings.cpus:
         yield _report_too_many_workers(observation, surroundings, stages)
     if observation.num_workers and observation.batches:
         yield from _check_prefetched(observation, surroundings)
@@ -234,6 +238,8 @@ def _check_threads(
     if torch_threads > 1:
         yield _report_torch_threads(observation, torch_threads)
     threads = max(snapshot.threads or 0 for snapshot in snapshots)
+    if opencv_threads > 1:
+        threads -= opencv_threads - 1  # those have a finding of their own
     cpus_used = stages.on_cpu if stages is not None else 0.0
     is_busy = cpus_used > _SEVERAL_CPUS
     # Idle threads cost next to nothing. A spawned worker has some before torch limits them.

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+from fastpipe.diagnosis.checks.cpu_delays import (
+    CROWDED,
+    estimate_own_delay,
+    exceeds_own_delay,
+    is_delayed_by_others,
+)
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.quantities import format_count, format_ms
@@ -9,10 +17,10 @@ from fastpipe.diagnosis.stages import Stages
 
 # Batches that are made faster need no workers.
 _LEAST_FETCH_S = 2e-3
-# The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
-_CROWDED = 0.3
-# The scheduler does not share out the CPUs exactly: so much more may be the program's own doing.
-_UNSURE = 0.1
+# CPU time takes up to so many times as long while other programs use the machine.
+_SLOWDOWN = 2.5
+# More workers than these are not advised at once, however long each sleeps.
+_MAX_WORKERS = 32
 
 
 def report_slow_stage(
@@ -24,44 +32,28 @@ def report_slow_stage(
     waiting: str,
 ) -> Finding:
     """The dataset or collate_fn is slow: says what the workers, which are busy, lack."""
-    own_delay = _estimate_own_delay(observation, stages, surroundings)
     delayed = min(stages.delayed or 0.0, max(0.0, 1 - stages.on_cpu))
     asleep = 1 - stages.on_cpu - delayed
     uses_all_cpus = observation.num_workers >= surroundings.cpus
     # If workers sleep more than they wait for a CPU, other CPUs would not help.
-    if delayed > max(_CROWDED, asleep):
-        if delayed > own_delay + _UNSURE:
+    if delayed > max(CROWDED, asleep):
+        if not exceeds_own_delay(delayed, observation, surroundings, stages):
+            if uses_all_cpus:
+                return _report_crowded(code, where, waiting, surroundings)
+        elif is_delayed_by_others(
+            observation, surroundings, stages, slowdown=_SLOWDOWN
+        ):
+            own_delay = estimate_own_delay(observation, surroundings, stages)
             return _report_delayed_by_others(code, where, waiting, own_delay)
-        if uses_all_cpus:
-            return _report_crowded(code, where, waiting, surroundings)
+        else:
+            waiting += "; on free CPUs it would be too slow as well"
     # Time in which it waited for a CPU says nothing about its work.
     time_with_cpu = max(1 - min(delayed, 0.99), 0.01)
     if stages.on_cpu <= 0.5 * time_with_cpu:
-        return _report_waiting_for_disk(code, where, waiting, observation)
+        return _report_waiting_for_disk(code, where, waiting, observation, stages)
     if uses_all_cpus:
-        return _report_computing(code, where, waiting, surroundings)
+        return _report_computing(code, where, waiting, surroundings, stages)
     return _report_one_cpu_each(code, where, waiting, observation, surroundings)
-
-
-def _estimate_own_delay(
-    observation: Observation, stages: Stages, surroundings: Surroundings
-) -> float:
-    """Estimates the share of its time that a worker waits for a CPU without other programs."""
-    if observation.num_workers > surroundings.cpus or stages.on_cpu > 1:
-        return 1.0  # the program has more threads at work than there are CPUs
-    threads_in_worker = 1
-    snapshots = [
-        worker.snapshots[-1] for worker in observation.workers if worker.snapshots
-    ]
-    if snapshots:
-        threads_in_worker = max(snapshot.cv2_threads or 1 for snapshot in snapshots)
-    threads_in_loop = 1
-    if observation.snapshots:
-        threads_in_loop = observation.snapshots[-1].torch_threads or 1
-    # Each rank has its own loop and workers, on the same CPUs.
-    threads_in_rank = observation.num_workers * threads_in_worker + threads_in_loop
-    threads = threads_in_rank * (1 + len(observation.others))
-    return max(0.0, 1 - surroundings.cpus / threads)
 
 
 def _report_delayed_by_others(
@@ -73,7 +65,7 @@ def _report_delayed_by_others(
         what=f"{waiting}; the program's own threads explain a wait for a CPU of "
         f"{own_delay:.0%} at most",
         why="other programs use the CPUs",
-        change="watch it again when no other program runs: "
+        change="run this again when no other program uses the CPUs: "
         "these figures say little about this line",
         section=6,
         severity=Severity.NOTE,
@@ -95,33 +87,45 @@ def _report_crowded(
 
 
 def _report_waiting_for_disk(
-    code: Code, where: str, waiting: str, observation: Observation
+    code: Code, where: str, waiting: str, observation: Observation, stages: Stages
 ) -> Finding:
     num_workers = observation.num_workers
+    # Workers that sleep make batches side by side: so many keep up with the steps.
+    enough_workers = math.ceil(stages.fetch_s / max(stages.step_s or 0.0, 1e-3))
+    more_workers = max(2 * num_workers, min(enough_workers, _MAX_WORKERS))
     return Finding(
         code,
         where,
         what=waiting,
         why="workers spend more time on waiting for the disk, the network or a lock "
         "than on computing",
-        change="a faster disk for the data; or "
-        f"DataLoader(..., num_workers={2 * num_workers}), now {num_workers}: waiting uses no CPU, "
-        "unless workers wait for each other: hold a lock (flock) only for what needs it",
+        change="a faster disk for the data, or a copy on this machine; or "
+        f"DataLoader(..., num_workers={more_workers}), now {num_workers}: waiting uses no CPU. "
+        "If workers wait for a lock (flock), hold it only around the lines that need it",
         section=6,
     )
 
 
 def _report_computing(
-    code: Code, where: str, waiting: str, surroundings: Surroundings
+    code: Code, where: str, waiting: str, surroundings: Surroundings, stages: Stages
 ) -> Finding:
+    batch_cpu_s = stages.fetch_s * stages.on_cpu
+    sample_cpu_s = batch_cpu_s * stages.batches / max(stages.samples, 1)
+    if code is Code.SLOW_COLLATE:
+        change = "make whole arrays into tensors (numpy.stack, torch.from_numpy), not lists of numbers"
+    else:
+        change = (
+            "make this line faster: image.draft() or smaller files for large photos, "
+            "augmentation on the GPU, arrays for lists, no compressed archive that is read "
+            "out of order"
+        )
     return Finding(
         code,
         where,
-        what=waiting,
+        what=f"{waiting}; a sample takes {format_ms(sample_cpu_s)} of CPU time",
         why=f"the CPUs granted ({surroundings.cpus}) are all in use: "
         "making samples needs more CPU time than there is",
-        change="make this line faster (smaller images, augmentation on the GPU, "
-        "arrays for lists), or use fastpipe.loader",
+        change=f"{change}; or use fastpipe.loader",
         section=6,
     )
 

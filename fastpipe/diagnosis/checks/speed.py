@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fastpipe.diagnosis.checks.cpu_delays import is_delayed_by_others
 from fastpipe.diagnosis.checks.slow_stages import (
     report_slow_stage,
     report_slow_transfer,
@@ -19,7 +20,11 @@ from fastpipe.diagnosis.checks.slow_stages import (
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.quantities import format_count, format_ms
-from fastpipe.diagnosis.stages import Stages, list_steps_s
+from fastpipe.diagnosis.stages import (
+    Stages,
+    count_batches_by_worker,
+    list_working,
+)
 
 # The share of its time that the loop may wait.
 _MOST_WAITING = 0.2
@@ -31,12 +36,8 @@ _LEAST_LATE_S = 20e-3
 _BUSY = 0.6
 # A batch that takes less to make, without workers: with workers, its way would take about as long.
 _LEAST_ALONE_S = 10e-3
-# The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
-_CROWDED = 0.3
 # The share of its time that the loop may wait for late batches.
 _MOST_LATE = 0.1
-# A worker is at work if it makes this share of the batches that the busiest worker makes.
-_LEAST_OF_MOST = 0.1
 # Before so many batches for each worker, none counts as idle.
 _LEAST_BATCHES = 4
 
@@ -56,10 +57,22 @@ _TRANSFER = _Bottleneck(Code.SLOW_TRANSFER, "the way from the workers", "collate
 _PINNING = _Bottleneck(Code.NO_WORKERS, "pinning memory", "made_at")
 
 
-def summarize(observation: Observation, stages: Stages, *, is_sound: bool) -> str:
+def summarize(
+    observation: Observation,
+    surroundings: Surroundings,
+    stages: Stages,
+    *,
+    is_sound: bool,
+) -> str:
     """Says in one sentence who waits for whom; for a sound loader also where to look instead."""
     if not _keeps_up(observation, stages):
-        return _describe_waiting(observation, stages)
+        sentence = _describe_waiting(observation, stages)
+        if is_sound and is_delayed_by_others(observation, surroundings, stages):
+            sentence += (
+                "; the loader would keep up if other programs did not use the CPUs: "
+                "run this again when none does"
+            )
+        return sentence
     sentence = f"the loader keeps up: the loop waits {format_ms(stages.wait_s)} a batch"
     # If a step is short, even a small wait may be a large share: then the share would mislead.
     if stages.waiting <= _MOST_WAITING:
@@ -67,7 +80,8 @@ def summarize(observation: Observation, stages: Stages, *, is_sound: bool) -> st
         if is_sound:
             step_share = 1 - stages.waiting
             sentence += (
-                f"; the loop's own step takes {step_share:.0%} of its time: look there"
+                f"; the loop's own step takes {step_share:.0%} of its time, "
+                "so a faster loader would not help"
             )
     return sentence
 
@@ -142,9 +156,9 @@ def _describe_making(stages: Stages) -> str:
     """Says whether a process that makes batches computes, waits for a CPU, or sleeps."""
     share = max(stages.collate_s, stages.dataset_s) / max(stages.fetch_s, 1e-9)
     text = f" ({share:.0%} of making a batch)"
-    if stages.on_cpu > 1.05:
+    if stages.on_cpu > 1.2:
         return (
-            f"{text}, on {stages.on_cpu:.1f} CPUs in the mean: several threads compute"
+            f"{text}, on {stages.on_cpu:.1f} CPUs on average: several threads compute"
         )
     on_cpu = min(stages.on_cpu, 1.0)
     text += f", {on_cpu:.0%} of it on a CPU"
@@ -168,7 +182,12 @@ def _explain_waiting(
     if sampler_s > max(stages.wait_s / 2, _LEAST_WAIT_S):
         yield _report_slow_sampler(observation, stages, sampler_s)
         return
-    if _is_delayed_by_others(observation, stages, surroundings):
+    # Idle workers come first: they explain a wait even while other programs use the CPUs.
+    counts = count_batches_by_worker(observation)
+    if observation.num_workers and _has_idle_workers(observation, counts):
+        yield _report_idle_workers(observation, waiting, counts)
+        return
+    if is_delayed_by_others(observation, surroundings, stages):
         return
     if observation.num_workers == 0:
         yield _report_no_workers(observation, surroundings, stages, Severity.BAD)
@@ -179,10 +198,7 @@ def _explain_waiting(
     if bottleneck is _TRANSFER:
         yield report_slow_transfer(observation, stages, waiting_and_step)
         return
-    counts = _count_batches_by_worker(observation)
-    if _has_idle_workers(observation, counts):
-        yield _report_idle_workers(observation, waiting, counts)
-    elif bottleneck is not None:
+    if bottleneck is not None:
         where = str(observation.facts[bottleneck.place])
         yield report_slow_stage(
             bottleneck.code, where, observation, surroundings, stages, waiting_and_step
@@ -225,39 +241,8 @@ def _report_slow_sampler(
     )
 
 
-def _is_delayed_by_others(
-    observation: Observation, stages: Stages, surroundings: Surroundings
-) -> bool:
-    """Whether the loader would keep up if other programs did not take the CPUs from it."""
-    delayed = stages.delayed or 0.0
-    if (
-        delayed < _CROWDED
-        or observation.num_workers > surroundings.cpus
-        or stages.on_cpu > 1
-    ):
-        return False
-    # The tenth part of the steps, the shortest, were delayed by nobody.
-    short_step_s = statistics.quantiles([*list_steps_s(observation), 0.0], n=10)[1]
-    undelayed_fetch_s = stages.fetch_s * (1 - delayed)
-    return undelayed_fetch_s / max(observation.num_workers, 1) < short_step_s
-
-
-def _count_batches_by_worker(observation: Observation) -> Counter[int]:
-    """Counts the batches that the workers of each number made in all epochs."""
-    counts: Counter[int] = Counter()
-    for worker in observation.workers:
-        counts[worker.number] += len(worker.fetches)
-    return counts
-
-
-def _list_working(counts: Counter[int]) -> list[int]:
-    """Lists the counts of the workers that made more than next to nothing."""
-    least = _LEAST_OF_MOST * max(counts.values())
-    return [count for count in counts.values() if count > least]
-
-
 def _has_idle_workers(observation: Observation, counts: Counter[int]) -> bool:
-    working = _list_working(counts)
+    working = list_working(counts)
     has_enough = sum(working) >= _LEAST_BATCHES * observation.num_workers
     return len(working) < len(counts) and has_enough
 
@@ -265,7 +250,7 @@ def _has_idle_workers(observation: Observation, counts: Counter[int]) -> bool:
 def _report_idle_workers(
     observation: Observation, waiting: str, counts: Counter[int]
 ) -> Finding:
-    working = _list_working(counts)
+    working = list_working(counts)
     share = sum(working) / counts.total()
     most = "all" if share == 1 else f"{share:.0%} of the"
     workers = format_count(observation.num_workers, "worker")
