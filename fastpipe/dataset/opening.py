@@ -77,6 +77,16 @@ def open(
         ConfigError: an argument is wrong.
         DatasetError: there is nothing of that kind, or a packed dataset is unfinished, damaged or
             of another format version.
+
+    Example:
+        >>> data = fastpipe.open("data/train")
+        >>> data
+        <fastpipe dataset 'data/train': 24 samples, 2 classes>
+        >>> image, label = data[3]
+        >>> image.dtype, data.classes[label]
+        (torch.uint8, 'cat')
+        >>> data["width"].max()
+        np.int64(59)
     """
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
@@ -116,6 +126,10 @@ def concat(
     Raises:
         ConfigError: there are no datasets, or a column of with_column is not in all of them.
         DatasetError: as `fastpipe.open`.
+
+    Example:
+        >>> fastpipe.concat("data/train", "data/val")
+        <fastpipe dataset 'data/train + data/val': 48 samples, 2 classes>
     """
     if not datasets:
         raise ConfigError("concat: expected datasets, got none")
@@ -134,6 +148,12 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     Raises:
         ConfigError: a weight is no number above 0, or as `fastpipe.concat`.
         DatasetError: as `fastpipe.open`.
+
+    Example:
+        >>> data = fastpipe.mix({"data/train": 0.75, "data/val": 0.25})
+        >>> batch = next(iter(fastpipe.loader(data, batch_size=8, size=32, fields=("image", "source"))))
+        >>> batch["source"].bincount()  # six rows of the first, two of the second
+        tensor([6, 2])
     """
     if not isinstance(datasets, Mapping) or not datasets:
         raise ConfigError(f"mix: expected {{dataset: weight}}, got {datasets!r}")

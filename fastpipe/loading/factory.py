@@ -183,6 +183,16 @@ def loader(
     Raises:
         ConfigError: an argument is wrong.
         DatasetError: `data` holds no finished dataset, and no images.
+
+    Example:
+        >>> train = fastpipe.loader("data/train", batch_size=8, size=32)
+        >>> images, labels = next(iter(train))
+        >>> images.shape, images.dtype, labels.shape
+        (torch.Size([8, 3, 32, 32]), torch.uint8, torch.Size([8]))
+        >>> normalise = fastpipe.Augment.imagenet()
+        >>> val = fastpipe.loader("data/val", batch_size=8, size=32, train=False, augment=normalise)
+        >>> sum(len(labels) for images, labels in val)
+        24
     """
     refuse(
         unknown,

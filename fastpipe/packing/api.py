@@ -189,6 +189,11 @@ def pack(
         ConfigError: an option is wrong, or one of the folders is inside the other.
         PackError: the source or destination cannot be used, or the disk refuses.
         ClusterError: the cluster cannot be reached, or its machines fail a task again and again.
+
+    Example:
+        >>> summary = fastpipe.pack("photos", "data/new")
+        >>> summary.info["samples"], summary.info["classes"]
+        (24, ['cat', 'dog'])
     """
     # This must be the first line: `locals` has the parameters, and nothing else yet.
     given = {
@@ -251,6 +256,11 @@ def add(
         PackError: the source cannot be used, its fields are others, or another program writes to
             the dataset.
         ClusterError: as of `pack`.
+
+    Example:
+        >>> grown = fastpipe.add("more-photos", "data/growing")
+        >>> len(fastpipe.open("data/growing"))
+        26
     """
     choice("--by", by, CHOICES["by"])
     choice("--changed", changed, CHOICES["changed"])
@@ -315,6 +325,11 @@ def remove(
         ConfigError: a key, class or column is not there, or all samples would go.
         DatasetError: there is no dataset, or it is damaged.
         PackError: another program writes to the dataset.
+
+    Example:
+        >>> removed = fastpipe.remove("data/growing", where="width < 40")
+        >>> len(fastpipe.open("data/growing")) < 26
+        True
     """
     given = pack_options(storage_options=storage_options, read_timeout=read_timeout)
     return grow.remove(destination_of(dst), given, SampleChoice(keys, classes, where))

@@ -77,6 +77,11 @@ def duplicates(
 
     Raises:
         DatasetError: there is no dataset, or it is damaged.
+
+    Example:
+        >>> found = fastpipe.duplicates("data/train", "data/val")
+        >>> len(found.groups)  # the same photos, in this example
+        24
     """
     first = as_dataset(data)
     if other is None:
