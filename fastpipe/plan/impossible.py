@@ -23,7 +23,7 @@ IMPOSSIBLE = {
     "mixed places": Pair(
         "`augment=` that mixes images (mixup, cutmix)",
         "boxes and points in `fields=`",
-        "an object of a mixed image is there in part, so nobody can say which boxes are left",
+        "mixed images show objects only partly, so their boxes are undefined",
         "leave these fields out, or the mixing",
     ),
     "mixed masks": Pair(
