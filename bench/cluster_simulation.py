@@ -37,19 +37,19 @@ from fastpipe.packing.distributed import pack as pack_tasks
 from fastpipe.packing.distributed.listing import ListedGroup, encode_listed, list_in_tasks
 from fastpipe.packing.distributed.spool import CONVERT, MAKE, Job, ListedSources, Part
 from fastpipe.packing.job.summary import PackedShards, publish
-from fastpipe.packing.pipeline.exchange import _LEAST_WINDOW_BYTES as LEAST_WINDOW_BYTES
-from fastpipe.packing.pipeline.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW_BYTES
+from fastpipe.packing.pipeline.exchange import _MAX_WINDOW_BYTES as MOST_WINDOW_BYTES
+from fastpipe.packing.pipeline.exchange import _MIN_WINDOW_BYTES as LEAST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
 from fastpipe.packing.pipeline.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
-from fastpipe.packing.pipeline.exchange import runs_of_rows
+from fastpipe.packing.pipeline.exchange import cut_rows_into_runs
 from fastpipe.packing.pipeline.run_file import write_run
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
-from fastpipe.packing.shard.plan import FEW, HASHES, Plan, runs_of
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, cut_into_slices
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.listing import Facts, Group, Listing, Source, packing_order
-from fastpipe.sources.tables import Table, TableListing
+from fastpipe.sources.tables.tables import Table, TableListing
 from fastpipe.store.remote.objects import REQUEST_BYTES
 from fastpipe.store.store import Folder, NewFile, Store
 
@@ -105,7 +105,7 @@ class Drawn:
     @property
     def ranges(self) -> int:
         """In which the parts are written down."""
-        return 1 if self.tables else math.ceil(self.records / listing_tasks.MOST_SOURCES)
+        return 1 if self.tables else math.ceil(self.records / listing_tasks.MAX_SOURCES)
 
     def parts(self, number: int) -> Iterator[Part]:
         """As tasks write them, of one range."""
@@ -164,7 +164,7 @@ class DrawnStore(Folder):
         return records.tobytes()
 
     @contextlib.contextmanager
-    def whole(self, name: str) -> Iterator[BinaryIO]:
+    def open_atomic(self, name: str) -> Iterator[BinaryIO]:
         """Nobody reads it."""
         with open(os.devnull, "wb") as file:
             yield file
@@ -197,7 +197,7 @@ def listed_by_tasks(drawn: Drawn) -> Callable[[Any, Iterable[Any]], Iterator[Any
                 yield CLASSES
             elif task.func is listing_tasks._list_group:
                 files = drawn.records * (group + 1) // CLASSES - drawn.records * group // CLASSES
-                runs = range(math.ceil(files / listing_tasks.MOST_SOURCES))
+                runs = range(math.ceil(files / listing_tasks.MAX_SOURCES))
                 names = tuple(f"listed-{group}-{run}" for run in runs)
                 yield ListedGroup(drawn.facts(files), files * PHOTO_BYTES, few, names)
             else:
@@ -206,7 +206,7 @@ def listed_by_tasks(drawn: Drawn) -> Callable[[Any, Iterable[Any]], Iterator[Any
     return everywhere
 
 
-def lister(records: int = listing_tasks.MOST_SOURCES) -> dict[str, Any]:
+def lister(records: int = listing_tasks.MAX_SOURCES) -> dict[str, Any]:
     """Lists a part of a pack's sources as one task does, and writes down a range of them as another one does."""
     before, started = _peak_bytes(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
@@ -378,9 +378,9 @@ def drawn_ranges(pack: Pack) -> int:
     """The ranges that shards read of runs, by the plan of the product."""
     listing = drawn_tables(pack)
     run_of = np.empty(pack.records, np.int64)
-    for number, rows in enumerate(runs_of_rows(listing, "")):
+    for number, rows in enumerate(cut_rows_into_runs(listing, "")):
         run_of[list(rows.positions)] = number
-    shards = runs_of(listing, -(-(1 << 64) // pack.shards), 7, shuffle=True)
+    shards = cut_into_slices(listing, -(-(1 << 64) // pack.shards), 7, shuffle=True)
     return sum(len(np.unique(run_of[shard.start : shard.stop])) for shard in shards)
 
 

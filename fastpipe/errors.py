@@ -18,6 +18,7 @@ import math
 import operator
 import os
 import re
+from collections.abc import Sequence
 from numbers import Real
 
 # Control characters, without tab and line end.
@@ -154,6 +155,20 @@ def readable(name: str) -> str:
     except UnicodeEncodeError:
         text = name.encode("utf-8", "backslashreplace").decode()
     return _CONTROL.sub(lambda control: f"\\x{ord(control[0]):02x}", text)
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first names of a list for a message, and how many follow: `cat, dog and 12 more`."""
+    text = ", ".join(names[:most])
+    num_more = len(names) - most
+    if num_more > 0:
+        text += f" and {num_more:,} more"
+    return text
+
+
+def in_one_line(problem: object, most: int | None = None) -> str:
+    """The text of another library's error without line breaks, cut after `most` characters."""
+    return " ".join(str(problem).split())[:most]
 
 
 def whole(name: str, value: object, *, least: int, most: int, hint: str = "") -> int:

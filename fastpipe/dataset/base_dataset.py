@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.by_id import Column, spans
-from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import PICTURE
@@ -116,7 +116,7 @@ class BaseDataset:
         """The names of the columns."""
         names = list(_OWN_COLUMNS)
         for name, field in self.fields.items():
-            if name not in names and field.kind not in ("mask", "image"):
+            if name not in names and field.kind not in PICTURE_KINDS:
                 names.append(name)
         return tuple(names)
 

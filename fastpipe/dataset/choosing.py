@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.by_id import Column, spans
 from fastpipe.dataset.format.sample_layout import key_hash
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, first_names
 from fastpipe.plan.content import Content
 from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, uniform
 
@@ -193,7 +193,5 @@ def near(name: object, names: Sequence[str]) -> str:
     matches = difflib.get_close_matches(str(name), names, n=1)
     if matches:
         return f"; did you mean {matches[0]!r}?"
-    shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
-    if len(names) > _NAMES_SHOWN:
-        shown += f" and {len(names) - _NAMES_SHOWN:,} more"
+    shown = first_names([repr(known) for known in names], _NAMES_SHOWN)
     return f"; it has {shown}"

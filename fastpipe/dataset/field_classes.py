@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.fields import CLASS_KINDS, Field
 from fastpipe.errors import ConfigError
-
-_KINDS = ("boxes", "classes", "mask")  # whose values are numbers of classes
 
 
 def check_fields_agree(
@@ -47,4 +45,6 @@ def check_fields_alone(
 
 
 def _named(fields: Mapping[str, Field]) -> Iterator[Field]:
-    return (field for field in fields.values() if field.kind in _KINDS and field.names)
+    return (
+        field for field in fields.values() if field.kind in CLASS_KINDS and field.names
+    )

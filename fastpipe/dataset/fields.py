@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.by_id import spans
 from fastpipe.dataset.format.columns import Ragged
-from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import ConfigError
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 OF_SAMPLES = ("image", "label", "id", "key", "source")
 OF_MIXING = ("mix_index", "mix_lam")
-# Kinds that are moved as the pictures are.
-SPATIAL = ("boxes", "keypoints", "mask", "image")
 FieldRequest = str | Boxes | Points  # the name of a field, or its options
 
 
@@ -245,7 +243,7 @@ class FieldReader:
                     self._plain[name] = data.by_id(name)
                 continue  # the plan has the other values: label, id, ...
             column = data.by_id(name)
-            if field.kind in ("mask", "image"):
+            if field.kind in PICTURE_KINDS:
                 self.pictures[name] = column
             elif field.kind in ("boxes", "keypoints"):
                 self._placed[name] = column

@@ -105,7 +105,7 @@ def save(data: BaseDataset, destination: Path) -> None:
         rows = np.concatenate([as_array(column.take(ids)) for ids in spans(len(data))])
         if rows.dtype == object:
             rows = rows.astype(str)
-        with store.whole(f"{_FOLDER}/{name}.npy") as file:
+        with store.open_atomic(f"{_FOLDER}/{name}.npy") as file:
             np.lib.format.write_array(file, rows, allow_pickle=False)
         # The hash in its name keeps a file that an older list names.
         digest = file_hash(folder / f"{name}.npy")
@@ -113,7 +113,7 @@ def save(data: BaseDataset, destination: Path) -> None:
         (folder / f"{name}.npy").rename(folder / file_name)
         entries[name] = {"file": file_name, "xxh3_64": digest}
     classes = data.classes if has_labels else None
-    with store.whole(_list_name(fingerprint)) as file:
+    with store.open_atomic(_list_name(fingerprint)) as file:
         file.write(
             json.dumps({"columns": entries, "classes": classes}, indent=1).encode()
         )

@@ -17,13 +17,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.format.fields import CLASS_KINDS
 
 if TYPE_CHECKING:
     from fastpipe.loading.loader import Loader
 
 _LOG = logging.getLogger("fastpipe")
-# Fields whose values are numbers of classes.
-_FIELD_KINDS = ("boxes", "classes", "mask")
 _warned: set[str] = set()
 
 
@@ -88,11 +87,7 @@ def _common_names(
     evaluation_fields = evaluation.index.fields
     for name, field in training.index.fields.items():
         other = evaluation_fields.get(name)
-        if (
-            other is not None
-            and field.kind == other.kind
-            and field.kind in _FIELD_KINDS
-        ):
+        if other is not None and field.kind == other.kind and field.kind in CLASS_KINDS:
             yield name, field.names, other.names
 
 

@@ -12,12 +12,12 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import (
     OF_MIXING,
     OF_SAMPLES,
-    SPATIAL,
     FieldReader,
     check_mirrored,
     name_of,
     parse_fields,
 )
+from fastpipe.dataset.format.fields import PICTURE_KINDS, SPATIAL_KINDS
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.device.augment import Augment, as_augment
 from fastpipe.errors import ConfigError, whole
@@ -262,7 +262,7 @@ def _check_augment(
     if augment.mixers:
         kinds_of_error = {
             "mixed places": ("boxes", "keypoints"),
-            "mixed masks": ("mask", "image"),
+            "mixed masks": PICTURE_KINDS,
         }
         for error, affected in kinds_of_error.items():
             unmixed = []
@@ -276,7 +276,7 @@ def _check_augment(
     for part in augment.moving_parts:
         unmoved = {}
         for name, kind in kinds.items():
-            if kind in SPATIAL and kind not in part.moves:
+            if kind in SPATIAL_KINDS and kind not in part.moves:
                 unmoved[name] = kind
         if not unmoved:
             continue

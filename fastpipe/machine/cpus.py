@@ -91,6 +91,7 @@ def read_cgroups(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]
     Groups whose files are missing, or for which `read` returns None, are left out.
     """
     values = []
+    # Each of the groups around this process limits it.
     for group in _list_cgroups(controller):
         # Containers hide files, and kernels differ in the lines of a file.
         with contextlib.suppress(OSError, ValueError, KeyError, ZeroDivisionError):

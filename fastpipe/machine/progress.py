@@ -41,15 +41,15 @@ W = TypeVar("W", bound=Work)
 
 
 @contextlib.contextmanager
-def shown(
-    console: Console, doing: str, words: Callable[[W], str]
+def show_progress(
+    console: Console, doing: str, describe: Callable[[W], str]
 ) -> Iterator[Callable[[W], None]]:
     """Shows the progress of work: as a bar with the time left, or as a line now and then.
 
     Args:
         console: where to show it.
         doing: the first words of the bar or line.
-        words: describes the progress; called only when it is shown.
+        describe: describes the progress; called only when it is shown.
 
     Yields:
         A function to call with the progress whenever it has changed.
@@ -89,10 +89,10 @@ def shown(
         if is_terminal:
             total = max(progress.total_bytes, 1)
             bar.update(
-                task, total=total, completed=progress.bytes, words=words(progress)
+                task, total=total, completed=progress.bytes, words=describe(progress)
             )
         elif not is_first:  # work that is soon over needs no line
-            line = f"{doing}: {words(progress)}"
+            line = f"{doing}: {describe(progress)}"
             console.print(line, highlight=False, markup=False, emoji=False)
 
     with bar if is_terminal else contextlib.nullcontext():

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from fastpipe.distribution import install_extra
-from fastpipe.errors import ClusterError, ConfigError, choice
+from fastpipe.errors import ClusterError, ConfigError, choice, in_one_line
 from fastpipe.machine.cpus import count_granted_cpus
 
 Item = TypeVar("Item")
@@ -37,15 +37,20 @@ RAY = "ray"
 
 _HOST_AND_PORT = re.compile(r"(?:ray://)?\[?([^\[\]/]+?)\]?:(\d+)")
 _ANSWER_S = 10.0
-# Of Ray's object store, if Ray is started here. Tasks return names, sizes and hashes only.
+# The size of the object store of a Ray that is started here. By default Ray takes 30 % of the
+# memory, but tasks return names, sizes and hashes only.
 _STORE_BYTES = 128 << 20
 
+# A task runs again at most so many times: by Ray if its worker dies, and by `run_tasks` if it fails
+# for a reason of its machine.
 RETRIES = 4
 # Tasks that are submitted for each task that can run, so that the next one is ready when one ends.
 _TASKS_PER_CPU = 2
-_LEAST_IN_FLIGHT = 4
+# A cluster that scales with its queue may begin with no CPU. It has to see some tasks to grow.
+_MIN_IN_FLIGHT = 4
 # How often the driver looks for Ctrl-C.
 _LOOK_EVERY_S = 1.0
+# `ray.cancel` is called so many times for each task.
 _CANCELS = 5
 # How often the CPUs of the cluster are counted, as it may grow.
 _COUNT_EVERY_S = 5.0
@@ -111,9 +116,8 @@ def _connect(
     ray: ModuleType, address: str | None, shown_address: str, num_cpus: int | None
 ) -> None:
     """Connects to a cluster; with `num_cpus`, starts one of this machine."""
-    os.environ.setdefault(
-        "RAY_USAGE_STATS_ENABLED", "0"
-    )  # nothing is reported unless the user wants it
+    # Ray reports nothing about this program unless the user wants that.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     options: dict[str, Any] = {
         "address": address or "local",
         "log_to_driver": False,
@@ -141,7 +145,7 @@ def _connect(
 def _unreachable_message(
     address: str | None, shown_address: str, problem: Exception, *, answers: bool
 ) -> str:
-    reason = " ".join(str(problem).split())[:300]
+    reason = in_one_line(problem, 300)
     if address in (None, "local"):
         return (
             f"Ray cannot be started on this machine: {reason}. Its logs are in "
@@ -209,6 +213,7 @@ def run_tasks(
     ray = import_ray()
     _cluster_cpus.cache_clear()  # this may be another cluster than before
     _warn_if_no_node_fits(ray.nodes(), memory)
+    # The function may be a partial with much data. It is sent once, and not with each task.
     shared_function = ray.put(function)
     remote_attempt = ray.remote(_attempt)
     waiting = iter(items)
@@ -230,7 +235,7 @@ def run_tasks(
 
     def submit_more() -> None:
         cpus = _cluster_cpus(time.monotonic() // _COUNT_EVERY_S)
-        wanted = max(round(_TASKS_PER_CPU * cpus), _LEAST_IN_FLIGHT)
+        wanted = max(round(_TASKS_PER_CPU * cpus), _MIN_IN_FLIGHT)
         for item in itertools.islice(waiting, max(wanted - len(running), 0)):
             submit(item, [])
 
@@ -253,6 +258,7 @@ def run_tasks(
                         _failed_message(name(item), failed_at, end.problem)
                     ) from end.problem
                 submit(item, failed_at)
+            # The cluster may have more CPUs than at the last look.
             submit_more()
     finally:
         with contextlib.suppress(Exception):
@@ -292,11 +298,15 @@ def is_of_machine(problem: BaseException) -> bool:
     """Whether an error is of a machine's disk, network or memory: another one may have none."""
     if isinstance(problem, (OSError, MemoryError)):
         return True
+    # Errors of fastpipe for users are raised from the error of the system.
     return problem.__cause__ is not None and is_of_machine(problem.__cause__)
 
 
 def _attempt(function: Callable[[Any], Any], item: Any) -> _TaskEnd:
-    """Runs in a worker."""
+    """Runs in a worker.
+
+    An error is returned with the place of the task. Raised, it would look like one of Ray.
+    """
     try:
         return _TaskEnd(function(item), None, False, _task_place())
     except Exception as problem:
@@ -317,6 +327,7 @@ def _task_place() -> TaskPlace:
 
 def _placement(ray: Any, failed_at: list[TaskPlace]) -> dict[str, Any]:
     """Ray's options for any node; after a failure, for another node if there is one."""
+    # A full disk or a broken network stays so for the next try on the same node.
     failed_nodes = {place.node for place in failed_at}
     if failed_nodes and any(
         node["Alive"] and node["NodeID"] not in failed_nodes for node in ray.nodes()
@@ -333,7 +344,7 @@ def _get_end(ray: Any, reference: Any, name: str) -> _TaskEnd:
     try:
         end: _TaskEnd = ray.get(reference)
     except ray.exceptions.RayError as problem:
-        reason = " ".join(str(problem).split())[:600]
+        reason = in_one_line(problem, 600)
         # `_attempt` returns the errors of our functions, so that this one comes from Ray, before or
         # after it.
         if isinstance(problem, ray.exceptions.RayTaskError):

@@ -28,13 +28,13 @@ from fastpipe.errors import ConfigError, DatasetError, PackError, choice
 from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
-from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.options import thread_count
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.files import no_link
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.store import Folder
 
-# Bytes of samples that a thread takes at once.
+# A thread reads samples of about so many bytes at once.
 _RUN_BYTES = 4 << 20
 
 
@@ -90,7 +90,9 @@ def _write_tars(
 ) -> None:
     """Writes shards with the names of the dataset's. Each appears when it is whole."""
     for shard, shard_samples in itertools.groupby(samples, lambda sample: sample.shard):
-        with Folder(destination, destination).whole(index.shards[shard].name) as file:
+        with Folder(destination, destination).open_atomic(
+            index.shards[shard].name
+        ) as file:
             for sample in shard_samples:
                 file.write(before_picture(sample.key, sample.label, sample.picture))
                 file.write(sample.picture)
@@ -145,7 +147,7 @@ def unpack(
         on_progress: is called now and then, in this thread.
     """
     choice("--format", form, tuple(_WRITERS))
-    threads = PackOptions(workers=workers).threads
+    threads = thread_count(workers)
     if not isinstance(destination, Path):
         raise ConfigError(
             f"DST {destination}: expected a folder of this machine; unpack into one, then upload it"
@@ -169,7 +171,7 @@ def unpack(
 
     def unpacked_samples() -> Iterator[UnpackedSample]:
         nonlocal num_images, image_bytes, stored_bytes
-        for _, samples in ahead.each(_runs_of(index)):
+        for _, samples in ahead.map(_runs_of(index)):
             yield from samples
             num_images += len(samples)
             image_bytes += sum(len(sample.picture) for sample in samples)

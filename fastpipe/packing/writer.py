@@ -32,12 +32,13 @@ from fastpipe.sources.listing import STORED, Facts, SourceField
 from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"
-# Number of the shard; number of samples and hash of their keys up to its end.
+# The name of an entry: the number of the shard, and then the number of samples and the hash of
+# their keys up to the end of the shard.
 _ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")
 # A part of a character outside the basic plane. Others of these codes stand for bytes of a file
 # name that are no UTF-8.
 _HALF_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-# In place of the hash, if a sample has no key.
+# Stands in place of the hash if a sample has no key.
 _NO_KEYS = "0" * 32
 _OPTIONS = OPTIONS - {"seed", "shuffle"} | {"coordinates"}
 
@@ -163,7 +164,7 @@ class Writer:
                 lambda pending: pending.sample.size_bytes,
             )
             stack.callback(self._ahead.close)
-            # From here on, the end of the `with` block closes all of them.
+            # Nothing has failed. From here on `__exit__` closes all of them.
             self._open = stack.pop_all()
         self._resumed = len(series.entries)
         self._keys = Keys()
@@ -252,9 +253,10 @@ class Writer:
             return
         with self._open:
             self._check_complete()
+            # An earlier run has packed more samples than this one has added.
             if series.count < series.resumed:
                 raise series.other_samples_error()
-            series.add_all(self._ahead.rest())
+            series.add_all(self._ahead.drain())
             series.finish()
             identity = series.digest.hexdigest()
             facts = replace(
@@ -406,6 +408,7 @@ class _ShardSeries:
     def _add(self, pending: _Pending, outcome: Outcome) -> None:
         sample = pending.sample
         max_bytes = self._context.options.shard_size
+        # A sample that does not fit into the shard begins the next one.
         if not self._maker.add(
             sample.name, sample.label, sample.size_bytes, outcome, max_bytes
         ):
@@ -418,6 +421,7 @@ class _ShardSeries:
     def _end_shard(self) -> None:
         full_maker = self._maker
         full_maker.name = entry_name(self._number, self._up_to)
+        # The next shard must have values that agree with those of this one.
         self._context = replace(self._context, plan=Plan(1, full_maker.agreed))
         self._number += 1
         self._up_to = ""

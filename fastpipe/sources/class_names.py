@@ -13,13 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.layout import NO_LABEL
-from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.errors import ImageError, PackError, first_names, readable
 from fastpipe.sources.listing import Assumption, Listing, SourceField, relabel_sources
 
 _OPTION = "--classes-from"
-# Of fields whose values are numbers or names of classes.
-KINDS = ("boxes", "classes", "mask")
 _MAX_SHOWN = 5
 
 
@@ -198,7 +197,7 @@ def _with_given_names(
     assumptions: list[Assumption],
 ) -> SourceField:
     """The field with given names and numbers. What is uncertain is added to `assumptions`."""
-    if field.kind not in KINDS or (field.kind == "mask" and not field.names):
+    if field.kind not in CLASS_KINDS or (field.kind == "mask" and not field.names):
         return field
     names = dict(given.fields).get(field.name)
     if names is None and listing.classes:
@@ -279,12 +278,8 @@ def _check_unknown(unknown: Sequence[str], names: Sequence[str], source: str) ->
     """Raises PackError if the source has classes that are not among the given names."""
     if not unknown:
         return
-    shown = ", ".join(map(repr, unknown[:_MAX_SHOWN]))
-    if len(unknown) > _MAX_SHOWN:
-        shown += f" and {len(unknown) - _MAX_SHOWN:,} more"
-    known = ", ".join(map(repr, names[:_MAX_SHOWN]))
-    if len(names) > _MAX_SHOWN:
-        known += " ..."
+    shown = first_names([repr(name) for name in unknown], _MAX_SHOWN)
+    known = first_names([repr(name) for name in names], _MAX_SHOWN)
     raise PackError(
         f"{_OPTION}: {source} has the class {shown}, which is not among the {len(names):,} names "
         f"({known}). Add it behind them, or leave its images out of the source"

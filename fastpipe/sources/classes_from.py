@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastpipe.dataset.format.description import is_dataset, parse_info
-from fastpipe.dataset.format.fields import Field, read_fields
-from fastpipe.dataset.format.layout import DATASET_FILE, MOST_CLASSES
+from fastpipe.dataset.format.fields import CLASS_KINDS, Field, read_fields
+from fastpipe.dataset.format.layout import DATASET_FILE, MAX_CLASSES
 from fastpipe.errors import ConfigError, readable
-from fastpipe.sources.class_names import KINDS, ClassNames
+from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import SourcePath, open_binary, source_path
 from fastpipe.sources.kinds import class_folders, list_sources
@@ -60,9 +60,9 @@ def checked_names(names: Iterable[object], option: str) -> tuple[str, ...]:
         if name in checked:
             raise ConfigError(f"{option}: expected each name once, got {name!r} again")
         checked[name] = None
-    if not 0 < len(checked) <= MOST_CLASSES:
+    if not 0 < len(checked) <= MAX_CLASSES:
         raise ConfigError(
-            f"{option}: expected 1 to {MOST_CLASSES:,} names, got {len(checked):,}"
+            f"{option}: expected 1 to {MAX_CLASSES:,} names, got {len(checked):,}"
         )
     return tuple(checked)
 
@@ -101,7 +101,7 @@ def _names_of_fields(
     return tuple(
         (field.name, field.names)
         for field in fields
-        if field.names and field.kind in KINDS
+        if field.names and field.kind in CLASS_KINDS
     )
 
 

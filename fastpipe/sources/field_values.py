@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.errors import ImageError
-from fastpipe.sources.column_kinds import FLAGS, json_value, parse_text
-from fastpipe.sources.detections import detection, in_lists
+from fastpipe.sources.annotations.detections import detection, in_lists
 from fastpipe.sources.listing import SourceField
+from fastpipe.sources.tables.column_kinds import FLAGS, json_value, parse_text
 
 _CLASS_NUMBER = re.compile(r"[0-9]{1,9}")
 # Between the texts of an array as numpy prints it: ['cat' 'dog'].
@@ -35,7 +36,7 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
         return _read_classes(value, field)
 
     if not typed and value is not None and kind != "text":
-        if kind in ("mask", "image"):
+        if kind in PICTURE_KINDS:
             value = value or None  # the path of a file
         else:
             value = parse_text(value)
@@ -45,7 +46,7 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     if kind == "floats" and isinstance(value, (int, float)):
         return [value]
     if kind == "classes" and field.names and isinstance(value, list):
-        return _names_of_numbers(value, field)
+        return [name_of_class(number, field) for number in value]
     if kind == "boxes":
         lists = in_lists(value)
         if lists is not None:
@@ -53,13 +54,13 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     return value
 
 
-def _names_of_numbers(numbers: list[Any], field: SourceField) -> list[str]:
-    for number in numbers:
-        if not isinstance(number, int) or not 0 <= number < len(field.names):
-            raise ImageError(
-                f"expected class numbers of 0 to {len(field.names) - 1:,}, got {number}"
-            )
-    return [field.names[number] for number in numbers]
+def name_of_class(number: object, field: SourceField) -> str:
+    """The name of the class with this number. ImageError: the field has no such class."""
+    if not isinstance(number, int) or not 0 <= number < len(field.names):
+        raise ImageError(
+            f"expected class numbers of 0 to {len(field.names) - 1:,}, got {number!s:.40}"
+        )
+    return field.names[number]
 
 
 def _read_flags(values: Sequence[Any], field: SourceField) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import re
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_files import refuse_tool
+from fastpipe.sources.annotations.annotation_files import refuse_tool
 from fastpipe.sources.files import SourcePath
 
 # Formats whose files list images, a row for each.

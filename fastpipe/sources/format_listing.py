@@ -8,35 +8,39 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotation_folders import Beside, pair_folders
-from fastpipe.sources.class_folders import find_class_folders, list_class_folders
-from fastpipe.sources.coco import list_coco
+from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
+from fastpipe.sources.annotations.coco import list_coco
+from fastpipe.sources.annotations.masks import MaskFolders, list_masks
+from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, names_of_split
+from fastpipe.sources.annotations.yolo import list_yolo
 from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
 from fastpipe.sources.files import SourcePath, names_in
-from fastpipe.sources.folder_formats import manifest_names, tar_names
+from fastpipe.sources.folders.class_folders import (
+    find_class_folders,
+    list_class_folders,
+)
+from fastpipe.sources.folders.folder_formats import manifest_names, tar_names
+from fastpipe.sources.folders.splits import (
+    FEW,
+    choose_split,
+    find_split,
+    split_folders,
+    split_of_name,
+)
 from fastpipe.sources.listing import Assumption, Listing
-from fastpipe.sources.manifest import list_manifest
-from fastpipe.sources.masks import MaskFolders, list_masks
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise_folder
-from fastpipe.sources.splits import (
-    FEW,
-    chosen_split,
-    fitting,
-    split_folders,
-    split_word,
-)
-from fastpipe.sources.table_files import left_out
-from fastpipe.sources.tables import list_tables
-from fastpipe.sources.tar_reader import compressed
-from fastpipe.sources.tars import (
-    TarColumns,
+from fastpipe.sources.tables.manifest import list_manifest
+from fastpipe.sources.tables.table_files import left_out
+from fastpipe.sources.tables.tables import list_tables
+from fastpipe.sources.tars.tar_reader import compressed
+from fastpipe.sources.tars.tar_samples import TarColumns
+from fastpipe.sources.tars.tars import (
     list_archives,
     list_dataset,
     list_tar_classes,
 )
-from fastpipe.sources.voc_yolo import list_voc, list_yolo
 
 _COMPRESSED_TAR = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
@@ -143,9 +147,9 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
     is_of_split = split is not None and (
         split == source.list_name or is_named_after(path.name, split)
     )
-    is_alone = source.is_file or not (source.other_files or is_of_split)
+    is_only_list = source.is_file or not (source.other_files or is_of_split)
     listing = list_manifest(
-        path, format_name, options, metadata=is_metadata, alone=is_alone
+        path, format_name, options, metadata=is_metadata, alone=is_only_list
     )
     return assume(listing, left_out(manifest_names(source.names)))
 
@@ -156,7 +160,7 @@ def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
     tops = [root]
     if isinstance(source.top, Path):
         tops.append(source.top)
-    elif split_word(root.name) is not None:
+    elif split_of_name(root.name) is not None:
         # The user has passed the folder of a split, and the names lie beside it.
         tops.append(root.absolute().parent)
     return list_yolo(pair, options.split, tops, options.first_label or 0)
@@ -173,8 +177,8 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
             other = recognise_folder(folder, replace(options, format="voc"))
         except PackError:
             continue  # a split for a contest, say, has no annotations
-        if other.beside is not None:
-            pairs_of_others.append(other.beside)
+        if other.pair is not None:
+            pairs_of_others.append(other.pair)
     listing = list_voc(root, pair, options.split, pairs_of_others)
 
     # VOC has masks beside the annotations.
@@ -185,7 +189,7 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
     return listing
 
 
-def _local_pair(source: Recognised) -> tuple[Path, Beside]:
+def _local_pair(source: Recognised) -> tuple[Path, FolderPair]:
     """The root, and its pair of folders. PackError: they are behind a URL."""
     if not isinstance(source.root, Path):
         raise PackError(
@@ -195,9 +199,9 @@ def _local_pair(source: Recognised) -> tuple[Path, Beside]:
     return source.root, _pair(source)
 
 
-def _pair(source: Recognised) -> Beside:
-    assert source.beside is not None  # sources of these formats have a pair
-    return source.beside
+def _pair(source: Recognised) -> FolderPair:
+    assert source.pair is not None  # sources of these formats have a pair
+    return source.pair
 
 
 def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
@@ -206,9 +210,13 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     images = pair.images
     masks = pair.labels
     splits = split_folders(images, names_in(images, FEW))
-    if splits or options.split is not None:
-        chosen = chosen_split(images, options.split, splits)
-        split_of_masks = fitting(chosen, names_in(masks, FEW).folders)
+    listed = None
+    has_lists = isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir()
+    if has_lists and not splits:
+        listed = names_of_split(Path(str(source.root)), MASK_LISTS.name, options.split)
+    elif splits or options.split is not None:
+        chosen = choose_split(images, options.split, splits)
+        split_of_masks = find_split(chosen, names_in(masks, FEW).folders)
         if split_of_masks is None:
             raise PackError(
                 f"{readable(str(masks))}: expected a folder {readable(chosen)}, as in {images.name}"
@@ -219,7 +227,7 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     folders = MaskFolders(
         root, _relative_path(root, images), _relative_path(root, masks)
     )
-    return list_masks(folders, options)
+    return list_masks(folders, options, listed)
 
 
 def _relative_path(root: SourcePath, folder: SourcePath) -> str:

@@ -8,21 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.class_folders import ClassFolders, find_class_folders
+from fastpipe.sources.annotations.annotations_above import find_annotations_above
+from fastpipe.sources.annotations.coco_folders import coco_files_by_split
+from fastpipe.sources.annotations.coco_splits import check_same_categories, files_beside
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
-from fastpipe.sources.coco_folders import coco_files_by_split
-from fastpipe.sources.coco_splits import check_same_categories, files_beside
-from fastpipe.sources.doubtful_classes import similar_classes
 from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
+from fastpipe.sources.folders.doubtful_classes import similar_classes
+from fastpipe.sources.folders.split_classes import (
+    classes_outside_training,
+    join_classes,
+)
+from fastpipe.sources.folders.splits import FEW, split_of_name
+from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.format_listing import assume, list_recognised
 from fastpipe.sources.listing import Assumption, Listing, packing_order, with_classes
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
-from fastpipe.sources.split_classes import classes_outside_training, join_classes
-from fastpipe.sources.splits import FEW, split_word
-from fastpipe.sources.table_splits import listings_of_others, split_of_tables
-from fastpipe.sources.unread_names import describe_unread
+from fastpipe.sources.tables.table_splits import (
+    find_split_of_tables,
+    list_classes_of_other_splits,
+)
 
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, the files of COCO and YOLO say the numbers, and masks have no classes.
@@ -34,7 +41,7 @@ def list_sources(
     seed: int,
     *,
     shuffle: bool = True,
-    how: SourceOptions | None = None,
+    options: SourceOptions | None = None,
     is_pattern: bool = False,
 ) -> Listing:
     """Lists the images that are to be packed, in packing order.
@@ -42,14 +49,14 @@ def list_sources(
     Args:
         root: the source.
         seed, shuffle: of the packing order.
-        how: the user's options of the source.
+        options: the user's options of the source.
         is_pattern: only the names of its classes are used, for other sources. So the other splits
             of this source may have other numbers.
 
     Raises:
         PackError, DatasetError: there is nothing, or it is damaged.
     """
-    options = how or SourceOptions()
+    options = options or SourceOptions()
     taken_ns = time.time_ns()
     if not root.exists():
         raise PackError(
@@ -69,6 +76,7 @@ def list_sources(
         )
 
     listing = list_recognised(source, options)
+    listing = assume(listing, _splits_of_other_formats(source, options))
     if source.format not in _WITH_FINAL_CLASSES:
         listing = _with_classes_of_all_splits(listing, source, options)
     if options.classes is not None:
@@ -83,6 +91,8 @@ def list_sources(
 
     if source.format != "imagefolder":
         listing = assume(listing, describe_unread(source))
+    elif options.format == "auto" and not is_pattern:
+        listing = assume(listing, _annotations_above(root, listing))
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
@@ -112,7 +122,7 @@ def _with_classes_of_all_splits(
     """The listing of a split, in which a class has the same number as in the other splits."""
     has_tables = source.format in ("parquet", "arrow") and not source.split
     if has_tables:
-        packed_split = split_of_tables(source.root, options)
+        packed_split = find_split_of_tables(source.root, options)
     else:
         packed_split = source.split or source.list_name
     listings = {packed_split: listing}
@@ -122,7 +132,7 @@ def _with_classes_of_all_splits(
         except PackError:
             pass  # the list of a contest, say, has neither images nor labels
     if has_tables:
-        listings |= listings_of_others(listing, source.root, options)
+        listings |= list_classes_of_other_splits(listing, source.root, options)
 
     classes = {split: other.classes for split, other in listings.items()}
     listing = with_names_of_all(listing, listings.values())
@@ -159,14 +169,14 @@ def _other_numbers_in_training(
 
     No file is listed for it.
     """
-    if not isinstance(root, Path) or split_word(root.absolute().name) in (
+    if not isinstance(root, Path) or split_of_name(root.absolute().name) in (
         None,
         "train",
     ):
         return
     parent = root.absolute().parent
     for name in names_in(parent, FEW).folders:
-        if split_word(name) != "train":
+        if split_of_name(name) != "train":
             continue
         try:
             folders = class_folders(parent / name, SourceOptions())
@@ -178,6 +188,34 @@ def _other_numbers_in_training(
                 f"{readable(name)} beside it",
                 f"--classes-from {readable(str(parent / name))}",
             )
+
+
+def _splits_of_other_formats(
+    source: Recognised, options: SourceOptions
+) -> Iterator[Assumption]:
+    """Warns of splits whose annotations have another form, and so other numbers for classes."""
+    if source.format == "imagefolder" or options.classes is not None:
+        return
+    formats: dict[str, str] = {}
+    for split, folder in source.splits.items():
+        try:
+            formats[split] = recognise_folder(folder, options).format
+        except PackError:
+            continue  # the user has not asked for this split
+    for split, format_name in formats.items():
+        if format_name not in ("imagefolder", source.format):
+            yield Assumption(
+                f"classes: numbered as in {readable(source.split)}, of the format {source.format}; "
+                f"{readable(split)} is of the format {format_name}, and may have other numbers",
+                "--classes-from FILE",
+            )
+
+
+def _annotations_above(root: SourcePath, listing: Listing) -> list[Assumption]:
+    # Behind a URL, each look at a folder would be a request.
+    if not isinstance(root, Path) or not isinstance(listing.root, Path):
+        return []
+    return find_annotations_above(root, listing.root, listing)
 
 
 def _coco_files_of_other_splits(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = 1 << 20
 
-# Of which picture boxes, points and masks are: with its EXIF orientation applied, as viewers and
-# annotation tools show it, or as its file stores it.
+# The picture that boxes, points and masks belong to: with its EXIF orientation applied, as viewers
+# and annotation tools show it, or as its file stores it.
 SHOWN = "shown"
 STORED = "stored"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,15 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from fastpipe.dataset.format.fields import KINDS, RESERVED, Field, check_name, member
-from fastpipe.errors import ConfigError, PackError, choice, option_name, readable, whole
+from fastpipe.errors import (
+    ConfigError,
+    PackError,
+    choice,
+    first_names,
+    option_name,
+    readable,
+    whole,
+)
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import SHOWN, STORED, SourceField
@@ -544,7 +553,9 @@ def _flag_columns(
     return flags
 
 
-def named_as_image(columns: Iterable[str], options: SourceOptions) -> list[str]:
+def find_image_like_columns(
+    columns: Iterable[str], options: SourceOptions
+) -> list[str]:
     """The columns that are called as if they held the paths of images, and are no fields."""
     of_fields = {field.column for field in options.fields or ()}
     paths = []
@@ -564,5 +575,9 @@ def named(columns: Iterable[str]) -> str:
     names = [readable(column) for column in sorted(columns)]
     if not names:
         return "none"
-    more = " ..." if len(names) > _MAX_NAMES_SHOWN else ""
-    return ", ".join(names[:_MAX_NAMES_SHOWN]) + more
+    return first_names(names, _MAX_NAMES_SHOWN)
+
+
+def quoted(text: str) -> str:
+    """The text as a shell needs it."""
+    return text if re.fullmatch(r"[\w.,:=-]+", text) else shlex.quote(text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastpipe.errors import PackError, option_name, readable
-from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.file_formats import MANIFESTS
 from fastpipe.sources.files import Names, SourcePath
 from fastpipe.sources.options import SourceOptions
@@ -60,7 +60,7 @@ class Recognised:
         splits: the folders of all splits of the source, if they have folders.
         top: the folder that holds `splits`.
         tars: the tars of all splits, if these lie in one folder.
-        beside: the folders of images and of labels or masks.
+        pair: the folders of images and of labels or masks.
     """
 
     format: str
@@ -74,7 +74,7 @@ class Recognised:
     splits: Mapping[str, SourcePath] = field(default_factory=dict)
     top: SourcePath | None = None
     tars: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    beside: Beside | None = None
+    pair: FolderPair | None = None
 
 
 def check_options(recognised: Recognised, options: SourceOptions) -> None:

@@ -10,7 +10,8 @@ from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.coco_folders import coco_files_by_split
+from fastpipe.sources.annotations.annotation_files import refuse_tool
+from fastpipe.sources.annotations.coco_folders import coco_files_by_split
 from fastpipe.sources.file_formats import (
     MANIFESTS,
     format_of,
@@ -18,7 +19,7 @@ from fastpipe.sources.file_formats import (
     refuse_unread_file,
 )
 from fastpipe.sources.files import Names, SourcePath, names_in
-from fastpipe.sources.folder_formats import (
+from fastpipe.sources.folders.folder_formats import (
     lies_at_top,
     manifest_names,
     metadata_by_split,
@@ -26,20 +27,21 @@ from fastpipe.sources.folder_formats import (
     possible_formats,
     tar_names,
 )
-from fastpipe.sources.inner_sources import refuse_inner_sources
-from fastpipe.sources.labelled import LABELLED_FORMATS, choose_pair
-from fastpipe.sources.manifest import METADATA, json_layout
-from fastpipe.sources.options import SourceOptions, pick_split
-from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
-from fastpipe.sources.splits import (
-    chosen_split,
-    fitting,
+from fastpipe.sources.folders.inner_sources import refuse_inner_sources
+from fastpipe.sources.folders.labelled import LABELLED_FORMATS, choose_pair
+from fastpipe.sources.folders.splits import (
+    choose_split,
+    find_split,
     split_folders,
     split_in_path,
     split_tars,
 )
-from fastpipe.sources.table_files import with_labels_first
-from fastpipe.sources.table_text import LISTS
+from fastpipe.sources.options import SourceOptions, pick_split
+from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
+from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.tables.manifest import METADATA, detect_json_layout
+from fastpipe.sources.tables.table_files import sort_labelled_first
+from fastpipe.sources.tables.table_text import LISTS
 
 _FOLDER_FORMATS = ("imagefolder", *LABELLED_FORMATS)
 
@@ -90,11 +92,15 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
         )
 
     refuse_unread_file(path)
+    if path.suffix.lower() in (".txt", ".odgt"):
+        refuse_tool(path)
     # A tar may have any name. Its listing says if it is none.
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:
         format_name = "csv"
-    elif format_name == "coco" and json_layout(path, options.encoding) != "object":
+    elif (
+        format_name == "coco" and detect_json_layout(path, options.encoding) != "object"
+    ):
         format_name = "jsonl"  # an array of objects, or an object a line
     return Recognised(format_name, path, is_file=True, files=[path])
 
@@ -127,11 +133,11 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
         return _recognise_lists(format_name, root, names, options.split)
     if format_name in LABELLED_FORMATS:
         pair = choose_pair(format_name, root, names, options.split)
-        return Recognised(format_name, root, names, split=pair.part, beside=pair)
+        return Recognised(format_name, root, names, split=pair.split, pair=pair)
     if format_name == "webdataset":
         tars = split_tars(tar_names(names))
         if tars:
-            split = chosen_split(root, options.split, dict.fromkeys(tars))
+            split = choose_split(root, options.split, dict.fromkeys(tars))
             return Recognised(format_name, root, names, split=split, tars=tars)
     return Recognised(format_name, root, names)
 
@@ -154,8 +160,11 @@ def _ambiguous_error(
     root: SourcePath, names: Names, formats: Sequence[str]
 ) -> PackError:
     remedy = "--format picks one; or pass the file that lists the images"
-    manifests = with_labels_first(manifest_names(names))
-    if manifests:
+    manifests = sort_labelled_first(manifest_names(names))
+    listing_tables = find_listing_tables(root, manifests)
+    if listing_tables:
+        remedy += f", such as {some_tables(listing_tables)}"
+    elif manifests:
         remedy += f", such as {readable(str(root / manifests[0]))}"
     return PackError(
         f"{readable(str(root))} may be several kinds of source: {', '.join(formats)}. {remedy}"
@@ -176,7 +185,7 @@ def _recognise_split(
         first = next(iter(splits.values()))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
             more = ". --format imagefolder takes these folders as classes"
-    chosen = chosen_split(root, options.split, splits, more)
+    chosen = choose_split(root, options.split, splits, more)
     recognised = recognise_folder(splits[chosen], options_inside)
 
     # test/images beside train/images and train/labels would be packed as the class "images".
@@ -213,7 +222,7 @@ def _recognise_lists(
 
     # Rows of metadata beside the images may name a split that no folder is called after.
     has_no_folder = split is None or (
-        format_name == "metadata" and fitting(split, by_split) is None
+        format_name == "metadata" and find_split(split, by_split) is None
     )
     if "" in by_split and has_no_folder:
         chosen = ""
@@ -224,7 +233,7 @@ def _recognise_lists(
             split = _choose_by_name(split, by_split)
         elif split is not None:
             # "val" also means "Valid" or "val2017", if that is the only such split.
-            split = fitting(split, by_split) or split
+            split = find_split(split, by_split) or split
         chosen = pick_split(split, by_split, root)
         if format_name == "metadata" and split is None and len(names.folders) > 1:
             raise PackError(
@@ -232,6 +241,9 @@ def _recognise_lists(
                 f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
                 "classes"
             )
+    if format_name == "coco":
+        for file in by_split[chosen]:
+            refuse_tool(file)
     other_files = {
         name: files
         for name, files in by_split.items()
@@ -251,7 +263,7 @@ def _files_by_name(
     format_name: str, root: SourcePath, names: Names
 ) -> dict[str, list[SourcePath]]:
     """Name -> file of this name, of a format."""
-    file_names = with_labels_first(
+    file_names = sort_labelled_first(
         name for name in names.files if format_of(name) == format_name
     )
     if not file_names:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from fastpipe.sources.class_columns import settled_classes
-from fastpipe.sources.detections import assumed_of_detections, with_names
+from fastpipe.sources.annotations.detections import assumed_of_detections, with_names
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import ColumnChoice, SourceOptions
-from fastpipe.sources.table_boxes import no_boxes
+from fastpipe.sources.tables.class_columns import settle_classes
+from fastpipe.sources.tables.table_boxes import no_boxes
 
 
 def settle_fields(
@@ -29,7 +29,7 @@ def settle_fields(
         PackError: the user describes boxes (--box-format) or texts of several classes
             (--separator), and the table has none.
     """
-    fields, assumed = settled_classes(columns.fields, texts, options)
+    fields, assumed = settle_classes(columns.fields, texts, options)
     if options.box_format is not None and not detections:
         raise no_boxes(table)
     fields = with_names(fields, detections, options.box_format)

@@ -76,7 +76,7 @@ class WorkFolder:
         PackError: another pack holds the folder, or the disk refuses.
     """
 
-    def __init__(self, path: Path, shown: Place) -> None:
+    def __init__(self, path: Path, destination: Place) -> None:
         self.path = path
         self._file = path / LOCK_FILE
         if path.is_symlink():
@@ -90,7 +90,7 @@ class WorkFolder:
                 self._lock = on_error.enter_context(
                     open(self._file, "ab+", opener=no_link)
                 )
-                self._claim(shown)
+                self._claim(destination)
                 locked_file = os.fstat(self._lock.fileno())
                 if not os.path.samestat(locked_file, os.stat(self._file)):
                     # Another pack has just ended and removed the file that we locked.
@@ -99,16 +99,16 @@ class WorkFolder:
                 on_error.pop_all()
         except (BlockingIOError, FileNotFoundError) as problem:
             raise PackError(
-                f"another pack is writing to {shown}; wait for it, or choose another folder"
+                f"another pack is writing to {destination}; wait for it, or choose another folder"
             ) from problem
         except OSError as problem:
             raise PackError(
-                f"cannot write to {shown}, or lock a file there: {problem.strerror}. Make room, "
+                f"cannot write to {destination}, or lock a file there: {problem.strerror}. Make room, "
                 "repair the disk or allow writing and locks (flock), then run the same command "
                 "again; or choose another folder"
             ) from problem
 
-    def _claim(self, shown: Place) -> None:
+    def _claim(self, destination: Place) -> None:
         """Locks the file. Raises BlockingIOError if another pack of this machine has the lock."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ class WorkFolder:
             _log.warning(
                 "the file system of %s has no locks (flock: %s), so packing goes on without one. "
                 "Make sure that no other machine packs there at the same time",
-                shown,
+                destination,
                 problem.strerror,
             )
 

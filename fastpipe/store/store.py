@@ -63,7 +63,7 @@ class _WholeFiles(ABC):
         """Returns a file to write. It and its `commit` raise OSError or PackError."""
 
     @contextlib.contextmanager
-    def whole(self, name: str) -> Iterator[BinaryIO]:
+    def open_atomic(self, name: str) -> Iterator[BinaryIO]:
         """Opens a file to write, which appears whole if the block ends without an exception.
 
         Raises:
@@ -85,7 +85,7 @@ class _WholeFiles(ABC):
             raise
 
     def write(self, name: str, data: bytes | memoryview) -> None:
-        with self.whole(name) as file:
+        with self.open_atomic(name) as file:
             file.write(data)
 
     def _partial_path(self, name: str) -> Path:
@@ -146,7 +146,7 @@ class Folder(_WholeFiles):
                 stop = os.fstat(file.fileno()).st_size
             return read_at(file.fileno(), stop - start, start)
 
-    def each(
+    def map(
         self, work: Callable[[Item], Result], items: Iterable[Item]
     ) -> Iterator[Result]:
         """Calls `work`, which reads a little, for each item. Gives the results in order.
@@ -219,9 +219,7 @@ class Bucket(_WholeFiles):
         check_writable(url)
         self.place: Url = url
         self.uploaded_bytes = 0
-        last_part = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rpartition("/")[2])
-        url_hash = xxhash.xxh3_64_hexdigest(url.encode())
-        self.scratch = (scratch or cache_folder() / "pack") / f"{last_part}-{url_hash}"
+        self.scratch = (scratch or cache_folder() / "pack") / own_folder_name(url)
         self._objects = Objects(url, remote or RemoteOptions(), PackError)
 
     def close(self) -> None:
@@ -261,7 +259,7 @@ class Bucket(_WholeFiles):
         )
         return b"".join(pieces)
 
-    def each(
+    def map(
         self, work: Callable[[Item], Result], items: Iterable[Item]
     ) -> Iterator[Result]:
         from fastpipe.store.remote.objects import in_order
@@ -322,6 +320,16 @@ class Bucket(_WholeFiles):
                 f"{needed_bytes / 1e6:,.1f} MB, because shards are written there before they are "
                 "uploaded. Make room, pass --spool DIR on another disk, or a smaller --shard-size"
             )
+
+
+def own_folder_name(place: Place) -> str:
+    """The name of a folder for the files of one destination.
+
+    Several destinations may share a scratch folder or a --spool, and may have the same last name.
+    """
+    text = str(place)
+    last_name = re.sub(r"[^A-Za-z0-9.-]+", "-", text.rpartition("/")[2])
+    return f"{last_name}-{xxhash.xxh3_64_hexdigest(os.fsencode(text))}"
 
 
 def check_writable(url: Url) -> None:

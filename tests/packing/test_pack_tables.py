@@ -29,12 +29,18 @@ from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.pipeline import ahead, converting, exchange, run_file
 from fastpipe.packing.pipeline.converting import convert_sources
-from fastpipe.packing.pipeline.run_file import Sample, find_ranges, read_samples, write_run
+from fastpipe.packing.pipeline.run_file import (
+    KeyRange,
+    Sample,
+    find_ranges,
+    read_samples,
+    write_run,
+)
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import packing_order
-from fastpipe.sources.parquet_arrow import ParquetTable
+from fastpipe.sources.tables.parquet_arrow import ParquetTable
 from fastpipe.store.store import Folder
 from fastpipe.tools.verify.repair import repair
 from fastpipe.tools.verify.verification import verify
@@ -191,11 +197,11 @@ def test_all_fields_come_through_the_spool_as_they_are(
             convert_sources(listing, listing.sources, PackOptions(workers=2))
         )
     ]
-    monkeypatch.setattr(run_file, "_PLACE_EVERY_BYTES", 20_000)
+    monkeypatch.setattr(run_file, "_MARK_EVERY_BYTES", 20_000)
     store = Folder(tmp_path, tmp_path)
     write_run(store, "run", samples)
     for start, stop in ((0, 300), (0, 1), (299, 300), (100, 200), (127, 129), (128, 256)):
-        bounds = samples[start].place, samples[stop - 1].place
+        bounds = KeyRange(samples[start].order_key, samples[stop - 1].order_key)
         (part,) = find_ranges(store, "run", (tmp_path / "run").stat().st_size, [bounds])
         for window in (1, 1000, 1 << 20):
             found = list(read_samples(store, "run", part, window))
@@ -205,7 +211,7 @@ def test_all_fields_come_through_the_spool_as_they_are(
                 "not much more than what is asked for"
             )
     ((first, last),) = find_ranges(
-        store, "run", (tmp_path / "run").stat().st_size, [((0, ""), (0, ""))]
+        store, "run", (tmp_path / "run").stat().st_size, [KeyRange((0, ""), (0, ""))]
     )
     assert first == last == 0
 
@@ -731,7 +737,9 @@ def test_a_missing_pyarrow_is_named_and_folders_need_none(
 ) -> None:
     source = write_table(tmp_path / "a.parquet", jpegs(1))
     write_files(tmp_path / "folder", {"1.jpg": jpegs(1)[0]})
-    for name in [name for name in sys.modules if name.startswith("fastpipe.sources.parquet_arrow")]:
+    for name in [
+        name for name in sys.modules if name.startswith("fastpipe.sources.tables.parquet_arrow")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)

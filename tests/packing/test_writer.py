@@ -388,7 +388,7 @@ def test_a_bad_value_rejects_the_sample_by_name(tmp_path: Path) -> None:
 
 def test_a_key_comes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "fastpipe.packing.pipeline.keys._LEAST_NEW", 4
+        "fastpipe.packing.pipeline.keys._MIN_NEW", 4
     )  # some are in the set, and others sorted
     file = tmp_path / "a.jpg"
     file.write_bytes(jpeg_bytes())

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fastpipe.errors import ImageError
-from fastpipe.sources.column_kinds import Seen, xyxy
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import SourceField
+from fastpipe.sources.tables.column_kinds import Seen, xyxy
 
 BOX = {"bbox": [[1, 2, 3, 4]]}
 NAN = float("nan")

@@ -13,12 +13,12 @@ from support.sources.listed import flat_photos, paths_of
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.sources import text_rows
 from fastpipe.sources.encodings import HINT
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.rows import Row
-from fastpipe.sources.table_text import detect_text_form
-from fastpipe.sources.text_rows import csv_rows, json_rows
+from fastpipe.sources.tables import text_rows
+from fastpipe.sources.tables.rows import Row
+from fastpipe.sources.tables.table_text import detect_text_form
+from fastpipe.sources.tables.text_rows import csv_rows, json_rows
 
 LONG = 10_000_000
 

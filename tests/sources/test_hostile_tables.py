@@ -23,7 +23,7 @@ from fastpipe.errors import PackError
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Group
-from fastpipe.sources.parquet_arrow import ParquetTable
+from fastpipe.sources.tables.parquet_arrow import ParquetTable
 
 
 def assert_packed_or_named(source: Path, packed: Path, file: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpipe.sources.listed_images import lists_images
+from fastpipe.sources.tables.listed_images import lists_images
 
 PICTURES = ["a1.jpg", "b2.jpg", "c3.png"]
 

@@ -18,7 +18,7 @@ from support.sources.listed import by_path, flat_photos
 import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.sources.coco_fields import flip_pairs
+from fastpipe.sources.annotations.coco_fields import flip_pairs
 from fastpipe.tools.verify.verification import verify
 
 POINTS = ["nose", "left_eye", "right_eye", "tail"]

@@ -547,7 +547,7 @@ def test_repair_takes_the_manifest_and_the_image_root(masked: Path, tmp_path: Pa
     before = shard_bytes(tmp_path / "packed")
     damage(tmp_path / "packed", 5)
     assert (
-        "If the pack had an --image-root, pass it here, too"
+        f"--image-root {masked.parent}"
         in fp("verify", tmp_path / "packed", "--repair", source).stderr
     )
     assert "--image-root needs --repair" in failed(

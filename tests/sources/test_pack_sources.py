@@ -70,7 +70,7 @@ def test_hidden_names_are_passed_over(tmp_path: Path, kind: str) -> None:
     if kind == "csv":
         (tmp_path / "a.csv").write_text("path\n1.jpg\n")
         (tmp_path / "._a.csv").write_bytes(b"path,\0\n")
-    listing = list_sources(tmp_path, 0, how=SourceOptions(split="a") if kind == "csv" else None)
+    listing = list_sources(tmp_path, 0, options=SourceOptions(split="a") if kind == "csv" else None)
     assert one(listing).problem is None
     assert listing.classes == expected
     assert listing.stray == ([] if kind == "csv" else [".DS_Store", "._a.csv", "._a.tar", ".cache"])
@@ -99,13 +99,20 @@ def test_a_class_holds_the_files_of_all_folders_below_it(tmp_path: Path) -> None
 
 
 def test_a_flat_folder_has_no_classes(tmp_path: Path) -> None:
-    listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "notes.txt"), 0)
+    listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "README"), 0)
     assert (listing.classes, listing.stray, listing.fields) == ([], [], ())
     assert {source.path: source.label for source in listing.sources} == {
         "1.jpg": -1,
         "2.jpg": -1,
-        "notes.txt": -1,
+        "README": -1,
     }
+
+
+def test_a_list_beside_images_is_named_and_no_image(tmp_path: Path) -> None:
+    listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "notes.txt"), 0)
+    assert {source.path for source in listing.sources} == {"1.jpg", "2.jpg"}
+    (assumption,) = listing.assumed
+    assert assumption.text.startswith("labels: none, though notes.txt beside the images")
 
 
 def test_a_pack_of_a_flat_folder_says_how_to_give_it_a_label(tmp_path: Path) -> None:

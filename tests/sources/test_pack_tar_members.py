@@ -15,7 +15,7 @@ from support.sources.tars import END, header, member, pax, sealed
 
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.errors import PackError
-from fastpipe.sources.tar_reader import MOST_EXTENSION_BYTES, Member, TarFile
+from fastpipe.sources.tars.tar_reader import MOST_EXTENSION_BYTES, Member, TarFile
 
 Found = list[tuple[str, int, int, bool]]
 

@@ -21,14 +21,14 @@ from support.sources.pack_sources import (
 )
 from support.sources.tars import END, member, tar_of_folder, write_tar
 
-from fastpipe.dataset.format.layout import MOST_CLASSES
+from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.tar_reader import Member, TarFile
+from fastpipe.sources.tars.tar_reader import Member, TarFile
 from fastpipe.tools.verify.verification import verify
 
 JPEG = jpeg_bytes()
@@ -147,7 +147,7 @@ def test_labels(tmp_path: Path) -> None:
         "h": b"9" * 70,
     }
     texts |= {
-        "i": b"%d" % MOST_CLASSES,
+        "i": b"%d" % MAX_CLASSES,
         "j": b"99999999999999999999",
         "k": b"1.0",
         "l": "٣".encode(),
@@ -161,7 +161,7 @@ def test_labels(tmp_path: Path) -> None:
         path[:5]: what for path, what in sources_of(write_tar(tmp_path / "a.tar", members)).items()
     }
     assert (found.pop("a.jpg"), found.pop("b.jpg")) == (0, 12)
-    expected = f"expected a whole number from 0 to {MOST_CLASSES - 1:,}, in decimal digits"
+    expected = f"expected a whole number from 0 to {MAX_CLASSES - 1:,}, in decimal digits"
     assert all(expected in str(reason) for reason in found.values())
     assert "its label is 'cat'" in str(found["d.jpg"])
     assert len(found) == 10

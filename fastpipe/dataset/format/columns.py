@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
-    MOST_VALUE_BYTES,
+    MAX_VALUE_BYTES,
+    PICTURE_KINDS,
     Field,
     sidecars,
 )
@@ -79,11 +80,12 @@ class _VariableColumn:
         """(n,) the first value of each sample, and (n,) the end of its values. Checked."""
         begins, ends = self._offsets.take(np.stack([samples, samples + 1]))
         is_good = (begins >= 0) & (begins <= ends) & (ends <= self._value_count)
-        is_good &= (ends - begins) * self._values.row_bytes <= MOST_VALUE_BYTES
+        is_good &= (ends - begins) * self._values.row_bytes <= MAX_VALUE_BYTES
 
         # No value belongs to two samples. So a batch never reads more than the file has, however
         # the offsets lie. Samples that follow one another, by number, must not overlap.
         order = np.argsort(samples, kind="stable")
+        # A sample that is asked for twice comes twice in this order, with the same range.
         previous = order[:-1]
         following = order[1:]
         is_same_sample = samples[previous] == samples[following]
@@ -94,7 +96,7 @@ class _VariableColumn:
             raise DatasetError(
                 f"{self._offsets.path}: sample {int(samples[row])} cannot have the values "
                 f"{begins[row]} to {ends[row]}; expected a range of the {self._value_count:,} "
-                f"values that overlaps no other sample's, of at most {MOST_VALUE_BYTES:,} bytes. "
+                f"values that overlaps no other sample's, of at most {MAX_VALUE_BYTES:,} bytes. "
                 f"The file is damaged: {RESTORE}"
             )
         return begins, ends
@@ -189,7 +191,7 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
 
 def row_dtype(field: Field) -> np.dtype[Any]:
     """The type of one value of a field in its file of values."""
-    if field.kind in ("mask", "image"):
+    if field.kind in PICTURE_KINDS:
         return FIELD_IMAGE_DTYPE
     shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}
     if field.kind not in shapes:
@@ -198,9 +200,9 @@ def row_dtype(field: Field) -> np.dtype[Any]:
     shape = shapes[field.kind]
     # If no sample has keypoints, nobody knows how many points an object has: 0 is legal then.
     least = 0 if field.kind == "keypoints" else 1
-    if not least <= math.prod(shape) <= MOST_VALUE_BYTES // 4:
+    if not least <= math.prod(shape) <= MAX_VALUE_BYTES // 4:
         raise DatasetError(
-            f"field {field.name!r}: expected values of {least} to {MOST_VALUE_BYTES // 4:,} "
+            f"field {field.name!r}: expected values of {least} to {MAX_VALUE_BYTES // 4:,} "
             f"numbers, got the shape {shape} in dataset.json. It is damaged: {RESTORE}"
         )
     return np.dtype(("<f4", shape))

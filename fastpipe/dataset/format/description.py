@@ -31,6 +31,7 @@ _AT_ONCE_BYTES = 256 << 20
 REPACK = "pack the source again, with --overwrite"
 SELF_CHECKSUM = "self_xxh3_64"
 
+# The file is hashed with these digits in the place of its own hash.
 _BLANK = b"0" * 16
 _CHECKSUM_AT_END = re.compile(
     rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode()
@@ -136,6 +137,7 @@ def read_info(
     """
     file = path / DATASET_FILE
     if version is not None:
+        # dataset.json of the newest version lies in the dataset's folder, whatever its number is.
         newest = read_info(path)["version"]
         file = path / (description_folder(path, version, newest) + DATASET_FILE)
     try:
@@ -274,6 +276,7 @@ def _compare(
     has_ended: Callable[[], bool],
 ) -> None:
     """Appends an error for the first file that differs from its hash."""
+    # The first error is enough, as `Intact.check` raises it.
     for file, expected, restored_by in files:
         try:
             if file.name == DATASET_FILE:

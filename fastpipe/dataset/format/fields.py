@@ -28,8 +28,15 @@ KINDS = (
 )
 # Only the source can name their classes or points.
 NAMED_KINDS = ("boxes", "mask", "keypoints")
-# Of one sample's text, JSON or bytes, which are read whole: damaged offsets must not cost memory.
-MOST_VALUE_BYTES = 256 << 20
+# Each value is a picture of its own, a member of the shard.
+PICTURE_KINDS = ("mask", "image")
+# Values that move where their picture is turned, mirrored or cropped.
+SPATIAL_KINDS = ("boxes", "keypoints", *PICTURE_KINDS)
+# Values that are numbers of classes.
+CLASS_KINDS = ("boxes", "classes", "mask")
+# The most bytes of one sample's text, JSON or bytes. They are read whole, and damaged offsets must
+# not cost all memory.
+MAX_VALUE_BYTES = 256 << 20
 
 # The endings of kinds whose values are members of the shard; all others stand in KEY.json.
 _MEMBERS = {"text": "txt", "bytes": "bin", "mask": "png", "image": "jpg"}
@@ -81,7 +88,8 @@ class Field:
     width: int = 0  # numbers of a value of kind "floats"
     points: int = 0  # of a value of kind "keypoints"
     classes: int = 0  # of kind "classes"
-    # Of classes or points, if the source has names; of boxes and masks by label, "" in a gap.
+    # The names of classes or points, if the source has them; of boxes and masks by label, "" in a
+    # gap.
     names: tuple[str, ...] = ()
     labelled: bool = False  # boxes with labels
     # Names of the sidecar files, and their XXH3-64 in hex.
@@ -140,7 +148,7 @@ def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
     }
 
 
-# The number that belongs to a kind.
+# The number that dataset.json has for fields of a kind.
 _NUMBERS = {"floats": "width", "keypoints": "points", "classes": "classes"}
 
 

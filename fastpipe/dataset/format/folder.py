@@ -117,6 +117,7 @@ def why_no_dataset(path: Path) -> str:
 def _describe_wrong_data(data: object) -> str:
     """An object that is not a path, and what to pass instead."""
     name = type(data).__name__
+    # Classes of torch are known by their names, so that torch need not be imported.
     class_names = {base.__name__ for base in type(data).__mro__}
     if isinstance(data, (list, tuple, set)):
         return _describe_collection(data)

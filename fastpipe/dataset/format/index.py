@@ -54,7 +54,7 @@ class Index(ABC):
     classes: list[str]  # a label is a position in it
     class_counts: list[int]  # samples of each class
     fields: Mapping[str, Field]
-    # Of several datasets: fields that only some have or that differ, and the reason in words.
+    # The fields that only some of several datasets have or that differ, and the reason in words.
     unjoined_fields: Mapping[str, str] = MappingProxyType({})
 
     shards: Shards
@@ -156,7 +156,7 @@ class Index(ABC):
 
         Args:
             sample: its number.
-            reason: why, in words.
+            reason: why, in words, or the exception whose text says it.
             more: is put behind the reason.
             replace: the sample was to be replaced by another one, which failed, too.
         """
@@ -222,11 +222,11 @@ class Index(ABC):
         """Brings the files of some fields to this machine, where they are behind a URL."""
         return
 
-    def reader(self, of: Index | None = None) -> object | None:
+    def reader(self, mixture: Index | None = None) -> object | None:
         """The store.remote.reader.Reader of shards behind a URL; None: they are files.
 
         Args:
-            of: the mixture that this is a part of, whose shards the reader is for.
+            mixture: the index that this is a part of, whose shards the reader is for.
         """
         return None
 

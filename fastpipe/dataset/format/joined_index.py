@@ -52,8 +52,10 @@ class JoinedIndex(Index):
     ) -> None:
         self.parts = tuple(parts)
         self._new_labels = list(labels)
-        self.starts = starts_of([len(part) for part in parts])
-        self._first_shards = starts_of([len(part.shards) for part in parts])
+        sample_counts = [len(part) for part in parts]
+        shard_counts = [len(part.shards) for part in parts]
+        self.starts = starts_of(sample_counts)
+        self._first_shards = starts_of(shard_counts)
 
         self.folder = parts[0].folder
         self.path = _join_paths([part.path for part in parts])
@@ -84,16 +86,14 @@ class JoinedIndex(Index):
         self.can_be_large = any(part.can_be_large for part in parts)
 
         times = [part.mtimes_ns for part in parts]
-        self.mtimes_ns = _concatenate(
-            times, [len(part.shards) for part in parts], UNKNOWN_TIME
-        )
+        self.mtimes_ns = _concatenate(times, shard_counts, UNKNOWN_TIME)
         odd = [part.odd for part in parts]
-        self.odd = _concatenate(odd, [len(part) for part in parts], False)
+        self.odd = _concatenate(odd, sample_counts, False)
         if any(part.convert is not None for part in parts):
             self.convert = _Conversion(self.parts, self.starts)
 
     def _count_classes(self) -> list[int]:
-        # The last one is that of NO_LABEL.
+        # The last count is that of NO_LABEL, which is -1 and so the last index.
         counts = np.zeros(len(self.classes) + 1, dtype=np.int64)
         for part, new_labels in zip(self.parts, self._new_labels, strict=True):
             np.add.at(counts, new_labels[:-1], part.class_counts)
@@ -126,7 +126,8 @@ class JoinedIndex(Index):
 
     def _renumber(self, part: int, records: NDArray[np.void]) -> NDArray[np.void]:
         """Records of a part with the labels and shards of the whole."""
-        records = records.copy()  # an index that is in memory returns its own
+        # An index that is in memory may return its own array.
+        records = records.copy()
         records["label"] = renumbered(records["label"], self._new_labels[part])
         records["shard"] += np.uint32(self._first_shards[part])
         return records
@@ -215,7 +216,7 @@ class JoinedIndex(Index):
         part, number = part_and_number(self.starts, sample)
         return self.parts[part].sample_error(number, reason, more, replace=replace)
 
-    def reader(self, of: Index | None = None) -> object | None:
+    def reader(self, mixture: Index | None = None) -> object | None:
         for part in self.parts:
             if isinstance(part.path, Url):
                 return part.reader(self)
@@ -247,8 +248,7 @@ class JoinedFields(NamedTuple):
 
     fields: dict[str, Field]  # that all of them have
     reasons: dict[str, str]  # in words, why the others cannot be joined
-    # Of those whose names of classes differ, for each dataset the new labels, as JoinedColumn has
-    # them.
+    # For fields whose class names differ: the new labels of each dataset, as JoinedColumn has them.
     new_labels: dict[str, list[NDArray[np.int64]]]
 
 
@@ -257,11 +257,12 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
     joined: dict[str, Field] = {}
     reasons: dict[str, str] = {}
     new_labels: dict[str, list[NDArray[np.int64]]] = {}
+    # The names of all datasets, each once, in the order in which they come first.
     names = dict.fromkeys(name for part in parts for name in part.fields)
     for name in names:
-        without = [part.path for part in parts if name not in part.fields]
-        if without:
-            reasons[name] = f"{without[0]} has no field {name!r}"
+        lacking = [part.path for part in parts if name not in part.fields]
+        if lacking:
+            reasons[name] = f"{lacking[0]} has no field {name!r}"
             continue
         fields = [part.fields[name] for part in parts]
         first = fields[0]
@@ -313,7 +314,8 @@ def _join_paths(paths: Sequence[Place]) -> Place:
         return paths[0]
     text = " + ".join(str(path) for path in paths)
     if any(isinstance(path, Url) for path in paths):
-        return Url(text)  # a Path would turn the two slashes of a URL into one
+        # A Path would turn the two slashes of a URL into one.
+        return Url(text)
     return Path(text)
 
 

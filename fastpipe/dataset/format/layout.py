@@ -51,17 +51,15 @@ WITHOUT_HASHES = ("shard", "offset", "size", *PICTURE, "label")
 SOURCES_DTYPE = np.dtype(
     [
         ("bytes", "<u8"),  # size of the source's file
-        (
-            "jpeg_bytes",
-            "<u4",
-        ),  # size of the image as a JPEG, whatever its storage; of a PNG its size
+        # Size of the image as a JPEG, whatever its storage; of a PNG its size.
+        ("jpeg_bytes", "<u4"),
     ]
 )
 
 MAX_SAMPLE_BYTES = 2**32 - 1
 NO_LABEL = -1
 # dataset.json lists the classes up to the largest label, so a huge label would make a huge file.
-MOST_CLASSES = 1_000_000
+MAX_CLASSES = 1_000_000
 
 
 def shard_name(number: int) -> str:

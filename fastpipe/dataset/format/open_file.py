@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import DatasetError, PackError, readable
+from fastpipe.errors import DatasetError, PackError, in_one_line, readable
 from fastpipe.native import _engine
 
 RESTORE = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
@@ -48,10 +48,10 @@ def state_of(info: os.stat_result) -> FileState:
     )
 
 
-def changed(path: object, how: str = "") -> PackError:
-    """The error for a file that is no longer as it was listed; `how` says what is known of it."""
+def changed(path: object, details: str = "") -> PackError:
+    """The error for a file that is no longer as it was listed; `details` says how it changed."""
     return PackError(
-        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait "
+        f"{readable(str(path))} has changed while packing{details}. Finished shards are kept. Wait "
         "until nothing changes the source, then run the same command again: it continues with the "
         "files as they are then"
     )
@@ -130,10 +130,11 @@ class OpenFile:
             return b"", np.empty(0, dtype=np.int64)
         order = np.argsort(starts)
         sorted_starts = starts[order]
-        # (n,) the furthest end of a range and of all before it: ranges may overlap.
+        # (n,) the furthest end of a range and of all before it, because ranges may overlap.
         reached = np.maximum.accumulate(stops[order])
 
-        # Of a million ranges each array takes 8 MB, so temporary ones have no names.
+        # With a million ranges each array takes 8 MB. Temporary ones have no names, so they are
+        # freed at once.
         begins_read = np.concatenate(
             [[True], sorted_starts[1:] - reached[:-1] > _NEAR_BYTES]
         )
@@ -143,11 +144,11 @@ class OpenFile:
         read_sizes = reached[lasts] - read_offsets
         data = b"".join(map(self.read, read_offsets.tolist(), read_sizes.tolist()))
 
-        # (reads,) the distance from a byte of the file to its place in `data`.
+        # (reads,) the distance from a byte of the file to its position in `data`.
         shifts = np.cumsum(read_sizes) - read_sizes - read_offsets
-        places = np.empty(len(starts), dtype=np.int64)
-        places[order] = sorted_starts + shifts[np.cumsum(begins_read) - 1]
-        return data, places
+        positions = np.empty(len(starts), dtype=np.int64)
+        positions[order] = sorted_starts + shifts[np.cumsum(begins_read) - 1]
+        return data, positions
 
 
 class Rows:
@@ -177,9 +178,9 @@ class Rows:
             DatasetError: the file cannot be read, or is now too short.
         """
         flat_numbers = numbers.ravel()
-        data, places = self.gather(flat_numbers, flat_numbers + 1)
+        data, positions = self.gather(flat_numbers, flat_numbers + 1)
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)
-        return rows.take(places.reshape(numbers.shape) // self.row_bytes, axis=0)
+        return rows.take(positions.reshape(numbers.shape) // self.row_bytes, axis=0)
 
     def around(
         self, numbers: NDArray[np.int64], count: int
@@ -194,8 +195,8 @@ class Rows:
             Rows among which they are, and (n,) the position of each in these.
         """
         begins = np.maximum(numbers - 1, 0)
-        data, places = self.gather(begins, np.minimum(numbers + 2, count))
-        return np.frombuffer(data, self._dtype), places // self.row_bytes + (
+        data, positions = self.gather(begins, np.minimum(numbers + 2, count))
+        return np.frombuffer(data, self._dtype), positions // self.row_bytes + (
             numbers - begins
         )
 
@@ -210,11 +211,11 @@ class Rows:
         lengths = ends - begins
         if not lengths.any():
             return np.empty((0, *self._dtype.shape), dtype=self._dtype.base)
-        data, places = self.gather(begins, ends)
+        data, positions = self.gather(begins, ends)
         # (n,) the distance from a row of the result to its position in what was read.
-        shifts = places // self.row_bytes - (np.cumsum(lengths) - lengths)
-        positions = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
-        rows: NDArray[Any] = np.frombuffer(data, self._dtype)[positions]
+        shifts = positions // self.row_bytes - (np.cumsum(lengths) - lengths)
+        row_numbers = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
+        rows: NDArray[Any] = np.frombuffer(data, self._dtype)[row_numbers]
         return rows
 
     def gather(
@@ -285,7 +286,7 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
     except Exception as problem:  # Python's parser raises errors of many kinds
         count = "any number of" if rows is None else f"{rows:,}"
         # The parser's messages have line breaks, and may quote the whole header.
-        words = " ".join(str(problem).split())[:200] or type(problem).__name__
+        words = in_one_line(problem, 200) or type(problem).__name__
         raise DatasetError(
             f"{path} is not a complete .npy file of {count} rows of {row}, as {DATASET_FILE} has "
             f"it: got {words}; {RESTORE}"

@@ -74,7 +74,7 @@ class PackedIndex(Index):
         shown_as: Place | None = None,
     ) -> None:
         folder = dataset_folder(path)
-        # Of the shards; programs change their folder.
+        # Shards are opened later. So the path is absolute: the program may change its folder.
         self.folder = Path(os.path.abspath(folder))
         self.path = shown_as or folder
         self._max_pixels = max_pixels
@@ -130,6 +130,7 @@ class PackedIndex(Index):
         # NO_LABEL is possible only if not all samples are counted in a class.
         self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
 
+        # All versions of a dataset have the same first pack.
         packs = a_list(info.get("packs", []))
         if packs:
             first_pack = json.dumps(packs[0], sort_keys=True).encode()
@@ -201,8 +202,10 @@ class PackedIndex(Index):
         return self._rows.take(samples)
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        # The neighbours of each record show whether two samples overlap.
         rows, positions = self._rows.around(samples, len(self))
-        # Faster than rows[positions].
+        # `take` with "clip" is faster than rows[positions]. It also serves the first and the last
+        # record, which lack a neighbour; `_are_placed` does not look at what they get.
         records: NDArray[np.void] = rows.take(positions, mode="clip")
         before = rows.take(positions - 1, mode="clip")
         behind = rows.take(positions + 1, mode="clip")

@@ -90,12 +90,11 @@ def _merge_ragged(
     positions: Sequence[NDArray[np.intp]], parts: Sequence[Ragged], count: int
 ) -> Ragged:
     # (M,) the sample of each value; the values of a sample follow one another in their part.
-    rows = np.concatenate(
-        [
-            np.repeat(samples, np.diff(ragged.offsets))
-            for samples, ragged in zip(positions, parts, strict=True)
-        ]
-    )
+    rows_of_parts = []
+    for samples, ragged in zip(positions, parts, strict=True):
+        rows_of_parts.append(np.repeat(samples, np.diff(ragged.offsets)))
+    rows = np.concatenate(rows_of_parts)
+    # A stable sort keeps the order of the values of one sample.
     order = np.argsort(rows, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
     values = np.concatenate([ragged.values for ragged in parts])[order]
@@ -111,7 +110,7 @@ class JoinedColumn:
 
     starts: NDArray[np.int64]  # of the samples of each
     columns: Sequence[Any]
-    # Of each dataset the new labels of its classes, as `renumbered` takes them; None: as they are.
+    # For each dataset the new labels of its classes, as `renumbered` takes them; None: as they are.
     labels: Sequence[NDArray[np.int64]] | None = None
 
     def take(self, samples: NDArray[np.int64]) -> Any:

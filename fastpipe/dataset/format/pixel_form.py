@@ -42,6 +42,7 @@ def possible_forms(records: NDArray[np.void]) -> NDArray[np.bool_]:
 
 def count_forms(records: NDArray[np.void]) -> Counter[PixelForm]:
     """How many records have each form."""
+    # One number for both, so that bincount counts all forms in one pass.
     codes = records["channels"].astype(np.int64) << 8 | records["bits"]
     counts = np.bincount(codes)
     forms = Counter[PixelForm]()

@@ -30,6 +30,7 @@ def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview])
         size_bytes: of the file.
         read: gets an offset and a size, and returns these bytes of the file.
     """
+    # Three pieces and the size tell photos apart, and a large file is not read whole.
     digest = xxhash.xxh3_64(size_bytes.to_bytes(8, "little"))
     last = max(size_bytes - _PIECE_BYTES, 0)
     for offset in (0, last // 2, last):
@@ -100,6 +101,7 @@ def read_ours(first: Callable[[int], bytes]) -> Ours | None:
     opening = f'{{"{OURS}": '.encode()
     if first(len(opening)) != opening:
         return None
+    # The note may have megabytes of fields behind its beginning, so it is not parsed as a whole.
     decoder = json.JSONDecoder()
     try:
         text = first(1 << 16)[len(opening) :].decode("ascii", "replace")

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.format import tar_writer as tar
-from fastpipe.dataset.format.fields import MOST_VALUE_BYTES
+from fastpipe.dataset.format.fields import MAX_VALUE_BYTES
 from fastpipe.dataset.format.index import Index, ReadableShard
 from fastpipe.dataset.format.layout import shard_number
 from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.errors import DatasetError
 
-_NOTE_BYTES = 512  # most often all of KEY.json, read together with its header
-_MOST_OPEN = 32  # shards
+# So much of KEY.json is read together with its header. Most often it is all of it.
+_NOTE_BYTES = 512
+_MAX_OPEN_SHARDS = 32
 
 
 class SourcePaths:
@@ -25,7 +26,7 @@ class SourcePaths:
     def __init__(self, index: Index) -> None:
         self._index = index
         # A shard that falls out of the cache closes itself.
-        self._open_shard = lru_cache(_MOST_OPEN)(index.open_shard)
+        self._open_shard = lru_cache(_MAX_OPEN_SHARDS)(index.open_shard)
 
     def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
         """The source paths of samples (docs/explanation/format.md).
@@ -58,7 +59,7 @@ def _path_in_note(shard: ReadableShard, image_offset: int, note_offset: int) -> 
     header = data[: tar.BLOCK]
     try:
         size = int(header[tar.SIZE_FIELD], 8)
-        if size > MOST_VALUE_BYTES or header != tar.header(key + ".json", size):
+        if size > MAX_VALUE_BYTES or header != tar.header(key + ".json", size):
             raise ValueError("it does not begin with its header")
         note = data[tar.BLOCK :]
         if size > _NOTE_BYTES:

@@ -44,6 +44,7 @@ def header(name: str, size_bytes: int) -> bytes:
         raise ValueError(
             f"{name!r} of {size_bytes} bytes does not fit into a ustar header"
         )
+    # The checksum is the sum of all bytes of the header, in octal digits.
     checksum = b"%06o\x00 " % (_COMMON_SUM + sum(encoded_name) + sum(size))
     return (
         encoded_name.ljust(_NAME_BYTES, b"\x00")

@@ -37,29 +37,31 @@ from fastpipe.packing.distributed.spool import (
     sources_file,
     write_parts,
 )
-from fastpipe.packing.job.planning import name_runs, plan_pack
+from fastpipe.packing.job.planning import name_slices, plan_pack
 from fastpipe.packing.job.threads import AdjustPlan
-from fastpipe.packing.pipeline.exchange import Rows, runs_of_rows, spool_version
+from fastpipe.packing.pipeline.exchange import RowRun, cut_rows_into_runs, spool_version
 from fastpipe.packing.pipeline.run_file import (
+    KeyRange,
     Sample,
     find_ranges,
     read_samples,
     write_run,
 )
-from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
-from fastpipe.sources.class_folders import in_class_folders, sources_at
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, ShardSlice
 from fastpipe.sources.class_names import numbered_folders
 from fastpipe.sources.files import files_below, source_path
+from fastpipe.sources.folders.class_folders import in_class_folders, sources_at
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import Facts, Listing, Source, packing_order
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
 # Sources that a task may hold.
-MOST_SOURCES = 500_000
+MAX_SOURCES = 500_000
 # Tasks that list classes.
 _MAX_GROUPS = 1024
-# Bytes of a run that are read at once.
+# So many bytes of a run are read at once.
 _WINDOW_BYTES = 8 << 20
+# Threads of a task that write lists of sources: a bucket takes many small files at a time.
 _WRITERS = 16
 
 # Calls a function with each item, here or in tasks. The results may come in any order.
@@ -109,7 +111,7 @@ def list_in_tasks(job: Job, map_tasks: MapTasks = map) -> ListedSources:
     all_groups: ListedGroup = reduce(ListedGroup.with_more, groups)
     # A task plans, as the driver may not see the sources.
     (plan,) = map_tasks(partial(_plan_group, job), [all_groups])
-    num_ranges = -(-all_groups.facts.files // MOST_SOURCES)
+    num_ranges = -(-all_groups.facts.files // MAX_SOURCES)
     listed = _listed_sources(job, all_groups.facts, plan, num_ranges)
     for _ in map_tasks(
         partial(_write_range, job, listed, all_groups.runs), range(num_ranges)
@@ -125,7 +127,7 @@ def write_listing(
     """Plans the pack of a listing in memory, and writes down the sources of each part."""
     plan = adjust_plan(plan_pack(listing, job.options))
     _make_spool_folder(job)
-    _write_shards(job, listing, name_runs(listing, job.options, plan), 0)
+    _write_shards(job, listing, name_slices(listing, job.options, plan), 0)
     return _listed_sources(job, Facts.of(listing), plan, 1)
 
 
@@ -151,12 +153,14 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
     if folders is not None:
         paths = in_class_folders(folders.root, folders.folders)
         # The files are only counted, up to the limit: there may be a billion.
-        num_paths = sum(1 for _ in itertools.islice(paths, MOST_SOURCES + 1))
-        if num_paths > MOST_SOURCES:
+        num_paths = sum(1 for _ in itertools.islice(paths, MAX_SOURCES + 1))
+        if num_paths > MAX_SOURCES:
             return len(folders.folders)
     return write_listing(
         job,
-        list_sources(root, options.seed, shuffle=options.shuffle, how=options.source),
+        list_sources(
+            root, options.seed, shuffle=options.shuffle, options=options.source
+        ),
     )
 
 
@@ -189,7 +193,7 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
     order_key = packing_order(job.options.seed, shuffle=True)
     spool = job.open_spool()
     sources = sources_at(root, in_class_folders(root, numbered))
-    while run := list(itertools.islice(sources, MOST_SOURCES)):
+    while run := list(itertools.islice(sources, MAX_SOURCES)):
         run.sort(key=order_key)
         listing = replace(empty, sources=run)
         name = f"listed-{group_index}-{len(group.runs)}"
@@ -227,18 +231,19 @@ def _read_listed(
     """The sources of runs whose hashes are from `start` to `stop`, in packing order."""
     spool = job.open_spool()
     sizes = spool.sizes()
-    bounds = [((start, ""), (stop, ""))]
+    # No path is empty, so that a source with the hash `stop` is behind the range.
+    key_ranges = [KeyRange((start, ""), (stop, ""))]
 
     def read(name: str) -> list[Sample]:
         if name not in sizes:
             # Perhaps this machine does not see the folder, and another one does.
             raise FileNotFoundError(errno.ENOENT, "no such run in the spool", name)
-        (bytes_range,) = find_ranges(spool, name, sizes[name], bounds)
+        (bytes_range,) = find_ranges(spool, name, sizes[name], key_ranges)
         samples = read_samples(spool, name, bytes_range, _WINDOW_BYTES)
-        return [sample for sample in samples if start <= sample.place[0] < stop]
+        return [sample for sample in samples if start <= sample.order_key[0] < stop]
 
-    samples = itertools.chain.from_iterable(spool.each(read, run_names))
-    in_order = sorted(samples, key=lambda sample: sample.place)
+    samples = itertools.chain.from_iterable(spool.map(read, run_names))
+    in_order = sorted(samples, key=lambda sample: sample.order_key)
     return [Source(*json.loads(str(sample.outcome))) for sample in in_order]
 
 
@@ -247,17 +252,17 @@ def _write_range(
 ) -> None:
     """Writes down the sources of the shards of one range of the order."""
     plan = listed.plan
-    # A range has whole shards.
+    # A range has whole shards, so that each shard is written by one task.
     first_shard = plan.stride * range_index // listed.num_ranges
     last_shard = plan.stride * (range_index + 1) // listed.num_ranges
     stop = min(last_shard * plan.step, HASHES)
     sources = _read_listed(job, run_names, first_shard * plan.step, stop)
     listing = _listing_of(job, listed.facts, sources)
-    _write_shards(job, listing, name_runs(listing, job.options, plan), range_index)
+    _write_shards(job, listing, name_slices(listing, job.options, plan), range_index)
 
 
 def _write_shards(
-    job: Job, listing: Listing, runs: dict[str, Run], range_index: int
+    job: Job, listing: Listing, slices: dict[str, ShardSlice], range_index: int
 ) -> None:
     """Writes the sources of each part into a file, and the list of these parts."""
     spool = job.open_spool()
@@ -265,7 +270,7 @@ def _write_shards(
     parts: list[Part] = []
     writing: list[Future[None]] = []
     with ThreadPoolExecutor(_WRITERS) as writers:
-        for part, positions in _parts_of(listing, runs, job):
+        for part, positions in _parts_of(listing, slices, job):
             parts.append(part)
             name = sources_file(part.name)
             # The name of a part names the state of its sources, so that an older file has the same
@@ -285,23 +290,27 @@ def _write_shards(
 
 
 def _parts_of(
-    listing: Listing, runs: dict[str, Run], job: Job
+    listing: Listing, slices: dict[str, ShardSlice], job: Job
 ) -> Iterator[tuple[Part, Sequence[int]]]:
     """The parts of a pack, each with the positions of its sources in the listing."""
     if isinstance(listing, TableListing):
-        row_runs = runs_of_rows(listing, spool_version(listing.kinds, job.options))
+        row_runs = cut_rows_into_runs(
+            listing, spool_version(listing.kinds, job.options)
+        )
         for _, group in itertools.groupby(row_runs, key=lambda rows: rows.group):
             yield _convert_part(listing, list(group))
-    for name, run in runs.items():
+    for name, shard_slice in slices.items():
         size_bytes = sum(
-            source.size_bytes for source in listing.sources[run.start : run.stop]
+            source.size_bytes
+            for source in listing.sources[shard_slice.start : shard_slice.stop]
         )
-        part = Part(MAKE, name, run.stop - run.start, size_bytes, number=run.number)
-        yield part, range(run.start, run.stop)
+        positions = range(shard_slice.start, shard_slice.stop)
+        part = Part(MAKE, name, len(positions), size_bytes, number=shard_slice.number)
+        yield part, positions
 
 
 def _convert_part(
-    listing: TableListing, row_runs: Sequence[Rows]
+    listing: TableListing, row_runs: Sequence[RowRun]
 ) -> tuple[Part, Sequence[int]]:
     """The part of some runs of rows that are converted together, and the positions of the rows."""
     positions: list[int] = []

@@ -35,19 +35,19 @@ from fastpipe.packing.job.summary import (
 )
 from fastpipe.packing.job.threads import AdjustPlan, MakeShards
 from fastpipe.packing.pipeline.converting import convert_sources
-from fastpipe.packing.pipeline.exchange import Rows, convert_rows, read_rows
+from fastpipe.packing.pipeline.exchange import RowRun, convert_rows, read_rows
 from fastpipe.packing.pipeline.run_file import is_whole_run
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Outcome, Run
+from fastpipe.packing.shard.plan import Outcome, ShardSlice
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing, Source
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
-# Memory of a worker.
-_MEMORY = 256 << 20
+# The memory that a worker needs whatever it does.
+_WORKER_BYTES = 256 << 20
 # A worker that converts holds, besides, a run of rows, its copy that is sorted, and the run before,
 # which is written.
 _RUNS_IN_MEMORY = 3
@@ -121,7 +121,8 @@ def _begin(job: Job, journal: Journal, listed: ListedSources) -> dict[str, Any] 
         remove_spool(job)
         return existing_info
 
-    journal.remove_old_dataset()  # by the driver alone, before any task writes
+    # The driver does this alone, before any task writes.
+    journal.remove_old_dataset()
     spool = job.open_spool()
     stale = {
         name for name in spool.sizes() if name.startswith(("run-", "rows-", "shard-"))
@@ -155,8 +156,8 @@ def _make_in_tasks(
     spool = job.open_spool()
     spool_sizes = spool.sizes()
 
-    # To see whether a run is whole takes a look into its file, so that each is looked at once. If
-    # all shards are finished, no row need be converted.
+    # Whether a run is whole is seen only in its file, so each file is looked at once. If all shards
+    # are finished, no row need be converted.
     names_to_convert = set[str]()
     if num_missing:
         for part in read_parts(job, listed, CONVERT):
@@ -238,7 +239,7 @@ def _run_parts(
     def task_name(part: Part) -> str:
         return f"{part.kind} {part.name}"
 
-    memory = _MEMORY + runs_in_memory * largest_run_bytes
+    memory = _WORKER_BYTES + runs_in_memory * largest_run_bytes
     for part, rejected in run_tasks(function, parts(), name=task_name, memory=memory):
         progress.add(part.files, part.size_bytes, rejected, 1)
     return files
@@ -254,7 +255,7 @@ def convert_part(job: Job, listed: ListedSources, part: Part) -> int:
     for name, num_rows in part.runs:
         # In the listing of a part, the rows stand in the order of the runs.
         if not is_whole_run(spool, name, sizes):
-            missing.append(Rows(name, range(first, first + num_rows), 0))
+            missing.append(RowRun(name, range(first, first + num_rows), 0))
         first += num_rows
 
     rejected = 0
@@ -281,7 +282,7 @@ def make_part(job: Job, listed: ListedSources, part: Part) -> int:
             return 0
         # The sources of the shard alone; its number is that in the whole listing.
         listing = read_sources(job, listed, part)
-        run = Run(part.number, 0, len(listing.sources))
+        shard_slice = ShardSlice(part.number, 0, len(listing.sources))
         if isinstance(listing, TableListing):
             # Each run may have rows of this shard.
             run_names = [
@@ -290,12 +291,12 @@ def make_part(job: Job, listed: ListedSources, part: Part) -> int:
                 for name, _ in rows.runs
             ]
             outcomes = read_rows(
-                listing.sources, [run], options, run_names, job.open_spool()
+                listing.sources, [shard_slice], options, run_names, job.open_spool()
             )
         else:
             outcomes = convert_sources(listing, listing.sources, options)
         (entry,) = make_shards(
-            store, listing, listed.plan, options, {part.name: run}, outcomes
+            store, listing, listed.plan, options, {part.name: shard_slice}, outcomes
         )
         return len(entry.tally.rejected)
 

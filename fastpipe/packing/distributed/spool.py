@@ -14,14 +14,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import xxhash
 
 from fastpipe.dataset.format.folder import Place, scheme_of
 from fastpipe.dataset.format.open_file import FileState
@@ -34,8 +31,8 @@ from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import Facts, Group, Listing, Note, Notes, Source
 from fastpipe.sources.options import ColumnChoice
 from fastpipe.sources.picture.jpeg import made_with
-from fastpipe.sources.tables import Table, TableListing
-from fastpipe.store.store import Store, open_store
+from fastpipe.sources.tables.tables import Table, TableListing
+from fastpipe.store.store import Store, open_store, own_folder_name
 
 # The kinds of parts.
 CONVERT = "convert"
@@ -77,13 +74,7 @@ class Job:
         """The spool: a folder in the destination; with --spool, a folder of its own there."""
         place = self.destination / SPOOL_FOLDER
         if self.options.spool is not None:
-            # Several packs may use one --spool, and their destinations may have the same last name.
-            target = str(self.destination)
-            last_name = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rpartition("/")[2])
-            place = (
-                self.options.spool
-                / f"{last_name}-{xxhash.xxh3_64_hexdigest(os.fsencode(target))}"
-            )
+            place = self.options.spool / own_folder_name(self.destination)
         if isinstance(place, Path) and place.is_symlink():
             raise PackError(
                 f"{place} is a link; expected a folder, because packing writes only into its "

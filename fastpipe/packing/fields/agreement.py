@@ -104,7 +104,7 @@ class Agreement:
     ) -> None:
         self.kinds = {check_name(name): kind for name, kind in kinds.items()}
         self._agreed: dict[str, Agreed] = {}
-        # By field, the number of each class name.
+        # For each field with class names, the number of each name.
         self._numbers: dict[str, dict[str, int]] = {}
         agreed = agreed or {}
         for name in self.kinds:
@@ -133,6 +133,8 @@ class Agreement:
 
         ImageError: a value differs from those before. Then no value of the sample is added.
         """
+        # Nothing changes before all values are checked: a sample is added as a whole, or not at
+        # all.
         agreed = {}
         for (name, kind), value in zip(self.kinds.items(), values, strict=True):
             with naming_field(name):
@@ -167,6 +169,7 @@ class Agreement:
             kind = self.kinds[name]
             ours = self._agreed[name]
             theirs = Agreed(**entry)
+            # One of the two may not know yet what values share: it has only empty ones.
             if ours.shared is None:
                 ours.shared = theirs.shared
             elif theirs.shared is not None and theirs.shared != ours.shared:

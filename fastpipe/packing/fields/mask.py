@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
-from fastpipe.sources.coco_shapes import unpacked_counts
+from fastpipe.sources.annotations.coco_shapes import unpacked_counts
 from fastpipe.sources.picture.probe import image_format, native
 
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"

@@ -28,14 +28,12 @@ from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientati
 
 # Orientations that turn by a quarter. Every other one is its own inverse.
 _INVERSE = {6: 8, 8: 6}
-# Kinds whose values move with the picture.
-MOVING = ("boxes", "keypoints", "mask", "image")
 
 Size = tuple[int, int]  # width and height
 
 
 class Frame(NamedTuple):
-    """Of which picture values are. Note [frames]
+    """The coordinates of values: of the picture as it is shown, or as it is stored. Note [frames]
 
     Attributes:
         coordinates: SHOWN or STORED.
@@ -61,13 +59,13 @@ class Placement:
     new_size: Size
 
     @classmethod
-    def of(cls, frame: Frame, packed: Packed, how: EncodeOptions) -> Placement:
+    def of(cls, frame: Frame, packed: Packed, encode: EncodeOptions) -> Placement:
         """From the picture that values are of to the packed one."""
         is_shown = frame.coordinates == SHOWN
         turn = 1
-        if how.apply_exif and not is_shown:
+        if encode.apply_exif and not is_shown:
             turn = packed.orientation
-        elif is_shown and not how.apply_exif:
+        elif is_shown and not encode.apply_exif:
             turn = _INVERSE.get(packed.orientation, packed.orientation)
         return cls(size_in(frame, packed), turn, (packed.width, packed.height))
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.columns import row_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
+    PICTURE_KINDS,
+    SPATIAL_KINDS,
     Field,
     image_format_of,
     sidecars,
@@ -24,7 +26,6 @@ from fastpipe.engine.pictures import size_of
 from fastpipe.errors import ImageError
 from fastpipe.packing.fields.mask import mask_of_png, mask_size
 from fastpipe.packing.fields.placement import (
-    MOVING,
     Frame,
     Placement,
     Size,
@@ -44,7 +45,7 @@ class FieldValues:
 
     Args:
         packed: the picture.
-        how: it was packed.
+        encode: how the picture was packed.
         frame: of boxes, points and masks.
 
     Attributes:
@@ -52,10 +53,10 @@ class FieldValues:
             rule is right for it. Note [frames]
     """
 
-    def __init__(self, packed: Packed, how: EncodeOptions, frame: Frame) -> None:
+    def __init__(self, packed: Packed, encode: EncodeOptions, frame: Frame) -> None:
         self.assumed = False
         self._packed = packed
-        self._how = how
+        self._encode = encode
         self._frame = frame
 
     def store(self, kind: str, value: Any) -> Stored:
@@ -68,7 +69,7 @@ class FieldValues:
             return Stored(member=value)
         if kind == "floats":
             return Stored(shortest_floats(value))
-        if kind not in MOVING:
+        if kind not in SPATIAL_KINDS:
             return Stored(value)
         if kind == "image":
             return Stored(member=self._second_picture(value))
@@ -81,7 +82,7 @@ class FieldValues:
 
     def _placement(self, frame: Frame) -> Placement:
         self.assumed |= not frame.certain and self._packed.orientation != 1
-        return Placement.of(frame, self._packed, self._how)
+        return Placement.of(frame, self._packed, self._encode)
 
     def _mask(self, value: bytes | NDArray[Any]) -> bytes:
         """The PNG of a mask, which comes as a PNG, or as (H, W) uint8 or uint16."""
@@ -102,12 +103,13 @@ class FieldValues:
         def turn(size: Size, orientation: int) -> int:
             shown_size = turned_size(first.source_size, first.orientation)
             if orientation != 1 and turned_size(size, orientation) == shown_size:
-                # Each of the two pictures is shown by its own EXIF.
-                from_shown = Placement.of(Frame(SHOWN), first, self._how).turn
+                # Each of the two pictures is shown by its own EXIF. So the second one is turned to
+                # how it is shown, and then as the first one was turned from there.
+                from_shown = Placement.of(Frame(SHOWN), first, self._encode).turn
                 return combine_orientations(orientation, from_shown)
             return self._placement(frame_of_file(size, first, self._frame)).turn
 
-        options = replace(self._how, storage=JPEG_STORAGE, apply_exif=True)
+        options = replace(self._encode, storage=JPEG_STORAGE, apply_exif=True)
         return convert(value, options, turn).data
 
 
@@ -196,7 +198,7 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
     elif kind == "json":
         values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
         length = len(values)
-    elif kind in ("mask", "image"):
+    elif kind in PICTURE_KINDS:
         values = _image_record(kind, value.member, offset)
         length = 1
     else:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.dataset.format.fields import MOST_VALUE_BYTES
-from fastpipe.dataset.format.layout import MOST_CLASSES
+from fastpipe.dataset.format.fields import MAX_VALUE_BYTES
+from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError
 
 # Pixels that a box may end outside: annotations are rounded, often to whole pixels.
 _TOLERANCE = 1.0
-# Of a value in a message.
+# A message shows so much of a value.
 _MAX_SHOWN_ENTRIES = 8
 _MAX_SHOWN_CHARACTERS = 62
 
@@ -123,9 +123,9 @@ def _parse_classes(value: Any) -> list[int] | list[str]:
     else:
         entries = [_parse_int(entry) for entry in entries]
         for number in entries:
-            if not 0 <= number < MOST_CLASSES:
+            if not 0 <= number < MAX_CLASSES:
                 raise ImageError(
-                    f"expected class numbers of 0 to {MOST_CLASSES - 1:,}, got {number}"
+                    f"expected class numbers of 0 to {MAX_CLASSES - 1:,}, got {number}"
                 )
     if len(set(entries)) != len(entries):
         raise ImageError(f"expected each class once, got {_shown(entries)}")
@@ -144,7 +144,7 @@ def _parse_text(value: object) -> str:
 
 def _check_utf8(text: str) -> None:
     try:
-        check_value_size(len(text.encode()), MOST_VALUE_BYTES)
+        check_value_size(len(text.encode()), MAX_VALUE_BYTES)
     except UnicodeEncodeError:
         raise ImageError(
             f"expected text that can be UTF-8, got {_shown(text)}"
@@ -165,7 +165,7 @@ def _parse_json(value: object) -> Any:
 def _parse_bytes(value: object) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise ImageError(f"expected bytes, got {_shown(value)}")
-    check_value_size(memoryview(value).nbytes, MOST_VALUE_BYTES)
+    check_value_size(memoryview(value).nbytes, MAX_VALUE_BYTES)
     return bytes(value)
 
 

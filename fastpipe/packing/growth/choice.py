@@ -16,7 +16,7 @@ from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hash
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, first_names
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
@@ -29,8 +29,9 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 # Columns of the index that can be compared.
 _INDEX_COLUMNS = ("label", *PICTURE)
+# "<=" stands before "<", because the first alternative that fits is taken.
 _COMPARISON = re.compile(r"\s*(\w+)\s*(<=|>=|==|!=|<|>|=)\s*(.*\S)\s*")
-# Keys or files in a message.
+# A message names at most so many keys or files, and so many classes.
 MAX_NAMED = 5
 _MAX_CLASSES_NAMED = 20
 
@@ -107,10 +108,9 @@ def _has_key(index: PackedIndex, keys: Sequence[str]) -> NDArray[np.bool_]:
     known = np.array(index.records["key"])
     unknown = list(compress(keys, ~np.isin(wanted, known)))
     if unknown:
-        names = ", ".join(map(repr, unknown[:MAX_NAMED]))
-        more = " ..." if len(unknown) > MAX_NAMED else ""
+        names = first_names([repr(key) for key in unknown], MAX_NAMED)
         raise ConfigError(
-            f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}{more}; "
+            f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}; "
             'expected the paths of samples\' sources, as batch["key"] has them'
         )
     return np.isin(known, wanted)
@@ -118,11 +118,9 @@ def _has_key(index: PackedIndex, keys: Sequence[str]) -> NDArray[np.bool_]:
 
 def _label_of(index: PackedIndex, name: str) -> int:
     if name not in index.class_to_idx:
-        known = ", ".join(index.classes[:_MAX_CLASSES_NAMED])
-        if len(index.classes) > _MAX_CLASSES_NAMED:
-            known += " ..."
+        known = first_names(index.classes, _MAX_CLASSES_NAMED) or "none"
         raise ConfigError(
-            f"class {name!r}: {index.path} has no such class; its classes are {known or 'none'}"
+            f"class {name!r}: {index.path} has no such class; its classes are {known}"
         )
     return index.class_to_idx[name]
 
@@ -141,7 +139,7 @@ def _compare(index: PackedIndex, comparison: Comparison) -> NDArray[np.bool_]:
         )
 
     values = _read_numbers(index, column)
-    # Large integers have no exact float.
+    # An integer stays one: above 2**53 not every integer has an exact float.
     parse = int if re.fullmatch(r"[+-]?\d+", value) else float
     try:
         number = parse(value)
@@ -158,6 +156,7 @@ def _read_numbers(index: PackedIndex, column: str) -> NDArray[Any]:
         return np.asarray(index.records[column], np.int64)
     field = index.fields.get(column)
     if field is not None and _has_numbers(field):
+        # The column is mapped, as it may be larger than the memory.
         file = index.files / FIELDS_FOLDER / sidecars(field)[0]
         values: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
         return values.reshape(-1)

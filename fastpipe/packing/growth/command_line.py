@@ -18,6 +18,7 @@ def pack_command(pack: Mapping[str, Any]) -> list[str]:
         return [pack["source"]["made_by"]]
     words = ["fastpipe", "pack", "SRC", "DST"]
     words += source_words(pack["options"]["source"])
+    # Only options that differ from the defaults are shown, as a user would write them.
     defaults = PackOptions().shaping()
     for name, value in pack["options"].items():
         if name in ("source", "fields", "coordinates") or value == defaults.get(name):

@@ -50,7 +50,8 @@ def assumed_of_new_classes(index: PackedIndex, listing: Listing) -> list[Assumpt
     """Says which new classes have another label than in a fresh pack, which sorts all classes."""
     assumed: list[Assumption] = []
     if index.classes != sorted(index.classes):
-        return assumed  # the order of a fresh pack is not known
+        # The user or the source has given this order. That of a fresh pack is not known.
+        return assumed
     # A class that no new source has makes no difference yet.
     used_labels = {source.label for source in listing.sources}
     fresh_labels = {name: label for label, name in enumerate(sorted(listing.classes))}
@@ -93,6 +94,7 @@ def _merge_field(
     new: SourceField, old: Field, listing: Listing, index: PackedIndex
 ) -> SourceField:
     """A field with the names of the dataset, and behind them those that only the sources have."""
+    # One of the two lists must begin with the other one.
     num_common = min(len(old.names), len(new.names))
     has_other_names = old.names[:num_common] != new.names[:num_common]
     flip_pairs = old.flip_pairs or new.flip_pairs

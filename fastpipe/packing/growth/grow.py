@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hash
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, first_names, readable
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.command_line import source_words
@@ -39,7 +39,7 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Assumption, Facts, Listing, Source, SourceField
 from fastpipe.sources.options import field_of_dataset
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def add(
     command += source_words(given.source.recorded())
     if given.source.image_root is not None:
         command += ["--image-root", given.source.image_root]
-    # On a cluster the spool is for the tasks.
+    # On a cluster --spool is for the tasks; else it is where the shards of a bucket are made.
     shared_spool = make is not make_in_threads
     with open_newest(destination, given, command, shared_spool=shared_spool) as version:
         index = version.index
@@ -108,10 +108,11 @@ def add(
         options = replace(version.options, source=source_options)
         version = replace(version, options=options)
         listing = list_sources(
-            source, options.seed, shuffle=options.shuffle, how=options.source
+            source, options.seed, shuffle=options.shuffle, options=options.source
         )
         fields = merge_fields(listing, index)
         check_given_classes(listing, index, options)
+        # The sources get the labels of the dataset before they are compared with its samples.
         listing = relabel(listing, index.classes)
 
         compared = compare_sources(listing, version, by, changed)
@@ -204,6 +205,7 @@ def _publish_added(
         plan=shards.plan,
         on_file=shards.on_published_file,
     )
+    # A changed source counts twice: its old sample is removed, and a new one is added.
     change = info["history"][-1]
     return replace(grown, info=info, added=change["added"], removed=change["removed"])
 
@@ -277,11 +279,10 @@ def compare_sources(
     has_changed = has_key & ~is_same
     if has_changed.any() and changed == "error":
         paths = [source.path for source in compress(sources, has_changed)]
-        names = ", ".join(readable(path) for path in paths[:MAX_NAMED])
-        more = " ..." if len(paths) > MAX_NAMED else ""
+        names = first_names([readable(path) for path in paths], MAX_NAMED)
         raise PackError(
             f"{len(paths):,} files of {listing.root} have changed since they were packed into "
-            f"{index.path}: {names}{more}. Pass --changed replace to take the new ones in their "
+            f"{index.path}: {names}. Pass --changed replace to take the new ones in their "
             "place, or --changed skip to leave them as they are"
         )
     is_replaced = has_changed & (changed == "replace")
@@ -317,10 +318,11 @@ def _find_rows(
     """
     keys = _hash_keys(readable(source.path) for source in sources)
     known_keys = np.array(index.records["key"])
-    # (n,) rows sorted by key; (sources,) the place of each source's key among them.
+    # (n,) rows sorted by key; (sources,) the position of each source's key among them. A key behind
+    # the last one would have no position, and gets that of the last one.
     order = np.argsort(known_keys, kind="stable")
-    places = np.minimum(np.searchsorted(known_keys[order], keys), len(order) - 1)
-    rows = order[places]
+    positions = np.minimum(np.searchsorted(known_keys[order], keys), len(order) - 1)
+    rows = order[positions]
     return rows, known_keys[rows] == keys
 
 
@@ -361,6 +363,7 @@ def _find_copies(
     seen = set(np.array(version.index.records["xxh3_64"])[stays].tolist())
     copies = set()
     for path, digest in _digests(listing, new, version.options).items():
+        # A source that cannot be packed is no copy. It is rejected when its shard is made.
         if digest is not None and digest in seen:
             copies.add(path)
         seen.add(digest)

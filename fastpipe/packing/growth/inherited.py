@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fastpipe.dataset.format.fields import SPATIAL_KINDS
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import option_name
-from fastpipe.packing.fields.placement import MOVING
 from fastpipe.packing.shard.options import BY_RULE
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption
@@ -29,6 +29,7 @@ def with_inherited(
     """
     recorded: Mapping[str, Any] = index.info["packs"][0]["options"]["source"]
     inherited = {name: recorded[name] for name in _INHERITED if name in recorded}
+    # `getattr` gives None for an option that the user leaves out.
     is_any_missing = any(getattr(given, name) is None for name in inherited)
     # To recognise the source takes time, so it is done only if there is something to inherit.
     allowed = options_of(source, given) if is_any_missing else ()
@@ -58,7 +59,9 @@ def _boxes_as_stored(index: PackedIndex) -> list[Assumption]:
     packed_with = index.info["packs"][0]["options"]
     is_by_rule = BY_RULE in packed_with or BY_RULE in packed_with["source"]
     num_turned = index.info["counts"]["exif_oriented"]
-    moving = [field.name for field in index.fields.values() if field.kind in MOVING]
+    moving = [
+        field.name for field in index.fields.values() if field.kind in SPATIAL_KINDS
+    ]
     if is_by_rule or not moving or not num_turned:
         return []
     return [

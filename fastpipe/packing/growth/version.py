@@ -91,6 +91,7 @@ class Version:
 
     def check_newest(self) -> None:
         """Raises PackError if another program has made the next version."""
+        # A folder is locked, but not a bucket: another program may have published meanwhile.
         store = self.journal.store
         if store.read(DATASET_FILE) != self.data:
             raise in_use_error(store, DATASET_FILE, "has changed meanwhile")
@@ -106,6 +107,8 @@ class Version:
         }
         has_begun = self.journal.begin_growth(plan)
         try:
+            # After the plan is written: a program that has published in between would have removed
+            # its own plan, and this one would grow an old version.
             self.check_newest()
             yield
         except BaseException:
@@ -135,6 +138,10 @@ class Version:
                 more.
             plan: of the new shards.
             on_file: is called after each file.
+
+        Raises:
+            PackError: another program has changed the dataset or a new shard, or the disk refuses.
+            DatasetError: a file of this version has changed since it was written.
         """
         self.check_newest()
         self.journal.check_shards(entries)
@@ -238,6 +245,7 @@ class KeptShard:
 
     def records(self, store: Store) -> NDArray[np.void]:
         """(samples,) of INDEX_DTYPE; `shard` is 0."""
+        # A copy, because the records are a map of the file of the old version.
         records = np.array(self._records[self._start : self._stop])[self._stays]
         records["shard"] = 0
         return records
@@ -296,6 +304,11 @@ def open_newest(
         given: options that say how this program works.
         command: arguments of the command that makes the next version.
         shared_spool: see `open_journal`.
+
+    Raises:
+        DatasetError: there is no dataset, or it is damaged.
+        PackError: another program writes to the dataset, or the disk refuses.
+        ConfigError: --spool does not go with the destination.
     """
     if isinstance(destination, Path):
         read_info(destination)  # raises DatasetError before anything is written

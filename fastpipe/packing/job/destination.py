@@ -104,6 +104,7 @@ def check_apart(
 
 def _contains(outer: SourcePath | Place, inner: SourcePath | Place) -> bool:
     if isinstance(outer, Path) and isinstance(inner, Path):
+        # A link may lead from one folder into the other.
         return inner.resolve().is_relative_to(outer.resolve())
     return f"{inner}/".startswith(f"{outer}/")
 
@@ -174,7 +175,7 @@ def _check_same_pack(
     """Refuses to continue a pack with other options, or with other sources in another place."""
     differing = {name for name in plan if unfinished.get(name) != plan[name]}
     # The same files may have moved; or files of the same folder may have been added, removed or
-    # changed.
+    # changed. Both at once is another source.
     if differing in (set(), {"source"}, {"listing"}):
         return
     if unfinished.get("options") == plan["options"]:
@@ -256,14 +257,15 @@ def _is_unchanged(
     if listing is None:
         return False
 
+    # Only shards with a source that is newer than the dataset are made again, in the work folder.
     hashes = {shard["name"]: shard["xxh3_64"] for shard in info["shards"]}
     repack = Repack(info, info["packs"][0], listing, options)
-    for run, names in repack.runs(hashes):
-        sources = listing.sources[run.start : run.stop]
+    for shard_slice, names in repack.slices(hashes):
+        sources = listing.sources[shard_slice.start : shard_slice.stop]
         if all(source.ctime_ns <= packed_ns for source in sources):
             continue
         expected = {name: hashes[name] for name in names}
-        with repack.remade(run, journal.store.scratch) as (_, tars):
+        with repack.remade(shard_slice, journal.store.scratch) as (_, tars):
             if {name: tar.xxh3_64 for name, tar in tars.items()} != expected:
                 return False
     # The next pack need not compare them again.

@@ -16,9 +16,9 @@ from fastpipe.packing.shard.plan import (
     Outcome,
     Outcomes,
     Plan,
-    Run,
+    ShardSlice,
+    cut_into_slices,
     plan_shards,
-    runs_of,
 )
 from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.picture.jpeg import made_with
@@ -58,15 +58,20 @@ def plan_pack(
     )
 
 
-def name_runs(listing: Listing, options: PackOptions, plan: Plan) -> dict[str, Run]:
+def name_slices(
+    listing: Listing, options: PackOptions, plan: Plan
+) -> dict[str, ShardSlice]:
     """The sources of each shard, by the name of its entry, which hashes all that decides it."""
     # `step` is not among it: it decides only which sources a shard has.
     deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:]]
     deciding_hash = xxhash.xxh3_128_hexdigest(
         json.dumps(deciding, sort_keys=True).encode()
     )
-    runs = {}
-    for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle):
-        state = f"{deciding_hash} {listing.digest_with_times(run.start, run.stop)}"
-        runs[entry_name(run.number, xxhash.xxh3_64_hexdigest(state.encode()))] = run
-    return runs
+    slices = {}
+    for shard_slice in cut_into_slices(
+        listing, plan.step, options.seed, shuffle=options.shuffle
+    ):
+        state = f"{deciding_hash} {listing.digest_with_times(shard_slice.start, shard_slice.stop)}"
+        state_hash = xxhash.xxh3_64_hexdigest(state.encode())
+        slices[entry_name(shard_slice.number, state_hash)] = shard_slice
+    return slices

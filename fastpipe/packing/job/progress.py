@@ -88,6 +88,7 @@ class ProgressReporter:
 
     def on_published_file(self) -> None:
         """Reports a file that publishing has written, unless all is in a folder of this machine."""
+        # Publishing into a folder of this machine takes only a moment.
         if self._store.uploaded_bytes or self._progress.workers:
             self.begin("publishing", 0, 0)
             self.add()

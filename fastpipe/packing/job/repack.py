@@ -14,10 +14,17 @@ from typing import Any
 from fastpipe.dataset.format.fields import read_fields
 from fastpipe.dataset.format.layout import WORK_FOLDER, shard_number
 from fastpipe.packing.fields.agreement import agreement_state_of
-from fastpipe.packing.pipeline.exchange import convert_runs
+from fastpipe.packing.pipeline.exchange import convert_slices
+from fastpipe.packing.shard.journal import SPOOL_NAME
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import OnSource, Plan, Run, runs_of, stride_of
+from fastpipe.packing.shard.plan import (
+    OnSource,
+    Plan,
+    ShardSlice,
+    cut_into_slices,
+    stride_of,
+)
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.listing import Listing
 from fastpipe.store.store import Folder
@@ -51,32 +58,36 @@ class Repack:
             stride=stride_of(self.listing, step, shuffle=self.options.shuffle),
         )
 
-    def runs(self, names: Iterable[str]) -> list[tuple[Run, set[str]]]:
+    def slices(self, names: Iterable[str]) -> list[tuple[ShardSlice, set[str]]]:
         """The sources of each shard, with those of these names of tars that they were made into."""
-        names_of_run = defaultdict[int, set[str]](set)
+        names_of_slice = defaultdict[int, set[str]](set)
         for name in names:
             # A shard of several tars has the numbers n, n + stride, n + 2 * stride, ...
             number = (shard_number(name) - self._plan.base) % self._plan.stride
-            names_of_run[number].add(name)
-        runs = runs_of(
+            names_of_slice[number].add(name)
+        slices = cut_into_slices(
             self.listing,
             self._plan.step,
             self.options.seed,
             shuffle=self.options.shuffle,
         )
-        return [(run, names_of_run[run.number]) for run in runs]
+        return [(part, names_of_slice[part.number]) for part in slices]
 
     @contextlib.contextmanager
     def remade(
-        self, run: Run, scratch: Path, on_source: OnSource = lambda *_: None
+        self,
+        shard_slice: ShardSlice,
+        scratch: Path,
+        on_source: OnSource = lambda *_: None,
     ) -> Iterator[tuple[Path, dict[str, Tar]]]:
-        """Makes the shard of one of the `runs` again: its folder, and its tars by name.
+        """Makes the shard of one of the `slices` again: its folder, and its tars by name.
 
         The folder is in `scratch`, and is removed in the end.
         """
-        sources = self.listing.sources[run.start : run.stop]
+        # The shard is packed as if its sources were the whole listing.
+        sources = self.listing.sources[shard_slice.start : shard_slice.stop]
         listing = replace(self.listing, sources=sources)
-        run_alone = Run(run.number, 0, len(sources))
+        slice_alone = ShardSlice(shard_slice.number, 0, len(sources))
         # If a source cannot be packed any more, the shard differs, and the caller reports that.
         options = replace(self.options, fail_fast=False)
         with tempfile.TemporaryDirectory(
@@ -84,13 +95,13 @@ class Repack:
         ) as name:
             folder = Path(name)
             (folder / WORK_FOLDER).mkdir()
-            outcomes = convert_runs(
-                listing, [run_alone], self.options, folder / "spool"
+            outcomes = convert_slices(
+                listing, [slice_alone], self.options, folder / SPOOL_NAME
             )
             store = Folder(folder, folder)
-            runs = {"again.done": run_alone}
+            slices = {"again.done": slice_alone}
             # The name of the entry does not matter: nobody resumes this.
             (entry,) = make_shards(
-                store, listing, self._plan, options, runs, outcomes, on_source
+                store, listing, self._plan, options, slices, outcomes, on_source
             )
             yield folder, {tar.name: tar for tar in entry.tars}

@@ -79,6 +79,7 @@ def publish(
     entries = Entries(shards.entries)
     if not entries:
         raise _nothing_packed_error(facts, entries.tally)
+    # If no shard had to be made, the old dataset has not been removed yet.
     journal.remove_old_dataset()
     journal.check_shards(entries)
     journal.remove_stale(entries)

@@ -10,7 +10,7 @@ from pathlib import Path
 from fastpipe.dataset.format.folder import Place
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.job.destination import begin_pack, check_apart, open_journal
-from fastpipe.packing.job.planning import name_runs, plan_pack
+from fastpipe.packing.job.planning import name_slices, plan_pack
 from fastpipe.packing.job.progress import Progress, ProgressReporter
 from fastpipe.packing.job.summary import (
     PackedShards,
@@ -18,8 +18,8 @@ from fastpipe.packing.job.summary import (
     publish,
     summarize_existing,
 )
-from fastpipe.packing.pipeline.exchange import convert_runs
-from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.pipeline.exchange import convert_slices
+from fastpipe.packing.shard.journal import SPOOL_NAME, Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Plan
@@ -27,13 +27,13 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Facts, Listing
 from fastpipe.sources.recognition import could_be_source
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
-# Of more sources than these, it takes less than 3 % of the time to convert again those that were
-# converted for the plan.
+# The results of the few sources that are converted for the plan are kept if there are fewer sources
+# than these. With more of them, converting the few again takes less than 3 % of the time.
 _MAX_SOURCES_TO_KEEP = 4096
-# Shards of a bucket that take room on this machine: one is written, one uploaded, and one may be
-# larger.
+# A pack into a bucket needs room for so many shards on this machine: one is written while another
+# one is uploaded, and one of the two may be larger than --shard-size.
 _SHARDS_AT_A_TIME = 3
 
 # Changes the plan of a listing for a dataset that grows.
@@ -58,7 +58,7 @@ def pack(
     with ExitStack() as stack:
         try:
             listing = list_sources(
-                source, options.seed, shuffle=options.shuffle, how=options.source
+                source, options.seed, shuffle=options.shuffle, options=options.source
             )
             journal = stack.enter_context(open_journal(destination, options))
         except PackError as problem:
@@ -72,11 +72,13 @@ def pack(
 
         facts = Facts.of(listing)
         existing_info = begin_pack(journal, facts, options, listing)
+        if existing_info is not None:
+            return summarize_existing(existing_info, facts, started)
+        # After the look for a dataset: a full disk must not refuse a pack that has nothing to do.
+        # The shards of a small source may grow, but hardly to more than twice their size.
         journal.store.check_room(
             min(_SHARDS_AT_A_TIME * options.shard_size, 2 * listing.size_bytes)
         )
-        if existing_info is not None:
-            return summarize_existing(existing_info, facts, started)
         shards = make_in_threads(
             listing, options, journal, lambda plan: plan, on_progress
         )
@@ -97,19 +99,25 @@ def make_in_threads(
     converted_few: dict[str, Outcome] | None = {} if keeps_few else None
     plan = adjust_plan(plan_pack(listing, options, converted_few))
 
-    runs = name_runs(listing, options, plan)
+    # An entry is named by the state of its sources, so an entry that is present is up to date.
+    slices = name_slices(listing, options, plan)
     entries = {
-        entry.name: entry for entry in journal.read_finished(runs) if entry is not None
+        entry.name: entry
+        for entry in journal.read_finished(slices)
+        if entry is not None
     }
     resumed = len(entries)
-    missing_runs = {name: run for name, run in runs.items() if name not in entries}
+    missing_slices = {
+        name: part for name, part in slices.items() if name not in entries
+    }
 
     store = journal.store
     rejected = sum(len(entry.tally.rejected) for entry in entries.values())
     num_sources = len(listing.sources)
-    num_missing = sum(run.stop - run.start for run in missing_runs.values())
+    num_missing = sum(part.stop - part.start for part in missing_slices.values())
     total_bytes = listing.size_bytes
     # Only tables are converted in a step of its own. It reads the rows that are not in the spool.
+    # Each step has a reporter of its own, as it counts its files from 0.
     converting = ProgressReporter(
         num_sources, total_bytes, store, on_progress, rejected
     )
@@ -118,11 +126,11 @@ def make_in_threads(
     finished_bytes = total_bytes * (num_sources - num_missing) // max(num_sources, 1)
     packing.begin("packing", num_missing, total_bytes - finished_bytes)
 
-    outcomes = convert_runs(
+    outcomes = convert_slices(
         listing,
-        list(missing_runs.values()),
+        list(missing_slices.values()),
         options,
-        store.scratch / "spool",
+        store.scratch / SPOOL_NAME,
         converting.on_source,
         converted_few,
     )
@@ -131,7 +139,7 @@ def make_in_threads(
         listing,
         plan,
         options,
-        missing_runs,
+        missing_slices,
         outcomes,
         packing.on_source,
         journal.remove_old_dataset,
@@ -140,7 +148,7 @@ def make_in_threads(
         entries[entry.name] = entry
     return PackedShards(
         plan,
-        [entries[name] for name in runs],
+        [entries[name] for name in slices],
         files=num_missing,
         resumed=resumed,
         on_published_file=packing.on_published_file,

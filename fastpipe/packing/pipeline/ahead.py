@@ -13,12 +13,13 @@ from typing import Generic, TypeVar
 from fastpipe.errors import PackError
 from fastpipe.machine.binding import unbind_thread
 
+# So many runs for each thread are under way or done, so that no thread waits for the caller.
 _AHEAD_PER_WORKER = 4
 # A thread takes a run of several tasks at once: to hand over each file by itself costs a tenth of
 # the time of packing it. Larger runs would only take more memory.
 RUN_BYTES = 1 << 20
 RUN_TASKS = 16
-# In a run that is only read.
+# `read_ahead` hands over so many items at once, or fewer if they are large.
 _RUN_ITEMS = 256
 
 Result = TypeVar("Result")
@@ -70,20 +71,21 @@ class Ahead(Generic[Item, Result]):
             if len(self._pending) >= self._max_pending:
                 yield from self._take_oldest()
 
-    def rest(self) -> Iterator[tuple[Item, Result]]:
+    def drain(self) -> Iterator[tuple[Item, Result]]:
         """Waits for all tasks, and yields them with their results."""
         self._submit_run()
         while self._pending:
             yield from self._take_oldest()
 
-    def each(self, tasks: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+    def map(self, tasks: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
         """Adds tasks as they are needed, and yields all of them with their results."""
         for task in tasks:
             yield from self.put(task)
-        yield from self.rest()
+        yield from self.drain()
 
     def close(self) -> None:
         """Stops the threads. Tasks that have not begun are dropped."""
+        # A run that has begun cannot be cancelled. It looks at the event between its tasks.
         self._stopped.set()
         for _, future in self._pending:
             future.cancel()
@@ -106,6 +108,8 @@ class Ahead(Generic[Item, Result]):
                     break
                 results.append(self._work(task))
         except PackError as problem:
+            # The error takes the place of the task's result. So the caller gets the results before
+            # it first, which are good.
             results.append(problem)
         finally:
             self._end(run)
@@ -135,8 +139,9 @@ def read_ahead(
                 break
         return some
 
+    # One thread: a generator cannot run in two. It is closed last, when the thread has ended.
     with closing(items), closing(Ahead(read_some, 1)) as ahead:
-        for _, some in ahead.each(itertools.repeat(None)):
+        for _, some in ahead.map(itertools.repeat(None)):
             if not some:
                 return
             yield from some

@@ -41,7 +41,7 @@ from fastpipe.sources.listing import (
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.probe import image_format
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 
 if TYPE_CHECKING:
     from fastpipe.store.remote.remote_path import RemotePath
@@ -64,6 +64,7 @@ def convert_sources(
     remote_root = None if isinstance(listing.root, Path) else listing.root.apart()
     if remote_root is not None:
         listing = replace(listing, root=remote_root)
+    # The stack ends in reverse order: the requests, the threads, and then the reading of tables.
     with contextlib.ExitStack() as stack:
         if isinstance(listing, TableListing):
             ahead: Ahead[Any, Outcome] = _convert_rows_ahead(listing, options)
@@ -73,16 +74,16 @@ def convert_sources(
                 )
             )
             outcomes: Iterator[tuple[Source, Outcome]] = (
-                (row.source, outcome) for row, outcome in ahead.each(rows)
+                (row.source, outcome) for row, outcome in ahead.map(rows)
             )
         else:
             ahead = _convert_files_ahead(
                 listing, remote_root, options, converted_few or {}
             )
-            outcomes = ahead.each(sources)
+            outcomes = ahead.map(sources)
         stack.callback(ahead.close)
         if remote_root is not None:
-            # Before `close`, which waits for threads that wait for requests.
+            # The stack calls this before `close`, which waits for threads that wait for requests.
             stack.callback(remote_root.objects.cancel)
         yield from outcomes
 
@@ -97,6 +98,7 @@ def _convert_files_ahead(
 
     def convert_file(source: Source) -> Outcome:
         if source.path in converted_few:
+            # Each source is converted once, so its result need not stay in memory.
             return converted_few.pop(source.path)
         return convert_sample(
             source,
@@ -153,9 +155,8 @@ def _default_frame(listing: Listing, options: PackOptions) -> Frame:
 
 def _read_image(root: SourcePath, source: Source) -> bytes:
     if source.size_bytes > LARGE_BYTES:
-        image_format(
-            read_source(root, source, START_BYTES)
-        )  # refuses a film without reading all of it
+        # A film among the photos is refused without reading all of it.
+        image_format(read_source(root, source, START_BYTES))
     return read_source(root, source)
 
 
@@ -194,6 +195,7 @@ def convert_sample(
         packed = convert(data, encode)
         if identity is None:
             identity = _identity(data)
+        # The values come last, because they are placed on the packed picture.
         frame, values = read_values(packed)
         field_values = FieldValues(packed, encode, frame)
         stored = []
@@ -218,6 +220,7 @@ def convert_sample(
             "images (--max-pixels)"
         ) from problem
     except OSError as problem:
+        # Such an error is of this file alone. An error of the disk would reject all others, too.
         if problem.errno in FILE_ERRNOS:
             return f"cannot be read: {problem.strerror}"
         raise PackError(

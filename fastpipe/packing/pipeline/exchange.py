@@ -5,7 +5,8 @@ The rows of a shard lie anywhere in the tables, and rows can only be read one af
 the rows are converted in the order of their files. Each run of rows is written to a file of the
 spool, sorted by packing order, and a shard then reads its part of every run. The name of a run
 names the state of its rows, so that an interrupted pack does not convert them again. No other
-module of packing knows this.
+module of packing knows this. A "run" here is always rows in the order of the tables; the rows of a
+shard are a "slice" of the listing, which is in packing order.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.pipeline.run_file import (
-    OrderKey,
+    KeyRange,
     Sample,
     find_ranges,
     is_whole_run,
@@ -38,31 +39,33 @@ from fastpipe.packing.pipeline.run_file import (
     write_run,
 )
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, Run
+from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, ShardSlice
 from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.picture.jpeg import made_with
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 from fastpipe.store.store import Folder, Store
 
 _LOG = logging.getLogger("fastpipe")
-# Raise it when the files of the spool change: then nothing of the old ones is used.
+# Raise this number when the format of the spool's files changes. It is part of their names, so that
+# files of the old format are not used.
 _SPOOL_FORMAT = 5
 # A run ends after so many bytes or rows. Two runs may be in memory.
 _SPOOLED_BYTES = 128 << 20
 _SPOOLED_ROWS = 1 << 16
-# Bytes of all runs that a shard holds in memory, and the limits for each run.
+# A shard is merged from all runs at once. This is the memory for that, and the limits of the part
+# of it that one run gets: smaller reads are slow, larger ones gain nothing.
 _WINDOWS_BYTES = 64 << 20
-_LEAST_WINDOW_BYTES = 1 << 15
-_MOST_WINDOW_BYTES = 1 << 20
+_MIN_WINDOW_BYTES = 1 << 15
+_MAX_WINDOW_BYTES = 1 << 20
 # A spool of so many bytes is worth a warning.
 _LARGE_SPOOL_BYTES = 1_000_000_000
-# Bytes of a stored image for each byte of its file.
+# A stored image takes about so many bytes for each byte of its file.
 _GROWTH = {JPEG_STORAGE: 1.0, COEFFICIENTS_STORAGE: 1.4}
 
 
-def convert_runs(
+def convert_slices(
     listing: Listing,
-    runs: Sequence[Run],
+    slices: Sequence[ShardSlice],
     options: PackOptions,
     spool: Path,
     on_row: OnSource = lambda *_: None,
@@ -72,28 +75,31 @@ def convert_runs(
 
     Args:
         listing: the sources, in packing order.
-        runs: the sources of each shard.
+        slices: the sources of each shard.
         options: of the pack.
         spool: folder of this machine for converted rows; tables only.
         on_row: is called with each row that is written to the spool.
         converted_few: sources that are converted already, by their path. They are removed from it.
     """
     if not isinstance(listing, TableListing):
-        sources: list[Source] = []
-        for run in runs:
-            sources += listing.sources[run.start : run.stop]
+        sources = list(_sources_of(listing.sources, slices))
         yield from convert_sources(listing, sources, options, converted_few)
-    elif runs:
-        spool.mkdir(parents=True, exist_ok=True)
-        store = Folder(spool, spool)
-        row_runs = runs_of_rows(listing, spool_version(listing.kinds, options))
-        names = [run.name for run in row_runs]
-        sizes = store.sizes()
-        store.remove(sizes.keys() - set(names))
-        missing = [run for run in row_runs if not is_whole_run(store, run.name, sizes)]
-        _check_room(spool, listing, missing, options)
-        convert_rows(listing, missing, options, store, on_row)
-        yield from read_rows(listing.sources, runs, options, names, store)
+        return
+    if not slices:
+        return
+
+    spool.mkdir(parents=True, exist_ok=True)
+    store = Folder(spool, spool)
+    runs = cut_rows_into_runs(listing, spool_version(listing.kinds, options))
+    names = [run.name for run in runs]
+    sizes = store.sizes()
+    # Files of an earlier state of the rows take room that this pack may need.
+    store.remove(sizes.keys() - set(names))
+    # Runs that an interrupted pack has finished are used again.
+    missing = [run for run in runs if not is_whole_run(store, run.name, sizes)]
+    _check_room(spool, listing, missing, options)
+    convert_rows(listing, missing, options, store, on_row)
+    yield from read_rows(listing.sources, slices, options, names, store)
 
 
 def spool_version(kinds: Mapping[str, str], options: PackOptions) -> str:
@@ -102,7 +108,7 @@ def spool_version(kinds: Mapping[str, str], options: PackOptions) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
 
 
-class Rows(NamedTuple):
+class RowRun(NamedTuple):
     """Rows that follow one another in their files, and become one file of the spool.
 
     Attributes:
@@ -117,24 +123,31 @@ class Rows(NamedTuple):
     group: int
 
 
-def runs_of_rows(listing: TableListing, version: str) -> list[Rows]:
-    """Cuts the rows of a listing into runs; `version` is its `spool_version`."""
-    # Positions in the order of files and rows.
+def cut_rows_into_runs(listing: TableListing, version: str) -> list[RowRun]:
+    """Cuts the rows of a listing into runs; `version` is its `spool_version`.
+
+    A run may begin anywhere. But rows are read by groups (Parquet's row groups), and a group that
+    is cut is read once for each of its runs, unless these are converted together. `RowRun.group`
+    says which are.
+    """
+    # Positions in the order of files and rows, in which the rows can be read.
     order = sorted(
         range(len(listing.sources)),
-        key=lambda position: _place_in_files(listing.sources[position]),
+        key=lambda position: _row_address(listing.sources[position]),
     )
     in_file_order = replace(
         listing, sources=[listing.sources[position] for position in order]
     )
 
     group_starts = set()
+    # The average size of a row, by table: the sizes of single rows are not known yet.
     row_bytes = {}
     for name, table in listing.tables.items():
         group_starts |= {(name, group.first_row) for group in table.groups}
         row_count = sum(group.rows for group in table.groups)
         row_bytes[name] = table.state.size_bytes / max(row_count, 1)
 
+    # The positions in `order` at which runs begin, and for each run the number of its group.
     cuts = [0]
     groups = [0]
     size_bytes = 0.0
@@ -142,29 +155,30 @@ def runs_of_rows(listing: TableListing, version: str) -> list[Rows]:
         if size_bytes >= _SPOOLED_BYTES or index - cuts[-1] >= _SPOOLED_ROWS:
             # A run that begins inside a group is converted together with the one before, so that
             # the group is read once.
-            starts_group = _place_in_files(source) in group_starts
+            starts_group = _row_address(source) in group_starts
             groups.append(len(cuts) if starts_group else groups[-1])
             cuts.append(index)
             size_bytes = 0.0
         size_bytes += row_bytes[source.archive or ""]
     cuts.append(len(order))
 
+    # The name hashes the rows with their files' times, and all that decides how they are stored.
     runs = []
     for (start, stop), group in zip(itertools.pairwise(cuts), groups, strict=True):
         state = f"{version} {in_file_order.digest_with_times(start, stop)}"
         name = f"run-{xxhash.xxh3_128_hexdigest(state.encode())}"
-        runs.append(Rows(name, order[start:stop], group))
+        runs.append(RowRun(name, order[start:stop], group))
     return runs
 
 
-def _place_in_files(source: Source) -> tuple[str, int]:
-    """The table and the number of a row."""
+def _row_address(source: Source) -> tuple[str, int]:
+    """The table that has a row, and the number of the row in it."""
     return source.archive or "", source.offset_bytes
 
 
 def convert_rows(
     listing: TableListing,
-    runs: Sequence[Rows],
+    runs: Sequence[RowRun],
     options: PackOptions,
     spool: Store,
     on_row: OnSource,
@@ -185,9 +199,9 @@ def convert_rows(
                 source, outcome = next(outcomes)
                 samples.append(Sample(order_key(source), source.size_bytes, outcome))
                 on_row(source, outcome)
-            samples.sort(key=lambda sample: sample.place)
-            # One run is written while the next one is converted; more of them would take too much
-            # memory.
+            samples.sort(key=lambda sample: sample.order_key)
+            # One run is written while the next one is converted. If writing is slower, conversion
+            # waits here: more runs would take too much memory.
             if writing is not None:
                 writing.result()
             writing = writer.submit(write_run, spool, run.name, samples)
@@ -197,7 +211,7 @@ def convert_rows(
 
 def read_rows(
     sources: Sequence[Source],
-    runs: Sequence[Run],
+    slices: Sequence[ShardSlice],
     options: PackOptions,
     names: Sequence[str],
     spool: Store,
@@ -206,10 +220,13 @@ def read_rows(
 
     Args:
         sources: all sources, in packing order.
-        runs: the sources of each shard.
+        slices: the sources of each shard.
         options: of the pack.
-        names: of all files of the spool.
-        spool: has them.
+        names: of all runs.
+        spool: has their files.
+
+    Raises:
+        PackError: a run is missing, or the runs have other rows than the slices.
     """
     sizes = spool.sizes()
     for name in names:
@@ -221,33 +238,35 @@ def read_rows(
             ) from FileNotFoundError(errno.ENOENT, "no such file in the spool", name)
 
     window_bytes = _WINDOWS_BYTES // max(len(names), 1)
-    window_bytes = min(max(window_bytes, _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
-    bounds = _bounds_of(sources, runs, options)
-    # For each file of the spool, a range of bytes for each of `bounds`.
-    ranges = list(
-        spool.each(lambda name: find_ranges(spool, name, sizes[name], bounds), names)
+    window_bytes = min(max(window_bytes, _MIN_WINDOW_BYTES), _MAX_WINDOW_BYTES)
+    key_ranges = _key_ranges_of(sources, slices, options)
+    # For each run, the bytes of its file for each of the ranges of keys.
+    bytes_of_runs = list(
+        spool.map(lambda name: find_ranges(spool, name, sizes[name], key_ranges), names)
     )
 
     def samples() -> Generator[Sample, None, None]:
-        for index, (first, last) in enumerate(bounds):
+        for index, key_range in enumerate(key_ranges):
             readers = [
-                read_samples(spool, name, ranges_of_file[index], window_bytes)
-                for name, ranges_of_file in zip(names, ranges, strict=True)
+                read_samples(spool, name, bytes_of_run[index], window_bytes)
+                for name, bytes_of_run in zip(names, bytes_of_runs, strict=True)
             ]
-            for sample in heapq.merge(*readers, key=lambda sample: sample.place):
-                # A range of bytes begins a little before the first sample, and ends behind the last
-                # one.
-                if first <= sample.place <= last:
+            # Each run is sorted, so that merging them gives packing order.
+            for sample in heapq.merge(*readers, key=lambda sample: sample.order_key):
+                # The bytes begin a little before the first sample of the range, and end behind its
+                # last one.
+                if key_range.first <= sample.order_key <= key_range.last:
                     yield sample
 
-    expected = _sources_of(sources, runs)
+    expected = _sources_of(sources, slices)
     with closing(
         read_ahead(samples(), lambda sample: sample.source_bytes)
     ) as converted_samples:
         for sample in converted_samples:
             source = next(expected, None)
-            if source is None or sample.place[1] != source.path:
-                raise _wrong_rows_error(spool, sample.place[1])
+            # Without this check, a lost row would move all rows behind it into wrong shards.
+            if source is None or sample.path != source.path:
+                raise _wrong_rows_error(spool, sample.path)
             yield source._replace(size_bytes=sample.source_bytes), sample.outcome
     missing = next(expected, None)
     if missing is not None:
@@ -261,26 +280,34 @@ def _wrong_rows_error(spool: Store, path: str) -> PackError:
     )
 
 
-def _sources_of(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[Source]:
-    for run in runs:
-        yield from sources[run.start : run.stop]
+def _sources_of(
+    sources: Sequence[Source], slices: Sequence[ShardSlice]
+) -> Iterator[Source]:
+    for shard_slice in slices:
+        yield from sources[shard_slice.start : shard_slice.stop]
 
 
-def _bounds_of(
-    sources: Sequence[Source], runs: Sequence[Run], options: PackOptions
-) -> list[tuple[OrderKey, OrderKey]]:
-    """The first and the last place of each stretch of shards that follow one another."""
+def _key_ranges_of(
+    sources: Sequence[Source], slices: Sequence[ShardSlice], options: PackOptions
+) -> list[KeyRange]:
+    """The keys of the slices; slices that follow one another are one range.
+
+    So a whole pack reads each run once from its start to its end.
+    """
     order_key = packing_order(options.seed, shuffle=options.shuffle)
-    starts = {run.start for run in runs}
-    stops = {run.stop for run in runs}
-    bounds = []
+    starts = {shard_slice.start for shard_slice in slices}
+    stops = {shard_slice.stop for shard_slice in slices}
+    # A position at which one slice ends and another one begins bounds no range.
+    key_ranges = []
     for start, stop in zip(sorted(starts - stops), sorted(stops - starts), strict=True):
-        bounds.append((order_key(sources[start]), order_key(sources[stop - 1])))
-    return bounds
+        key_ranges.append(
+            KeyRange(order_key(sources[start]), order_key(sources[stop - 1]))
+        )
+    return key_ranges
 
 
 def _check_room(
-    folder: Path, listing: TableListing, missing: Sequence[Rows], options: PackOptions
+    folder: Path, listing: TableListing, missing: Sequence[RowRun], options: PackOptions
 ) -> None:
     """Raises PackError if the disk has no room for the missing runs; warns if they take much."""
     share = sum(len(run.positions) for run in missing) / max(len(listing.sources), 1)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
+from fastpipe.dataset.format.layout import MAX_CLASSES, MAX_SAMPLE_BYTES, NO_LABEL
 from fastpipe.errors import ImageError
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import naming_field, parse_value
@@ -154,7 +154,7 @@ def _parse_label(label: object, classes: Mapping[str, int] | None) -> int:
             )
         return classes[label]
 
-    class_count = MOST_CLASSES if classes is None else len(classes)
+    class_count = MAX_CLASSES if classes is None else len(classes)
     try:
         number = operator.index(label)  # type: ignore[arg-type]
     except TypeError:
@@ -192,7 +192,6 @@ def read_file(path: str) -> bytes:
             raise ImageError(
                 f"{path!r} has {size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
             )
-        image_format(
-            file.read_at(min(size_bytes, START_BYTES), 0)
-        )  # refuses a film without reading all of it
+        # A film among the photos is refused without reading all of it.
+        image_format(file.read_at(min(size_bytes, START_BYTES), 0))
         return file.read_at(size_bytes, 0)

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import readable
 
-_LEAST_NEW = 1 << 16
+# New keys are sorted into the array when there are at least so many.
+_MIN_NEW = 1 << 16
 
 
 class Keys:
@@ -40,7 +41,7 @@ class Keys:
     def add(self, key: str) -> None:
         self._new.add(key_hash(readable(key)))
         # The array is sorted again only when it has grown by an eighth.
-        if len(self._new) > max(_LEAST_NEW, len(self._sorted) // 8):
+        if len(self._new) > max(_MIN_NEW, len(self._sorted) // 8):
             new = np.fromiter(self._new, dtype=np.uint64, count=len(self._new))
             self._sorted = np.sort(np.concatenate([self._sorted, new]))
             self._new.clear()

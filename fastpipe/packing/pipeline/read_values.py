@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fastpipe.dataset.format.fields import MOST_VALUE_BYTES
+from fastpipe.dataset.format.fields import MAX_VALUE_BYTES, PICTURE_KINDS
 from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError
@@ -20,7 +20,7 @@ from fastpipe.packing.fields.placement import (
 )
 from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_value
 from fastpipe.sources.class_names import renumbered
-from fastpipe.sources.column_kinds import json_value
+from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
 from fastpipe.sources.listing import (
     ByteRange,
@@ -31,6 +31,7 @@ from fastpipe.sources.listing import (
 )
 from fastpipe.sources.picture import mask_file
 from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.tables.column_kinds import json_value
 
 
 def read_values(
@@ -51,8 +52,8 @@ def read_values(
 
     assert listing.notes is not None  # a listing of rows has notes
     note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
-    # The size of the image, if it is known; the values, and the times of the files that they name,
-    # by field.
+    # The note has the size of the image, if it is known; and by field the values, and the times of
+    # the files that the values name.
     size, values, times = json.loads(note)
     frame = default_frame
     if size is not None:
@@ -95,11 +96,9 @@ def _read_part(
     notes: dict[ByteRange, Any],
 ) -> Any:
     if part is None:
-        return (
-            None if field.kind in ("mask", "image") else parse_value(field.kind, None)
-        )
+        return None if field.kind in PICTURE_KINDS else parse_value(field.kind, None)
     offset, size_bytes = part
-    check_value_size(size_bytes, MOST_VALUE_BYTES)  # before it is read
+    check_value_size(size_bytes, MAX_VALUE_BYTES)  # before it is read
     member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
     if not field.in_note:
         data = read_source(listing.root, member)
@@ -113,7 +112,8 @@ def _read_part(
     value = renumbered(field, note.get(field.name) if isinstance(note, dict) else None)
     if field.names and field.kind == "classes" and isinstance(value, list):
         value = [
-            entry if isinstance(entry, str) else field.names[entry] for entry in value
+            entry if isinstance(entry, str) else name_of_class(entry, field)
+            for entry in value
         ]
     return parse_value(field.kind, value)
 
@@ -134,7 +134,7 @@ def _read_noted(
 ) -> Any:
     """A value that the listing has noted, of an image of this size; or the file that it names."""
     value = renumbered(field, value)
-    if field.kind in ("mask", "image"):
+    if field.kind in PICTURE_KINDS:
         if value is None:
             return None
         if field.kind == "mask" and "shapes" in value:

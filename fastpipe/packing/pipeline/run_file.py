@@ -4,8 +4,8 @@ samples.
 Note [run]
 The file of a run has records, one behind the other. A record is a hash and a size, and then a line
 of JSON, the picture, and the members of fields. Behind the records is a footer, with its hash and
-size behind it: the places of some records, so that a reader finds its part without reading the
-whole file. No content of the file is run as code.
+size behind it: marks, which are the order key and the offset of a record every 64 KiB. So a reader
+finds its part without reading the whole file. No content of the file is run as code.
 """
 
 from __future__ import annotations
@@ -24,48 +24,61 @@ from fastpipe.packing.shard.plan import Outcome
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.store import Store
 
-# Bytes of records between two places in the footer.
-_PLACE_EVERY_BYTES = 1 << 16
+# Bytes of records between two marks in the footer.
+_MARK_EVERY_BYTES = 1 << 16
 # One read of the end of a file gets most footers.
 _END_BYTES = 1 << 17
 # Before a record, and behind the footer: XXH3-64, and the size as a little-endian integer.
 _HASH_BYTES = 8
 _HEAD_BYTES = 16
 
-# The key of `packing_order`.
+# What `packing_order` sorts by: a hash of the source's path, or its label if the samples are not
+# shuffled; and then the path.
 OrderKey = tuple[int, str]
+
+
+class KeyRange(NamedTuple):
+    """The samples whose keys are from the first to the last one, both included."""
+
+    first: OrderKey
+    last: OrderKey
 
 
 class Sample(NamedTuple):
     """A converted row.
 
     Attributes:
-        place: by which samples are sorted.
+        order_key: by which samples are sorted.
         source_bytes: size of its image in the table.
         outcome: what became of it. A list of sources, which are not converted, has each as JSON
             here.
     """
 
-    place: OrderKey
+    order_key: OrderKey
     source_bytes: int
     outcome: Outcome
+
+    @property
+    def path(self) -> str:
+        """The path of its source."""
+        return self.order_key[1]
 
 
 def write_run(store: Store, name: str, samples: Iterable[Sample]) -> None:
     """Writes samples, which are in packing order. Note [run]"""
-    # Packing order of a record, as two values, and its offset.
-    places: list[tuple[int, str, int]] = []
+    # The order key of a record, as two values, and its offset.
+    marks: list[tuple[int, str, int]] = []
     offset = 0
-    next_place_at = 0
-    with store.whole(name) as file:
+    next_mark_at = 0
+    with store.open_atomic(name) as file:
         for sample in samples:
-            if offset >= next_place_at:
-                places.append((*sample.place, offset))
-                next_place_at = offset + _PLACE_EVERY_BYTES
+            if offset >= next_mark_at:
+                marks.append((*sample.order_key, offset))
+                next_mark_at = offset + _MARK_EVERY_BYTES
             record = _encode_record(sample)
             offset += file.write(_head(record))
             offset += file.write(record)
-        footer = json.dumps(places).encode()
+        footer = json.dumps(marks).encode()
         file.write(footer + _head(footer))
 
 
@@ -84,29 +97,30 @@ def find_ranges(
     store: Store,
     name: str,
     size_bytes: int,
-    bounds: Iterable[tuple[OrderKey, OrderKey]],
+    key_ranges: Iterable[KeyRange],
 ) -> list[tuple[int, int]]:
-    """For each pair of places the range of bytes of a run that has the samples between them, both
-    included.
+    """For each range of keys the range of bytes of a run that has its samples.
 
-    A range may have some samples more at both ends.
+    The bytes may have some samples more at both ends, as not every record has a mark.
     """
     end = store.read(name, max(size_bytes - _END_BYTES, 0), size_bytes)
     footer_bytes = int.from_bytes(end[-_HASH_BYTES:], "little")
     footer_at = size_bytes - _HEAD_BYTES - footer_bytes
+    # A damaged size may lead before the file. The hash below finds that.
     if footer_at < size_bytes - len(end):
         end = store.read(name, max(footer_at, 0), size_bytes)
     footer = end[footer_at - size_bytes : -_HEAD_BYTES]
     if _head(footer) != end[-_HEAD_BYTES:]:
         raise damaged_error(store, name)
 
-    places = json.loads(footer)
-    offsets = [place[-1] for place in places] + [footer_at]
+    marks = json.loads(footer)
+    offsets = [mark[-1] for mark in marks] + [footer_at]
     ranges = []
-    for first, last in bounds:
-        # An offset behind the place sorts it behind all records that may have the same place.
-        start_index = max(bisect(places, [*first, footer_at]) - 1, 0)
-        stop_index = bisect(places, [*last, footer_at])
+    for first, last in key_ranges:
+        # The offset of the footer is larger than that of any record. So the key sorts behind the
+        # mark of a record with the same key.
+        start_index = max(bisect(marks, [*first, footer_at]) - 1, 0)
+        stop_index = bisect(marks, [*last, footer_at])
         ranges.append((offsets[start_index], offsets[stop_index]))
     return ranges
 
@@ -121,11 +135,12 @@ def read_samples(
         record = reader.read(int.from_bytes(head[_HASH_BYTES:], "little"))
         if _head(record) != head:
             raise damaged_error(store, name)
+        # JSON escapes line breaks in texts, so the first one ends the line.
         line, _, pieces = record.partition(b"\n")
-        number, path, source_bytes, outcome = json.loads(line)
+        order_hash, path, source_bytes, outcome = json.loads(line)
         if not isinstance(outcome, str):
             outcome = _decode_packed(outcome, pieces)
-        yield Sample((number, path), source_bytes, outcome)
+        yield Sample((order_hash, path), source_bytes, outcome)
 
 
 class _WindowReader:
@@ -173,7 +188,7 @@ def _encode_record(sample: Sample) -> bytes:
             member_bytes = None if value.member is None else len(value.member)
             values.append((value.note, member_bytes))
         outcome = {**vars(outcome), "data": len(outcome.data), "values": values}
-    line = json.dumps((*sample.place, sample.source_bytes, outcome)).encode()
+    line = json.dumps((*sample.order_key, sample.source_bytes, outcome)).encode()
     return b"".join((line, b"\n", *pieces))
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.dataset.format.open_file import changed
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import parse_value
@@ -13,10 +14,10 @@ from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField
 from fastpipe.sources.picture.probe import image_format
-from fastpipe.sources.tables import TableListing, needed_groups, open_table
+from fastpipe.sources.tables.tables import TableListing, needed_groups, open_table
 
 if TYPE_CHECKING:
-    from fastpipe.sources.arrow_cells import Cells
+    from fastpipe.sources.tables.arrow_cells import Cells
 
 
 class Row(NamedTuple):
@@ -37,7 +38,7 @@ def read_table_rows(
     listing: TableListing, sources: Iterable[Source]
 ) -> Generator[Row, None, None]:
     """These rows, in the order of files and groups."""
-    from fastpipe.sources.arrow_cells import Cells  # needs pyarrow
+    from fastpipe.sources.tables.arrow_cells import Cells  # needs pyarrow
 
     # Number of the row -> source, by file.
     wanted_by_file: dict[str, dict[int, Source]] = defaultdict(dict)
@@ -71,9 +72,8 @@ def read_table_rows(
 def read_image_of_row(row: Row) -> bytes:
     """The bytes of a row's image. ImageError: there are none, or they are no image."""
     if row.cells.sizes[row.row_index] > LARGE_BYTES:
-        image_format(
-            row.cells.image_start(row.row_index, START_BYTES)
-        )  # refuses a film without copying it
+        # A film among the photos is refused without copying it.
+        image_format(row.cells.image_start(row.row_index, START_BYTES))
     data = row.cells.image(row.row_index)
     if data is not None:
         return data
@@ -97,7 +97,7 @@ def read_values_of_row(row: Row, fields: Sequence[SourceField]) -> Iterator[Any]
             ) from None
         except (ValueError, OverflowError) as problem:
             raise ImageError(str(problem)) from None
-        if field.kind not in ("mask", "image"):
+        if field.kind not in PICTURE_KINDS:
             value = parse_value(
                 field.kind, renumbered(field, field_value(value, field))
             )

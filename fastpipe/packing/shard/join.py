@@ -94,13 +94,13 @@ class IndexWriter:
         self._samples = sum(shard.samples for shard in shards)
 
     def write_index(self) -> None:
-        with self._store.whole(f"{self._folder}{INDEX_FILE}") as file:
+        with self._store.open_atomic(f"{self._folder}{INDEX_FILE}") as file:
             self.index_hash, self.index_file_hash = write_npy(
                 file, INDEX_DTYPE, self._samples, self._records()
             )
 
     def write_sources(self) -> None:
-        with self._store.whole(f"{self._folder}{SOURCES_FILE}") as file:
+        with self._store.open_atomic(f"{self._folder}{SOURCES_FILE}") as file:
             _, self.sources_hash = write_npy(
                 file, SOURCES_DTYPE, self._samples, self._sources()
             )
@@ -109,10 +109,11 @@ class IndexWriter:
         """The index records of all shards, a shard at a time: they may be larger than memory."""
         # The number of the shard's first tar in the dataset.
         first_tar = 0
-        records_of_shards = self._store.each(
+        records_of_shards = self._store.map(
             lambda shard: shard.records(self._store), self._shards
         )
         for shard, records in zip(self._shards, records_of_shards, strict=True):
+            # A shard counts its own tars from 0.
             records["shard"] += first_tar
             first_tar += len(shard.tars)
             self.stored_bytes += int(records["size"].sum(dtype=np.int64))
@@ -142,7 +143,7 @@ def _read_pieces(
                 yield shard_index, reader
 
     # In a bucket, several chunks are read at a time.
-    return store.each(lambda pair: (pair[0], pair[1]()), readers())
+    return store.map(lambda pair: (pair[0], pair[1]()), readers())
 
 
 def write_columns(
@@ -176,7 +177,7 @@ def write_columns(
                 shard.piece_size(field.name, column.part) for shard in shards
             )
             values = _read_column(store, shards, field.name, column, class_numbers)
-            with store.whole(f"{folder}/{name}") as file:
+            with store.open_atomic(f"{folder}/{name}") as file:
                 hashes[name] = write_column(file, column, values, size_bytes, samples)
             on_file()
         described[field.name] = describe_field(replace(field, files=hashes))

@@ -38,7 +38,9 @@ from fastpipe.store.files import LOCK_FILE, PARTIAL, WorkFolder
 from fastpipe.store.store import Store
 
 PLAN_FILE = f"{WORK_FOLDER}/plan.json"
-SPOOL_FOLDER = f"{WORK_FOLDER}/spool"
+# The name of the folder, in the work folder, of converted rows and of lists of sources.
+SPOOL_NAME = "spool"
+SPOOL_FOLDER = f"{WORK_FOLDER}/{SPOOL_NAME}"
 # The end of an error after which the shards that are finished can be used.
 KEPT = ". What is packed stays"
 
@@ -61,9 +63,8 @@ class Journal:
         """Releases the lock, and removes the work folder if nothing is left in it."""
         assert self._work is not None  # __enter__ has run
         for partial_file in self.store.scratch.glob(f"*{PARTIAL}"):
-            with contextlib.suppress(
-                OSError
-            ):  # an error here would hide the one that ended the block
+            # An error here would hide the one that ended the block.
+            with contextlib.suppress(OSError):
                 partial_file.unlink()
         self._work.release()
         self.store.close()
@@ -117,6 +118,7 @@ class Journal:
         """Removes the dataset that this pack replaces, if there is one; dataset.json first."""
         if self.description() is None:
             return
+        # First, so that nobody opens a dataset of which files are gone.
         self.store.remove([DATASET_FILE])
         self.store.remove([INDEX_FILE, REJECTED_FILE, SOURCES_FILE])
         # Versions have no gaps in their numbers, but version 1 may have no folder of its own.
@@ -143,7 +145,7 @@ class Journal:
                 else None
             )
 
-        return self.store.each(read, names)
+        return self.store.map(read, names)
 
     def check_shards(self, entries: Iterable[Entry]) -> None:
         """Raises PackError if a shard is not as this pack wrote it, as another program may write to
@@ -158,7 +160,7 @@ class Journal:
             entry_name, tar = pair
             return entry_name, tar, self.store.note(tar.name)
 
-        for entry_name, tar, note in self.store.each(read_note, tars):
+        for entry_name, tar, note in self.store.map(read_note, tars):
             # Only files in a bucket have notes: the hash of their bytes.
             if sizes.get(tar.name) != tar.size_bytes or note not in ("", tar.xxh3_64):
                 self.store.remove([f"{WORK_FOLDER}/{entry_name}"])
@@ -192,7 +194,7 @@ class Journal:
     def clear(self) -> None:
         """Empties the work folder, except for the lock."""
         with contextlib.suppress(FileNotFoundError):  # only tables need a spool
-            shutil.rmtree(self.store.scratch / "spool")
+            shutil.rmtree(self.store.scratch / SPOOL_NAME)
         self._empty(SPOOL_FOLDER, WORK_FOLDER)
 
     def _empty(self, *folders: str) -> None:

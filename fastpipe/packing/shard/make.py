@@ -21,7 +21,7 @@ from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import parts_of, piece
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, Plan, Run
+from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, Plan, ShardSlice
 from fastpipe.packing.shard.tar import Tar, TarWriter
 from fastpipe.sources.listing import Listing
 from fastpipe.sources.picture.convert import Packed
@@ -141,6 +141,7 @@ class ShardMaker:
                 # A shard with a base is added to the dataset, which stays.
                 if self._tars and self._context.plan.base == 0:
                     self._context.remove_old()
+                # The tars come first: an entry says that they are complete.
                 tars = tuple(tar.finish() for tar in self._tars)
                 return self._write_entry(tars)
         finally:
@@ -200,7 +201,7 @@ class ShardMaker:
         )
         entry = Entry(self.name, tars, self._tally, self._agreement.state(), parts)
         line = entry.line()
-        with self._context.store.whole(f"{WORK_FOLDER}/{self.name}") as out:
+        with self._context.store.open_atomic(f"{WORK_FOLDER}/{self.name}") as out:
             out.write(line)
             for tar_index, tar in enumerate(self._tars):
                 records = tar.records
@@ -227,7 +228,7 @@ def make_shards(
     listing: Listing,
     plan: Plan,
     options: PackOptions,
-    runs: Mapping[str, Run],
+    slices: Mapping[str, ShardSlice],
     outcomes: Outcomes,
     on_source: OnSource = lambda *_: None,
     remove_old: Callable[[], None] = lambda: None,
@@ -239,8 +240,8 @@ def make_shards(
         listing: the sources, in packing order.
         plan: of the pack.
         options: of the pack.
-        runs: the sources of each shard, by the name of its entry.
-        outcomes: what became of the sources of all runs, in order. It is closed in the end.
+        slices: the sources of each shard, by the name of its entry.
+        outcomes: what became of the sources of all slices, in order. It is closed in the end.
         on_source: is called with each source.
         remove_old: see `PackContext`.
     """
@@ -256,10 +257,10 @@ def make_shards(
 
     entries: list[Entry] = []
     with contextlib.closing(outcomes), ShardFinisher(store) as finisher:
-        for name, run in runs.items():
-            maker = ShardMaker(context, run.number, name)
+        for name, shard_slice in slices.items():
+            maker = ShardMaker(context, shard_slice.number, name)
             try:
-                for _ in range(run.start, run.stop):
+                for _ in range(shard_slice.start, shard_slice.stop):
                     source, outcome = next(outcomes)
                     # The picture of a packed dataset came from a file of another size.
                     size_bytes = source.origin_bytes or source.size_bytes
@@ -293,6 +294,7 @@ class ShardFinisher:
     def submit(self, maker: ShardMaker) -> list[Entry]:
         """Begins to finish a shard. Waits for the one before, and returns its entry."""
         try:
+            # One shard is finished at a time. More would need more room on the disk.
             entries = self.wait()
         except BaseException:
             maker.discard()

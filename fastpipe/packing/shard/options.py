@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from fastpipe.dataset.format.fields import SPATIAL_KINDS
 from fastpipe.dataset.format.folder import Place, Url
 from fastpipe.dataset.format.layout import PICTURE_ENDINGS
 from fastpipe.errors import ConfigError, choice, flag, option_name, size_bytes, whole
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
-from fastpipe.packing.fields.placement import MOVING
 from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.options import (
@@ -88,7 +88,7 @@ class PackOptions:
     @property
     def threads(self) -> int:
         """How many threads work: `workers`, or the CPUs granted to this process."""
-        return self.workers or min(count_granted_cpus(), _LIMITS["workers"][1])
+        return thread_count(self.workers)
 
     def shaping(
         self, kinds: Mapping[str, str] | None = None, coordinates: str | None = None
@@ -113,10 +113,23 @@ class PackOptions:
             "source": self.source.recorded(),
             "fields": dict(kinds or {}),
         }
-        has_moving_fields = any(kind in MOVING for kind in shaping["fields"].values())
+        has_moving_fields = any(
+            kind in SPATIAL_KINDS for kind in shaping["fields"].values()
+        )
         if has_moving_fields and coordinates == SHOWN:
             shaping[BY_RULE] = SHOWN
         return shaping
+
+
+def thread_count(workers: int | None) -> int:
+    """The number of threads for --workers; None: the CPUs granted to this process.
+
+    ConfigError: the number is out of range.
+    """
+    least, most = _LIMITS["workers"]
+    if workers is None:
+        return min(count_granted_cpus(), most)
+    return whole("--workers", workers, least=least, most=most)
 
 
 def _check_values(options: PackOptions | EncodeOptions) -> None:

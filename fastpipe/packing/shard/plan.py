@@ -30,7 +30,8 @@ from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.picture.convert import Packed
 
 HASHES = 1 << 64
-# How many sources are converted for the plan; after _FEW_BYTES fewer, but at least _MIN_FEW.
+# So many sources are converted for the plan. If they are large, fewer: those that come within
+# _FEW_BYTES, but at least _MIN_FEW.
 FEW = 128
 _FEW_BYTES = 64 << 20
 _MIN_FEW = 8
@@ -67,7 +68,7 @@ class Plan(NamedTuple):
     stride: int = 1
 
 
-class Run(NamedTuple):
+class ShardSlice(NamedTuple):
     """The sources of a shard: positions from `start` to `stop` in a listing, which is in packing
     order.
 
@@ -97,7 +98,8 @@ def plan_shards(
         weight: the sum of `Listing.weight` over all sources.
     """
     agreement = Agreement(listing.kinds)
-    step = HASHES  # one shard, whatever the sources become
+    # One shard, unless the sources may fill more than one.
+    step = HASHES
     if weight is not None or listing.size_bytes * _MAX_GROWTH > shard_size:
         listed_bytes = 0
         written_bytes = 0
@@ -116,6 +118,7 @@ def plan_shards(
         if written_bytes:
             per_shard = shard_size * listed_bytes / written_bytes
         if shuffle:
+            # The hashes are spread evenly: a share of the bytes is the same share of the hashes.
             total = weight or sum(map(listing.weight, listing.sources))
             per_shard *= HASHES / total
         step = _round_to_bits(max(1, int(per_shard)))
@@ -124,7 +127,9 @@ def plan_shards(
     )
 
 
-def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Run]:
+def cut_into_slices(
+    listing: Listing, step: int, seed: int, *, shuffle: bool
+) -> list[ShardSlice]:
     """Cuts the sources, which are in packing order, into shards. Note [plan]"""
     positions: Iterable[int]
     if shuffle:
@@ -134,13 +139,13 @@ def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Ru
         bytes_before = accumulate(map(listing.weight, listing.sources), initial=0)
         positions = islice(bytes_before, len(listing.sources))
 
-    runs = []
+    slices = []
     start = 0
     for number, group in groupby(position // step for position in positions):
         stop = start + sum(1 for _ in group)
-        runs.append(Run(number, start, stop))
+        slices.append(ShardSlice(number, start, stop))
         start = stop
-    return runs
+    return slices
 
 
 def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:

@@ -99,6 +99,7 @@ def publish_dataset(
     fields = write_columns(store, shards, facts, samples, on_file, version)
     index.write_sources()
 
+    # dataset.json and rejected.jsonl are about the sources of all versions.
     total = previous.tally
     total.add(tally)
     _write_rejected(store, folder, total)
@@ -156,10 +157,12 @@ def publish_dataset(
 
     if version > 1:
         store.write(f"{folder}{DATASET_FILE}", data)
+    # Only if dataset.json still is that of the previous version. Else another program was faster.
     if not store.swap(DATASET_FILE, data, previous.data, facts.state):
         problem = "has appeared meanwhile" if version == 1 else "has changed meanwhile"
         raise in_use_error(store, DATASET_FILE, problem, KEPT)
     if isinstance(store.place, Path):
+        # The file gets the time of the listing. A source that is newer has changed since then.
         with contextlib.suppress(OSError):
             # Some network file systems let nobody set times.
             os.utime(store.place / DATASET_FILE, ns=(facts.time_ns, facts.time_ns))

@@ -30,7 +30,7 @@ from fastpipe.sources.picture.probe import form_of
 from fastpipe.store.files import no_link
 from fastpipe.store.store import NewFile, Store
 
-# Written at once. Each write releases the GIL, and then waits for it.
+# So many bytes are written at once: each write releases the GIL, and then waits to get it back.
 _BUFFER_BYTES = 1 << 20
 # A sync begins after so many bytes, so that little is left to sync in the end.
 _SYNC_BYTES = 32 << 20
@@ -41,7 +41,8 @@ class ShardFile:
 
     def __init__(self, new: NewFile) -> None:
         self._new = new
-        self._file = open(new.path, "wb", _BUFFER_BYTES, opener=no_link)  # noqa: SIM115 (closed by finish or discard)
+        # `finish` or `discard` closes the file.
+        self._file = open(new.path, "wb", _BUFFER_BYTES, opener=no_link)  # noqa: SIM115
         self._hash = xxhash.xxh3_64()
         self._syncs = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-sync")
         self._syncing: Future[None] | None = None
@@ -50,6 +51,8 @@ class ShardFile:
 
     def write(self, piece: bytes) -> None:
         """Appends a piece. OSError: the disk refuses it, or has lost an earlier piece."""
+        # The hash is made of what should be written. So `fastpipe verify` notices a disk
+        # that has written something else.
         self._hash.update(piece)
         self._file.write(piece)
         self.size_bytes += len(piece)
@@ -70,9 +73,8 @@ class ShardFile:
     def discard(self) -> None:
         """Removes the file, unless it has its name already."""
         self._syncs.shutdown()
-        with contextlib.suppress(
-            OSError
-        ):  # closing writes the rest of the buffer, which a full disk refuses
+        # Closing writes the rest of the buffer, which a full disk refuses.
+        with contextlib.suppress(OSError):
             self._file.close()
         self._new.discard()
 
@@ -119,9 +121,8 @@ def encode_sample(
             offsets.append(0)
             continue
         ending = member(Field(name, kind), image_format_of(value.member))
-        assert (
-            ending is not None
-        )  # only kinds that are stored as members have a value with a member
+        # Only kinds that are stored as members have a value with a member.
+        assert ending is not None
         header = tar.header(f"{key}.{ending}", len(value.member))
         padding = tar.padding(len(value.member))
         offsets.append(size_bytes + len(header))

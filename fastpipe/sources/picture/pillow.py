@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.distribution import install_extra
-from fastpipe.errors import ConfigError, ImageError
+from fastpipe.errors import ConfigError, ImageError, in_one_line
 from fastpipe.sources.picture.file_headers import (
     SAVE_AS_PNG,
     check_tiff,
@@ -246,7 +246,7 @@ def as_image_errors(name: str) -> Iterator[None]:
     except (ImageError, MemoryError):
         raise
     except Exception as problem:
-        reason = " ".join(str(problem).split())
+        reason = in_one_line(problem)
         if not isinstance(problem, (OSError, SyntaxError, ValueError)):
             reason = f"{type(problem).__name__} {reason}".strip()
         raise ImageError(

@@ -36,7 +36,7 @@ class KeptScan:
     disk_bytes: int
 
 
-def kept_scans() -> list[KeptScan]:
+def list_kept_scans() -> list[KeptScan]:
     """All scans of the cache folder, by their sources."""
     scans = []
     for file in cache_folder().glob("scan-*.bin"):

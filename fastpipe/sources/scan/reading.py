@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fastpipe.dataset.format.sample_layout import identity_of
 from fastpipe.errors import DatasetError, ImageError, readable
-from fastpipe.machine.progress import WorkProgress, shown
+from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.native import _engine
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import FILE_ERRNOS
@@ -53,7 +53,7 @@ def read_files(
     chunks = [numbers[start : start + _CHUNK_FILES] for start in starts]
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")
     try:
-        with shown(
+        with show_progress(
             Console(stderr=True),
             f"scanning {readable(str(scan.folder))}",
             _describe_progress,

@@ -16,20 +16,20 @@ from fastpipe.dataset.format.layout import INDEX_FILE, WORK_FOLDER
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import Names, names_in
+from fastpipe.sources.folders.splits import (
+    SplitsError,
+    first_paths,
+    split_folders,
+    split_of_name,
+    split_tars,
+)
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.scanned_files import Archive
-from fastpipe.sources.splits import (
-    SplitsError,
-    some,
-    split_folders,
-    split_tars,
-    split_word,
-)
-from fastpipe.sources.tars import list_archives
+from fastpipe.sources.tars.tars import list_archives
 
 _LOG = logging.getLogger("fastpipe")
 _MAX_BRACE_PATTERNS = 1_000_000
@@ -76,7 +76,10 @@ class UnpackedSource:
         _check_format(self.path, recognise_source(self.path, self.split).format)
         try:
             listing = list_sources(
-                self.path, seed=0, shuffle=False, how=SourceOptions(split=self.split)
+                self.path,
+                seed=0,
+                shuffle=False,
+                options=SourceOptions(split=self.split),
             )
         except SplitsError as problem:  # tars may hold folders of splits
             raise _splits_error(self.path, problem) from problem
@@ -228,13 +231,13 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     names = sorted(problem.splits)
     suggested = names[0]
     for name in names:
-        if split_word(name) == "train":
+        if split_of_name(name) == "train":
             suggested = name
             break
     choice = "" if problem.asked is None else f"split={problem.asked!r}: "
     shown = readable(str(path))
     message = (
-        f"{choice}{shown} has the splits {some(names)}; pass "
+        f"{choice}{shown} has the splits {first_paths(names)}; pass "
         f"fastpipe.open({shown!r}, split={readable(suggested)!r})"
     )
     folder = problem.splits[suggested]

@@ -1,4 +1,4 @@
-"""Shards -> their blocks of a MiB, numbered through; samples -> their bytes, and which are wrong."""
+"""Shards -> their blocks of a MiB, numbered through; samples -> their bytes, and wrong ones."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Blocks:
         self.sizes = sizes.astype(np.int64)
         # (shards + 1,) the number of the first block of each shard, and at the end of all blocks
         blocks_per_shard = -(-self.sizes // BLOCK_BYTES)
-        self.first = np.concatenate([[0], np.cumsum(blocks_per_shard)])
+        self.first_blocks = np.concatenate([[0], np.cumsum(blocks_per_shard)])
 
     def shards_of(self, blocks: Int64s) -> Int64s:
         """(n,) the shard of each block."""
-        return np.searchsorted(self.first, blocks, side="right") - 1
+        return np.searchsorted(self.first_blocks, blocks, side="right") - 1
 
     def sizes_of(self, blocks: Int64s) -> Int64s:
         """(n,) the number of bytes in each block."""
         shards = self.shards_of(blocks)
-        start_bytes = (blocks - self.first[shards]) * BLOCK_BYTES
+        start_bytes = (blocks - self.first_blocks[shards]) * BLOCK_BYTES
         return np.asarray(np.minimum(BLOCK_BYTES, self.sizes[shards] - start_bytes))
 
     def bytes_of(self, blocks: Int64s) -> Int64s:
@@ -42,10 +42,10 @@ class Blocks:
         pages = -(-self.sizes_of(blocks) // PAGE_BYTES)
         return np.asarray(pages * PAGE_BYTES)
 
-    def place(self, run: range) -> tuple[int, int, int]:
+    def byte_range(self, run: range) -> tuple[int, int, int]:
         """Neighbouring blocks of one shard -> shard, first byte, and the byte after the last."""
-        shard = int(np.searchsorted(self.first, run.start, side="right")) - 1
-        start = (run.start - int(self.first[shard])) * BLOCK_BYTES
+        shard = int(np.searchsorted(self.first_blocks, run.start, side="right")) - 1
+        start = (run.start - int(self.first_blocks[shard])) * BLOCK_BYTES
         stop = min(start + len(run) * BLOCK_BYTES, int(self.sizes[shard]))
         return shard, start, stop
 
@@ -53,7 +53,7 @@ class Blocks:
         self, shard: Int64s, start: Int64s, stop: Int64s
     ) -> tuple[Int64s, Int64s]:
         """(n,) the first and the last block of each range of bytes."""
-        first_of_shard = self.first[shard]
+        first_of_shard = self.first_blocks[shard]
         return first_of_shard + start // BLOCK_BYTES, first_of_shard + (
             stop - 1
         ) // BLOCK_BYTES
@@ -63,7 +63,9 @@ class Blocks:
         if not blocks:
             return []
         # A run never crosses from one shard into the next.
-        shard_starts = set(self.first[np.searchsorted(self.first, blocks)].tolist())
+        shard_starts = set(
+            self.first_blocks[np.searchsorted(self.first_blocks, blocks)].tolist()
+        )
         runs: list[range] = []
         for block in blocks:
             follows = (

@@ -1,4 +1,4 @@
-"""Blocks that have arrived -> kept on a local disk within a limit, for all processes of the machine.
+"""Blocks that have arrived -> kept on a disk within a limit, for all processes of the machine.
 
 A dataset's file `blocks` has a header, and then a byte for each block: its state.
 
@@ -42,7 +42,7 @@ HEADER_BYTES = 4096
 _BOOT_AT = 64
 # The room that a file system itself needs for a sparse shard: the list of its pieces.
 _SHARD_BYTES = 4 * PAGE_BYTES
-_MOST_OPEN = 32
+_MAX_OPEN_SHARDS = 32
 # Note [size of a write]
 # The page cache takes a write in pieces of memory as large as the write, up to 2 MiB. A virtual
 # machine that has given such pieces back to its host (page_reporting) has to get them again. A GB
@@ -87,16 +87,17 @@ class Cache:
         self.limit = limit
         self.shards = range(first_shard, first_shard + len(names))
         # The number of the dataset's first block.
-        self.first = int(blocks.first[first_shard])
+        self.first_block = int(blocks.first_blocks[first_shard])
         self._names = names
         self._hold: Hold | None = hold
         self._is_full = False
-        self._open_file = lru_cache(_MOST_OPEN)(_open_shard_file)
+        self._open_file = lru_cache(_MAX_OPEN_SHARDS)(_open_shard_file)
         self._lock = threading.Lock()
         # Blocks that are written and not synced.
         self._unsynced: set[int] = set()
         self._accounts = cache_root.open_accounts(self.root)
-        num_blocks = int(blocks.first[self.shards.stop]) - self.first
+        # With the lock on the accounts no other process begins to use the dataset, or counts.
+        num_blocks = int(blocks.first_blocks[self.shards.stop]) - self.first_block
         with (
             cache_root.writing(self.root),
             cache_root.locked(self._accounts) as accounts,
@@ -120,7 +121,7 @@ class Cache:
                 partial.unlink(missing_ok=True)
 
         # Count anew: if a process was killed, the account may be too high.
-        kept = np.flatnonzero(self.states) + self.first
+        kept = np.flatnonzero(self.states) + self.first_block
         kept_bytes = int(self.blocks.bytes_of(kept).sum())
         kept_shards = np.unique(self.blocks.shards_of(kept))
         other_bytes: dict[Path, int] = {}
@@ -149,21 +150,21 @@ class Cache:
 
     def _drop(self, block: int) -> int:
         """Removes a block from the disk. Returns the bytes that it took."""
-        self.states[block - self.first] = ABSENT
-        shard, start, stop = self.blocks.place(range(block, block + 1))
+        self.states[block - self.first_block] = ABSENT
+        shard, start, stop = self.blocks.byte_range(range(block, block + 1))
         file = self._file_of(shard)
         punch(file.number(), start, stop)
         return int(self.blocks.bytes_of(np.array([block]))[0])
 
     def allot(self, blocks: NDArray[np.int64]) -> None:
         """Reserves room for those blocks of the dataset that have none, up to the limit."""
-        mine = blocks[self.has(blocks)] - self.first
+        mine = blocks[self.has(blocks)] - self.first_block
         if self._is_full or not (self.states[mine] == ABSENT).any():
             return
         with self._lock, cache_root.locked(self._accounts) as accounts:
             # Another process may have reserved room for some of them meanwhile.
             new = mine[self.states[mine] == ABSENT]
-            new_blocks = new + self.first
+            new_blocks = new + self.first_block
             used_bytes = _read_account(accounts) + self._new_shard_bytes(new_blocks)
             block_bytes = self.blocks.bytes_of(new_blocks)
             fits = used_bytes + np.cumsum(block_bytes) <= self.limit
@@ -176,8 +177,8 @@ class Cache:
         """The room for those shards of blocks of which nothing is kept yet."""
         total = 0
         for shard in np.unique(self.blocks.shards_of(blocks)).tolist():
-            start = int(self.blocks.first[shard]) - self.first
-            stop = int(self.blocks.first[shard + 1]) - self.first
+            start = int(self.blocks.first_blocks[shard]) - self.first_block
+            stop = int(self.blocks.first_blocks[shard + 1]) - self.first_block
             if not self.states[start:stop].any():
                 total += _SHARD_BYTES
         return total
@@ -192,11 +193,13 @@ class Cache:
 
     def has(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(n,) which blocks belong to the dataset."""
-        return (self.first <= blocks) & (blocks < self.first + len(self.states))
+        return (self.first_block <= blocks) & (
+            blocks < self.first_block + len(self.states)
+        )
 
     def is_there(self, block: int) -> bool:
         """Whether a block is written. Another process may write it at any time."""
-        return bool(self.states[block - self.first] >= WRITTEN)
+        return bool(self.states[block - self.first_block] >= WRITTEN)
 
     def claim(self, block: int) -> bool:
         """Locks a block, to fetch it. False if another process fetches it, and after `close`."""
@@ -217,7 +220,7 @@ class Cache:
         return cache_root.holders(self._hold.descriptor, offsets)
 
     def _lock_offset(self, block: int) -> int:
-        return HEADER_BYTES + block - self.first
+        return HEADER_BYTES + block - self.first_block
 
     def write(self, shard: int, start: int, data: Any) -> None:
         """Writes whole blocks that were checked, so that all processes see them.
@@ -240,10 +243,12 @@ class Cache:
             piece = view[written : written + _WRITE_BYTES]
             written += os.pwrite(file.number(), piece, start + written)
 
-        first = int(self.blocks.first[shard]) + start // BLOCK_BYTES
+        first = int(self.blocks.first_blocks[shard]) + start // BLOCK_BYTES
         num_blocks = -(-len(view) // BLOCK_BYTES)
         blocks = range(first, first + num_blocks)
-        self.states[blocks.start - self.first : blocks.stop - self.first] = WRITTEN
+        self.states[
+            blocks.start - self.first_block : blocks.stop - self.first_block
+        ] = WRITTEN
         with self._lock:
             self._unsynced.update(blocks)
 
@@ -256,7 +261,7 @@ class Cache:
         for shard in np.unique(shards).tolist():
             file = self._file_of(shard)
             os.fdatasync(file.number())
-            synced = unsynced[shards == shard] - self.first
+            synced = unsynced[shards == shard] - self.first_block
             # A block that was forgotten meanwhile stays so.
             self.states[synced[self.states[synced] == WRITTEN]] = SYNCED
 
@@ -265,7 +270,7 @@ class Cache:
         hold = self._hold
         self._hold = None
         if hold is not None:
-            # The time of use.
+            # `used_at` reads this time: the dataset that was used longest ago is removed first.
             os.utime(hold.descriptor)
             # Closing the file would not drop the locks: the map of the states has it open, too, and
             # so has a forked child.
@@ -288,24 +293,26 @@ class Caches:
         self.blocks = blocks
         self.remote = remote
         # The cache of each shard behind a URL.
-        self.of: dict[int, Cache] = {}
+        self.cache_of_shard: dict[int, Cache] = {}
         for cache in remote:
             for shard in cache.shards:
-                self.of[shard] = cache
+                self.cache_of_shard[shard] = cache
         # (shards,) which are behind a URL
-        self.is_remote = np.isin(np.arange(len(blocks.sizes)), list(self.of))
+        self.is_remote = np.isin(
+            np.arange(len(blocks.sizes)), list(self.cache_of_shard)
+        )
 
     def at(self, block: int) -> Cache:
         """The cache of a block."""
-        shard, _, _ = self.blocks.place(range(block, block + 1))
-        return self.of[shard]
+        shard, _, _ = self.blocks.byte_range(range(block, block + 1))
+        return self.cache_of_shard[shard]
 
     def states(self, blocks: NDArray[np.int64]) -> NDArray[np.uint8]:
         """(n,) Note [states of a block]. Blocks of local files are SYNCED."""
         states = np.full(len(blocks), SYNCED, dtype=np.uint8)
         for cache in self.remote:
             mine = cache.has(blocks)
-            states[mine] = cache.states[blocks[mine] - cache.first]
+            states[mine] = cache.states[blocks[mine] - cache.first_block]
         return states
 
     def least_state(
@@ -321,7 +328,7 @@ class Caches:
     def forget(self, blocks: NDArray[np.int64]) -> None:
         """Marks blocks whose content turned out to be wrong, so that they are fetched again."""
         for cache in self.remote:
-            forget(cache.states, blocks[cache.has(blocks)] - cache.first)
+            forget(cache.states, blocks[cache.has(blocks)] - cache.first_block)
 
     @property
     def given_up(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fastpipe.dataset.format.folder import Url
-from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.errors import ConfigError, DatasetError, in_one_line
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.retry import failure_of
 
@@ -271,5 +271,5 @@ def _repository(url: Url, config: dict[str, Any]) -> _Repository:
 
 
 def _hub_error(url: Url, message: str, problem: Exception, advice: str) -> DatasetError:
-    reason = " ".join(str(problem).split())[:300]
+    reason = in_one_line(problem, 300)
     return DatasetError(f"{url}: the Hub {message}: {reason}. {advice}")

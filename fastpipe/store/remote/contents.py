@@ -33,14 +33,38 @@ class KeptDataset:
     in_use: bool  # by a process
 
 
-def kept_datasets(root: Path) -> list[KeptDataset]:
-    return [_describe_dataset(folder) for folder in cache_root.datasets(root)]
+def kept_datasets(root: Path, data: str | None = None) -> list[KeptDataset]:
+    """The datasets of a cache: those with a URL or fingerprint, or all.
+
+    Raises:
+        ConfigError: the cache has no such dataset.
+    """
+    # Only the chosen ones are described: to open the index of each takes time.
+    folders = cache_root.datasets(root)
+    if data is not None:
+        name = data.rstrip("/")
+        urls = [_read_url(folder) for folder in folders]
+        folders = [
+            folder
+            for folder, url in zip(folders, urls, strict=True)
+            if name in (url, folder.name)
+        ]
+        if not folders:
+            known = ", ".join(urls) or "nothing"
+            raise ConfigError(
+                f"DATA: the cache in {root} has no {data}; it has {known}"
+            )
+    return [_describe_dataset(folder) for folder in folders]
+
+
+def _read_url(folder: Path) -> str:
+    return (folder / URL_FILE).read_text(encoding="utf-8").strip()
 
 
 def _describe_dataset(folder: Path) -> KeptDataset:
-    # Before `_open_blocks`, which uses the dataset itself.
+    # This comes before `_open_blocks`, which would itself count as a user of the dataset.
     in_use = cache_root.in_use(folder)
-    url = (folder / URL_FILE).read_text(encoding="utf-8").strip()
+    url = _read_url(folder)
     samples = 0
     shard_bytes = 0
     resident_bytes = 0
@@ -66,25 +90,6 @@ def _describe_dataset(folder: Path) -> KeptDataset:
     )
 
 
-def chosen(root: Path, data: str | None) -> list[KeptDataset]:
-    """The datasets of a URL or fingerprint; None chooses all.
-
-    Raises:
-        ConfigError: the cache has no such dataset.
-    """
-    datasets = kept_datasets(root)
-    if data is None:
-        return datasets
-    name = data.rstrip("/")
-    matching = [
-        dataset for dataset in datasets if name in (dataset.url, dataset.fingerprint)
-    ]
-    if not matching:
-        known = ", ".join(dataset.url for dataset in datasets) or "nothing"
-        raise ConfigError(f"DATA: the cache in {root} has no {data}; it has {known}")
-    return matching
-
-
 def check_kept(kept: KeptDataset) -> tuple[int, int]:
     """Compares the samples that are wholly in the cache with their hashes.
 
@@ -105,7 +110,7 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
         if not shard.path.exists():
             # None of its blocks has been fetched.
             continue
-        first_block = int(blocks.first[shard_index])
+        first_block = int(blocks.first_blocks[shard_index])
         records = index.records_of_shard(shard_index)[["offset", "size", "xxh3_64"]]
         with open(shard.path, "rb", buffering=0) as file:
             for offset, size, expected in records.tolist():
@@ -126,6 +131,7 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
 
 def clear(root: Path, kept: KeptDataset) -> bool:
     """Removes a dataset. Returns False if it is in use."""
+    # A loader that opens the dataset meanwhile waits for the lock, and then makes the folder anew.
     with cache_root.locked(cache_root.open_accounts(root)):
         return cache_root.remove(Path(kept.folder))
 
@@ -138,4 +144,4 @@ def _open_blocks(
     blocks = Blocks(index.shard_sizes)
     hold = Hold(root, folder.name, url)
     with cache_root.writing(root), cache_root.locked(cache_root.open_accounts(root)):
-        return blocks, shared_states(hold.descriptor, int(blocks.first[-1]))
+        return blocks, shared_states(hold.descriptor, int(blocks.first_blocks[-1]))

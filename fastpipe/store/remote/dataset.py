@@ -84,11 +84,13 @@ class RemoteIndex(PackedIndex):
 
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
-        # The time of use. The states change it only while blocks come.
+        # `cache_root.used_at` reads this time. Writing states changes it only while blocks come.
         os.utime(self._hold.descriptor)
         self._bring(DATASET_FILE, xxhash.xxh3_64_hexdigest(data), data)
-        self._at = version_folder(info["version"])
-        self._bring(self._at + INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
+        self._version_folder = version_folder(info["version"])
+        self._bring(
+            self._version_folder + INDEX_FILE, info.get("index", {}).get("file_xxh3_64")
+        )
         super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
 
     def fetch_columns(self, fields: Iterable[str]) -> None:
@@ -98,7 +100,8 @@ class RemoteIndex(PackedIndex):
                 field = self.fields[name]
                 for file in sidecars(field):
                     self._bring(
-                        f"{self._at}{FIELDS_FOLDER}/{file}", field.files.get(file)
+                        f"{self._version_folder}{FIELDS_FOLDER}/{file}",
+                        field.files.get(file),
                     )
 
     def fetch_small(self) -> None:
@@ -106,19 +109,21 @@ class RemoteIndex(PackedIndex):
         self.fetch_columns(self.fields)
         self.fetch_sources()
         if self.counts["rejected"]:
-            self._bring(self._at + REJECTED_FILE, None)
+            self._bring(self._version_folder + REJECTED_FILE, None)
 
     def fetch_sources(self) -> None:
-        self._bring(self._at + SOURCES_FILE, self.info["sources"]["file_xxh3_64"])
+        self._bring(
+            self._version_folder + SOURCES_FILE, self.info["sources"]["file_xxh3_64"]
+        )
 
-    def reader(self, of: Index | None = None) -> Reader:
+    def reader(self, mixture: Index | None = None) -> Reader:
         """Returns a reader of its shards, or of those of a mixture that it is part of.
 
         Raises:
             EngineError: this is a forked child.
             DatasetError: the cache cannot be written.
         """
-        index: Index = self if of is None else of
+        index: Index = self if mixture is None else mixture
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
         blocks = Blocks(np.concatenate([part.shard_sizes for part in parts]))
 
@@ -215,7 +220,7 @@ class RemoteIndex(PackedIndex):
                     [data] if data is not None else []
                 )
                 if data is None:
-                    pieces = self._objects.whole(name)
+                    pieces = self._objects.fetch_pieces(name)
                 digest = _write_pieces(partial, pieces)
                 if expected in (None, digest):
                     os.replace(partial, file)
@@ -288,9 +293,9 @@ def _checked(file: str, data: bytes) -> dict[str, Any]:
     return info
 
 
-def _check_hash(file: str, what: str, expected: str, got: object) -> None:
+def _check_hash(file: str, hash_name: str, expected: str, got: object) -> None:
     if got != expected:
         raise DatasetError(
-            f"{file} has been changed: expected the {what}, {expected}, got {got!r:.80}. Upload "
+            f"{file} has been changed: expected the {hash_name}, {expected}, got {got!r:.80}. Upload "
             "the dataset again"
         )

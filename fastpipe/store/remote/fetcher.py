@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastpipe.errors import EngineError
+from fastpipe.errors import EngineError, first_names
 from fastpipe.store.remote.blocks import BLOCK_BYTES
 from fastpipe.store.remote.cache import WRITTEN, Cache
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer
@@ -32,21 +32,23 @@ _LOG = logging.getLogger("fastpipe")
 
 _NUM_WRITERS = 3
 _WRITER_NAME = "fastpipe-write"
-# How often it looks for blocks that other processes fetch; with none, the pause is longer.
+# The fetcher looks so often for blocks that other processes fetch. Without such blocks the pause is
+# longer.
 _LOOK_S = 0.01
 _IDLE_LOOK_S = 0.1
-# How often it looks whether a process that fetches such blocks has ended.
+# It looks so often whether a process that fetches such blocks has ended.
 _CLAIM_S = 0.2
 _SYNC_S = 5.0
 # A server that wanted fewer requests counts as busy for so long.
 _BUSY_S = 2.0
-# Requests at a time.
-LEAST, MOST = 16, 64
+# The limits of the number of requests at a time, and how much it changes at once.
+MIN_REQUESTS = 16
+MAX_REQUESTS = 64
 _STEP = 8
 # More requests at a time stay if the link became so many times as fast.
 _WORTH_IT = 1.05
 _MEASURE_S = 1.0
-_MOST_RANGES_SHOWN = 3
+_MAX_RANGES_SHOWN = 3
 
 
 class Delay(NamedTuple):
@@ -72,7 +74,7 @@ class Flow:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # The number of requests that may be under way.
-        self.most = LEAST
+        self.most = MIN_REQUESTS
         # What was counted since the last decision.
         self._start_time = clock()
         self._bytes = 0
@@ -102,15 +104,15 @@ class Flow:
     def _decide(self, rate: float, *, busy: bool) -> None:
         if busy:
             # The server may take more again later.
-            self.most = max(LEAST // 4, self.most // 2)
+            self.most = max(MIN_REQUESTS // 4, self.most // 2)
             self._last_rate = 0.0
             self._is_settled = False
         elif self._was_starved or self._is_settled:
             return
         elif rate <= _WORTH_IT * self._last_rate:
-            self.most = max(LEAST, self.most - _STEP)
+            self.most = max(MIN_REQUESTS, self.most - _STEP)
             self._is_settled = True
-        elif self.most < MOST:
+        elif self.most < MAX_REQUESTS:
             self._last_rate = rate
             self.most += _STEP
 
@@ -184,13 +186,13 @@ class Fetcher:
 
     def delay(self) -> Delay | None:
         """What has taken longest so far; None if nothing is under way."""
-        now = time.monotonic()
+        now_s = time.monotonic()
         delays: list[Delay] = []
         with self._wants.lock:
             if self._under_way:
                 part = min(self._under_way, key=self._under_way.__getitem__)
-                elapsed_s = now - self._under_way[part]
-                trouble = self._caches.of[part.shard].objects.trouble
+                elapsed_s = now_s - self._under_way[part]
+                trouble = self._caches.cache_of_shard[part.shard].objects.trouble
                 note = f"A request failed with: {trouble}" if trouble else ""
                 delays.append(
                     Delay("fetching", part.shard, part.start, elapsed_s, note)
@@ -198,32 +200,31 @@ class Fetcher:
             awaited = dict(self._awaited)
         if awaited:
             block = min(awaited, key=awaited.__getitem__)
-            shard, start, _ = self._caches.blocks.place(range(block, block + 1))
+            shard, start, _ = self._caches.blocks.byte_range(range(block, block + 1))
             cache = self._caches.at(block)
             blocks = [
                 other for other in sorted(awaited) if self._caches.at(other) is cache
             ]
             note = self._describe_awaited(cache, blocks)
-            delays.append(Delay("awaiting", shard, start, now - awaited[block], note))
+            delays.append(Delay("awaiting", shard, start, now_s - awaited[block], note))
         return max(delays, key=lambda delay: delay.seconds, default=None)
 
     def _describe_awaited(self, cache: Cache, awaited: list[int]) -> str:
         blocks = self._caches.blocks
-        runs = blocks.runs(awaited, int(blocks.first[-1]) * BLOCK_BYTES)
+        # The limit is the size of all shards, so that neighbours are always one run.
+        runs = blocks.runs(awaited, int(blocks.first_blocks[-1]) * BLOCK_BYTES)
         ranges: list[str] = []
-        for run in runs[:_MOST_RANGES_SHOWN]:
-            shard, start, stop = blocks.place(run)
+        for run in runs:
+            shard, start, stop = blocks.byte_range(run)
             ranges.append(f"{start:,} to {stop:,} of {cache.name_of(shard)}")
-        more = ""
-        if len(runs) > _MOST_RANGES_SHOWN:
-            more = f" and {len(runs) - _MOST_RANGES_SHOWN} more ranges"
+        shown_ranges = first_names(ranges, _MAX_RANGES_SHOWN)
         processes: list[str] = []
         for pid in cache.holders(awaited):
             this = "this " if pid == os.getpid() else ""
             processes.append(f"{this}process {pid}")
         owner = " and ".join(processes) or "a process of another user or container"
         return (
-            f"Another loader, in {owner}, fetches bytes {', '.join(ranges)}{more} into the cache "
+            f"Another loader, in {owner}, fetches bytes {shown_ranges} into the cache "
             f"{cache.folder}. If it does not go on, close it or end its process; after "
             f"{self._patience_s:g} s this loader fetches them itself"
         )
@@ -243,7 +244,7 @@ class Fetcher:
                 if not queue:
                     return
                 # While a first batch is fetched, nothing else is.
-                if not urgent and any(part.first for part in self._under_way):
+                if not urgent and any(part.is_first_batch for part in self._under_way):
                     return
                 self._begin_fetch(queue.popleft())
 
@@ -277,7 +278,7 @@ class Fetcher:
             self._report(written)
         parts: list[ShardPart] = []
         for run in self._caches.blocks.runs(mine, REQUEST_BYTES):
-            parts.append(ShardPart(*self._caches.blocks.place(run), blocks=run))
+            parts.append(ShardPart(*self._caches.blocks.byte_range(run), blocks=run))
         return parts
 
     async def _fetch(self, part: ShardPart) -> None:
@@ -294,7 +295,7 @@ class Fetcher:
                 f"bytes of sample {wrong_samples[0]} whose hash is not the recorded one"
             )
 
-        cache = self._caches.of[part.shard]
+        cache = self._caches.cache_of_shard[part.shard]
         try:
             answer = await cache.objects.fetch(
                 cache.name_of(part.shard),
@@ -330,9 +331,9 @@ class Fetcher:
                 if isinstance(key, int):
                     self._awaited.pop(key, None)
             ready = self._wants.arrived(keys, problem)
-        # Without the lock, because `go` runs code of the engine.
+        # Without the lock, because `on_ready` runs code of the engine.
         for ticket, outcome in ready:
-            ticket.go(outcome)
+            ticket.on_ready(outcome)
 
     async def _look_around(self, owner: weakref.ref[object]) -> None:
         """Looks for blocks that other processes fetch, and syncs, as long as the owner lives."""
@@ -343,15 +344,15 @@ class Fetcher:
             if self.closed:
                 # The cache's files may be closed, too.
                 break
-            now = time.monotonic()
-            if now - sync_time > _SYNC_S:
-                sync_time = now
+            now_s = time.monotonic()
+            if now_s - sync_time > _SYNC_S:
+                sync_time = now_s
                 await asyncio.wrap_future(self.in_thread(self.sync))
             if self._awaited and not self.closed:
                 self._report_awaited()
-                if now - claim_time > _CLAIM_S:
-                    claim_time = now
-                    self._claim_awaited(now)
+                if now_s - claim_time > _CLAIM_S:
+                    claim_time = now_s
+                    self._claim_awaited(now_s)
         await self._finish()
 
     def _report_awaited(self) -> None:
@@ -364,7 +365,7 @@ class Fetcher:
             )
         self._report(written.tolist())
 
-    def _claim_awaited(self, now: float) -> None:
+    def _claim_awaited(self, now_s: float) -> None:
         """Fetches blocks whose process has ended.
 
         If a process takes too long for a block, this loader fetches the samples past it.
@@ -372,7 +373,7 @@ class Fetcher:
         with self._wants.lock:
             late: list[int] = []
             for block, start_time in self._awaited.items():
-                if now - start_time > self._patience_s:
+                if now_s - start_time > self._patience_s:
                     late.append(block)
             self._wants.impatient.update(late)
             awaited = self._awaited
@@ -381,8 +382,9 @@ class Fetcher:
                 self._wants.urgent.extend(self._claim(run))
             # Those that are awaited again keep their start.
             for block in self._awaited:
-                self._awaited[block] = awaited.get(block, now)
+                self._awaited[block] = awaited.get(block, now_s)
         if late:
+            # Whoever waits for these blocks asks again, and gets the samples through the ring.
             self._report(late)
         self._begin_fetches()
 
@@ -418,7 +420,7 @@ class Fetcher:
         if part.blocks is None:
             self._wants.ring_parts.store(part, data)
             return
-        cache = self._caches.of[part.shard]
+        cache = self._caches.cache_of_shard[part.shard]
         try:
             cache.write(part.shard, part.start, data)
         except OSError as problem:

@@ -51,8 +51,8 @@ _REMOVALS_AT_A_TIME = 16
 _NAMES_PER_PAGE = 1000
 # An upload sends so many parts at a time. S3 takes at most 10,000 parts of a file.
 _PARTS_AT_A_TIME = 4
-_LEAST_PART_BYTES = 8 << 20
-_MOST_PARTS = 9000
+_MIN_PART_BYTES = 8 << 20
+_MAX_PARTS = 9000
 # HTTP's Too Many Requests and Service Unavailable: the server wants fewer requests.
 _BUSY_STATUS = (429, 503)
 
@@ -155,12 +155,12 @@ class Objects:
         for future in list(self._under_way):
             future.cancel()
 
-    async def insist(self, work: Callable[[], Awaitable[_T]], what: str) -> _T:
+    async def insist(self, work: Callable[[], Awaitable[_T]], failure_text: str) -> _T:
         """Makes a request until it succeeds.
 
         Args:
             work: makes the request.
-            what: how an error begins, such as "URL cannot be fetched".
+            failure_text: how an error begins, such as "URL cannot be fetched".
         """
         first_start = time.monotonic()
         attempt = 0
@@ -184,7 +184,7 @@ class Objects:
                 has_tries = remedy.tries is None or attempt < remedy.tries
                 if elapsed_s > self.patience_s or not has_tries:
                     raise self._last_error(
-                        what, failure, remedy, attempt, elapsed_s
+                        failure_text, failure, remedy, attempt, elapsed_s
                     ) from problem
             is_busy = failure.status in _BUSY_STATUS
             if is_busy:
@@ -196,7 +196,7 @@ class Objects:
 
     def _last_error(
         self,
-        what: str,
+        failure_text: str,
         failure: Failure,
         remedy: Remedy,
         attempts: int,
@@ -207,7 +207,7 @@ class Objects:
             advice = f"{remedy.packing or advice}. {AGAIN}"
         times = "attempt" if attempts == 1 else "attempts"
         return self._error(
-            f"{what}: {failure.words}, after {attempts} {times} in {elapsed_s:.1f} s. {advice}"
+            f"{failure_text}: {failure.words}, after {attempts} {times} in {elapsed_s:.1f} s. {advice}"
         )
 
     def _for_each(
@@ -410,7 +410,7 @@ class Objects:
         """Waits for `fetch`."""
         return self.wait(self.fetch(name, start, stop, size_bytes))
 
-    def whole(self, name: str) -> Iterator[memoryview]:
+    def fetch_pieces(self, name: str) -> Iterator[memoryview]:
         """All of a file, piece by piece; it may be larger than memory.
 
         Nobody changes the file, and it is not empty.
@@ -455,7 +455,7 @@ class Objects:
         elif replaces is not None:
             mode = {"e_tag": replaces}
         # A file that is smaller than a part is sent in one request.
-        part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
+        part_bytes = max(_MIN_PART_BYTES, -(-size_bytes // _MAX_PARTS))
 
         async def put() -> bool:
             with contextlib.suppress(AlreadyExistsError, PreconditionError):

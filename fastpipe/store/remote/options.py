@@ -87,7 +87,7 @@ class RemoteOptions:
     """How a remote dataset is read."""
 
     cache_dir: Path = field(default_factory=lambda: cache_folder() / "shards")
-    # Bytes on the disk; 0 keeps no shard.
+    # The most bytes on the disk; 0 keeps no shard.
     cache_limit: int = 200 * 10**9
     # The options of obstore's store: credentials, region, endpoint.
     storage: Mapping[str, Any] = field(default_factory=dict)

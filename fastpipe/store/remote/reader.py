@@ -53,17 +53,17 @@ class Reader:
         self.fetcher.wake()
 
     def ticket(
-        self, samples: NDArray[np.int64], go: Callable[[Where | Exception], None]
+        self, samples: NDArray[np.int64], on_ready: Callable[[Where | Exception], None]
     ) -> Ticket:
         """Asks for samples that are needed now.
 
-        `go` gets the place of the samples or the error, now or later, in any thread.
+        `on_ready` gets the place of the samples or the error, now or later, in any thread.
         """
         with self.wants.lock:
-            ticket = Ticket(samples, go, self.wants.generation)
+            ticket = Ticket(samples, on_ready, self.wants.generation)
             where = self.wants.add(ticket)
         if where is not None:
-            go(where)
+            on_ready(where)
         else:
             self.fetcher.wake()
         return ticket
@@ -120,7 +120,7 @@ class Reader:
         data = self._read_here(shard, start, stop)
         if data is not None:
             return data
-        cache = self.caches.of[shard]
+        cache = self.caches.cache_of_shard[shard]
         size_bytes = int(cache.blocks.sizes[shard])
         answer = cache.objects.fetched(cache.name_of(shard), start, stop, size_bytes)
         with self.wants.lock:
@@ -129,8 +129,8 @@ class Reader:
 
     def _read_here(self, shard: int, start: int, stop: int) -> bytes | None:
         """The bytes if the cache or the ring has them; otherwise None."""
-        cache = self.caches.of[shard]
-        first_block = int(cache.blocks.first[shard])
+        cache = self.caches.cache_of_shard[shard]
+        first_block = int(cache.blocks.first_blocks[shard])
         start_block = first_block + start // BLOCK_BYTES
         stop_block = first_block + (stop - 1) // BLOCK_BYTES + 1
         blocks = range(start_block, stop_block)
@@ -141,10 +141,12 @@ class Reader:
                 with suppress(FileNotFoundError), open(path, "rb") as file:
                     return os.pread(file.fileno(), stop - start, start)
             piece = self.wants.ring_parts.of(self._extents.sample_at(shard, start))
-            if piece is None or piece.place is None:
+            if piece is None or piece.ring_offset is None:
                 return None
             if piece.start <= start and stop <= piece.stop:
-                return self.ring.read(piece.place + start - piece.start, stop - start)
+                return self.ring.read(
+                    piece.ring_offset + start - piece.start, stop - start
+                )
         return None
 
     @contextmanager

@@ -22,8 +22,8 @@ from fastpipe.store.remote.options import RemoteOptions
 _PIECE_BYTES = 4 << 20
 _PIECES_AHEAD = 3
 # The least that is fetched at any other place, such as a header or a footer.
-_LEAST_BYTES = 64 << 10
-_MOST_PIECES_HELD = 6
+_MIN_PIECE_BYTES = 64 << 10
+_MAX_PIECES_HELD = 6
 
 
 @dataclass(eq=False)
@@ -135,14 +135,14 @@ class SourceFiles(Objects):
 
     def as_listed(self, name: str, answer: Answer, state: FileState) -> memoryview:
         """The bytes of an answer. Raises PackError if the file was changed since it was listed."""
-        now = answer.state
-        if now.size_bytes != state.size_bytes:
+        state_now = answer.state
+        if state_now.size_bytes != state.size_bytes:
             reason = (
                 f"it had {state.size_bytes:,} bytes when it was listed, and now has "
-                f"{now.size_bytes:,}"
+                f"{state_now.size_bytes:,}"
             )
             raise changed(self.url / name, f": {reason}")
-        if now.mtime_ns != state.mtime_ns and not self.pinned:
+        if state_now.mtime_ns != state.mtime_ns and not self.pinned:
             raise changed(self.url / name, ": it has another ETag")
         return memoryview(answer.data)
 
@@ -178,14 +178,14 @@ class RemoteFile(io.RawIOBase):
             if is_in_order:
                 piece_bytes = _PIECE_BYTES
             else:
-                piece_bytes = min(max(stop - offset, _LEAST_BYTES), _PIECE_BYTES)
+                piece_bytes = min(max(stop - offset, _MIN_PIECE_BYTES), _PIECE_BYTES)
             piece = self._piece_at(offset, piece_bytes)
-            # It was used last now.
+            # The piece was used last, so it moves to the end and is dropped last.
             self._held.remove(piece)
             self._held.append(piece)
             if is_in_order:
                 self._begin_ahead(piece.stop)
-            while len(self._held) > _MOST_PIECES_HELD:
+            while len(self._held) > _MAX_PIECES_HELD:
                 self._held.popleft().answer.cancel()
 
             end = min(stop, piece.stop)

@@ -22,22 +22,23 @@ THREAD_NAME = "fastpipe-requests"
 END_PATIENCE_S = 3.0
 _LOOK_S = 0.001
 _ENDED = (
-    "the program is ending, and nothing is fetched by URL any more: finish reading before the main module ends, or "
-    "call atexit.register for what reads at the end after the dataset was opened"
+    "the program is ending, and nothing is fetched by URL any more: finish reading before the main "
+    "module ends, or call atexit.register for what reads at the end after the dataset was opened"
 )
 
 # Note [obstore and fork]
-# obstore's requests run in threads of a runtime that a process has once. After a fork the child has the runtime and
-# none of its threads: a request would wait for ever. So a child of a process that has used obstore is refused; one of
-# a process that has not starts its own.
+# obstore's requests run in threads of a runtime that a process has once. After a fork the child has
+# the runtime and none of its threads: a request would wait for ever. So a child of a process that
+# has used obstore is refused; one of a process that has not starts its own.
 _started: list[RequestThread] = []  # the first one counts
 
 # Note [obstore and the end of a program]
-# A thread of obstore's runtime sets the result of a future of asyncio, and takes the GIL for it. If the interpreter
-# finalizes meanwhile, Python up to 3.13 ends a thread that waits for the GIL by pthread_exit, which aborts the process
-# where Rust has called. So nothing may be under way when the interpreter finalizes: `atexit` comes before. A request
-# that was cancelled is over when its thread has dropped the future: the event loop knows all futures by weak
-# references. Some of them are dropped without the GIL, and are freed when a function of obstore is called next.
+# A thread of obstore's runtime sets the result of a future of asyncio, and takes the GIL for it. If
+# the interpreter finalizes meanwhile, Python up to 3.13 ends a thread that waits for the GIL by
+# pthread_exit, which aborts the process where Rust has called. So nothing may be under way when the
+# interpreter finalizes: `atexit` comes before. A request that was cancelled is over when its thread
+# has dropped the future: the event loop knows all futures by weak references. Some of them are
+# dropped without the GIL, and are freed when a function of obstore is called next.
 
 
 class _EventLoop(asyncio.SelectorEventLoop):
@@ -54,7 +55,10 @@ class _EventLoop(asyncio.SelectorEventLoop):
 
 
 class RequestThread:
-    """A thread with an event loop, in which all coroutines run that make requests. Its methods are safe in threads."""
+    """A thread with an event loop, in which all coroutines run that make requests.
+
+    Its methods are safe in threads.
+    """
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -131,8 +135,11 @@ class RequestThread:
 
 
 def request_thread() -> RequestThread:
-    """The thread of this process, which starts with the first dataset. ConfigError: obstore is not installed.
-    EngineError: see Note [obstore and fork].
+    """The thread of this process, which starts with the first dataset.
+
+    Raises:
+        ConfigError: obstore is not installed.
+        EngineError: this is a forked child. Note [obstore and fork]
     """
     if not _started:
         try:
@@ -149,9 +156,9 @@ def request_thread() -> RequestThread:
     first = _started[0]
     if first.process != os.getpid():
         raise EngineError(
-            f"process {first.process} has read remote data, and this is its forked child {os.getpid()}: the threads "
-            "that make requests do not exist here. Start workers in another way: pass "
-            'multiprocessing_context="forkserver" to the DataLoader, or call '
+            f"process {first.process} has read remote data, and this is its forked child "
+            f"{os.getpid()}: the threads that make requests do not exist here. Start workers in "
+            'another way: pass multiprocessing_context="forkserver" to the DataLoader, or call '
             'torch.multiprocessing.set_start_method("forkserver") before'
         )
     return first

@@ -6,8 +6,10 @@ import random
 import re
 from typing import NamedTuple
 
-_LONGEST_PAUSE_S = 10.0
-# How often content is fetched whose hash is wrong.
+from fastpipe.errors import in_one_line
+
+_MAX_PAUSE_S = 10.0
+# Content with a wrong hash is fetched so many times before its error is raised.
 ATTEMPTS = 3
 
 
@@ -88,7 +90,7 @@ _MESSAGE_OF_KIND = {
     "Timeout": "no byte for read_timeout seconds",
     "Connect": "no connection",
 }
-_LONGEST_MESSAGE = 200
+_MAX_MESSAGE_LENGTH = 200
 
 
 class Failure(NamedTuple):
@@ -166,10 +168,10 @@ def _failure_of_status(status: int, reason: str, text: str) -> Failure:
 
 def _first_line(text: str) -> str:
     """The part of obstore's text that says what happened, in a line."""
-    line = " ".join(text.split("Debug source")[0].split())
+    line = in_one_line(text.partition("Debug source")[0])
     line = line.removeprefix("Generic HTTP error: ")
     line = re.sub(r"Error performing \w+ \S+ in \S+ - ", "", line)
-    return line[:_LONGEST_MESSAGE]
+    return line[:_MAX_MESSAGE_LENGTH]
 
 
 def pause_s(attempt: int, busy: bool, patience_s: float) -> float:
@@ -184,6 +186,6 @@ def pause_s(attempt: int, busy: bool, patience_s: float) -> float:
     """
     # Servers name a second or more in Retry-After, which obstore does not show.
     first_s = 1.0 if busy else 0.1
-    longest_s = min(_LONGEST_PAUSE_S, patience_s / 8)
+    longest_s = min(_MAX_PAUSE_S, patience_s / 8)
     doublings = min(attempt - 1, 16)
     return min(longest_s, first_s * 2.0**doublings) * random.uniform(0.5, 1.0)

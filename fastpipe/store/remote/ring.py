@@ -125,7 +125,7 @@ class ShardPart:
     # The parts of the range that the ring keeps. Bytes between them are dropped.
     pieces: list[RingPiece] = field(default_factory=list)
     # Whether it belongs to the first batch of an epoch.
-    first: bool = False
+    is_first_batch: bool = False
 
     @property
     def keys(self) -> set[Key]:
@@ -149,7 +149,7 @@ class RingPiece:
     # The samples that the plan still needs.
     planned: set[int] = field(default_factory=set)
     # The offset in the ring; None before the bytes come and after they are dropped.
-    place: int | None = None
+    ring_offset: int | None = None
     # Whether nobody finds samples in it any more.
     dead: bool = False
 
@@ -191,9 +191,9 @@ class RingParts:
     def origin(self, place: int) -> tuple[int, int] | None:
         """The shard and the offset in it of a byte in the ring; None if nothing is stored there."""
         for piece in set(self._piece_of_sample.values()):
-            if piece.place is None:
+            if piece.ring_offset is None:
                 continue
-            offset = place - piece.place
+            offset = place - piece.ring_offset
             if 0 <= offset < piece.stop - piece.start:
                 return piece.part.shard, piece.start + offset
         return None
@@ -223,7 +223,7 @@ class RingParts:
                     if piece.dead:
                         self._ring.give_back(place, piece.stop - piece.start)
                     else:
-                        piece.place = place
+                        piece.ring_offset = place
 
     def use(self, samples: NDArray[np.int64]) -> Iterable[RingPiece]:
         """Notes that a batch has used samples.
@@ -254,9 +254,9 @@ class RingParts:
             if piece.planned or piece in pinned:
                 continue
             self.forget([piece])
-            if piece.place is not None:
-                self._ring.give_back(piece.place, piece.stop - piece.start)
-                piece.place = None
+            if piece.ring_offset is not None:
+                self._ring.give_back(piece.ring_offset, piece.stop - piece.start)
+                piece.ring_offset = None
 
     def forget(self, pieces: Iterable[RingPiece]) -> None:
         """From now on nobody finds samples in these pieces. Whoever reads them may go on."""

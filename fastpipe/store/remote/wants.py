@@ -45,11 +45,11 @@ class Ticket:
 
     samples: NDArray[np.int64]
     # Called in any thread, once all samples are there, or with the error.
-    go: Callable[[Where | Exception], None]
+    on_ready: Callable[[Where | Exception], None]
     # The plan of the time when the ticket was created.
     generation: int
     # What has not arrived yet.
-    left: set[Key] = field(default_factory=set)
+    missing: set[Key] = field(default_factory=set)
     # The pieces of the ring that have its samples, or will have them.
     pieces: set[RingPiece] = field(default_factory=set)
     # Whether nobody waits any more.
@@ -98,7 +98,7 @@ class Wants:
             self.generation += 1
             wanted: set[Key] = set()
             for ticket in self._waiting():
-                wanted |= ticket.left
+                wanted |= ticket.missing
             queued = self.queue
             self.queue = deque()
             for part in queued:
@@ -156,7 +156,7 @@ class Wants:
             for sample in samples.tolist():
                 piece = self.ring_parts.of(sample)
                 # A piece that is still under way is new, and others may wait for it.
-                if piece is not None and piece.place is not None:
+                if piece is not None and piece.ring_offset is not None:
                     wrong.append(piece)
             self.ring_parts.forget(wrong)
             self.ring_parts.give_back(wrong, self._pinned())
@@ -178,7 +178,7 @@ class Wants:
     ) -> list[tuple[Ticket, Where | Exception]]:
         """Notes what has come, or cannot come because of `problem`.
 
-        Returns the tickets that are ready or have failed. The caller calls their `go`, without the
+        Returns the tickets that are ready or have failed. The caller calls their `on_ready`, without the
         lock.
         """
         ready: list[tuple[Ticket, Where | Exception]] = []
@@ -190,9 +190,9 @@ class Wants:
                 elif problem is not None:
                     self.ring_parts.forget(key.pieces)
                 for ticket in waiting:
-                    if key not in ticket.left or ticket.ended:
+                    if key not in ticket.missing or ticket.ended:
                         continue
-                    ticket.left.discard(key)
+                    ticket.missing.discard(key)
                     outcome = self._outcome(ticket, problem)
                     if outcome is not None:
                         ready.append((ticket, outcome))
@@ -205,7 +205,7 @@ class Wants:
         if problem is not None:
             ticket.ended = True
             return problem
-        if ticket.left:
+        if ticket.missing:
             return None
         try:
             # Some of its samples may have been forgotten meanwhile.
@@ -226,14 +226,14 @@ class Wants:
         """Where a ticket's samples are; None if some are missing, which then come first."""
         parts = self._missing_parts(ticket.samples, ticket, exact=exact)
         for part in parts:
-            part.first = exact
+            part.is_first_batch = exact
         self.urgent.extend(parts)
-        if not ticket.left:
+        if not ticket.missing:
             return self._where(ticket)
-        # Parts that were queued for later are needed now.
+        # Parts that were queued for later batches are needed now, so they move to the front.
         later: deque[ShardPart] = deque()
         for part in self.queue:
-            if part.keys & ticket.left:
+            if part.keys & ticket.missing:
                 self.urgent.append(part)
             else:
                 later.append(part)
@@ -249,9 +249,9 @@ class Wants:
             for row, sample in enumerate(ticket.samples.tolist()):
                 piece = self.ring_parts.of(sample)
                 if piece is not None:
-                    assert piece.place is not None
+                    assert piece.ring_offset is not None
                     shard[row] = ring_number
-                    shift[row] = piece.place - piece.start
+                    shift[row] = piece.ring_offset - piece.start
         return Where(shard, shift)
 
     def _missing_parts(
@@ -266,15 +266,18 @@ class Wants:
         """
         blocks = self.caches.blocks
         shard, start, stop = self.extents.of(samples)
-        first, last = blocks.touched(shard, start, stop)
+        first_block, last_block = blocks.touched(shard, start, stop)
         if not exact:
-            wanted = _united(first, last)
+            # Room is reserved before the look at the states. So blocks that fit count as kept.
+            wanted = _united(first_block, last_block)
             for cache in self.caches.remote:
                 cache.allot(wanted)
-        least = self.caches.least_state(first, last)
-        is_kept = self._is_kept(samples, first, last, least, exact=exact)
+        least_state = self.caches.least_state(first_block, last_block)
+        is_kept = self._is_kept(
+            samples, first_block, last_block, least_state, exact=exact
+        )
 
-        is_hit = is_kept & (least >= WRITTEN) & self.caches.is_remote[shard]
+        is_hit = is_kept & (least_state >= WRITTEN) & self.caches.is_remote[shard]
         # A ticket of samples that were asked for ahead would count them twice.
         is_first_plan = (
             self.generation == 0 and ticket is not None and not ticket.counted
@@ -282,18 +285,19 @@ class Wants:
         if ticket is None or is_first_plan:
             self.cache_hit_bytes += int((stop - start)[is_hit].sum())
 
-        missing = _united(first[is_kept], last[is_kept])
+        missing = _united(first_block[is_kept], last_block[is_kept])
         missing = missing[self.caches.states(missing) < WRITTEN]
         if ticket is not None:
             ticket.counted = True
-            ticket.left.update(missing.tolist())
+            ticket.missing.update(missing.tolist())
+        # Blocks that are under way already are not fetched twice; the ticket waits for them, too.
         new_blocks = [
             block for block in missing.tolist() if block not in self._coming_blocks
         ]
         self._coming_blocks.update(new_blocks)
         parts: list[ShardPart] = []
         for run in blocks.runs(new_blocks, REQUEST_BYTES):
-            parts.append(ShardPart(*blocks.place(run), blocks=run))
+            parts.append(ShardPart(*blocks.byte_range(run), blocks=run))
 
         # (samples that the cache does not keep, 4) sample, shard, start, stop
         others = np.stack([samples, shard, start, stop], axis=1)[~is_kept]
@@ -302,15 +306,19 @@ class Wants:
     def _is_kept(
         self,
         samples: NDArray[np.int64],
-        first: NDArray[np.int64],
-        last: NDArray[np.int64],
-        least: NDArray[np.uint8],
+        first_block: NDArray[np.int64],
+        last_block: NDArray[np.int64],
+        least_state: NDArray[np.uint8],
         *,
         exact: bool,
     ) -> NDArray[np.bool_]:
         """(n,) which samples are read from the cache; the others from the ring.
 
-        `least` has the least state of each sample's blocks, from `first` to `last`.
+        Args:
+            samples: (n,) their numbers.
+            first_block, last_block: (n,) the blocks that each sample touches.
+            least_state: (n,) the least state of these blocks.
+            exact: see `_missing_parts`.
         """
         # With `exact`, and after a disk was full, no more blocks are fetched.
         needed = WRITTEN if exact or self.caches.given_up else ALLOTTED
@@ -318,10 +326,10 @@ class Wants:
         in_ring = [
             self.ring_parts.of(sample) is not None for sample in samples.tolist()
         ]
-        is_kept = (least >= needed) & ~np.array(in_ring, dtype=np.bool_)
+        is_kept = (least_state >= needed) & ~np.array(in_ring, dtype=np.bool_)
         if self.impatient:
             for row, (start, stop) in enumerate(
-                zip(first.tolist(), last.tolist(), strict=True)
+                zip(first_block.tolist(), last_block.tolist(), strict=True)
             ):
                 if not self.impatient.isdisjoint(range(start, stop + 1)):
                     is_kept[row] = False
@@ -349,8 +357,8 @@ class Wants:
                 piece.planned.add(sample)
                 continue
             ticket.pieces.add(piece)
-            if piece.place is None:
-                ticket.left.add(piece.part)
+            if piece.ring_offset is None:
+                ticket.missing.add(piece.part)
         return parts
 
 

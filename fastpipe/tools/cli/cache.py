@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fastpipe.errors import readable
-from fastpipe.sources.scan.cache import kept_scans
+from fastpipe.sources.scan.cache import list_kept_scans
 from fastpipe.store.remote import contents
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.tools.cli import options
@@ -48,7 +48,7 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
         datasets = contents.kept_datasets(root)
-        scans = kept_scans() if cache_dir is None else []
+        scans = list_kept_scans() if cache_dir is None else []
         if as_json:
             print_json(
                 {
@@ -88,7 +88,7 @@ def verify_datasets(
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
         results = []
-        for dataset in contents.chosen(root, data):
+        for dataset in contents.kept_datasets(root, data):
             num_checked, num_damaged = contents.check_kept(dataset)
             results.append(
                 {
@@ -125,7 +125,7 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
     """
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
-        scans = kept_scans() if cache_dir is None else []
+        scans = list_kept_scans() if cache_dir is None else []
         if data is not None:
             source = readable(os.path.abspath(data))
             scans = [scan for scan in scans if scan.source == source]
@@ -137,7 +137,7 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
         if data is not None and scans:
             return  # DATA is a scan
 
-        datasets = contents.chosen(root, data)
+        datasets = contents.kept_datasets(root, data)
         if not datasets and not scans:
             _print_empty(root)
         num_in_use = 0

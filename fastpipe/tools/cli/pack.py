@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import shlex
 import warnings
 from enum import StrEnum
@@ -267,7 +268,7 @@ def pack(
         if as_json:
             print_json(_as_json(summary, source_path(dst)))
         else:
-            _print_summary(summary, dst)
+            _print_summary(summary, src, dst)
 
 
 def _as_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
@@ -291,7 +292,7 @@ def _as_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
     }
 
 
-def _print_summary(summary: Summary, dst: str) -> None:
+def _print_summary(summary: Summary, src: str, dst: str) -> None:
     destination = source_path(dst)
     rejected_file = str(destination / REJECTED_FILE)
     if summary.already_packed:
@@ -311,7 +312,7 @@ def _print_summary(summary: Summary, dst: str) -> None:
         out.print(
             f"continued after {count(summary.resumed, 'shard')} from an earlier run"
         )
-    out.print(pack_table(summary))
+    out.print(pack_table(summary, is_folder=not os.path.isfile(src)))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)
     out.print(

@@ -12,8 +12,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fastpipe.errors import readable
-from fastpipe.machine.progress import shown
+from fastpipe.errors import first_names, readable
+from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
@@ -39,7 +39,7 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
         is_terminal = console.is_terminal
         return _describe_progress(*recent[0], *recent[-1], is_terminal=is_terminal)
 
-    with shown(console, "packing", describe) as show:
+    with show_progress(console, "packing", describe) as show:
 
         def update(progress: PackProgress) -> None:
             # Each step has its own speed.
@@ -79,8 +79,11 @@ def _describe_progress(
     return text
 
 
-def pack_table(summary: Summary) -> RenderableType:
-    """The result of a pack: one row for each thing that happened."""
+def pack_table(summary: Summary, *, is_folder: bool = True) -> RenderableType:
+    """The result of a pack: one row for each thing that happened.
+
+    `is_folder`: the source is a folder, and not a file such as a table.
+    """
     info = summary.info
     counts = info["counts"]
     num_files = info["packs"][-1]["source"]["files"]
@@ -106,7 +109,8 @@ def pack_table(summary: Summary) -> RenderableType:
     num_unlabelled = info["samples"] - sum(info["class_counts"])
     if num_unlabelled:
         text = f"{count(num_unlabelled, 'sample')}, with label -1"
-        if not info["classes"]:
+        # Other sources have their labels elsewhere, or boxes in place of labels.
+        if is_folder and not info["classes"] and not info["fields"]:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", text)
     if counts["png"]:
@@ -211,5 +215,4 @@ def _by_reason(counts: Mapping[str, int]) -> str:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    text = ", ".join(readable(name) for name in names[:_MAX_NAMES])
-    return f"{text} ..." if len(names) > _MAX_NAMES else text
+    return first_names([readable(name) for name in names], _MAX_NAMES)

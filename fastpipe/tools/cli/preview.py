@@ -123,7 +123,7 @@ def _showable_fields(
     dataset: Dataset, augmentation: Any
 ) -> tuple[list[str], list[str]]:
     """The fields that can be shown with this augmentation, and those that cannot."""
-    from fastpipe.dataset.fields import SPATIAL
+    from fastpipe.dataset.format.fields import SPATIAL_KINDS
     from fastpipe.device.augment import as_augment
     from fastpipe.tools.show.marks import visible
 
@@ -131,7 +131,7 @@ def _showable_fields(
     # Kinds whose values would not lie where the augmented pixels are.
     misplaced: set[str] = set()
     if augment.moving_parts or augment.mixers:
-        misplaced = set(SPATIAL)
+        misplaced = set(SPATIAL_KINDS)
     if not augment.moving_parts:
         misplaced -= augment.pasted
     names = []

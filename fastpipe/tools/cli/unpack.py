@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.machine.progress import WorkProgress, shown
+from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.packing.unpack import unpack as run_unpack
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
@@ -47,7 +47,7 @@ def unpack(
         return f"{progress.done:,}/{progress.total:,} images"
 
     with exit_codes():
-        with shown(err, "unpacking", describe) as on_progress:
+        with show_progress(err, "unpacking", describe) as on_progress:
             unpacked = run_unpack(
                 place(data),
                 place(dst),

@@ -12,7 +12,7 @@ from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import ConfigError, readable
-from fastpipe.machine.progress import WorkProgress, shown
+from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.sources.files import source_path
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
@@ -29,7 +29,10 @@ def verify(
     data: options.PackedData,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Check only sizes and structure; read no shard."),
+        typer.Option(
+            "--quick",
+            help="Hash the small files, check the index and the sizes of shards; read no shard.",
+        ),
     ] = False,
     repair: Annotated[
         str | None,
@@ -89,7 +92,7 @@ def verify(
         def describe(progress: WorkProgress) -> str:
             return _describe_progress(progress, time.monotonic() - start_s)
 
-        with shown(err, "verifying", describe) as on_progress:
+        with show_progress(err, "verifying", describe) as on_progress:
             report = run_verify(
                 data_place,
                 quick=quick,
@@ -147,7 +150,7 @@ def _describe_check(report: Report) -> str:
     """The parts of a dataset that were checked, and the speed."""
     text = f"{count(report.samples, 'sample')} in {count(report.shards, 'shard')}"
     if report.quick:
-        return f"{text}; only sizes and structure, read no shard"
+        return f"{text}; only the small files, the index and sizes, read no shard"
     if not report.bytes:
         return f"{text}, of which none could be read"
     mb_per_s = report.bytes / max(report.seconds, 1e-9) / 1e6

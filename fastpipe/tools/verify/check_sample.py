@@ -25,7 +25,8 @@ from fastpipe.tools.verify.shard_facts import ShardFacts
 
 # Gets an offset and a size, and returns bytes of a shard.
 Read = Callable[[int, int], bytes]
-_FIXED_MEMBERS = 3  # label, image and note; those of fields follow
+# Each sample has a label, an image and a note. Members of fields follow, which it may lack.
+_FIXED_MEMBERS = 3
 
 
 class SampleMember(NamedTuple):
@@ -54,7 +55,8 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
         if ending:
             members.append(SampleMember(ending, offset + tar.BLOCK, size))
             offset = members[-1].stop
-        elif len(members) < _FIXED_MEMBERS:  # a sample need not have all fields
+        # A sample need not have all fields.
+        elif len(members) < _FIXED_MEMBERS:
             names = " or .".join(endings)
             raise ValueError(
                 f"expected the tar header of {key}.{names} at byte {offset}"
@@ -77,7 +79,7 @@ def _announced_member(
 
 
 @contextmanager
-def opened(
+def open_samples(
     shard: ShardFacts, purpose: str
 ) -> Iterator[Iterator[tuple[list[SampleMember], Read]]]:
     """The members of each sample of a shard, and the function that reads their bytes.
@@ -130,7 +132,7 @@ def starts_in_tar(shard: ShardFacts) -> list[int]:
         return []
     starts = []
     try:
-        with opened(shard, "the list of its samples") as samples:
+        with open_samples(shard, "the list of its samples") as samples:
             for members, _ in samples:
                 starts.append(members[0].offset - tar.BLOCK)
     except PackError:
@@ -172,7 +174,7 @@ def record_of(
 def records_of(shard: ShardFacts) -> NDArray[np.void]:
     """(samples,) of INDEX_DTYPE: the records that pack wrote. PackError: the shard is damaged."""
     records = []
-    with opened(shard, "the index") as samples:
+    with open_samples(shard, "the index") as samples:
         for members, read in samples:
             label, picture, note = _read_fixed_members(members, read)
             digest = xxhash.xxh3_64_intdigest(picture)
@@ -201,7 +203,7 @@ class ShardSpan:
     shard: ShardFacts
     start: int  # byte of the file
     stop: int
-    first: int  # number of its first sample, counted in the shard
+    first_row: int  # number of its first sample, counted in the shard
     # Where its samples begin (their KEY.cls). Each ends where the next one does, or at `stop`.
     starts: list[int]
     records: NDArray[np.void]  # (samples,) of the index
@@ -219,7 +221,7 @@ class Mismatch(NamedTuple):
     of_shard: bool
 
 
-class Checked(NamedTuple):
+class SpanResult(NamedTuple):
     """The result of check_span."""
 
     data: bytes  # of the span; fewer where the shard ends before
@@ -227,7 +229,7 @@ class Checked(NamedTuple):
     mismatches: list[Mismatch]  # in order
 
 
-def check_span(span: ShardSpan) -> Checked:
+def check_span(span: ShardSpan) -> SpanResult:
     """Reads a span and checks each sample in it: its members, its hash, that it decodes."""
     shard = span.shard
     data = b""
@@ -240,7 +242,7 @@ def check_span(span: ShardSpan) -> Checked:
     view = memoryview(data)
     mismatches = []
     for position, (start, stop) in enumerate(pairwise([*span.starts, span.stop])):
-        sample = shard.first_sample + span.first + position
+        sample = shard.first_sample + span.first_row + position
         new_damage = partial(
             Damage, shard.name, sample=sample, samples=1, key=shard.key(start)
         )
@@ -266,7 +268,7 @@ def check_span(span: ShardSpan) -> Checked:
         )
         if mismatch is not None:
             mismatches.append(mismatch)
-    return Checked(data, unreadable, mismatches)
+    return SpanResult(data, unreadable, mismatches)
 
 
 def _read_range(shard: ShardFacts, start: int, stop: int) -> bytes:
@@ -310,6 +312,7 @@ def _check_sample(
 
     picture_offset = members[1].offset
     label, picture, note = _read_fixed_members(members, read)
+    # The hash comes first: an image with other bytes may still decode, to other pixels.
     digest = xxhash.xxh3_64_intdigest(picture)
     expected_digest = int(record["xxh3_64"])
     if digest != expected_digest:
@@ -367,11 +370,12 @@ def _is_rest_intact(
     stop = members[-1].stop
     if stop > start + len(data):
         return False
-    # In a shard with removed samples, their members follow.
+    # Where a shard has removed samples, their members may follow, which no index knows any more.
     if not shard.removed:
         expected = tar.end(stop) if with_end else b""
         if read(stop, len(data)) != expected:
             return False
+    # The padding of each member is zeros.
     for member in members:
         member_end = member.offset + member.size
         if any(read(member_end, member.stop - member_end)):

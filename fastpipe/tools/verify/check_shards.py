@@ -31,16 +31,18 @@ from fastpipe.dataset.format.sample_layout import BEFORE_BYTES
 from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.tools.verify.check_sample import (
-    Checked,
     Mismatch,
     ShardSpan,
+    SpanResult,
     check_span,
     starts_in_tar,
 )
 from fastpipe.tools.verify.damage import Damage
 from fastpipe.tools.verify.shard_facts import ShardFacts
 
-SPAN_BYTES = 2 << 20  # about so much is read at once
+# A thread reads and checks about so many bytes at once.
+SPAN_BYTES = 2 << 20
+# So many rows of the index, of 54 bytes each, are in memory at once.
 _CHUNK_ROWS = 1 << 17
 
 
@@ -49,22 +51,24 @@ class IndexPart:
     """Index records of samples that follow one another."""
 
     records: NDArray[np.void]
-    first: int  # number of the first sample
+    first_sample: int  # number of the first of the samples
     rows_at: int  # byte of index.npy where the row of sample 0 begins
     least_label: int  # that is possible
     classes: int  # how many there are; a label is below it
 
-    def of(self, shard: ShardFacts) -> NDArray[np.void]:
+    def records_of(self, shard: ShardFacts) -> NDArray[np.void]:
         """(samples,) a copy of the records of a shard's samples."""
-        start = shard.first_sample - self.first
+        start = shard.first_sample - self.first_sample
         return np.array(self.records[start : start + shard.samples])
 
     def cut(self, shards: Sequence[ShardFacts]) -> IndexPart:
         """The part for shards that follow one another, in memory."""
         first = shards[0].first_sample
         stop = shards[-1].first_sample + shards[-1].samples
-        records = np.array(self.records[first - self.first : stop - self.first])
-        return replace(self, records=records, first=first)
+        records = np.array(
+            self.records[first - self.first_sample : stop - self.first_sample]
+        )
+        return replace(self, records=records, first_sample=first)
 
 
 def check_index(index: PackedIndex) -> Iterator[Damage]:
@@ -81,10 +85,12 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
         stored_bytes += int(records["size"].sum(dtype=np.int64))
         forms += count_forms(records)
         labels = records["label"]
+        # Impossible labels are reported with their shards. Samples without a label have -1.
         labels = labels[(labels >= 0) & (labels < len(class_counts))]
         class_counts += np.bincount(labels, minlength=len(class_counts))
 
     described_sizes = {"stored_bytes": index.stored_bytes}
+    # Coefficients have another size than the JPEGs they stand for, which the index does not have.
     if index.storage == JPEG_STORAGE:
         described_sizes["jpeg_bytes"] = index.jpeg_bytes
     for name, described in described_sizes.items():
@@ -105,7 +111,7 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
         yield Damage(DATASET_FILE, "forms differs from the index", expected, actual)
 
 
-def impossible(
+def find_impossible(
     records: NDArray[np.void], shard: ShardFacts, index: IndexPart
 ) -> NDArray[np.bool_]:
     """(samples,) which records cannot be true.
@@ -119,6 +125,7 @@ def impossible(
     offset = np.where(is_inside, records["offset"], 0).astype(np.int64)
     end = offset + records["size"]
     is_inside &= end <= shard.size_bytes
+    # KEY.cls and a header stand between the end of an image and the start of the next one.
     is_apart = np.ones(len(records), dtype=np.bool_)
     is_apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
     is_picture = (
@@ -131,15 +138,15 @@ def impossible(
     return np.asarray(~(is_of_shard & is_inside & is_apart & is_picture & has_label))
 
 
-def impossible_records(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
+def report_impossible(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
     """A finding for each record of a shard that cannot be true."""
-    records = index.of(shard)
+    records = index.records_of(shard)
     expected = (
         f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and after the "
         "previous sample, at least 1 x 1 pixels, 1, 3 or 4 channels of 8 or 16 bits, a label below "
         f"{index.classes}"
     )
-    for row in np.flatnonzero(impossible(records, shard, index)).tolist():
+    for row in np.flatnonzero(find_impossible(records, shard, index)).tolist():
         values = ", ".join(f"{name} {records[name][row]}" for name in WITHOUT_HASHES)
         yield Damage(
             INDEX_FILE,
@@ -218,8 +225,8 @@ def check_quickly(
         if index is None:
             yield from check_size(shard)
         else:
-            yield from check_size(shard, index.of(shard))
-            yield from impossible_records(shard, index)
+            yield from check_size(shard, index.records_of(shard))
+            yield from report_impossible(shard, index)
 
 
 def check_shards(
@@ -263,8 +270,9 @@ def check_shards(
     spans = _plan_spans(readable, readable_bytes, index, whole_index=whole_index)
     reading: _ShardReading | None = None
     with closing(Ahead(check_span, threads)) as ahead:
-        for span, checked in ahead.each(spans):
-            if reading is None or span.start == 0:  # the first span of a shard
+        for span, checked in ahead.map(spans):
+            # The first span of a shard.
+            if reading is None or span.start == 0:
                 reading = _ShardReading(
                     span.shard,
                     index,
@@ -311,7 +319,7 @@ class _ShardReading:
         self._digest = xxhash.xxh3_64()
         self._mismatches: list[Mismatch] = []
 
-    def add(self, span: ShardSpan, checked: Checked) -> Iterator[Damage]:
+    def add(self, span: ShardSpan, checked: SpanResult) -> Iterator[Damage]:
         """Takes the next span; yields a finding if it cannot be read."""
         self._digest.update(checked.data)
         self._mismatches += checked.mismatches
@@ -325,7 +333,7 @@ class _ShardReading:
         shard = self._shard
         usable_index = self._index if self._has_samples else None
         if self._index is not None and usable_index is None:
-            yield from impossible_records(shard, self._index)
+            yield from report_impossible(shard, self._index)
 
         digest = self._digest.hexdigest()
         # If the bytes of the shard are those that were packed, a record that does not fit them is
@@ -350,6 +358,8 @@ class _ShardReading:
         if usable_index is None:
             yield replace(changed, sample=shard.first_sample, samples=shard.samples)
         elif self._mismatches:
+            # The findings before this one name the samples. This one says that the shard is to
+            # blame.
             yield changed
         else:
             yield replace(
@@ -369,8 +379,8 @@ def _plan_spans(
         records = np.empty(0, dtype=INDEX_DTYPE)
         starts: list[int] = []
         if index is not None:
-            records = index.of(shard)
-            is_possible = not impossible(records, shard, index).any()
+            records = index.records_of(shard)
+            is_possible = not find_impossible(records, shard, index).any()
             # The headers cost a pass through the shard, so they are read only if the index is in
             # doubt.
             if not (is_possible and whole_index):
@@ -388,6 +398,7 @@ def _cut_into_spans(
     first = 0
     start = 0
     for position in range(1, len(edges)):
+        # A span ends where a sample starts, so that no sample is in two spans.
         stop = edges[position]
         if stop - start >= SPAN_BYTES:
             some = slice(first, position)

@@ -30,7 +30,7 @@ from fastpipe.packing.fields.stored import columns, piece
 from fastpipe.packing.growth.fit import relabel
 from fastpipe.packing.growth.version import find_packs, packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors
-from fastpipe.packing.job.progress import PackProgress, Progress
+from fastpipe.packing.job.progress import Progress, ProgressReporter
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.npy import write_column, write_npy
@@ -42,16 +42,17 @@ from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.options import recorded_options
 from fastpipe.sources.picture.convert import Packed
-from fastpipe.sources.tables import TableListing
+from fastpipe.sources.tables.tables import TableListing
 from fastpipe.store.files import publish
 from fastpipe.store.store import Folder, Store
-from fastpipe.tools.verify.check_sample import opened, records_of
+from fastpipe.tools.verify.check_sample import open_samples, records_of
 from fastpipe.tools.verify.damage import Report
 from fastpipe.tools.verify.shard_facts import ShardFacts, describe, member_endings
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 _CHUNK_BYTES = 1 << 20
-_NAMES_SHOWN = 5  # of classes, in a message
+# A message names at most so many classes.
+_MAX_NAMES_SHOWN = 5
 
 
 def repair(
@@ -96,6 +97,7 @@ def repair(
     _check_repairable(path, info, description.shards, damaged)
 
     shards = [shard for shard in description.shards if shard.name in damaged]
+    # The journal locks the folder, so that no pack writes to it meanwhile.
     with disk_errors(path), Journal(Folder(path)) as journal:
         if journal.plan() is not None:
             raise PackError(
@@ -103,6 +105,7 @@ def repair(
                 "then repair"
             )
         root = None if image_root is None else os.fspath(image_root)
+        # Shards come first: the index and the columns are made from all of them.
         _remake_packs(path, source, journal, shards, info, root, workers, on_progress)
         _rebuild(journal.store, description.shards, info, damaged)
 
@@ -158,11 +161,12 @@ def _remake_packs(
     first_error: PackError | None = None
     pack_of_shard = find_packs(info, [shard.name for shard in shards])
     for pack in info["packs"]:
-        of_pack = []
+        damaged_of_pack = []
         for shard, shard_pack in zip(shards, pack_of_shard, strict=True):
             if shard_pack is pack:
-                of_pack.append(shard)
-        if not of_pack:
+                damaged_of_pack.append(shard)
+        # Sources of a pack without damage need not be present.
+        if not damaged_of_pack:
             continue
         source_options = recorded_options(pack["options"]["source"], image_root)
         options = packed_options(pack["options"], source_options)
@@ -173,7 +177,7 @@ def _remake_packs(
             first_error = first_error or problem
             continue
         repack = Repack(info, pack, listing, options)
-        _remake_shards(path, journal, of_pack, repack, on_progress)
+        _remake_shards(path, journal, damaged_of_pack, repack, on_progress)
     if first_error is not None:
         raise first_error
 
@@ -194,7 +198,7 @@ def _listing_of_pack(
         )
     # The digest of the listing was recorded: with the same sources, packing makes the same bytes.
     current = list_sources(
-        source, options.seed, shuffle=options.shuffle, how=options.source
+        source, options.seed, shuffle=options.shuffle, options=options.source
     )
     expected = pack["source"]["xxh3_128"]
     if current.digest() == expected:
@@ -259,10 +263,10 @@ def _describe_difference(
     """The difference of two sources, as far as it is known."""
     texts = []
     missing = [name for name in info["classes"] if name not in listing.classes]
-    for name in missing[:_NAMES_SHOWN]:
+    for name in missing[:_MAX_NAMES_SHOWN]:
         texts.append(f"no class {readable(name)!r} now")
     added = [name for name in listing.classes if name not in info["classes"]]
-    for name in added[:_NAMES_SHOWN]:
+    for name in added[:_MAX_NAMES_SHOWN]:
         texts.append(f"class {readable(name)!r} is new")
     packed = pack["source"]
     file_count = len(listing.sources)
@@ -285,38 +289,40 @@ def _remake_shards(
     on_progress: Progress,
 ) -> None:
     """Makes shards again; each takes the damaged one's place if it is the one that was packed."""
+    # Packing takes long, so an unchanged shard is refused before any is made. Packing it again
+    # would repair nothing.
     for shard in shards:
         _check_damaged(shard)
     listing = repack.listing
     shard_by_name = {shard.name: shard for shard in shards}
-    runs = [(run, names) for run, names in repack.runs(shard_by_name) if names]
+    # A slice of which no shard is damaged has no names.
+    slices = [pair for pair in repack.slices(shard_by_name) if pair[1]]
     file_count = 0
     total_bytes = 0
-    for run, _ in runs:
-        sources = listing.sources[run.start : run.stop]
+    for shard_slice, _ in slices:
+        sources = listing.sources[shard_slice.start : shard_slice.stop]
         file_count += len(sources)
         total_bytes += sum(source.size_bytes for source in sources)
     if not total_bytes:  # a table has only the size of all of its images
         total_bytes = listing.size_bytes * file_count // len(listing.sources)
     # Files that could not be packed then are expected to fail again.
     rejected = {entry["path"] for entry in read_rejected(path, repack.info["version"])}
-    files_done = 0
-    bytes_done = 0
+    progress = ProgressReporter(file_count, total_bytes, journal.store, on_progress)
 
     def on_source(source: Source, outcome: Packed | str) -> None:
-        nonlocal files_done, bytes_done
         if isinstance(outcome, str) and readable(source.path) not in rejected:
             name = readable(str(listing.root / source.path))
             raise PackError(
                 f"{name} could be packed before, but now it cannot: {outcome}. Restore the file, "
                 f"or {_ANEW}"
             )
-        files_done += 1
-        bytes_done += source.size_bytes
-        on_progress(PackProgress(files_done, file_count, bytes_done, total_bytes, 0))
+        progress.add(1, source.size_bytes)
 
-    for run, names in runs:
-        with repack.remade(run, journal.store.scratch, on_source) as (folder, tars):
+    for shard_slice, names in slices:
+        with repack.remade(shard_slice, journal.store.scratch, on_source) as (
+            folder,
+            tars,
+        ):
             for name in sorted(names):
                 shard = shard_by_name[name]
                 # Nothing replaces a damaged shard but the very bytes that were packed.
@@ -362,7 +368,8 @@ def _rebuild(
     samples = sum(shard.samples for shard in shards)
     folder = version_folder(info["version"])
     if INDEX_FILE in damaged:
-        with store.whole(f"{folder}{INDEX_FILE}") as file:
+        with store.open_atomic(f"{folder}{INDEX_FILE}") as file:
+            # If the check raises, the new file is discarded and the damaged one stays.
             chunks = (records_of(shard).tobytes() for shard in shards)
             _, digest = write_npy(file, INDEX_DTYPE, samples, chunks)
             _check_rebuilt(INDEX_FILE, info["index"]["file_xxh3_64"], digest)
@@ -374,7 +381,7 @@ def _rebuild(
             # The header of the file needs the number of values, which is known at their end.
             with (
                 tempfile.TemporaryFile(dir=store.scratch) as values,
-                store.whole(f"{folder}{file_name}") as file,
+                store.open_atomic(f"{folder}{file_name}") as file,
             ):
                 for pieces in _pieces_of_samples(shards, field):
                     values.write(pieces[column.part])
@@ -405,7 +412,7 @@ def _pieces_of_samples(
     if field.kind == "classes":
         label_by_name = {name: label for label, name in enumerate(field.names)}
     for shard in shards:
-        with opened(shard, f"field {field.name}") as samples:
+        with open_samples(shard, f"field {field.name}") as samples:
             for members, read in samples:
                 _, _, note, *field_members = members
                 offset = 0
@@ -415,6 +422,8 @@ def _pieces_of_samples(
                         stored = Stored(member=read(offset, field_member.size))
                         break
                 else:
+                    # The sample has no member of the field. Its value is in KEY.json, or it has
+                    # none.
                     value = json.loads(read(note.offset, note.size)).get(field.name)
                     if label_by_name and value:
                         value = [label_by_name[name] for name in value]

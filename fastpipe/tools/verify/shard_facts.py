@@ -78,7 +78,8 @@ def describe(path: Path) -> Description:
     try:
         data = (path / DATASET_FILE).read_bytes()
     except OSError:
-        read_info(path)  # raises DatasetError, with what the folder holds instead
+        # It raises DatasetError, with what the folder holds instead.
+        read_info(path)
         raise
     checksum = read_self_checksum(data)
     if checksum is None:
@@ -89,6 +90,8 @@ def describe(path: Path) -> Description:
             "wrong: its own hash",
             *checksum,
         )
+    # A file whose own hash is wrong is used as far as it makes sense: a user wants to know which
+    # other files are damaged.
     try:
         info = parse_info(data, path / DATASET_FILE)
         shards = _read_shards(path, info)

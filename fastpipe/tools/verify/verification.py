@@ -30,7 +30,7 @@ from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError
 from fastpipe.machine.progress import WorkProgress
 from fastpipe.packing.cluster import THREADS, on_ray, run_tasks, session
-from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.options import thread_count
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
@@ -44,10 +44,12 @@ from fastpipe.tools.verify.check_shards import (
 from fastpipe.tools.verify.damage import Damage, Report
 from fastpipe.tools.verify.shard_facts import Description, ShardFacts, describe
 
-# Of the shards of a task, unless one alone has more: some seconds of work.
-_MOST_BYTES = 1 << 30
-_TASKS_PER_CPU = 4  # at least, so that all CPUs have work until the end
-_MEMORY_BYTES = 256 << 20  # of a task's process
+# The shards of a task have at most so many bytes, unless one alone has more: some seconds of work.
+_MAX_GROUP_BYTES = 1 << 30
+# There are at least so many tasks for each CPU, so that all have work until the end.
+_TASKS_PER_CPU = 4
+# The process of a task needs so much: a few spans, and the records of its shards.
+_MEMORY_BYTES = 256 << 20
 
 
 def verify(
@@ -87,7 +89,8 @@ def verify(
         raise ConfigError(
             "--quick reads no shard, so there is nothing for a cluster to do; leave out --on ray"
         )
-    threads = PackOptions(workers=workers).threads
+    # A wrong number of workers is refused with `quick`, too, which has no use for it.
+    threads = thread_count(workers)
     started = time.monotonic()
     description, folder, remote = _describe_place(path)
     findings = list(description.findings)
@@ -116,8 +119,10 @@ def verify(
 
         check: Callable[..., ShardFindings] = partial(check_shards, threads=threads)
         if in_tasks:
-            seen = Seen.of(folder, remote)
-            check = partial(check_on_ray, seen=seen, workers=workers, address=address)
+            dataset = SharedDataset.of(folder, remote)
+            check = partial(
+                check_on_ray, dataset=dataset, workers=workers, address=address
+            )
         has_whole_index = not any(damage.file == INDEX_FILE for damage in findings)
         shard_findings = check(
             description.shards,
@@ -160,6 +165,8 @@ def _describe_place(path: Place) -> tuple[Description, Path, RemoteIndex | None]
     if isinstance(path, Path):
         return describe(path), path, None
     index = RemoteIndex(path, RemoteOptions())
+    # The small files are checked where the cache has them. Fetching compares them with their
+    # hashes.
     index.fetch_small()
     description = describe(index.folder)
     # Shards are read behind the URL, not in the cache.
@@ -191,12 +198,13 @@ def _check_files(index: PackedIndex, info: dict[str, Any]) -> Iterator[Damage]:
             problem_words = "its content has changed since it was packed: hash"
             yield Damage(name, problem_words, expected, actual)
         elif name == INDEX_FILE:
+            # Sums over an index that has changed would say nothing about dataset.json.
             yield from check_index(index)
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A dataset as each task has to see it."""
+class SharedDataset:
+    """A dataset that all tasks read from the same folder or URL."""
 
     folder: Path  # absolute; of the dataset, or of the cache of what is behind the URL
     description_xxh3_64: str  # of dataset.json
@@ -204,13 +212,13 @@ class Seen:
     remote: tuple[Url, RemoteOptions] | None = None
 
     @classmethod
-    def of(cls, folder: Path, remote: RemoteIndex | None) -> Seen:
+    def of(cls, folder: Path, remote: RemoteIndex | None) -> SharedDataset:
         """The dataset in a folder of this machine, or behind a URL."""
         digest = xxhash.xxh3_64_hexdigest((folder / DATASET_FILE).read_bytes())
         source = None if remote is None else (remote.url, remote.options)
         return cls(Path(os.path.abspath(folder)), digest, source)
 
-    def shards(self, shards: Sequence[ShardFacts]) -> list[ShardFacts]:
+    def open_shards(self, shards: Sequence[ShardFacts]) -> list[ShardFacts]:
         """Shards as this process reads them.
 
         Raises:
@@ -238,24 +246,29 @@ class Seen:
         ]
 
 
-class _Run(NamedTuple):
+class _ShardGroup(NamedTuple):
     """The shards of a task, which follow one another, and their part of the index."""
 
     shards: list[ShardFacts]
     index_part: IndexPart | None
 
 
-def check_run(seen: Seen, whole_index: bool, run: _Run) -> ShardFindings:
+def check_group(
+    dataset: SharedDataset, whole_index: bool, group: _ShardGroup
+) -> ShardFindings:
     """Checks the shards of a task, in the task."""
     return check_shards(
-        seen.shards(run.shards), run.index_part, whole_index=whole_index, threads=1
+        dataset.open_shards(group.shards),
+        group.index_part,
+        whole_index=whole_index,
+        threads=1,
     )
 
 
 def check_on_ray(
     shards: Sequence[ShardFacts],
     index: IndexPart | None,
-    seen: Seen,
+    dataset: SharedDataset,
     *,
     whole_index: bool,
     workers: int | None = None,
@@ -266,28 +279,30 @@ def check_on_ray(
 
     Args:
         shards, index, whole_index, on_progress: as of check_shards.
-        seen: the dataset.
+        dataset: that has the shards.
         workers, address: as of packing.cluster.session, which raises its errors.
     """
-    # A connection stays in its process.
+    # A connection stays in its process; each task opens its own.
     shards = [replace(shard, direct=None) for shard in shards]
     total_samples = sum(shard.samples for shard in shards)
     total_bytes = sum(shard.size_bytes for shard in shards)
-    findings_by_shard: dict[int, ShardFindings] = {}  # by the first shard of each run
+    findings_by_shard: dict[int, ShardFindings] = {}  # by the first shard of each group
     samples_done = 0
     bytes_done = 0
     problems = 0
     with session(address, workers=workers) as cpus:
         # Small enough that all CPUs have work until the end, large enough that a task pays.
-        most_bytes = min(_MOST_BYTES, total_bytes // (_TASKS_PER_CPU * max(cpus, 1)))
-        check = partial(check_run, seen, whole_index)
-        runs = _cut_into_runs(shards, index, most_bytes)
-        for run, findings in run_tasks(
-            check, runs, name=_task_name, memory=_MEMORY_BYTES
+        most_bytes = min(
+            _MAX_GROUP_BYTES, total_bytes // (_TASKS_PER_CPU * max(cpus, 1))
+        )
+        check = partial(check_group, dataset, whole_index)
+        groups = _cut_into_groups(shards, index, most_bytes)
+        for group, findings in run_tasks(
+            check, groups, name=_task_name, memory=_MEMORY_BYTES
         ):
-            findings_by_shard[run.shards[0].number] = findings
-            samples_done += sum(shard.samples for shard in run.shards)
-            bytes_done += sum(shard.size_bytes for shard in run.shards)
+            findings_by_shard[group.shards[0].number] = findings
+            samples_done += sum(shard.samples for shard in group.shards)
+            bytes_done += sum(shard.size_bytes for shard in group.shards)
             problems += len(findings.damages)
             on_progress(
                 WorkProgress(
@@ -305,24 +320,24 @@ def check_on_ray(
     return merged
 
 
-def _cut_into_runs(
+def _cut_into_groups(
     shards: Sequence[ShardFacts], index: IndexPart | None, most_bytes: int
-) -> Iterator[_Run]:
-    """Runs of shards of at most so many bytes together; a larger shard is alone."""
-    run: list[ShardFacts] = []
-    run_bytes = 0
+) -> Iterator[_ShardGroup]:
+    """Groups of shards of at most so many bytes together; a larger shard is alone."""
+    group: list[ShardFacts] = []
+    group_bytes = 0
     for position, shard in enumerate(shards):
-        run.append(shard)
-        run_bytes += shard.size_bytes
+        group.append(shard)
+        group_bytes += shard.size_bytes
         is_last = position + 1 == len(shards)
-        if is_last or run_bytes + shards[position + 1].size_bytes > most_bytes:
-            yield _Run(run, None if index is None else index.cut(run))
-            run = []
-            run_bytes = 0
+        if is_last or group_bytes + shards[position + 1].size_bytes > most_bytes:
+            yield _ShardGroup(group, None if index is None else index.cut(group))
+            group = []
+            group_bytes = 0
 
 
-def _task_name(run: _Run) -> str:
-    first = run.shards[0].name
-    if len(run.shards) == 1:
-        return f"verify {first}"
-    return f"verify {first} to {run.shards[-1].name}"
+def _task_name(group: _ShardGroup) -> str:
+    first_name = group.shards[0].name
+    if len(group.shards) == 1:
+        return f"verify {first_name}"
+    return f"verify {first_name} to {group.shards[-1].name}"

@@ -18,7 +18,7 @@ from support.datasets.field_columns import add_fields
 from support.pictures.drawn import FLAT_IMAGES
 
 from fastpipe.dataset.format.columns import open_column
-from fastpipe.dataset.format.fields import FIELDS_FOLDER, MOST_VALUE_BYTES, Field
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, MAX_VALUE_BYTES, Field
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError
 
@@ -234,7 +234,7 @@ def test_a_caption_of_2_gb_is_refused_before_it_is_read(dataset: Path, copied: C
     rewrite(copy, "caption.offsets.npy", lambda array: array.__setitem__(slice(0, 20), 0))
     opened = column(copy, "caption")
     with pytest.raises(
-        DatasetError, match=f"sample 19 cannot have .* of at most {MOST_VALUE_BYTES:,} bytes"
+        DatasetError, match=f"sample 19 cannot have .* of at most {MAX_VALUE_BYTES:,} bytes"
     ):
         opened.take(np.array([3, 19]))
     assert opened.take(np.array([3, 18])) == ["", ""]

@@ -55,7 +55,7 @@ def test_paths_are_those_of_the_pictures(data: Path) -> None:
 
 
 def test_few_shards_are_open_at_a_time(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format_source_paths, "_MOST_OPEN", 2)
+    monkeypatch.setattr(format_source_paths, "_MAX_OPEN_SHARDS", 2)
     index = PackedIndex(data)
     numbers = np.random.default_rng(1).permutation(COUNT)
     records = index.read(numbers)

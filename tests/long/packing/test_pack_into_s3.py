@@ -95,7 +95,7 @@ def test_faults_of_the_network(
 def test_an_upload_that_does_not_succeed_names_all(
     tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_LEAST_PART_BYTES", 5 << 20)
+    monkeypatch.setattr(objects, "_MIN_PART_BYTES", 5 << 20)
     monkeypatch.setattr(connection, "_PART_RETRIES", 1)
     monkeypatch.setattr(RemoteOptions, "patience_s", 1.5)
     source = tmp_path / "source"

@@ -161,7 +161,7 @@ def test_a_check_whose_workers_are_killed_finds_the_same(
     log.mkdir()
     for sample in (0, 9, len(PackedIndex(dataset)) - 1):
         damage(dataset, sample)
-    monkeypatch.setattr(verification, "check_run", partial(check_killed_at_first, log))
+    monkeypatch.setattr(verification, "check_group", partial(check_killed_at_first, log))
     monkeypatch.setattr(verification, "_TASKS_PER_CPU", 1)
     there, here = verify(dataset, executor=RAY), verify(dataset)
     assert {**there.as_dict(), "seconds": 0} == {**here.as_dict(), "seconds": 0}

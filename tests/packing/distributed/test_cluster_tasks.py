@@ -32,7 +32,7 @@ def test_items_are_taken_only_as_there_is_room(
     tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "_TASKS_PER_CPU", 0)
-    monkeypatch.setattr(tasks, "_LEAST_IN_FLIGHT", 3)
+    monkeypatch.setattr(tasks, "_MIN_IN_FLIGHT", 3)
     taken = []
 
     def items() -> Any:

@@ -184,7 +184,7 @@ def test_a_run_that_a_machine_does_not_see_is_an_error_of_the_machine(job: Job) 
 def test_the_same_files_as_of_a_listing_in_memory(
     tasks_here: Cluster, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(listing, "MOST_SOURCES", most)
+    monkeypatch.setattr(listing, "MAX_SOURCES", most)
     packed_on_ray(source, tmp_path / "packed")
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
     assert fastpipe.pack(source, tmp_path / "packed", shard_size=SHARD_BYTES).already_packed
@@ -193,10 +193,12 @@ def test_the_same_files_as_of_a_listing_in_memory(
 def test_all_that_is_known_of_the_sources_is_the_same(
     job: Job, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = Facts.of(list_sources(source, job.options.seed, shuffle=True, how=job.options.source))
+    facts = Facts.of(
+        list_sources(source, job.options.seed, shuffle=True, options=job.options.source)
+    )
     whole = list_in_tasks(job)
     shards = list(read_parts(job, whole, MAKE))
-    monkeypatch.setattr(listing, "MOST_SOURCES", 4)
+    monkeypatch.setattr(listing, "MAX_SOURCES", 4)
     listed = list_in_tasks(job, in_other_processes)
     assert facts.stray == ["notes.txt"]
     assert replace(listed.facts, taken_ns=0) == replace(facts, taken_ns=0)
@@ -211,7 +213,7 @@ def test_given_classes_are_those_of_a_listing_in_memory(
     classes = [*reversed(fastpipe.open(tmp_path / "local").classes), "further"]
     fastpipe.pack(source, tmp_path / "named", shard_size=SHARD_BYTES, classes_from=classes)
     (tmp_path / "names.txt").write_text("\n".join(classes))
-    monkeypatch.setattr(listing, "MOST_SOURCES", 4)
+    monkeypatch.setattr(listing, "MAX_SOURCES", 4)
     packed_on_ray(source, tmp_path / "packed", classes_from=tmp_path / "names.txt")
     assert digests(tmp_path / "packed") == digests(tmp_path / "named")
     assert fastpipe.open(tmp_path / "packed").classes == classes
@@ -230,9 +232,9 @@ def test_a_split_by_ranges(source: Path, tmp_path: Path, monkeypatch: pytest.Mon
                 sorted(source.rglob("*.jpg"))[number], root / split / name / f"{number}.jpg"
             )
     options = pack_options(shard_size=SHARD_BYTES, split="val")
-    facts = Facts.of(list_sources(root, options.seed, shuffle=True, how=options.source))
+    facts = Facts.of(list_sources(root, options.seed, shuffle=True, options=options.source))
     assert (facts.classes, len(facts.assumed)) == (["1", "10", "11", "2"], 2)
-    monkeypatch.setattr(listing, "MOST_SOURCES", 1)
+    monkeypatch.setattr(listing, "MAX_SOURCES", 1)
     (tmp_path / "packed" / ".pack").mkdir(parents=True)
     listed = list_in_tasks(Job.of(root, tmp_path / "packed", options), in_other_processes)
     assert listed.num_ranges == 3
@@ -268,7 +270,7 @@ WRITE_RANGE = listing._write_range
 def test_a_listing_that_was_interrupted_is_made_again(
     tasks_here: Cluster, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "MOST_SOURCES", 4)
+    monkeypatch.setattr(listing, "MAX_SOURCES", 4)
     monkeypatch.setattr(listing, "_write_range", write_range_or_stop)
     with pytest.raises(KeyboardInterrupt):
         packed_on_ray(source, tmp_path / "packed")
@@ -286,6 +288,6 @@ def test_of_a_bucket_by_way_of_a_bucket(
 ) -> None:
     url = bucket.upload(source, "source")
     fastpipe.pack(url, tmp_path / "whole", shard_size=SHARD_BYTES)
-    monkeypatch.setattr(listing, "MOST_SOURCES", 6)
+    monkeypatch.setattr(listing, "MAX_SOURCES", 6)
     packed_on_ray(url, bucket.url("packed"))
     assert bucket.objects("packed") == files(tmp_path / "whole")

@@ -35,7 +35,7 @@ def test_a_text_of_2_gb_and_bombs_are_refused_without_being_held(tmp_path: Path)
 def test_a_value_that_is_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpipe.packing.fields.values.MOST_VALUE_BYTES", 100)
+    monkeypatch.setattr("fastpipe.packing.fields.values.MAX_VALUE_BYTES", 100)
     with fastpipe.Writer(tmp_path / "packed", {"a": "text", "b": "json", "c": "bytes"}) as writer:
         writer.add(jpeg_bytes(), a="x" * 100, b="x" * 98, c=b"x" * 100)
         writer.add(jpeg_bytes(), a="ä" * 51)

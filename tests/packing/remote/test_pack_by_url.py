@@ -281,7 +281,7 @@ def test_a_footer_is_read_once_and_each_row_group_once(
     monkeypatch.setattr(
         remote_path, "_PIECE_BYTES", 128 << 10
     )  # so a group is several of them, as it is usually
-    monkeypatch.setattr(remote_path, "_LEAST_BYTES", 4 << 10)
+    monkeypatch.setattr(remote_path, "_MIN_PIECE_BYTES", 4 << 10)
     monkeypatch.setattr("fastpipe.packing.shard.plan.FEW", 10)
     with RangeServer(tmp_path / "web") as server:
         fastpipe.pack(f"{server.url}/x.parquet", tmp_path / "packed", **SMALL)
@@ -408,6 +408,17 @@ def test_too_little_room_for_the_spool(
         PackError, match=r"has 0\.2 MB free; expected at least 0\.3 MB, because shards are written"
     ):
         fastpipe.pack(source, bucket.url("out"), **SMALL, spool=tmp_path / "spool")
+
+
+def test_a_full_disk_refuses_no_pack_that_has_nothing_to_do(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_large_folder(tmp_path / "source", images=8)
+    options = {**SMALL, "spool": tmp_path / "spool"}
+    fastpipe.pack(source, bucket.url("out"), **options)
+    usage = SimpleNamespace(free=0)
+    monkeypatch.setattr("fastpipe.store.store.shutil.disk_usage", lambda _: usage)
+    assert fastpipe.pack(source, bucket.url("out"), **options).already_packed
 
 
 def test_the_spool_holds_few_shards(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
+from fastpipe.packing.shard.plan import Plan, ShardSlice, cut_into_slices, plan_shards, stride_of
 from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.picture.convert import Packed
 
@@ -37,12 +37,12 @@ def shrinking(share: float) -> Iterator[tuple[Source, Packed | str]]:
 
 def planned(
     of: Listing, share: float = 1.0, *, shuffle: bool = True, shard_bytes: int = SHARD
-) -> tuple[Plan, list[Run]]:
+) -> tuple[Plan, list[ShardSlice]]:
     plan = plan_shards(of, shard_bytes, shrinking(share), shuffle=shuffle)  # type: ignore[arg-type]
-    return plan, runs_of(of, plan.step, 0, shuffle=shuffle)
+    return plan, cut_into_slices(of, plan.step, 0, shuffle=shuffle)
 
 
-def sizes_of(of: Listing, runs: Iterable[Run], share: float) -> list[float]:
+def sizes_of(of: Listing, runs: Iterable[ShardSlice], share: float) -> list[float]:
     """Of the shards, with the headers and notes of samples."""
     return [
         sum(share * source.size_bytes + 3000 for source in of.sources[run.start : run.stop])
@@ -87,7 +87,7 @@ def test_each_source_is_in_one_shard(shuffle: bool) -> None:
     assert numbers[-1] < stride_of(of, plan.step, shuffle=shuffle)
 
 
-def members(of: Listing, runs: Iterable[Run]) -> dict[int, frozenset[str]]:
+def members(of: Listing, runs: Iterable[ShardSlice]) -> dict[int, frozenset[str]]:
     return {
         run.number: frozenset(source.path for source in of.sources[run.start : run.stop])
         for run in runs
@@ -130,4 +130,4 @@ def test_few_sources_are_one_shard_and_nobody_looks_at_them() -> None:
 
     of = listing([1000] * 50)
     plan = plan_shards(of, SHARD, convert, shuffle=True)
-    assert runs_of(of, plan.step, 0, shuffle=True) == [Run(0, 0, 50)]
+    assert cut_into_slices(of, plan.step, 0, shuffle=True) == [ShardSlice(0, 0, 50)]

@@ -278,3 +278,19 @@ def test_masks_of_other_depths(tmp_path: Path, mode: str, value: int) -> None:
     fastpipe.pack(source, tmp_path / "packed")
     packed = by_path(tmp_path / "packed", "mask")["images/0.jpg"]
     assert set(packed.flatten().tolist()) == {value}
+
+
+@becomes(
+    "Karpathy's dataset_flickr8k.json of captions, as a file or beside the images",
+    "refused, with the line of JSONL to write instead",
+)
+def test_captions_of_karpathy(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg")
+    sentences = [{"tokens": ["a", "dog"], "raw": "A dog.", "imgid": 0, "sentid": 0}]
+    entry = {"sentids": [0], "imgid": 0, "sentences": sentences, "split": "train"}
+    file = write(source / "dataset.json", {"images": [{**entry, "filename": "a.jpg"}]})
+    for root in (source, file):
+        with pytest.raises(
+            PackError, match=r"is Karpathy's JSON of captions, .* write a JSONL file"
+        ):
+            fastpipe.pack(root, tmp_path / "packed")

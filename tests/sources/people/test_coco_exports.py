@@ -12,11 +12,12 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 from support.sources.becomes import becomes
 from support.sources.listed import by_path, flat_photos
+from support.sources.people import photos
 
 import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.sources.coco_shapes import box_around
+from fastpipe.sources.annotations.coco_shapes import box_around
 
 BOX = [1, 2, 10, 20]
 Content = dict[str, Any]
@@ -397,3 +398,24 @@ def test_the_year_of_a_split_may_be_left_out(tmp_path: Path) -> None:
     fastpipe.pack(tmp_path / "src", tmp_path / "packed", split="val")
     data = fastpipe.open(tmp_path / "packed")
     assert [str(key).rpartition("/")[2] for key in data["key"]] == ["2.jpg"]
+
+
+@becomes(
+    "Objects365: `zhiyuan_objv2_train.json` with `images/v1/patch8/a.jpg`, which is `train/patch8/a.jpg`",
+    "the images by the ends of their paths; the summary says so",
+)
+def test_objects365(tmp_path: Path) -> None:
+    names = [f"patch{number}/objects365_v1_{number}.jpg" for number in (8, 9)]
+    photos(tmp_path / "src/train", *names)
+    content = {
+        "images": [
+            {"id": number, "file_name": f"images/v1/{name}"} for number, name in enumerate(names)
+        ],
+        "annotations": [{"id": 1, "image_id": 0, "category_id": 1, "bbox": [1, 1, 4, 4]}],
+        "categories": [{"id": 1, "name": "Person"}],
+    }
+    (tmp_path / "src/zhiyuan_objv2_train.json").write_text(json.dumps(content))
+    summary = fastpipe.pack(tmp_path / "src", tmp_path / "packed")
+    (assumption,) = summary.assumed
+    assert "images/v1/patch8/objects365_v1_8.jpg is patch8/objects365_v1_8.jpg" in assumption.text
+    assert summary.info["samples"] == 2

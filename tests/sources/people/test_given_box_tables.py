@@ -321,3 +321,27 @@ def test_other_files_called_classes_csv(two: Path, text: str) -> None:
     summary = pack_text(two, "a.csv", rows, unlisted="drop")
     assert box_names(two) == ("ant", "zebra")
     assert len(assumed(summary)) == 1
+
+
+@becomes(
+    "Open Images' annotations beside class-descriptions-boxable.csv (`/m/01g317,Person`)",
+    "the classes of boxes have these names; that they come from this file is said",
+)
+@pytest.mark.parametrize("header", ["", "LabelName,DisplayName\n"])
+def test_names_of_open_images(two: Path, header: str) -> None:
+    (two / "class-descriptions-boxable.csv").write_text(
+        f'{header}/m/1,Person\n/m/2,"Bat, animal"\n/m/3,Cat\n'
+    )
+    columns = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsGroupOf\n"
+    rows = "a,x,/m/1,1,0.1,0.5,0.2,0.4,0\na,x,/m/2,1,0,0.5,0.2,1,1\nb,x,/m/9,1,0,0.5,0.2,1,0\n"
+    (two / "train-annotations-bbox.csv").write_text(columns + rows)
+    summary = pack_text(
+        two, "val-annotations-bbox.csv", columns + rows.replace("/m/9", "/m/1"), unlisted="drop"
+    )
+    assert box_names(two) == ("Bat, animal", "Person")
+    assert values(two, "boxes")["a.jpg"] == [[[4, 6, 20, 12], [0, 6, 20, 30]], [1, 0]]
+    (named, other_numbers) = assumed(summary)
+    assert named == (
+        "classes of boxes: named as in class-descriptions-boxable.csv: '/m/1' is 'Person'"
+    )
+    assert "with other numbers than those of train-annotations-bbox.csv" in other_numbers

@@ -272,3 +272,27 @@ def test_a_mask_in_a_sample(tmp_path: Path) -> None:
     tar = write_tar(tmp_path / "b.tar", {"a.jpg": ONE, "a.seg.png": mask})
     fastpipe.pack(tar, tmp_path / "seg")
     assert fastpipe.open(tmp_path / "seg").fields["seg"].kind == "mask"
+
+
+@becomes(
+    "a tar with `.git` and `__MACOSX` beside the folder around the classes",
+    "the classes; nothing hidden is one of them",
+)
+def test_hidden_folders_beside_the_classes(tmp_path: Path) -> None:
+    members = {
+        "photos/cat/1.jpg": ONE,
+        "photos/dog/1.jpg": ONE,
+        "photos/.git/a.jpg": ONE,
+        ".git/a.jpg": ONE,
+        "__MACOSX/photos/cat/._1.jpg": ONE,
+    }
+    write_tar(tmp_path / "photos.tar", members)
+    fastpipe.pack(tmp_path / "photos.tar", tmp_path / "packed")
+    data = fastpipe.open(tmp_path / "packed")
+    assert (data.classes, len(data)) == (["cat", "dog"], 2)
+
+    # The tar is called otherwise, so that photos is a class, which the summary doubts.
+    members["photos/.hidden/a.jpg"] = ONE
+    write_tar(tmp_path / "other.tar", members)
+    (assumption,) = fastpipe.pack(tmp_path / "other.tar", tmp_path / "more").assumed
+    assert "if the folders in it (cat, dog) are the classes" in assumption.text

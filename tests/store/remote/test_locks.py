@@ -192,7 +192,7 @@ def test_what_is_being_written_stays_locked(
         def slow(shard: int, start: int, data: Any) -> None:
             writing.set()
             assert go_on.wait(300.0)
-            block = int(kept.blocks.first[shard]) + (start >> 20)
+            block = int(kept.blocks.first_blocks[shard]) + (start >> 20)
             if not any(first <= block <= last for first, last in locked(cache)):
                 written_unlocked.append(block)
             write(shard, start, data)

@@ -115,16 +115,16 @@ def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyP
     ]
     parts.store(part, data)
     for piece in pieces:
-        assert piece.place is not None
+        assert piece.ring_offset is not None
         assert (
-            ring.read(piece.place, piece.stop - piece.start)
+            ring.read(piece.ring_offset, piece.stop - piece.start)
             == data[piece.start - 100 : piece.stop - 100]
         )
-        assert parts.origin(piece.place + 7) == (0, piece.start + 7)
+        assert parts.origin(piece.ring_offset + 7) == (0, piece.start + 7)
     assert not parts.use(np.array([0, 1, 2]))  # a batch later they go
     used = parts.use(np.array([], dtype=np.int64))
     parts.give_back({*used, pieces[3]}, pinned={pieces[1]})
-    assert [piece.place is None for piece in pieces] == [
+    assert [piece.ring_offset is None for piece in pieces] == [
         True,
         False,
         False,
@@ -138,10 +138,10 @@ def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyP
         True,
     ]
     parts.next_plan({pieces[2]})
-    assert [piece.place is None for piece in pieces] == [True, True, False, True]
+    assert [piece.ring_offset is None for piece in pieces] == [True, True, False, True]
     assert parts.of(3) is pieces[2]
     parts.give_back(pieces, pinned=set())
-    assert [piece.place for piece in pieces] == [None] * 4
+    assert [piece.ring_offset for piece in pieces] == [None] * 4
     assert part.dead
     late = ShardPart(0, 100, 150_100)
     parts.put(0, late, 100, 150_100)
@@ -153,5 +153,5 @@ def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(ring, "write", forgotten_while_it_is_written)
     parts.store(late, data)
-    assert late.pieces[0].place is None
+    assert late.pieces[0].ring_offset is None
     assert [ring.take(150_000)] == written  # free again

@@ -20,7 +20,7 @@ def test_an_epoch_that_ends_early_leaves_nothing_that_never_comes(
     monkeypatch: pytest.MonkeyPatch,
     cache_limit: int | str,
 ) -> None:
-    monkeypatch.setattr(fetcher, "LEAST", 1)  # requests at a time, so that most ranges wait
+    monkeypatch.setattr(fetcher, "MIN_REQUESTS", 1)  # requests at a time, so that most ranges wait
     range_server.latency_s = 0.02
     with open_remote(range_server.url, cache_limit=cache_limit) as loader:
         for epoch in (1, 2, 3):

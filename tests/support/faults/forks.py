@@ -208,7 +208,7 @@ def _warm_up() -> None:
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         app(["pack", os.devnull, os.devnull + "-packed"])
     of_pyarrow = "numpy.random", "pandas"
-    later = ("fastpipe.sources.parquet_arrow", "pyarrow.parquet", *of_pyarrow)
+    later = ("fastpipe.sources.tables.parquet_arrow", "pyarrow.parquet", *of_pyarrow)
     for module in later:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.tools.verify.check_shards import ShardFindings
-from fastpipe.tools.verify.verification import Seen, check_run
+from fastpipe.tools.verify.verification import SharedDataset, check_group
 
 
 def squared(number: int) -> int:
@@ -51,10 +51,12 @@ def full_disk(_: int) -> None:
     raise OSError(28, "No space left on device", "/data/shard")
 
 
-def check_killed_at_first(log: Path, seen: Seen, whole_index: bool, run: Any) -> ShardFindings:
+def check_killed_at_first(
+    log: Path, seen: SharedDataset, whole_index: bool, run: Any
+) -> ShardFindings:
     """A task of `fastpipe verify` that kills its worker once for each run of shards, of which it leaves a note."""
     mark = log / run.shards[0].name
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return check_run(seen, whole_index, run)
+    return check_group(seen, whole_index, run)

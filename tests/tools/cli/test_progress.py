@@ -26,7 +26,7 @@ def test_names_of_folders_are_shown_as_they_are(
     monkeypatch.setattr(progress, "_LINE_EVERY_S", 0)
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=terminal, width=120)
-    with progress.shown(
+    with progress.show_progress(
         console, f"scanning {name}", lambda work: f"{work.bytes} of {name}"
     ) as tell:
         tell(Work(1, 2))

@@ -115,14 +115,14 @@ def test_a_machine_that_sees_another_dataset_finds_no_damage(
     many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = copied(many_shards)
-    made = verification.Seen.of
+    made = verification.SharedDataset.of
 
-    def moved(*arguments: Any) -> verification.Seen:
+    def moved(*arguments: Any) -> verification.SharedDataset:
         seen = made(*arguments)
         (dataset / DATASET_FILE).write_text("{}")
         return seen
 
-    monkeypatch.setattr(verification.Seen, "of", moved)
+    monkeypatch.setattr(verification.SharedDataset, "of", moved)
     with pytest.raises(
         ClusterError,
         match=r"task verify shard-0.* has failed 5 times .* have to see the same dataset",

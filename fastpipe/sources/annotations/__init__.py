@@ -1,0 +1,1 @@
+"""Annotations: COCO, VOC, YOLO, masks -> boxes, points and masks of a listing."""

@@ -1,0 +1,280 @@
+"""A file of annotations that fastpipe does not read -> the tool that wrote it, and a remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.files import SourcePath, open_binary
+
+# The endings of files that belong to an image, or list images. No picture has one of them.
+SIDECAR_ENDINGS = (
+    ".txt",
+    ".caption",
+    ".xml",
+    ".json",
+    ".yaml",
+    ".yml",
+    ".csv",
+    ".tsv",
+    ".npy",
+    ".npz",
+    ".mat",
+    ".bin",
+    ".pcd",
+    ".pts",
+    ".label",
+    ".lab",
+    ".gt",
+    ".ann",
+    ".odgt",
+)
+# At the start of a file these many bytes are enough to recognise its tool.
+TOOL_BYTES = 1 << 16
+# Names of the files in which CamVid, CVAT and Kaggle say which colour of a mask is which class.
+_COLOUR_LIST = re.compile(
+    r"(?:label|class)[-_ ]?(?:colou?rs?|dict|map).*|colou?r[-_ ]?(?:map|table|palette).*|palette.*",
+    re.IGNORECASE,
+)
+# Three numbers of at most three digits: red, green and blue.
+_COLOUR = re.compile(rb"(?<!\d)(?:\d{1,3}[ \t,;]+){2}\d{1,3}(?!\d)")
+_MAX_LINE_BYTES = 4096
+# Numbers in a line of a label file. In KITTI they stand behind the class; detectors add a score.
+_KITTI_NUMBERS = 14
+_YOLO_NUMBERS = 5
+_DOTA_NUMBERS = 8
+_FEWEST_WIDER_NUMBERS = 4
+_FEWEST_COMMA_NUMBERS = 6
+# At the start of a text, these many lines show which tool wrote it.
+_MOST_FIRST_LINES = 8
+
+
+class AnnotationTool(NamedTuple):
+    """A tool, or a dataset, that writes annotations in a form of its own.
+
+    Attributes:
+        name: of its files, for a message.
+        remedy: what the user can do with them.
+    """
+
+    name: str
+    remedy: str
+
+
+_ROW_A_BOX = (
+    "write them into a CSV file with a row for each box (path,xmin,ymin,xmax,ymax,label), or pass "
+    "samples with boxes to fastpipe.Writer"
+)
+_LABEL_STUDIO = AnnotationTool(
+    "Label Studio's JSON",
+    "in Label Studio, choose Export, COCO or YOLO with images, and pass the folder that it writes; "
+    "labels of whole images are in its export CSV",
+)
+_CVAT = AnnotationTool(
+    "CVAT's XML",
+    "in CVAT, export the task as COCO 1.0, Pascal VOC 1.1 or YOLO 1.1, and pass the folder",
+)
+_LABELME = AnnotationTool(
+    "labelme's JSON",
+    f"convert them to COCO (labelme2coco), VOC or YOLO (labelme's own scripts); or {_ROW_A_BOX}",
+)
+_VIA = AnnotationTool(
+    "the JSON of VGG's annotator", f"in the annotator, export as COCO; or {_ROW_A_BOX}"
+)
+_SUPERVISELY = AnnotationTool(
+    "Supervisely's JSON", "in Supervisely, export as COCO, Pascal VOC or YOLO"
+)
+_CREATE_ML = AnnotationTool("Create ML's JSON", f"export as COCO; or {_ROW_A_BOX}")
+_BDD = AnnotationTool(
+    "the JSON of BDD100K or Scalabel", f"convert it to COCO (bdd2coco); or {_ROW_A_BOX}"
+)
+_KITTI = AnnotationTool(
+    "label files of KITTI", f"convert them to COCO; or {_ROW_A_BOX}"
+)
+_YOLO = AnnotationTool(
+    "label files of YOLO", "--format yolo packs a folder of images with these"
+)
+_DOTA = AnnotationTool(
+    "label files of DOTA", f"convert them to YOLO's or COCO's form; or {_ROW_A_BOX}"
+)
+_WIDER = AnnotationTool(
+    "a list of WIDER FACE (an image, a number of boxes, a line for each box)",
+    _ROW_A_BOX,
+)
+_NUMBERS = AnnotationTool(
+    "lines of numbers between commas, as VisDrone, MOT and ICDAR have them for boxes",
+    _ROW_A_BOX,
+)
+_CROWD_HUMAN = AnnotationTool(
+    "CrowdHuman's annotations (a line for each image)", _ROW_A_BOX
+)
+_GROUND_TRUTH = AnnotationTool(
+    "ImageNet's ground truth (a number for each image, in the order of their names)",
+    "write a CSV file with a row for each image (path,label). meta.mat of the development kit says "
+    "which number is which class; they are not in the order of the folders of train",
+)
+_VOC = AnnotationTool(
+    "annotations of Pascal VOC", "--format voc packs a folder of images with these"
+)
+_KARPATHY = AnnotationTool(
+    "Karpathy's JSON of captions",
+    'write a JSONL file with a line for each image, such as {"image": "a.jpg", "split": "train", '
+    '"captions": ["a dog", "a brown dog"]}',
+)
+TEXT = AnnotationTool(
+    "texts",
+    "write a CSV file with a column for the path of the image, and one for the text",
+)
+_DATA = AnnotationTool(
+    "data", "list images and values in a JSONL file, or pass samples to fastpipe.Writer"
+)
+
+_GROUND_TRUTH_NAME = re.compile(r".*validation_ground_truth\.txt", re.IGNORECASE)
+# DOTA has these lines above its boxes.
+_DOTA_HEADER = re.compile(r"(?:imagesource|gsd)\s*:.*", re.IGNORECASE)
+_WIDER_IMAGE = re.compile(r".+\.(?:jpe?g|png|bmp)", re.IGNORECASE)
+
+# A tool wrote a file if all patterns of its row are in the start of the file.
+_PATTERNS = (
+    (_LABELME, (rb'"shapes"\s*:', rb'"(?:imagePath|shape_type)"\s*:')),
+    (
+        _LABEL_STUDIO,
+        (
+            rb'"(?:annotations|completions)"\s*:',
+            rb'"data"\s*:',
+            rb'"(?:result|from_name)"\s*:',
+        ),
+    ),
+    (
+        _LABEL_STUDIO,
+        (
+            rb'"annotation_id"\s*:',
+            rb'"(?:rectangle|polygon|brush|keypoint|ellipse)labels"',
+        ),
+    ),
+    (
+        _VIA,
+        (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:'),
+    ),
+    (_KARPATHY, (rb'"sentids"\s*:', rb'"sentences"\s*:')),
+    (_SUPERVISELY, (rb'"classTitle"\s*:',)),
+    (
+        _CREATE_ML,
+        (rb'"coordinates"\s*:', rb'"annotations"\s*:', rb'"image(?:filename)?"\s*:'),
+    ),
+    (_BDD, (rb'"(?:box2d|poly2d)"\s*:',)),
+    (_CROWD_HUMAN, (rb'"gtboxes"\s*:',)),
+    (_CVAT, (rb"<annotations\b", rb"<(?:image|track|meta)\b")),
+    (_VOC, (rb"<annotation\b", rb"<(?:object|filename|size)\b")),
+)
+
+
+def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
+    """The tool that wrote a file, by the file's first bytes and name; None if they do not tell.
+
+    A .txt file of no tool is `TEXT`.
+    """
+    for tool, patterns in _PATTERNS:
+        if all(re.search(pattern, start) for pattern in patterns):
+            return tool
+    if not name.lower().endswith(".txt"):
+        return None
+    if _GROUND_TRUTH_NAME.fullmatch(name.rpartition("/")[2]):
+        return _GROUND_TRUTH
+    text = start.decode("utf-8", "replace").lstrip("\ufeff").strip()
+    lines = [line.strip() for line in text.split("\n", _MOST_FIRST_LINES)]
+    if _is_wider(lines):
+        return _WIDER
+    while len(lines) > 1 and _DOTA_HEADER.fullmatch(lines[0]):
+        lines.pop(0)
+    return _recognise_line(lines[0])
+
+
+def _is_wider(lines: Sequence[str]) -> bool:
+    """Whether the lines are an image, a number of boxes, and the first of these boxes."""
+    if len(lines) < 3 or not _WIDER_IMAGE.fullmatch(lines[0]):
+        return False
+    words = lines[2].split()
+    return (
+        lines[1].isdigit()
+        and len(words) >= _FEWEST_WIDER_NUMBERS
+        and all(map(_is_number, words))
+    )
+
+
+def _recognise_line(line: str) -> AnnotationTool:
+    """The tool whose label files have such a line."""
+    cells = line.split(",")
+    # ICDAR has a text behind the corners of a box.
+    numbers = cells[:_DOTA_NUMBERS] if len(cells) == _DOTA_NUMBERS + 1 else cells
+    if len(cells) >= _FEWEST_COMMA_NUMBERS and all(map(_is_number, numbers)):
+        return _NUMBERS
+    words = line.split()
+    are_numbers = [_is_number(word) for word in words]
+    if are_numbers[: 1 + _KITTI_NUMBERS] == [False] + [True] * _KITTI_NUMBERS:
+        return _KITTI
+    if all(are_numbers) and len(words) >= _YOLO_NUMBERS:
+        return _YOLO
+    # The class and how difficult the object is stand behind the numbers.
+    if len(words) > _DOTA_NUMBERS and all(are_numbers[:_DOTA_NUMBERS]):
+        return _DOTA
+    return TEXT
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def describe_file(start: bytes, name: str) -> AnnotationTool:
+    """As `recognise_tool`; a file of no tool is text or data, by the ending of its name."""
+    tool = recognise_tool(start, name)
+    if tool is not None:
+        return tool
+    return TEXT if name.lower().endswith(".caption") else _DATA
+
+
+def unread_tool(path: SourcePath) -> AnnotationTool | None:
+    """The tool that wrote a file, if fastpipe does not read its form."""
+    try:
+        with open_binary(path) as file:
+            tool = recognise_tool(file.read(TOOL_BYTES), path.name)
+    except OSError:
+        return None
+    return None if tool in (TEXT, _YOLO, _VOC) else tool
+
+
+def refuse_tool(path: SourcePath) -> None:
+    """Raises PackError if a file is of a tool whose form fastpipe does not read."""
+    tool = unread_tool(path)
+    if tool is not None:
+        raise PackError(
+            f"{readable(str(path))} is {tool.name}, which fastpipe does not read: {tool.remedy}"
+        )
+
+
+def find_colour_list(folder: SourcePath, names: Iterable[str]) -> str | None:
+    """The file among `names` that says which colour of a mask is which class; None if none does."""
+    for name in names:
+        if _COLOUR_LIST.fullmatch(name) and _has_colours(folder / name):
+            return name
+    return None
+
+
+def _has_colours(path: SourcePath) -> bool:
+    """Whether a list has red, green and blue in its first line, or in the line below its header."""
+    try:
+        with open_binary(path) as file:
+            first_line = file.readline(_MAX_LINE_BYTES)
+            second_line = file.readline(_MAX_LINE_BYTES)
+    except OSError:
+        return False
+    return (
+        _COLOUR.search(first_line) is not None
+        or _COLOUR.search(second_line) is not None
+    )

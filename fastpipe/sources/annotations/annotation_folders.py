@@ -1,0 +1,187 @@
+"""The folders of a source -> pairs of one with images and one with their labels or masks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary
+from fastpipe.sources.folders.splits import FEW, split_of_name
+from fastpipe.sources.options import PICTURES, is_picture
+
+# The groups of both patterns are the rest of the name: "train" in train_images and train_masks.
+_IMAGE_FOLDER = re.compile(
+    r"(?:(.*?)[-_ ]?)(?:images?|imgs?|jpegimages|leftimg8bit|photos?|pictures?)",
+    re.IGNORECASE,
+)
+_LABELS = (
+    "masks?|annotations?|annots?|labels?|segmentations?|segmentationclass|segs?|gtfine|gt|"
+    "ground[-_ ]?truths?|trimaps?"
+)
+_LABEL_FOLDER = re.compile(
+    rf"(.*?)[-_ ]?(?:{_LABELS})|(?:{_LABELS})[-_ ](.*)", re.IGNORECASE
+)
+# The start of a label file of YOLO.
+_NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[-+0-9.eE\s]*")
+_MAX_LINE_BYTES = 1 << 16
+# Folders in a folder of labels in which files are looked for.
+_MAX_DEPTH = 3
+# Ending of a label file -> the kind of its folder.
+_KIND_OF_ENDING = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
+
+
+class FolderPair(NamedTuple):
+    """A folder of images, and one with labels or masks of these images.
+
+    Attributes:
+        kind: "yolo", "voc" or "masks"; "" if no file in it says so.
+        images, labels: the two folders.
+        split: the split, which both names have: "train" of train_images and train_masks. Or "".
+        image_list: the file that lists the images of the split; None if it has all in the folder.
+        folders: of a split with several folders: each with that of its labels. `images` and
+            `labels` hold them.
+    """
+
+    kind: str
+    images: SourcePath
+    labels: SourcePath
+    split: str
+    image_list: SourcePath | None = None
+    folders: tuple[tuple[Path, Path], ...] = ()
+
+
+def pair_folders(root: SourcePath, names: Names) -> list[FolderPair]:
+    """All pairs of a folder of images and one of their labels in a source."""
+    label_folders = []
+    for name in names.folders:
+        split = _match_rest(_LABEL_FOLDER, name)
+        if split == "" or (split is not None and split_of_name(split) is not None):
+            label_folders.append((name, split))
+    if not label_folders:
+        return []
+
+    image_folders = []
+    for name in names.folders:
+        split = _match_rest(_IMAGE_FOLDER, name)
+        if split is None and split_of_name(name) is not None:
+            # Carvana has the images of train_masks in train.
+            split = name.lower()
+        if split is not None:
+            image_folders.append((name, split))
+
+    pairs = []
+    for label_folder, split in label_folders:
+        for image_folder, split_of_images in image_folders:
+            if split == split_of_images and label_folder != image_folder:
+                images = root / image_folder
+                for labels in _label_folders_in(root / label_folder, images):
+                    pairs.append(
+                        FolderPair(kind_of_labels(labels), images, labels, split)
+                    )
+    return pairs
+
+
+def _label_folders_in(folder: SourcePath, images: SourcePath) -> list[SourcePath]:
+    """The folders of labels in a folder; itself, unless others lie in it.
+
+    Oxford's pets have the folders trimaps and xmls in the folder annotations. But where the images
+    lie in folders of the same names, or of splits, the labels are one folder.
+    """
+    inner = names_in(folder, FEW).folders
+    if any(split_of_name(name) is not None for name in inner):
+        return [folder]
+    if not inner or not set(inner).isdisjoint(names_in(images, FEW).folders):
+        return [folder]
+    labelled = [folder / name for name in inner if kind_of_labels(folder / name)]
+    return labelled or [folder]
+
+
+def _match_rest(pattern: re.Pattern[str], name: str) -> str | None:
+    """The rest of a name, in small letters, if it matches; "" if there is no rest."""
+    match = pattern.fullmatch(name)
+    if match is None:
+        return None
+    for group in match.groups():
+        if group:
+            return group.lower()
+    return ""
+
+
+def is_called_images(name: str) -> bool:
+    """Whether a folder is called images or the like, which is no name of a class."""
+    return _match_rest(_IMAGE_FOLDER, name) == ""
+
+
+def is_usual_folder(name: str) -> bool:
+    """Whether a folder is called like one of images or of labels, or like a split."""
+    return (
+        split_of_name(name) is not None
+        or _IMAGE_FOLDER.fullmatch(name) is not None
+        or _LABEL_FOLDER.fullmatch(name) is not None
+    )
+
+
+def kind_of_labels(folder: SourcePath) -> str:
+    """The kind of labels in a folder, by its first files: "yolo", "voc" or "masks"; or ""."""
+    for path in _first_files(folder, _MAX_DEPTH):
+        kind = _KIND_OF_ENDING.get(PurePosixPath(path).suffix[1:].lower(), "")
+        if kind == "yolo" and not _is_yolo(folder / path):
+            continue
+        if kind:
+            return kind
+    return ""
+
+
+def first_file(folder: SourcePath) -> SourcePath | None:
+    """The first file in a folder, or in the folders in it."""
+    for path in _first_files(folder, _MAX_DEPTH):
+        return folder / path
+    return None
+
+
+def _is_yolo(path: SourcePath) -> bool:
+    """Whether the first line of a text has only numbers, or is empty.
+
+    Captions and lists of names have other words.
+    """
+    try:
+        with open_binary(path) as file:
+            return _NUMBERS.fullmatch(file.readline(_MAX_LINE_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def _first_files(folder: SourcePath, depth: int) -> Iterator[str]:
+    """A few files of a folder, and of the folders in it."""
+    if not isinstance(folder, Path):
+        # A listing of an object store has the files of all folders below.
+        yield from islice(files_below(folder), FEW)
+        return
+    names = names_in(folder, FEW)
+    yield from names.files
+    if depth > 0:
+        for name in names.folders:
+            for path in _first_files(folder / name, depth - 1):
+                yield f"{name}/{path}"
+
+
+def is_flat_voc(names: Names) -> bool:
+    """Whether pictures and annotations lie in one folder, as in Roboflow's exports.
+
+    That is so if more than half of the pictures have an annotation of the same name.
+    """
+    if names.folders:
+        return False
+    annotated = {
+        PurePosixPath(name).stem
+        for name in names.files
+        if name.lower().endswith(".xml")
+    }
+    if not annotated:
+        return False  # at once, as there may be a million pictures
+    stems = [PurePosixPath(name).stem for name in names.files if is_picture(name)]
+    num_annotated = sum(stem in annotated for stem in stems)
+    return num_annotated > len(stems) // 2

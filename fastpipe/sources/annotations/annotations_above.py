@@ -1,0 +1,363 @@
+"""A folder of images -> the assumption that annotations in the folders above it were not read.
+
+Note [annotations above]
+A user may pass train2017 of COCO, or WIDER_train/images. The annotations lie in a folder beside it,
+or beside a folder around it. So the files there are looked at, and the user is shown those that
+name these images, with the command that packs them. Only the start of a file is read, and only a
+few files of each folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fastpipe.dataset.format.description import is_dataset
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_files import (
+    SIDECAR_ENDINGS,
+    TOOL_BYTES,
+    describe_file,
+    unread_tool,
+)
+from fastpipe.sources.annotations.annotation_folders import pair_folders
+from fastpipe.sources.annotations.coco_folders import begins_like_coco
+from fastpipe.sources.file_formats import unread_remedy
+from fastpipe.sources.files import Names, names_in
+from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
+from fastpipe.sources.folders.doubtful_folders import lists_among
+from fastpipe.sources.folders.folder_roles import is_called_target
+from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
+from fastpipe.sources.listing import Assumption, Listing
+from fastpipe.sources.options import is_picture
+from fastpipe.sources.tables.listed_images import lists_images
+from fastpipe.sources.tables.table_files import is_result_form
+
+# Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
+_MAX_LEVELS = 3
+# Folders that hold lists of images, beside those that are called like labels or masks.
+_LIST_FOLDER = re.compile(
+    r"(?:.*[-_ ])?(?:splits?|imagesets|meta|metadata|lists?|xmls?|bbox(?:es)?|boxes|devkit)",
+    re.IGNORECASE,
+)
+_JSON_ENDINGS = (".json", ".jsonl", ".ndjson", ".odgt")
+_LIST_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
+_MAX_DEPTH = 2
+# In each folder, so many folders and files are looked at.
+_MAX_FOLDERS = 8
+_MAX_FILES = 16
+# So many names at the start of a file are looked for among the images.
+_MAX_NAMES = 200
+_MAX_NAME_LENGTH = 300
+# A text in quotes, of JSON and XML, or between two tags of XML.
+_TEXT = re.compile(
+    rf'"[^"\n]{{1,{_MAX_NAME_LENGTH}}}"|>[^<>"\n]{{1,{_MAX_NAME_LENGTH}}}<'
+)
+# Files of data, which may have the labels of the images in the folder beside them.
+_DATA_ENDINGS = (".mat", ".pkl", ".pickle", ".npy", ".npz", ".h5", ".hdf5", ".xlsx")
+_SEPARATOR = re.compile(r"[,;|\t]| +")
+# A few digits are a label or a coordinate as often as the name of an image.
+_SHORT_NUMBER = re.compile(r"[-+\d.eE]{1,5}")
+# A path may begin with the folders of another machine. So many names at its end are tried.
+_MAX_PARTS = 3
+# Shorter names of images are those of many datasets.
+_FEWEST_CHARACTERS = 6
+# The kinds of annotations; those that say more come first.
+_PAIR, _TOOL, _TABLE, _LIST = range(4)
+_CONTENT_OF_KIND = {
+    "yolo": "label files of YOLO",
+    "voc": "annotations of Pascal VOC",
+    "masks": "masks",
+}
+
+
+class _Annotations(NamedTuple):
+    """Annotations of the images that the user passes, which lie above them.
+
+    Attributes:
+        path: of the file, or of the folder.
+        content: such as "label files of YOLO", for a message.
+        remedy: what the user can do with it.
+        rank: _PAIR, _TOOL, _TABLE or _LIST.
+    """
+
+    path: str
+    content: str
+    remedy: str
+    rank: int
+
+
+class _Images:
+    """The images of the user: tells whether a name is one of them."""
+
+    def __init__(self, root: Path, listing: Listing) -> None:
+        self.root = root
+        self.count = len(listing.sources)
+        step = max(1, self.count // _MAX_FILES)
+        samples = listing.sources[::step]
+        self.have_labels = any(source.label != NO_LABEL for source in samples)
+        self._endings = {os.path.splitext(source.path)[1] for source in samples}
+
+    def find(self, written_path: str, *, is_far: bool) -> str | None:
+        """The name of the image that has the end of a path, with or without the file's ending.
+
+        `is_far`: the path is not from the folder right above. Then 1.jpg alone may be an image of
+        another dataset, and its folder has to fit as well.
+        """
+        parts = written_path.replace("\\", "/").strip("/").split("/")
+        if ".." in parts or not parts[-1]:
+            return None
+        endings = [""] if is_picture(parts[-1]) else self._endings
+        stem = os.path.splitext(parts[-1])[0]
+        fewest = 2 if is_far and len(stem) < _FEWEST_CHARACTERS else 1
+        for count in range(fewest, min(len(parts), _MAX_PARTS) + 1):
+            path = os.path.join(self.root, *parts[-count:])
+            for ending in endings:
+                if os.path.isfile(path + ending):
+                    return parts[-1] + ending
+        return None
+
+
+def find_annotations_above(
+    passed: Path, root: Path, listing: Listing
+) -> list[Assumption]:
+    """The assumption that annotations above the images were not read; none if there are none.
+
+    See Note [annotations above].
+
+    Args:
+        passed: the folder that the user passes.
+        root: the folder of the images: `passed`, or a split in it.
+        listing: of the images in `root`.
+    """
+    folder = Path(os.path.abspath(passed))
+    images = _Images(_without_wrappers(Path(os.path.abspath(root))), listing)
+    annotations: list[_Annotations] = []
+    # The top of a disk, a home and /tmp hold many datasets, whose names may be the same.
+    shared_folders = (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
+    folders_above = list(folder.parents)[:_MAX_LEVELS]
+    if not images.have_labels:
+        folders_above = [*_folders_between(images.root, folder), *folders_above]
+    for above in folders_above:
+        if above in shared_folders:
+            break
+        try:
+            names = names_in(above, FEW)
+            nearby = [
+                *_find_pairs(above, names, images.root),
+                *_find_files(above, names, images),
+            ]
+        except (PackError, OSError):
+            continue  # a folder above may be closed to the user
+        # In the folder that the user passes, the other files are named by another assumption.
+        is_passed = above.is_relative_to(folder)
+        annotations += [
+            entry for entry in nearby if entry.rank == _TABLE or not is_passed
+        ]
+    # A table beside splits is named by another assumption.
+    texts = " ".join(assumption.text for assumption in listing.assumed)
+    annotations = [entry for entry in annotations if entry.path not in texts]
+    if not annotations:
+        return []
+
+    best = min(annotations, key=lambda entry: entry.rank)
+    others = [entry.path for entry in annotations if entry is not best]
+    also = f" (also: {first_paths(others)})" if others else ""
+    labels = "the names of the folders" if images.have_labels else "none"
+    text = (
+        f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "
+        f"{AS_CLASSES} packs the images without it"
+    )
+    return [Assumption(text)]
+
+
+def _without_wrappers(folder: Path) -> Path:
+    """The folder of the images, if it is the only one in a folder, as images in WIDER_train."""
+    for _ in range(_MAX_LEVELS):  # a link may lead to the folder itself
+        names = names_in(folder, FEW)
+        if len(names.folders) != 1 or any(map(is_picture, names.files)):
+            break
+        folder = folder / names.folders[0]
+    return folder
+
+
+def _folders_between(inner: Path, outer: Path) -> list[Path]:
+    """The folders around `inner`, from the nearest to `outer`."""
+    return [folder for folder in inner.parents if folder.is_relative_to(outer)]
+
+
+def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotations]:
+    """The folders of labels or masks that belong to the folder of the images."""
+    pairs = [
+        pair
+        for pair in pair_folders(above, names)
+        if pair.kind and images.is_relative_to(str(pair.images))
+    ]
+    are_several_kinds = len({pair.kind for pair in pairs}) > 1
+    for pair in pairs:
+        command = f"fastpipe pack {shlex.quote(str(above))} DST"
+        if are_several_kinds:
+            command += f" --format {pair.kind}"
+        inside = images.relative_to(str(pair.images)).parts
+        split = inside[0] if inside else pair.split
+        if split and meaning_of_split(split):
+            command += f" --split {shlex.quote(split)}"
+        yield _Annotations(
+            str(pair.labels),
+            f"{_CONTENT_OF_KIND[pair.kind]}, and lies beside these images",
+            f"To pack both: {command}",
+            _PAIR,
+        )
+
+
+def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotations]:
+    is_far = above != images.root.parent
+    for path in _annotation_files(above, names, images.root, _MAX_DEPTH):
+        stem = os.path.splitext(path.relative_to(above))[0]
+        # labels/a.txt, or ann/a.jpg.json, belongs to a.jpg.
+        if path.parent != above and images.find(stem, is_far=is_far) is not None:
+            yield _describe_sidecar(path)
+            break  # the other files beside it belong to the other images
+        if path.name.endswith(_DATA_ENDINGS):
+            if not is_far and not images.have_labels:
+                yield _describe_data(path)
+            continue
+        listed = _images_named_in(path, images, is_far=is_far)
+        if listed or _is_about_folder(path, images.root):
+            yield _describe_list(path, images.root, listed)
+        elif not is_far and path.parent != above:
+            # MOT has the boxes of img1 in gt/gt.txt, by the numbers of the frames.
+            tool = unread_tool(path)
+            if tool is not None:
+                yield _Annotations(
+                    str(path), tool.name, f"To keep what they say: {tool.remedy}", _TOOL
+                )
+        elif not images.have_labels and _has_number_for_each(path, images.count):
+            tool = describe_file(_read_start(path), path.name)
+            yield _Annotations(
+                str(path),
+                f"as many numbers as there are images: {tool.name}",
+                f"To keep what they say: {tool.remedy}",
+                _TOOL,
+            )
+
+
+def _annotation_files(
+    above: Path, names: Names, folder: Path, depth: int
+) -> Iterator[Path]:
+    """The files in a folder, and in its folders of annotations, that may be annotations.
+
+    `folder`: of the images. What is in it has been looked at.
+    """
+    endings = (*_LIST_ENDINGS, *_DATA_ENDINGS)
+    for name in lists_among(names.files, endings, FEW)[:_MAX_FILES]:
+        if not is_result_form(name):
+            yield above / name
+    if depth == 0:
+        return
+    num_folders = 0
+    for name in names.folders:
+        inner = above / name
+        # In a folder of annotations, all folders may hold some.
+        is_candidate = (
+            depth < _MAX_DEPTH
+            or is_called_target(name)
+            or _LIST_FOLDER.fullmatch(name) is not None
+        )
+        if is_candidate and not folder.is_relative_to(inner) and not is_dataset(inner):
+            yield from _annotation_files(inner, names_in(inner, FEW), folder, depth - 1)
+            num_folders += 1
+        if num_folders == _MAX_FOLDERS:
+            return
+
+
+def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
+    """The names of images at the start of a file."""
+    text = _read_start(path).decode("utf-8", "replace")
+    written_names: list[str] = []
+    if path.suffix.lower() in (*_JSON_ENDINGS, ".xml"):
+        written_names = [name.strip('"<>') for name in _TEXT.findall(text)]
+    else:
+        for line in text.splitlines()[:_MAX_NAMES]:
+            written_names += [line.strip(), *_SEPARATOR.split(line.strip())]
+    listed = []
+    # A dict in place of a set keeps the order of the names.
+    for name in list(dict.fromkeys(written_names))[:_MAX_NAMES]:
+        if len(name) > _MAX_NAME_LENGTH or _SHORT_NUMBER.fullmatch(name):
+            continue
+        image = images.find(name, is_far=is_far)
+        if image is not None:
+            listed.append(image)
+    return listed
+
+
+def _is_coco(path: Path) -> bool:
+    return path.suffix.lower() == ".json" and begins_like_coco(path)
+
+
+def _is_about_folder(path: Path, images: Path) -> bool:
+    """Whether a file of COCO is named after the folder of the images.
+
+    Its annotations may stand before the images, so that its start names none.
+    """
+    return path.stem.endswith(f"_{images.name}") and _is_coco(path)
+
+
+def _has_number_for_each(path: Path, count: int) -> bool:
+    """Whether a text has a whole number on each line, and as many lines as there are images."""
+    if path.suffix.lower() != ".txt" or path.stat().st_size > count * _MAX_NAME_LENGTH:
+        return False
+    lines = path.read_bytes().split()
+    return len(lines) == count and all(line.isdigit() for line in lines)
+
+
+def _describe_sidecar(path: Path) -> _Annotations:
+    tool = describe_file(_read_start(path), path.name)
+    return _Annotations(
+        str(path),
+        f"the name of one of these images: {tool.name}",
+        f"To keep what they say: {tool.remedy}",
+        _TOOL,
+    )
+
+
+def _describe_data(path: Path) -> _Annotations:
+    content = "data, which may be the labels of these images"
+    return _Annotations(str(path), content, f"It is {unread_remedy(path.name)}", _LIST)
+
+
+def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
+    tool = unread_tool(path)
+    content = "the names of these images"
+    if tool is not None:
+        remedy = f"To keep what it says: {tool.remedy}"
+        return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
+    if _is_coco(path) or (_has_columns(path) and lists_images(path, listed)):
+        command = f"fastpipe pack {shlex.quote(str(path))} DST --image-root {shlex.quote(str(images))}"
+        return _Annotations(
+            str(path), content, f"To pack what it says: {command}", _TABLE
+        )
+    remedy = (
+        "If it says classes or splits, write a CSV file with a row for each image "
+        "(path,label,split), and pack that"
+    )
+    return _Annotations(str(path), content, remedy, _LIST)
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether a file is more than a list of names, which say a split at most."""
+    if path.suffix.lower() in _JSON_ENDINGS:
+        return True
+    first_line = _read_start(path).partition(b"\n")[0].decode("utf-8", "replace")
+    return _SEPARATOR.search(first_line.strip()) is not None
+
+
+def _read_start(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(TOOL_BYTES)

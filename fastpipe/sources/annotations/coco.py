@@ -1,0 +1,84 @@
+"""COCO's files about the same images -> a listing of the images with their annotations as fields.
+
+Format: https://cocodataset.org/#format-data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fastpipe.errors import ImageError
+from fastpipe.sources.annotations.coco_annotations import Annotations
+from fastpipe.sources.annotations.coco_assumptions import changed_boxes, skipped_entries
+from fastpipe.sources.annotations.coco_fields import (
+    default_fields,
+    entries_of,
+    field_value,
+    requested_fields,
+    resolve_field,
+)
+from fastpipe.sources.annotations.coco_paths import find_image_folder, use_image_root
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.listing import Listing, SourceField
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.rows import Row, list_rows
+
+_TASKS = ("instances", "person_keypoints", "captions")
+
+
+def coco_files(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
+    """Split -> the files of a folder that COCO calls after it, such as instances_val2017.json.
+
+    The files of a split are in the order of the tasks.
+    """
+    files: dict[str, list[SourcePath]] = {}
+    for task in _TASKS:
+        for name in names:
+            split = name.removeprefix(f"{task}_").removesuffix(".json")
+            if split and name == f"{task}_{split}.json":
+                files.setdefault(split, []).append(folder / name)
+    return dict(sorted(files.items()))
+
+
+def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
+    """Lists the images of files about the same images, in no order.
+
+    Annotations of several files with one id are one annotation.
+    """
+    requested = requested_fields(options.fields)
+    annotations = Annotations(paths, entries_of(requested))
+    if requested is None:
+        requested = default_fields(annotations)
+    fields = [resolve_field(annotations, field) for field in requested]
+
+    root = options.root_of_images()
+    if root is None:
+        folder = find_image_folder(annotations, options.split)
+    else:
+        folder = use_image_root(annotations, root)
+    listing = list_rows(folder.root, _rows(annotations, fields), fields)
+
+    # Boxes are counted while the rows are read, so this comes last.
+    assumed = [*listing.assumed, *folder.assumed, *changed_boxes(annotations)]
+    if options.fields is None:
+        assumed += skipped_entries(annotations, fields)
+    return replace(listing, assumed=tuple(assumed))
+
+
+def _rows(annotations: Annotations, fields: Sequence[SourceField]) -> Iterator[Row]:
+    for image_id, image in annotations.images.items():
+        image_annotations = annotations.of_image(image_id)
+        values: dict[str, Any] = {}
+        problem = image.problem
+        for field in fields:
+            try:
+                values[field.name] = field_value(
+                    annotations, field, image_id, image, image_annotations
+                )
+            except ImageError as error:
+                if problem is None:
+                    problem = f"field {field.name}: {error}"
+        yield image._replace(values=values, problem=problem)
+    yield from annotations.rows_without_image()

@@ -1,0 +1,310 @@
+"""Files of COCO about the same images -> images, categories, and the annotations of each image.
+
+Format: https://cocodataset.org/#format-data
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from fastpipe.dataset.format.layout import MAX_CLASSES
+from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
+from fastpipe.sources.annotations.coco_shapes import box_around
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.json_stream import object_entries
+from fastpipe.sources.listing import Notes
+from fastpipe.sources.tables.column_kinds import xyxy
+from fastpipe.sources.tables.rows import Row, row_name
+
+# An image, an annotation or a category, as the file has it.
+Entry: TypeAlias = dict[str, Any]
+Id: TypeAlias = int | str
+
+IMAGE_ID = "image_id"
+_MOST_ENTRY_NAMES = 1000
+# json.dumps would make an encoder for each of millions of annotations.
+_encode_note = json.JSONEncoder(separators=(",", ":")).encode
+_PANOPTIC = (
+    "this is COCO's panoptic format (segments_info): its masks are PNGs of colours, which fastpipe "
+    "does not read. Convert it to COCO's detection format, for example with panopticapi's "
+    "panoptic2detection_coco_format.py, or write its masks with fastpipe.Writer"
+)
+
+
+class InvalidId(NamedTuple):
+    """An image_id of an annotation that is neither a number nor a text."""
+
+    shown: str
+
+
+class Annotation(NamedTuple):
+    name: str  # for messages: "annotation 17"
+    entry: Entry
+
+
+def parse_id(value: object) -> Id | None:
+    """An id in one form: 7, 7.0 and "7" are the same, as tools write them. None: not an id."""
+    if type(value) is int:
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and re.fullmatch("0|[1-9][0-9]{0,17}", value):
+        return int(value)
+    return value if isinstance(value, str) else None
+
+
+def is_object(entry: Entry) -> bool:
+    """Whether an annotation is about an object, and not only a caption of the image."""
+    return "caption" not in entry or "bbox" in entry
+
+
+class Annotations:
+    """The images, categories and annotations of several files about the same images.
+
+    A file may have millions of annotations, so they wait in a temporary file (`Notes`). Memory has
+    the offset and size of each.
+    """
+
+    def __init__(self, paths: Sequence[SourcePath], columns: Collection[str]) -> None:
+        """Reads the files. `columns`: the entries of annotations that are kept."""
+        self.paths = paths
+        # Rows without values, in the order of the first file; images of later files come last.
+        self.images: dict[Id, Row] = {}
+        self.written_ids: dict[Id, Id] = {}  # id -> the id as it stands in the file
+        self.url_images = set[Id]()  # images with a coco_url and without a file_name
+        self.categories: dict[int, str] = {}  # id -> name
+        self.keypoint_names: tuple[str, ...] = ()
+        self.entry_names: set[str] = set()  # of all annotations
+        self.attribute_names: set[str] = set()  # in "attributes", as CVAT writes it
+        self.image_entry_names: set[str] = set()  # of the first image
+        self.segmentation_count = 0
+        self.crowd_count = 0  # annotations with a bbox that are several objects
+        self.box_counts = BoxCounts()
+
+        self._kept_names = frozenset(columns) | {"id", "caption", "bbox"}
+        self._notes = Notes()
+        # Image -> offset, size, offset, size, ... of its annotations in the notes.
+        self._note_ranges: dict[Id | InvalidId, array[int]] = {}
+        self._caption_counts = Counter[Id | InvalidId]()
+        self._box_check = BoxCheck()
+
+        for file_index in range(len(paths)):
+            self._read(file_index)
+        self._notes.flush()
+        self._box_check.raise_if_not_coco(paths[0])
+        if not self.images:
+            raise PackError(
+                f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and '
+                '"annotations". To pack another JSON file, make a .jsonl file with a line for each '
+                'image: {"path": "a.jpg", "label": "cat"}'
+            )
+
+    @property
+    def category_names(self) -> tuple[str, ...]:
+        """The names of the categories by id; "" where there is no category of an id."""
+        class_count = max(self.categories, default=-1) + 1
+        return tuple(self.categories.get(number, "") for number in range(class_count))
+
+    def has_several_captions(self) -> bool:
+        return any(self._caption_counts[image_id] > 1 for image_id in self.images)
+
+    def category(self, entry: Entry) -> int:
+        number = parse_id(entry.get("category_id"))
+        if not isinstance(number, int) or number not in self.categories:
+            raise ImageError(
+                f"expected a category_id of the categories, got {entry.get('category_id')!r:.60}"
+            )
+        return number
+
+    def box(self, entry: Entry) -> list[float]:
+        """The box as left, top, right and bottom (xyxy); `bbox` in the file is xywh.
+
+        Without a bbox it is the box around the segmentation.
+        """
+        if entry.get("bbox") or not entry.get("segmentation"):
+            return xyxy([entry.get("bbox")])[0]
+        self.box_counts.around_segmentation += 1
+        return box_around(entry["segmentation"])
+
+    def of_image(self, image_id: Id) -> list[Annotation]:
+        """The annotations of an image. Those of several files with one id are one annotation.
+
+        Captions have ids of their own, which are not those of objects.
+        """
+        annotations: list[Annotation] = []
+        first_by_id: dict[Id, tuple[Entry, int]] = {}  # id -> entry and file
+        for number, file_index, entry in self._read_notes(image_id):
+            # An annotation without an id is known by its number in the file.
+            written_id = entry.get("id", number)
+            annotation_id = parse_id(entry.get("id"))
+            if annotation_id is not None and is_object(entry):
+                first, first_file = first_by_id.setdefault(
+                    annotation_id, (entry, file_index)
+                )
+                # Within one file, equal ids are a mistake, and both are kept.
+                if first_file != file_index:
+                    first.update(entry)
+                    continue
+            annotations.append(Annotation(f"annotation {written_id!r:.40}", entry))
+        return annotations
+
+    def rows_without_image(self) -> Iterator[Row]:
+        """Rejected rows of the annotations whose image_id is not that of an image."""
+        for image_id in self._note_ranges.keys() - self.images.keys():
+            shown = (
+                image_id.shown if isinstance(image_id, InvalidId) else repr(image_id)
+            )
+            for number, file_index, _ in self._read_notes(image_id):
+                where = row_name(f"{self.paths[file_index].name}/annotations", number)
+                problem = (
+                    f"expected the image_id of one of the images, got {shown[:60]}"
+                )
+                yield Row(where, problem=problem)
+
+    def _read_notes(self, image_id: Id | InvalidId) -> Iterator[tuple[int, int, Entry]]:
+        """Number in its file, number of the file, and content of each annotation of an image."""
+        ranges = self._note_ranges.get(image_id, ())
+        for offset, size in zip(ranges[::2], ranges[1::2], strict=True):
+            yield json.loads(self._notes.read(offset, size))
+
+    def _read(self, file_index: int) -> None:
+        path = self.paths[file_index]
+        earlier_ids = set(self.images)
+        try:
+            for list_name, number, entry in object_entries(path):
+                if list_name not in ("images", "annotations", "categories"):
+                    continue
+                if not isinstance(entry, dict):
+                    raise ValueError(
+                        f"expected objects in {list_name}, got {entry!r:.60} ({number:,})"
+                    )
+                if list_name == "images":
+                    self._add_image(
+                        row_name(f"{path.name}/images", number), entry, earlier_ids
+                    )
+                elif list_name == "annotations":
+                    self._add_annotation(file_index, number, entry)
+                else:
+                    self._add_category(entry)
+        except ValueError as problem:
+            raise PackError(f"{readable(str(path))}: {problem}") from None
+
+    def _add_image(self, where: str, entry: Entry, earlier_ids: Collection[Id]) -> None:
+        """`earlier_ids`: the images of the files before, which this file may have again."""
+        image_id = parse_id(entry.get("id"))
+        if not self.image_entry_names:
+            self.image_entry_names.update(entry)
+        if image_id is None:
+            raise ValueError(
+                "expected a number or a text as the id of an image, got "
+                f"{entry.get('id')!r:.60} ({where})"
+            )
+        row = _image_row(where, entry)
+        first = self.images.setdefault(image_id, row)
+        if first is not row and (image_id not in earlier_ids or first.path != row.path):
+            raise ValueError(
+                f"two images have the id {image_id}: {first.path!r:.200} and {row.path!r:.200}; "
+                "expected one image for an id, the same in all files"
+            )
+        self.written_ids.setdefault(image_id, entry["id"])
+        if entry.get("file_name") is None and isinstance(entry.get("coco_url"), str):
+            self.url_images.add(image_id)
+
+    def _add_annotation(self, file_index: int, number: int, entry: Entry) -> None:
+        if "segments_info" in entry:
+            raise ValueError(_PANOPTIC)
+        written_id = entry.pop(IMAGE_ID, None)
+        image_id: Id | InvalidId | None = parse_id(written_id)
+        if image_id is None:
+            image_id = InvalidId(repr(written_id))
+
+        if len(self.entry_names) < _MOST_ENTRY_NAMES:
+            self.entry_names.update(entry)
+        # One caption an image is a text, several are a list: the kind of the field depends on it.
+        if "caption" in entry:
+            self._caption_counts[image_id] += 1
+        box = entry.get("bbox")
+        segmentation = entry.get("segmentation")
+        self._box_check.add(box, entry.get("area"))
+
+        if box and entry.get("iscrowd"):
+            self.crowd_count += 1
+        attributes = entry.get("attributes")
+        if (
+            isinstance(attributes, dict)
+            and len(self.attribute_names) < _MOST_ENTRY_NAMES
+        ):
+            self.attribute_names.update(attributes)
+
+        kept = {
+            name: value for name, value in entry.items() if name in self._kept_names
+        }
+        if segmentation:
+            self.segmentation_count += 1
+            if not box:
+                kept["segmentation"] = segmentation  # `box` puts one around it
+        note = _encode_note([number, file_index, kept]).encode()
+        ranges = self._note_ranges.setdefault(image_id, array("q"))
+        ranges.extend((self._notes.add(note), len(note)))
+
+    def _add_category(self, entry: Entry) -> None:
+        number: Any = parse_id(entry.get("id"))
+        name = entry.get("name")
+        is_class = isinstance(number, int) and 0 <= number < MAX_CLASSES
+        if not is_class or not isinstance(name, str):
+            raise ValueError(
+                f"expected categories with an id of 0 to {MAX_CLASSES - 1:,} and a name, got "
+                f"{entry.get('id')!r:.40} and {name!r:.60}"
+            )
+        first_name = self.categories.setdefault(number, name)
+        if first_name != name:
+            raise ValueError(
+                f"category {number} is {name!r:.60}, and {first_name!r:.60}"
+            )
+
+        points = entry.get("keypoints")
+        if points is None:
+            return
+        are_names = isinstance(points, list) and all(
+            isinstance(point, str) for point in points
+        )
+        if not are_names or self.keypoint_names not in ((), tuple(points)):
+            raise ValueError(
+                f"category {number}: expected names of keypoints, the same for all categories; got "
+                f"{points!r:.60}"
+            )
+        self.keypoint_names = tuple(points)
+
+
+def _image_row(where: str, entry: Entry) -> Row:
+    """An image of the file as a row without values; its problem if it cannot be packed."""
+    path = entry.get("file_name")
+    url = entry.get("coco_url")
+    if path is None and isinstance(url, str):
+        # LVIS has only the URL, whose folder is that of the split: train2017/000000000009.jpg
+        path = "/".join(url.partition("?")[0].split("/")[-2:])
+    if not isinstance(path, str):
+        return Row(where, {}, f"expected a file_name, got {path!r:.60}")
+
+    width: Any = _parse_side(entry.get("width"))
+    height: Any = _parse_side(entry.get("height"))
+    if (width, height) in ((None, None), (0, 0)):
+        return Row(where, {}, path=path)
+    for side in (width, height):
+        if type(side) is not int or side <= 0:
+            problem = (
+                f"expected a width and a height, got {width!r:.40} and {height!r:.40}"
+            )
+            return Row(where, {}, problem, path)
+    return Row(where, {}, path=path, size=(width, height))
+
+
+def _parse_side(value: object) -> object:
+    """A width or height; some tools write "640" or 640.0. Other values stay as they are."""
+    return parse_id(value) or value

@@ -1,0 +1,211 @@
+"""The file_name of COCO's images, as tools write it -> their folder, and their paths below it.
+
+Note [paths of COCO]
+The specification has the name of a file. Tools write what they know: a path on the machine of the
+annotator (Label Studio: ../../label-studio/data/media/upload/1/a.jpg), backslashes, escapes of
+URLs. Where no folder has the first image by its whole path, the folder is looked for that has it by
+the end of the path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.coco_annotations import Annotations
+from fastpipe.sources.files import SourcePath, state_or_problem
+from fastpipe.sources.folders.splits import split_in_path
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.tables.row_paths import is_name
+from fastpipe.sources.tables.written_names import WrittenNames
+
+_DRIVE = re.compile(r"^[A-Za-z]:(?=[\\/])")
+
+
+class ImageFolder(NamedTuple):
+    root: SourcePath
+    assumed: tuple[Assumption, ...] = ()
+
+
+class _PathEnd(NamedTuple):
+    """A folder that has the first image by the end of its path."""
+
+    root: SourcePath
+    clean: Callable[[str], str]  # makes a path with "/" of a written one
+    dropped: list[str]  # the folders before that end
+
+    def below_root(self, path: str) -> str:
+        """The path of any image below the folder. One in other folders keeps only its name."""
+        parts = self.clean(path).split("/")
+        count = len(self.dropped)
+        if parts[:count] == self.dropped:
+            return "/".join(parts[count:])
+        return parts[-1]
+
+
+def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolder:
+    """The folder of the images: beside the annotations, or named after their split.
+
+    Changes the paths of the images to those below that folder. PackError: no folder, or several,
+    have the first image.
+    """
+    candidates = _candidate_folders(annotations.paths[0], split)
+    path = _first_path(annotations)
+    roots = [root for root in candidates if _has_file(root, path)]
+    if len(roots) == 1:
+        return ImageFolder(roots[0])
+
+    # Images with a URL may have been downloaded into one folder, without that of the URL.
+    if not roots and annotations.url_images:
+        roots = [root for root in candidates if _has_file(root, _name_in(path))]
+        if len(roots) == 1:
+            _drop_url_folders(annotations, roots[0])
+            return ImageFolder(roots[0])
+    elif not roots and path:
+        ends = _find_by_end(path, candidates)
+        if len(ends) == 1:
+            return _use_path_end(annotations, ends[0])
+        roots = [end.root for end in ends]
+
+    shown_roots = ", ".join(readable(str(root)) for root in roots or candidates)
+    count = "several" if roots else "none"
+    download = ""
+    if annotations.url_images:
+        download = ". Images have a coco_url and no file_name: download them, into folders or one folder"
+    raise PackError(
+        f"{readable(str(annotations.paths[0]))}: the first image, {path[:200]!r}, is in {count} of "
+        f"{shown_roots}{download}. --image-root says where the images are"
+    )
+
+
+def use_image_root(annotations: Annotations, root: SourcePath) -> ImageFolder:
+    """The folder that a user names. Changes the paths of the images to those below it."""
+    if annotations.url_images:
+        _drop_url_folders(annotations, root)
+        return ImageFolder(root)
+    path = _first_path(annotations)
+    if path and not _has_file(root, path):
+        ends = _find_by_end(path, [root])
+        if ends:
+            return _use_path_end(annotations, ends[0])
+    return ImageFolder(root)
+
+
+def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
+    if not split:
+        # instances_val2017, captions_val2017, person_keypoints_val2017
+        task, _, rest = Path(file.name).stem.partition("_")
+        split = (
+            rest
+            if task in ("instances", "captions")
+            else rest.removeprefix("keypoints_")
+        )
+    tops = [file.parent]
+    if file.parent.name == "annotations":
+        tops.append(file.parent.parent)
+    # Objects365 has the images of zhiyuan_objv2_train.json in the folder train.
+    splits = {split, split_in_path(Path(file.name).stem) or split}
+    folders: list[SourcePath] = []
+    for top in tops:
+        folders += [top, top / "images"]
+        for name in sorted(splits):
+            folders += [top / name, top / "images" / name]
+    return list(dict.fromkeys(folders))
+
+
+def _first_path(annotations: Annotations) -> str:
+    """The path of the first image that has one; "": none has."""
+    for image in annotations.images.values():
+        if is_name(image.path):
+            return image.path
+    return ""
+
+
+def _drop_url_folders(annotations: Annotations, root: SourcePath) -> None:
+    """Images known by their URL may be downloaded into one folder, as the first one shows."""
+    first_id = next(iter(annotations.url_images))
+    path = annotations.images[first_id].path
+    if _has_file(root, path) or not _has_file(root, _name_in(path)):
+        return
+    for image_id in annotations.url_images:
+        image = annotations.images[image_id]
+        annotations.images[image_id] = image._replace(path=_name_in(image.path))
+
+
+def _find_by_end(path: str, roots: Sequence[SourcePath]) -> list[_PathEnd]:
+    """The folders that have a file by the longest end of its path that any of them has."""
+    for clean in (_with_slashes, _without_escapes):
+        parts = clean(path).split("/")
+        # From the whole path down to the name of the file.
+        for count in range(len(parts)):
+            if ".." in parts[count:]:
+                continue
+            end = "/".join(parts[count:])
+            ends = [
+                _PathEnd(root, clean, parts[:count])
+                for root in roots
+                if _has_file_as_written(root, end)
+            ]
+            if ends:
+                return ends
+    return []
+
+
+def _use_path_end(annotations: Annotations, end: _PathEnd) -> ImageFolder:
+    """Gives the images their paths below the folder. PackError: two images have one path there."""
+    written_paths: dict[str, str] = {}  # path below the folder -> as the file writes it
+    for image_id, image in annotations.images.items():
+        if not is_name(image.path):
+            continue
+        path = end.below_root(image.path)
+        other = written_paths.setdefault(path, image.path)
+        if other != image.path:
+            raise PackError(
+                f"{readable(str(annotations.paths[0]))}: {readable(other)[:200]} and "
+                f"{readable(image.path)[:200]} end alike, and no folder has them by their whole "
+                "paths. Write paths below one folder as file_name; --image-root names the folder"
+            )
+        annotations.images[image_id] = image._replace(path=path)
+
+    if not end.dropped and end.clean is _with_slashes:
+        return ImageFolder(end.root)
+    path, first = next(iter(written_paths.items()))
+    assumed = Assumption(
+        f"images are found by the end of their file_name: {readable(first)[:200]} is "
+        f"{readable(path)} in {readable(str(end.root))}",
+        "--image-root FOLDER",
+    )
+    return ImageFolder(end.root, (assumed,))
+
+
+def _has_file(root: SourcePath, path: str) -> bool:
+    return bool(path) and not isinstance(state_or_problem(root, path), str)
+
+
+def _has_file_as_written(root: SourcePath, path: str) -> bool:
+    """Whether a folder has a file, also where its name is written in another form."""
+    if not path:
+        return False
+    if _has_file(root, path):
+        return True
+    try:
+        return WrittenNames(root).find(path) is not None
+    except ValueError:  # several files fit
+        return False
+
+
+def _name_in(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _with_slashes(path: str) -> str:
+    parts = _DRIVE.sub("", path).replace("\\", "/").split("/")
+    return "/".join(part for part in parts if part not in ("", "."))
+
+
+def _without_escapes(path: str) -> str:
+    return _with_slashes(unquote(path))

@@ -1,0 +1,126 @@
+"""The categories of all COCO splits -> an error where one number means two classes.
+
+A class of COCO has the number of its category's id, and each file has its own list of categories.
+Exports of the same categories agree; where they do not, a model that was trained on one split would
+be scored wrong on the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.coco import coco_files
+from fastpipe.sources.annotations.coco_annotations import parse_id
+from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.json_stream import object_entries
+
+# Programs write the categories at the start or at the end of a file, which may be large.
+_PART_BYTES = 1 << 20
+_CATEGORIES = re.compile(rb'"categories"\s*:\s*(?=\[)')
+
+Categories = dict[Any, str]  # id -> name
+
+
+def check_same_categories(
+    ours: Sequence[SourcePath], others: Iterable[SourcePath]
+) -> None:
+    """Raises PackError if files of other splits number a class otherwise.
+
+    Files of captions have no categories.
+    """
+    known: Categories = {}
+    for path in ours:
+        known.update(_read_categories(path))
+    for other in others:
+        if other in ours or not known:
+            continue
+        problem = _difference(known, _read_categories(other))
+        if problem is not None:
+            raise PackError(
+                f"{readable(str(ours[0]))} and {readable(str(other))} number their classes "
+                f"differently: {problem}. Give all splits the numbers of one: --classes-from FILE "
+                "with that of the training, or with a name on each line"
+            )
+
+
+def files_beside(path: SourcePath) -> list[SourcePath]:
+    """The files of other splits beside one that COCO names so: instances_val2017.json."""
+    if not coco_files(path.parent, [path.name]):
+        return []
+    others: list[SourcePath] = []
+    for files in coco_files(path.parent, names_in(path.parent).files).values():
+        if path not in files:
+            others += files
+    return others
+
+
+def _read_categories(path: SourcePath) -> Categories:
+    """The categories of a file; none if it is damaged, which is an error when it is packed."""
+    if path.name.startswith("captions_"):
+        return {}
+    entries = _categories_near_an_end(path) if isinstance(path, Path) else None
+    if entries is None:
+        try:
+            entries = [
+                entry for name, _, entry in object_entries(path) if name == "categories"
+            ]
+        except PackError:
+            return {}
+    categories: Categories = {}
+    for entry in entries:
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+            number = parse_id(entry.get("id"))
+            if number is not None:
+                categories[number] = entry["name"]
+    return categories
+
+
+def _categories_near_an_end(path: Path) -> list[Any] | None:
+    """The categories if they are at the end or at the start of a file."""
+    with open(path, "rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        for offset in (max(0, size_bytes - _PART_BYTES), 0):
+            file.seek(offset)
+            entries = _find_categories(file.read(_PART_BYTES))
+            if entries is not None:
+                return entries
+    return None
+
+
+def _find_categories(data: bytes) -> list[Any] | None:
+    """The last list of categories in a part of a file, if it is whole."""
+    matches = list(_CATEGORIES.finditer(data))
+    if not matches:
+        return None
+    try:
+        # The part may cut a character.
+        text = data[matches[-1].end() :].decode("utf-8", "replace")
+        entries, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    # The name may also be a key inside an annotation, with something else behind it.
+    for entry in entries:
+        if not isinstance(entry, dict) or "id" not in entry:
+            return None
+    return entries or None
+
+
+def _difference(ours: Mapping[Any, str], theirs: Mapping[Any, str]) -> str | None:
+    """The first class with two numbers, or number with two classes; None if there is none."""
+    numbers = {name: number for number, name in ours.items()}
+    for number, name in theirs.items():
+        if name in numbers and numbers[name] != number:
+            return (
+                f"{name!r} is {numbers[name]} in the first and {number} in the second"
+            )
+        if number in ours and ours[number] != name:
+            return (
+                f"{number} is {ours[number]!r} in the first and {name!r} in the second"
+            )
+    return None

@@ -1,0 +1,304 @@
+"""A folder of images beside a folder of masks -> rows with a mask each, paired by their names.
+
+Note [names of masks]
+The mask of a.jpg is called a.png, or has a suffix: a_mask.gif of Carvana, a_segmentation.png of
+ISIC. Some tools call the two image_7 and mask_7, or a_leftImg8bit and a_gtFine_labelIds. The suffix
+is the kind of mask. It has to be the same for nearly all images; if several suffixes are, as in
+Cityscapes, the user says which one is the mask.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import numpy as np
+
+from fastpipe.errors import PackError, readable
+from fastpipe.native import _engine
+from fastpipe.sources.annotations.annotation_files import find_colour_list
+from fastpipe.sources.annotations.labelmap import (
+    LABELMAP,
+    palette_of_png,
+    read_mask_classes,
+)
+from fastpipe.sources.files import SourcePath, files_below, names_in, open_binary
+from fastpipe.sources.folders.splits import FEW, first_paths
+from fastpipe.sources.listing import Assumption, Listing, SourceField
+from fastpipe.sources.options import FieldColumn, SourceOptions, is_picture
+from fastpipe.sources.tables.rows import Row, list_rows
+
+_MASK = "mask"
+# The share of images that must have a mask of a kind. A few images are never labelled.
+_MIN_SHARE = 0.95
+# Masks whose pixels are read while listing.
+_NUM_CHECKED = 16
+_MAX_SHOWN = 5
+_MAX_SHOWN_CHARACTERS = 200
+
+_BORDER = 255  # in masks of VOC, around objects and where nobody can tell what it is
+_OBJECT_MASKS = "SegmentationObject"
+_MOST_HEADER_BYTES = 1 << 16  # at the start of a PNG, with its palette
+
+_JPEG_START = b"\xff\xd8\xff"
+_PNG_START = b"\x89PNG"
+# A PNG has its colour type in its first chunk. In gray and with a palette, a pixel is a number.
+# Format: https://www.w3.org/TR/png-3/#11IHDR
+_COLOR_TYPE_OFFSET = 25
+_GRAY_AND_PALETTE = (0, 3)
+
+# These stand before or behind the name that an image and its mask have in common.
+_IMAGE_AFFIX = re.compile(
+    r"^(?:image|img|photo)[-_ ]?(?=\d)|[-_ ](?:leftImg8bit|image|img|im|sat|rgb)$",
+    re.IGNORECASE,
+)
+_MASK_PREFIX = re.compile(
+    r"^(?:mask|label|seg|gt|annotation|trimap)[-_ ]?(?=\d)", re.IGNORECASE
+)
+_SEPARATORS = "-_. "
+_SEPARATOR = re.compile(r"[-_. ]")
+
+
+class MaskFolders(NamedTuple):
+    """The folders of images and of their masks; these two are relative to `root`."""
+
+    root: SourcePath
+    images: str
+    masks: str
+
+    def __str__(self) -> str:
+        images = readable(str(self.root / self.images))
+        masks = readable(str(self.root / self.masks))
+        return f"{images} and {masks}"
+
+
+# Kind of mask -> image -> mask. See Note [names of masks]
+_Pairs = Mapping[str, Mapping[str, str]]
+
+
+def list_masks(
+    folders: MaskFolders, options: SourceOptions, listed: Collection[str] | None = None
+) -> Listing:
+    """Lists the images of a folder with their masks, in no order.
+
+    Args:
+        folders, options: the source, and what the user says of it.
+        listed: the names of the images to pack, without endings, as VOC lists them; None: all.
+
+    Raises:
+        PackError: the names do not tell which mask belongs to which image, or the pixels of masks
+            are no numbers of classes.
+    """
+    images = sorted(_pictures_in(folders.root, folders.images))
+    masks = sorted(_pictures_in(folders.root, folders.masks))
+    assumed: list[Assumption] = []
+    if listed is not None:
+        listed_names = set(listed)
+        # In VOC, a mask has the name of its image.
+        images = [path for path in images if PurePosixPath(path).stem in listed_names]
+        masks = [path for path in masks if PurePosixPath(path).stem in listed_names]
+        if len(images) < len(listed_names):
+            text = (
+                f"images that the list names, and that are not in {folders.images}: "
+                f"{len(listed_names) - len(images):,}; they are left out"
+            )
+            assumed.append(Assumption(text))
+    pairs = _pair_names(folders, images, masks)
+    if options.fields is not None:
+        fields = [_asked_field(folders, pairs, column) for column in options.fields]
+    else:
+        fields = [_only_field(folders, pairs, len(images))]
+
+    packed_masks: set[str] = set()
+    for index, field in enumerate(fields):
+        masks_of_field = sorted(pairs[field.column].values())
+        packed_masks.update(masks_of_field)
+        if field.kind == _MASK:
+            assumed += _check_masks(folders, field, masks_of_field)
+            if (folders.root / LABELMAP).is_file():
+                names = _class_names(folders, masks_of_field)
+                fields[index] = field._replace(names=names)
+                assumed += _assumed_of_names(field, names)
+
+    rows = (_make_row(folders, image, fields, pairs) for image in images)
+    beside = [mask for mask in masks if mask not in packed_masks]
+    listing = list_rows(folders.root, rows, fields, beside=beside)
+    return replace(listing, assumed=tuple(assumed))
+
+
+def _pictures_in(root: SourcePath, folder: str) -> Iterator[str]:
+    return filter(is_picture, files_below(root, folder, hidden=False))
+
+
+def _pair_names(
+    folders: MaskFolders, images: Sequence[str], masks: Sequence[str]
+) -> _Pairs:
+    # By the folder and the name without affixes.
+    image_of: dict[tuple[str, str], str] = {}
+    for image in images:
+        folder, stem = _folder_and_stem(image, folders.images)
+        image_of[folder, _IMAGE_AFFIX.sub("", stem)] = image
+
+    pairs: dict[str, dict[str, str]] = {}
+    for mask in masks:
+        folder, stem = _folder_and_stem(mask, folders.masks)
+        stem = _MASK_PREFIX.sub("", stem)
+        # The mask belongs to the image with the longest name that it begins with.
+        ends = [match.start() for match in _SEPARATOR.finditer(stem)]
+        for end in [len(stem), *reversed(ends)]:
+            image_name = image_of.get((folder, stem[:end]))
+            if image_name is not None:
+                kind = stem[end:].lstrip(_SEPARATORS) or _MASK
+                pairs.setdefault(kind, {})[image_name] = mask
+                break
+    return pairs
+
+
+def _folder_and_stem(path: str, top: str) -> tuple[str, str]:
+    """The folder of a file, relative to `top`, and its name without the ending."""
+    relative = PurePosixPath(path).relative_to(top)
+    return str(relative.parent), relative.stem
+
+
+def _asked_field(
+    folders: MaskFolders, pairs: _Pairs, column: FieldColumn
+) -> SourceField:
+    """The field of masks that a user asks for: its column is a kind of mask."""
+    if column.column not in pairs:
+        kinds = first_paths(sorted(pairs)) or "(none)"
+        raise PackError(f"{column}: {folders} have the kinds of masks {kinds}")
+    if column.kind not in (None, _MASK, "image"):
+        raise PackError(f"{column}: expected the kind mask or image")
+    return SourceField(column.name, column.kind or _MASK, column=column.column)
+
+
+def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceField:
+    """The field of the only kind of mask that nearly all images have."""
+    complete = [
+        kind
+        for kind, mask_of in pairs.items()
+        if len(mask_of) >= _MIN_SHARE * num_images
+    ]
+    if len(complete) == 1:
+        return SourceField(_MASK, _MASK, column=complete[0])
+
+    expected = "a mask of the same name for nearly each image"
+    if complete:
+        expected = "one kind of mask by its name"
+    if not pairs:
+        raise PackError(
+            f"{folders}: expected {expected}; there are {num_images:,} images, and no mask is "
+            "called after one of them. List images and masks in a CSV file (--field "
+            "mask=COLUMN:mask), or move the masks to the same folders as the images. --format "
+            "imagefolder takes the two folders as classes"
+        )
+    counts = [
+        f"{readable(kind)} ({len(pairs[kind]):,})"
+        for kind in sorted(pairs)[:_MAX_SHOWN]
+    ]
+    raise PackError(
+        f"{folders}: expected {expected}; there are {num_images:,} images, and masks called after "
+        f"them: {', '.join(counts)}. --field mask=KIND packs one of these kinds, "
+        "--format imagefolder takes the two folders as classes. Other pairs can be listed in a CSV "
+        "file: --field mask=COLUMN:mask"
+    )
+
+
+def _make_row(
+    folders: MaskFolders, image: str, fields: Sequence[SourceField], pairs: _Pairs
+) -> Row:
+    values = {}
+    problem = None
+    for field in fields:
+        mask = pairs[field.column].get(image)
+        values[field.name] = mask
+        if mask is None and problem is None:
+            problem = f"no {field.name} of this name in {folders.masks}"
+    return Row(image, values, problem, image)
+
+
+def _check_masks(
+    folders: MaskFolders, field: SourceField, masks: Sequence[str]
+) -> Iterator[Assumption]:
+    """The assumption on the values of masks, by a few of them.
+
+    Raises:
+        PackError: their pixels are no numbers of classes.
+    """
+    values: set[int] = set()
+    step = -(-len(masks) // _NUM_CHECKED)  # rounded up
+    for mask in masks[::step]:
+        path = folders.root / mask
+        try:
+            with open_binary(path) as file:
+                data = file.read()
+        except OSError:
+            continue  # the pack reports it with the reason
+        if data.startswith(_JPEG_START):
+            raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
+        if not data.startswith(_PNG_START):
+            continue  # the pack takes it if it holds numbers
+        if (
+            len(data) > _COLOR_TYPE_OFFSET
+            and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE
+        ):
+            description = "a PNG with colours, not with numbers of classes"
+            colours = find_colour_list(folders.root, names_in(folders.root, FEW).files)
+            if colours is not None:
+                description += f", which {readable(colours)} names"
+            raise _no_numbers_error(path, description, field)
+        try:
+            pixels = _engine.decode_mask(data)
+        except _engine.StatusError:
+            continue  # the pack reports that it is damaged
+        values.update(np.unique(pixels).tolist())
+
+    if _BORDER in values and 0 < max(values - {_BORDER}, default=0) < _BORDER - 1:
+        yield Assumption(
+            f"field {field.name}: the masks hold 255, as VOC's have it for borders, beside numbers "
+            f"up to {max(values - {_BORDER})}; give losses ignore_index=255"
+        )
+    if values in ({0, 255}, {255}):
+        yield Assumption(
+            f"field {field.name}: the masks hold the values 0 and 255, which stay; losses that "
+            "take numbers of classes expect 0 and 1"
+        )
+
+
+def _class_names(folders: MaskFolders, masks: Sequence[str]) -> tuple[str, ...]:
+    """The names of the classes in masks of VOC; none in masks of objects."""
+    if not masks or PurePosixPath(folders.masks).parts[0] == _OBJECT_MASKS:
+        return ()
+    try:
+        with open_binary(folders.root / masks[0]) as file:
+            data = file.read(_MOST_HEADER_BYTES)
+    except OSError:
+        return ()
+    return read_mask_classes(folders.root, palette_of_png(data))
+
+
+def _assumed_of_names(field: SourceField, names: Sequence[str]) -> list[Assumption]:
+    if names:
+        shown = ", ".join(
+            f"{number} is {name!r}" for number, name in enumerate(names) if name
+        )
+        text = f"classes of the field {field.name}: those of {LABELMAP}: {shown[:_MAX_SHOWN_CHARACTERS]}"
+    else:
+        text = (
+            f"classes of the field {field.name}: without names, for {LABELMAP} does not have the "
+            "colours of the masks"
+        )
+    return [Assumption(text)]
+
+
+def _no_numbers_error(
+    path: SourcePath, description: str, field: SourceField
+) -> PackError:
+    return PackError(
+        f"{readable(str(path))} is {description}; expected masks of one channel, or with a "
+        "palette, as PNG or GIF. Convert them (a number for each colour), or store them as "
+        f"pictures with --field {field.name}={field.column}:image"
+    )

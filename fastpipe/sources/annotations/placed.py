@@ -1,0 +1,168 @@
+"""Paths of a table that lead to no file -> where the files are, if that is certain.
+
+Note [images elsewhere]
+A table keeps the paths of the machine that it was written on, or only the names of files that lie
+in several folders. Other places are tried only where not one row has its file. First all paths lose
+the same folders at their start: as few as possible, until files exist. Else files are looked for by
+the ends of their paths in all folders below; two that fit are refused. The place is an assumption,
+which the summary shows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.files import files_below
+from fastpipe.sources.folders.splits import (
+    count_shared,
+    first_paths,
+    split_in_path,
+    split_of_name,
+)
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import is_picture
+from fastpipe.sources.tables.written_names import WrittenNames
+
+_MOST_TRIED_PATHS = 100
+
+
+class Placed(NamedTuple):
+    """The places of the files that a table's paths mean."""
+
+    assumption: Assumption
+    prefix: str = ""  # left out at the start of all paths, with / between folders
+    # Path in the table -> path of the file, if files were looked for.
+    files: Mapping[str, str] = {}
+
+    def path(self, written_path: str, *, is_image: bool) -> str:
+        """The path of a file below the image root."""
+        path = _with_slashes(written_path)
+        if self.prefix and path.startswith(self.prefix):
+            return path.removeprefix(self.prefix)
+        return self.files.get(written_path, written_path) if is_image else written_path
+
+
+def placed(root: Path, paths: Iterable[str], table: str) -> Placed | None:
+    """Looks for the files of paths; None if no file is found. `table`: the name of its file.
+
+    PackError: two files fit one path.
+    """
+    # Written path -> the names of its folders and of its file.
+    names_of: dict[str, list[str]] = {}
+    for path in paths:
+        names = [
+            name for name in _with_slashes(path).split("/") if name not in ("", ".")
+        ]
+        if names and ".." not in names:
+            names_of[path] = names
+    if not names_of:
+        return None
+    shared_count = count_shared(names[:-1] for names in names_of.values())
+    place = _find_prefix(root, names_of, shared_count)
+    if place is None:
+        place = _find_below(root, names_of, shared_count, table)
+    return place
+
+
+def _with_slashes(path: str) -> str:
+    return path.replace("\\", "/")
+
+
+def _find_prefix(
+    root: Path, names_of: Mapping[str, Sequence[str]], shared_count: int
+) -> Placed | None:
+    """Tries to leave out some of the folders that all paths share."""
+    written_names = WrittenNames(root)
+    tried_paths = list(names_of)[:_MOST_TRIED_PATHS]
+    for dropped_count in range(shared_count + 1):
+        for written_path in tried_paths:
+            end = "/".join(names_of[written_path][dropped_count:])
+            file = written_names.find(end)
+            if file is None or not (root / file).is_file():
+                continue
+            path = _with_slashes(written_path)
+            prefix = path.removesuffix(end)
+            # Without a prefix, or with doubled slashes in it, leaving it out changes nothing.
+            if not prefix or prefix == path:
+                return None
+            assumption = Assumption(
+                f"paths: {readable(prefix)} at their start is left out: {readable(written_path)} "
+                f"is {readable(file)}"
+            )
+            return Placed(assumption, prefix)
+    return None
+
+
+def _find_below(
+    root: Path, names_of: Mapping[str, Sequence[str]], shared_count: int, table: str
+) -> Placed | None:
+    """Looks for the files in all folders below the root, by the ends of their paths."""
+    # Name of a file, with and without its ending -> paths of such files.
+    files_of_name: dict[str, list[str]] = {}
+    for file in files_below(root, hidden=False):
+        name = file.rpartition("/")[2]
+        if is_picture(name):
+            files_of_name.setdefault(name, []).append(file)
+            files_of_name.setdefault(os.path.splitext(name)[0], []).append(file)
+
+    for dropped_count in range(shared_count + 1):
+        candidates: dict[str, list[str]] = {}
+        for path, names in names_of.items():
+            files = _files_with_end(names[dropped_count:], files_of_name)
+            if files:
+                candidates[path] = files
+        if candidates:
+            return _choose_files(root, candidates, table)
+    return None
+
+
+def _files_with_end(
+    names: Sequence[str], files_of_name: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The files whose paths end with these names; the last name may lack the file's ending."""
+    end = "/" + "/".join(names)
+    files: list[str] = []
+    for file in files_of_name.get(names[-1], ()):
+        if f"/{file}".endswith(end) or f"/{os.path.splitext(file)[0]}".endswith(end):
+            files.append(file)
+    return files
+
+
+def _choose_files(
+    root: Path, candidates: Mapping[str, Sequence[str]], table: str
+) -> Placed:
+    """One file for each path.
+
+    Of several files it is the only one in a folder of the split that the table is named after.
+    """
+    split = split_in_path(os.path.splitext(table)[0])
+    chosen: dict[str, str] = {}
+    for path, files in candidates.items():
+        candidate_files = files
+        if len(files) > 1:
+            candidate_files = [
+                file for file in files if split and split in _splits_in(file)
+            ]
+        if len(candidate_files) != 1:
+            folder = root / os.path.dirname(files[0])
+            raise PackError(
+                f"{readable(table)}: {readable(path)} may be {first_paths(files)}, which lie below "
+                f"{readable(str(root))}. Write the path of one into the table, or say which folder "
+                f"has the images, such as --image-root {readable(str(folder))}"
+            )
+        chosen[path] = candidate_files[0]
+
+    folders = list(dict.fromkeys(os.path.dirname(file) for file in chosen.values()))
+    option = ""
+    if len(folders) == 1:
+        option = f"--image-root {readable(str(root / folders[0]))}"
+    text = f"images: {len(chosen):,} are in folders below {readable(root.name)}: {first_paths(folders)}"
+    return Placed(Assumption(text, option), files=chosen)
+
+
+def _splits_in(file: str) -> list[str | None]:
+    return [split_of_name(folder) for folder in file.split("/")[:-1]]

@@ -1,0 +1,213 @@
+"""Listed files of folders of images -> assumptions and errors where some of them are no images.
+
+Note [sidecar files]
+Many tools write the annotations of a.jpg into a.txt, a.json or a.xml beside it, or into another
+folder. A user who packs the images alone has to know that they are left out. A folder that has only
+such files is no class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_files import (
+    SIDECAR_ENDINGS,
+    TEXT,
+    TOOL_BYTES,
+    AnnotationTool,
+    describe_file,
+    recognise_tool,
+)
+from fastpipe.sources.file_formats import unread_remedy
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
+from fastpipe.sources.folders.doubtful_folders import lists_beside_images
+from fastpipe.sources.folders.splits import first_paths
+from fastpipe.sources.listing import Assumption, Source, change, read_source
+from fastpipe.sources.options import is_picture
+
+# There may be millions of sources. These many show whether there are sidecar files, or masks.
+_NUM_CHECKED = 4096
+# Behind the name of the image: a_mask.png, and a_mask_1.png where it has several.
+_MASK_SUFFIX = re.compile(
+    r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE
+)
+# CIFAR-10 has pickles without an ending: PROTO of version 2 or later.
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_MIN_MASK_SHARE = 0.2  # of all files
+
+
+def leave_out_sidecar_files(
+    root: SourcePath,
+    sources: list[Source],
+    classes: Sequence[str],
+    *,
+    certain: bool,
+) -> list[Assumption]:
+    """Removes the sidecar files from the sources, in place. The assumptions name them.
+
+    Args:
+        root, sources, classes: of the listing.
+        certain: the user says that the folders are classes.
+
+    Raises:
+        PackError: a folder has only annotations and would be a class, or only one folder has
+            images; and the folders are not `certain` to be classes.
+    """
+    # Most folders have none. A sample of their files shows it quickly.
+    step = max(1, len(sources) // _NUM_CHECKED)
+    if not any(_is_sidecar(source.path) for source in sources[::step]):
+        return []
+
+    sidecars: list[Source] = []
+    image_names: set[str] = set()
+    image_labels: set[int] = set()
+    for source in sources:
+        if _is_sidecar(source.path):
+            sidecars.append(source)
+        else:
+            image_names.add(_file_name(source.path))
+            image_labels.add(source.label)
+    # A sidecar file of a.jpg is called a.txt or a.jpg.txt.
+    image_names |= {_stem(name) for name in image_names}
+    unread = [
+        source for source in sidecars if _stem(_file_name(source.path)) in image_names
+    ]
+    empty_labels = {source.label for source in sidecars} - image_labels - {NO_LABEL}
+
+    # A folder of text files whose names fit no image may be a class that lost its images. A folder
+    # of sidecar files never was a class.
+    unread_in_empty = [source for source in unread if source.label in empty_labels]
+    if unread_in_empty and not certain:
+        raise _no_class_error(root, classes, unread_in_empty)
+    if empty_labels and len(image_labels) == 1 and not certain:
+        raise _only_folder_error(
+            root, classes, image_labels.pop(), sorted(empty_labels)
+        )
+    assumed = []
+    if empty_labels:
+        folders = first_paths(classes[label] for label in sorted(empty_labels))
+        assumed.append(
+            Assumption(f"classes: {folders} without any image", "--classes-from FILE")
+        )
+    if unread:
+        example, tool = _choose_example(root, unread)
+        _remove_sources(sources, {source.path for source in unread})
+        assumed.append(
+            Assumption(
+                f"files that are called like images, and are not read: {len(unread):,}, such as "
+                f"{readable(example.path)} ({tool.name}). To keep what they say: {tool.remedy}"
+            )
+        )
+    return assumed
+
+
+def leave_out_lists(sources: list[Source], files: Sequence[str]) -> None:
+    """Removes lists and documents beside images from the sources, in place.
+
+    `files`: those of the root. The lists among them are named by an assumption already.
+    """
+    lists = lists_beside_images(files)
+    # Without an image, each file is rejected with its reason.
+    if lists and len(sources) > len(lists):
+        _remove_sources(sources, set(lists))
+
+
+def _remove_sources(sources: list[Source], paths: Container[str]) -> None:
+    change(sources, lambda source: None if source.path in paths else source)
+
+
+def _no_class_error(
+    root: SourcePath, classes: Sequence[str], unread: Sequence[Source]
+) -> PackError:
+    example, tool = _choose_example(root, unread)
+    folder = readable(classes[example.label])
+    return PackError(
+        f"{readable(str(root))}: the folder {folder} has no image, but files that are called like "
+        f"the images in other folders, such as {readable(example.path)}: {tool.name}. So it is no "
+        f"class. To keep what they say: {tool.remedy}. To pack the images alone, pass their "
+        f"folder. {AS_CLASSES} takes the folders as classes"
+    )
+
+
+def _only_folder_error(
+    root: SourcePath, classes: Sequence[str], label: int, empty_labels: Sequence[int]
+) -> PackError:
+    name = readable(classes[label])
+    others = first_paths(classes[empty] for empty in empty_labels)
+    return PackError(
+        f"{readable(str(root))}: only the folder {name} has images, and {others} has none, so the "
+        f"folders are no classes. Pass {readable(str(root / classes[label]))}. {AS_CLASSES} takes "
+        "the folders as classes"
+    )
+
+
+def _choose_example(
+    root: SourcePath, unread: Sequence[Source]
+) -> tuple[Source, AnnotationTool]:
+    """One of the files and its tool; of a known tool, if one file of a class has such a tool."""
+    one_of_each_class = {source.label: source for source in unread}
+    for source in one_of_each_class.values():
+        tool = recognise_tool(_read_start(root, source), source.path)
+        if tool is not None and tool != TEXT:
+            return source, tool
+    first = min(unread, key=lambda source: source.path)
+    return first, describe_file(_read_start(root, first), first.path)
+
+
+def _read_start(root: SourcePath, source: Source) -> bytes:
+    """The first bytes of a file; none if it cannot be read, which is reported when it is packed."""
+    if source.problem is not None:
+        return b""
+    try:
+        return read_source(root, source, TOOL_BYTES)
+    except (OSError, PackError):
+        return b""
+
+
+def _is_sidecar(path: str) -> bool:
+    return path.lower().endswith(SIDECAR_ENDINGS)
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
+    """Raises PackError if a folder has no picture, but data that fastpipe does not read."""
+    first_sources = sources[:_NUM_CHECKED]
+    if any(is_picture(source.path) for source in first_sources):
+        return
+    for index, source in enumerate(first_sources):
+        remedy = unread_remedy(source.path)
+        # Images without an ending are usual as well, so only one file is read.
+        if index == 0 and remedy is None and _PICKLE.match(_read_start(root, source)):
+            remedy = unread_remedy("batch.pickle")
+        if remedy is not None:
+            raise PackError(
+                f"{readable(str(root))} holds no image: {readable(source.path)} is {remedy}"
+            )
+
+
+def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
+    """Raises PackError if many files are masks of others beside them, as a_mask.png of a.png."""
+    if not any(_MASK_SUFFIX.search(source.path) for source in sources[:_NUM_CHECKED]):
+        return
+    stems = {_stem(source.path) for source in sources}
+    masks = [
+        source.path for source in sources if _MASK_SUFFIX.sub("", source.path) in stems
+    ]
+    if len(masks) >= _MIN_MASK_SHARE * len(sources):
+        raise PackError(
+            f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "
+            f"masks of others beside them, such as {readable(masks[0])}. To pack them as "
+            "masks, move them to a folder masks beside a folder images, or list both in a CSV file "
+            f"(--field mask=COLUMN:mask). {AS_CLASSES} packs them as images"
+        )

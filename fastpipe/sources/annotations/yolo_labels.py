@@ -1,0 +1,179 @@
+"""Label files, as Ultralytics' YOLO has them -> shares of boxes, classes and points of each image.
+
+Formats: https://docs.ultralytics.com/datasets/detect, .../segment, .../pose and .../obb
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastpipe.errors import PackError
+from fastpipe.sources.annotations.yolo_yaml import DataYaml
+from fastpipe.sources.listing import Assumption
+
+_MOST_CLASSES = 1 << 31  # where nothing names the classes
+_BOX_COLUMNS = 5  # of a line: class, x, y, width, height
+_DOTA_NAME_COLUMN = 8  # behind the corners of a box, in pixels
+
+
+class Labels(NamedTuple):
+    """The labels of one image; each list has an entry an object."""
+
+    # Left, top, right and bottom (xyxy), as shares of the image.
+    boxes: list[list[float]]
+    classes: list[int]
+    points: list[list[list[float]]]  # x, y as shares, and visibility
+
+
+class LabelReader:
+    """Parses the label files of a source, and counts what was not read as it is written."""
+
+    def __init__(self, data: DataYaml, first_label: int) -> None:
+        self._data = data
+        self._first_label = first_label
+        self._class_count = len(data.names) or _MOST_CLASSES
+        self._polygon_count = 0
+        self._sixth_number_count = 0
+        self._repeated_line_count = 0
+        self._has_first_class = False
+        self._has_class_behind_last = False
+
+    def parse(self, text: str, file_name: str) -> Labels:
+        """ValueError: a line is wrong."""
+        labels = Labels([], [], [])
+        lines_before = set[tuple[float, ...]]()
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.split()
+            if not words:
+                continue
+            try:
+                numbers = tuple(map(float, words))
+                label = self._parse_class(numbers[0])
+                box, points = self._parse_shape(numbers)
+            except ValueError:
+                raise ValueError(
+                    f"{file_name}, line {number}: {self._describe_line(words)}, got {line[:60]!r}"
+                ) from None
+            if numbers in lines_before:  # Ultralytics also leaves it out
+                self._repeated_line_count += 1
+                continue
+            lines_before.add(numbers)
+            labels.boxes.append(box)
+            labels.classes.append(label)
+            labels.points.append(points)
+        return labels
+
+    def _parse_class(self, number: float) -> int:
+        if not number.is_integer():
+            raise ValueError
+        label = int(number) - self._first_label
+        # Noted for `check_first_label`, also of lines that are refused.
+        if label == 0:
+            self._has_first_class = True
+        if label == self._class_count:
+            self._has_class_behind_last = True
+        if not 0 <= label < self._class_count:
+            raise ValueError
+        return label
+
+    def _parse_shape(
+        self, numbers: tuple[float, ...]
+    ) -> tuple[list[float], list[list[float]]]:
+        """The box and the points of a line."""
+        if len(numbers) < _BOX_COLUMNS:
+            raise ValueError
+        rest = numbers[_BOX_COLUMNS:]
+        shape = self._data.points
+        if shape is not None:
+            if len(rest) != shape.num_points * shape.num_dims:
+                raise ValueError
+            points: list[list[float]] = []
+            for start in range(0, len(rest), shape.num_dims):
+                x, y, *visibility = rest[start : start + shape.num_dims]
+                # 2 is COCO's "labelled and visible".
+                points.append([x, y, *(visibility or [2.0])])
+            return _corners(numbers), points
+
+        # A sixth number is no error: detectors write their confidence, trackers an id.
+        if len(rest) <= 1:
+            if rest:
+                self._sixth_number_count += 1
+            return _corners(numbers), []
+        # A polygon: a class and pairs of x and y.
+        if len(numbers) % 2 == 0:
+            raise ValueError
+        self._polygon_count += 1
+        xs = numbers[1::2]
+        ys = numbers[2::2]
+        return [min(xs), min(ys), max(xs), max(ys)], []
+
+    def _describe_line(self, words: Sequence[str]) -> str:
+        """What a line should have been."""
+        if len(words) > _DOTA_NAME_COLUMN and not _is_number(words[_DOTA_NAME_COLUMN]):
+            return (
+                "expected shares of the image, and a class first; this is a line of DOTA's: "
+                "convert it to YOLO's OBB"
+            )
+        last_label = self._class_count - 1 + self._first_label
+        shares = "x, y, width, height"
+        if self._data.points is not None:
+            num_points, num_dims = self._data.points
+            shares += f" and {num_points} points of {num_dims} numbers"
+        return (
+            f"expected a class from {self._first_label} to {last_label} and {shares} as shares of "
+            "the image"
+        )
+
+    def check_first_label(self, folder: str) -> None:
+        """PackError: classes are counted from 1, so most labels would be the next class."""
+        if (
+            self._first_label
+            or self._has_first_class
+            or not self._has_class_behind_last
+        ):
+            return
+        names = self._data.names
+        raise PackError(
+            f"{folder}: the highest label is {len(names)}, none is 0, and there are {len(names)} "
+            f"names: the labels are counted from 1. With --first-label 1, label 1 is the class "
+            f"{names[0]!r:.60}"
+        )
+
+    def assumed(self) -> list[Assumption]:
+        assumed: list[Assumption] = []
+        if self._polygon_count:
+            text = (
+                f"polygons or rotated boxes in label files: {self._polygon_count:,}; the boxes are "
+                "those around them, and the outlines and angles are lost. To keep outlines, export "
+                "the annotations as COCO and pack them with --field boxes --field "
+                "mask=segmentation:mask"
+            )
+            assumed.append(Assumption(text))
+        if self._sixth_number_count:
+            text = (
+                "lines with a sixth number, such as a confidence or a track: "
+                f"{self._sixth_number_count:,}; it is left out"
+            )
+            assumed.append(Assumption(text))
+        if self._repeated_line_count:
+            text = (
+                f"lines that stand twice in a label file: {self._repeated_line_count:,}; each is "
+                "taken once"
+            )
+            assumed.append(Assumption(text))
+        return assumed
+
+
+def _corners(numbers: Sequence[float]) -> list[float]:
+    """Left, top, right and bottom of the box at the start of a line."""
+    _, x, y, width, height = numbers[:_BOX_COLUMNS]
+    return [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,217 @@
+"""A folder with a folder of images for each class, or with images alone -> its listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.errors import readable
+from fastpipe.sources.annotations.annotation_folders import is_called_images
+from fastpipe.sources.annotations.sidecar_files import (
+    leave_out_lists,
+    leave_out_sidecar_files,
+    refuse_masks,
+    refuse_unread_data,
+)
+from fastpipe.sources.file_formats import MANIFESTS, format_of
+from fastpipe.sources.files import SourcePath, files_below, names_in, state_or_problem
+from fastpipe.sources.folders.doubtful_classes import AS_CLASSES, numbers_as_texts
+from fastpipe.sources.folders.doubtful_folders import check_class_folders
+from fastpipe.sources.folders.folder_roles import (
+    is_called_image,
+    is_called_target,
+    refuse_roles,
+)
+from fastpipe.sources.folders.split_classes import classes_outside_training
+from fastpipe.sources.folders.splits import split_in_path, split_of_name
+from fastpipe.sources.folders.unread_names import describe_unread
+from fastpipe.sources.listing import Assumption, Listing, Source
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.tables.table_files import (
+    is_result_form,
+    left_out,
+    sort_labelled_first,
+)
+
+
+@dataclass(frozen=True)
+class ClassFolders:
+    """The class folders of a source.
+
+    Attributes:
+        root: the folder that they are in.
+        classes: the classes of all splits.
+        folders: label and name of each class folder in `root`; of folders of images without
+            labels, NO_LABEL and the name.
+        files: names of the images without labels in `root`.
+        stray: names of the files in `root` that are not packed.
+        assumed: see `Listing`.
+    """
+
+    root: SourcePath
+    classes: list[str]
+    folders: list[tuple[int, str]]
+    files: list[str]
+    stray: list[str]
+    assumed: tuple[Assumption, ...]
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are class folders."""
+        return any(label != NO_LABEL for label, _ in self.folders)
+
+
+def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolders:
+    """The class folders of a source of the format "imagefolder".
+
+    If the source has no labels, its folders have the label NO_LABEL.
+
+    Raises:
+        PackError: they are no classes, and the user does not say that they are.
+    """
+    root = source.root
+    names = source.names
+    split = source.split
+    certain = options.format == "imagefolder"
+    if not certain:
+        refuse_roles(root, names.folders)
+    if source.splits:
+        # The classes are those of all splits, so that a class has the same number in each.
+        folders_in = {
+            name: names_in(folder).folders for name, folder in source.splits.items()
+        }
+        labelled = {
+            name: folders
+            for name, folders in folders_in.items()
+            if not _is_unlabelled(name, folders_in)
+        }
+        has_labels = split in labelled
+        classes = sorted(set(chain.from_iterable(labelled.values())))
+        assumed = [] if has_labels else _unlabelled_split(split, folders_in)
+        assumed += classes_outside_training(labelled)
+    else:
+        has_labels = bool(names.folders)
+        classes = names.folders
+        assumed = list(check_class_folders(root, names, certain=certain))
+    assumed += numbers_as_texts(classes)
+    assumed += describe_unread(source, are_tables_named=not has_labels)
+
+    if has_labels:
+        present = set(names.folders)
+        folders = [
+            (label, name) for label, name in enumerate(classes) if name in present
+        ]
+        stray = [*names.files, *names.hidden]
+        return ClassFolders(root, classes, folders, [], stray, tuple(assumed))
+    if source.top is not None:
+        # Kaggle has train.csv beside train and test.
+        assumed += _tables_beside_splits(source.top, root, split)
+    folders = [(NO_LABEL, name) for name in names.folders]
+    return ClassFolders(
+        root, classes, folders, names.files, names.hidden, tuple(assumed)
+    )
+
+
+def _is_unlabelled(split: str, folders_in: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a split has images without labels.
+
+    It has no folders, or only one that is a class of no other split, as test/images.
+    """
+    folders = folders_in[split]
+    if len(folders) != 1:
+        return not folders
+    folder = folders[0]
+    if is_called_images(folder):
+        return True
+    classes_of_others: set[str] = set()
+    for other, names in folders_in.items():
+        if other != split:
+            classes_of_others.update(names)
+    # KITTI has image_2 and label_2 in training, and image_2 in testing.
+    if is_called_image(folder) and any(map(is_called_target, classes_of_others)):
+        return True
+    return bool(classes_of_others) and folder not in classes_of_others
+
+
+def _unlabelled_split(
+    split: str, folders_in: Mapping[str, Sequence[str]]
+) -> list[Assumption]:
+    folders = folders_in[split]
+    if folders:
+        text = (
+            f"labels: none, for the only folder of the split {readable(split)}, "
+            f"{readable(folders[0])}, is no class of the others"
+        )
+        return [Assumption(text, "--classes-from FILE")]
+    if len(folders_in) == 1:
+        text = f"labels: none, for {readable(split)} is a split and no class"
+        return [Assumption(text, AS_CLASSES)]
+    return []
+
+
+def _tables_beside_splits(
+    top: SourcePath, root: SourcePath, split: str
+) -> list[Assumption]:
+    """The assumption that a split has no labels, though a table beside the splits may have them."""
+    files = names_in(top).files
+    tables = [name for name in files if format_of(name) in (*MANIFESTS, "parquet")]
+    if all(is_result_form(name) for name in tables):
+        return []  # a form for results has no labels
+    word = split_of_name(split)
+    of_split = [name for name in tables if split_in_path(name) == word]
+    table = sort_labelled_first(of_split or tables)[0]
+    assumption = Assumption(
+        f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, "
+        f"pass {readable(str(top / table))}",
+        f"--image-root {readable(str(root))}",
+    )
+    return [assumption, *left_out(tables)]
+
+
+def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listing:
+    """All images: with labels if there are class folders, else without.
+
+    Raises:
+        PackError: they are images and their masks, or there is a folder without an image, and the
+            user does not say that the folders are classes (`certain`).
+    """
+    root = folders.root
+    paths = chain(
+        in_class_folders(root, folders.folders),
+        ((name, NO_LABEL) for name in folders.files),
+    )
+    sources = list(sources_at(root, paths))
+    refuse_unread_data(root, sources)
+    if not certain:
+        refuse_masks(root, sources)
+    left_out = leave_out_sidecar_files(root, sources, folders.classes, certain=certain)
+    leave_out_lists(sources, folders.files)
+    return Listing(
+        root,
+        folders.classes,
+        sources,
+        folders.stray,
+        assumed=(*folders.assumed, *left_out),
+    )
+
+
+def in_class_folders(
+    root: SourcePath, folders: Iterable[tuple[int, str]]
+) -> Iterator[tuple[str, int]]:
+    """Path and label of each file in class folders, which are labels and names."""
+    for label, name in folders:
+        for path in files_below(root, name):
+            yield path, label
+
+
+def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
+    """The sources of files by path and label; those that cannot be read have a `problem`."""
+    for path, label in paths:
+        state = state_or_problem(root, path)
+        if isinstance(state, str):
+            yield Source(path, label, 0, 0, 0, problem=state)
+        else:
+            yield Source(path, label, state.size_bytes, state.mtime_ns, state.ctime_ns)

@@ -1,0 +1,78 @@
+"""Lists of classes beside a table of boxes -> the number or the name of each class.
+
+keras-retinanet writes classes.csv, with a line NAME,NUMBER for each class. Open Images has
+class-descriptions-boxable.csv, with a line such as /m/01g317,Person for each class.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fastpipe.sources.files import SourcePath, open_unchanged
+
+CLASS_LIST = "classes.csv"
+_DESCRIPTIONS = (
+    "class-descriptions-boxable.csv",
+    "class-descriptions.csv",
+    "oidv7-class-descriptions-boxable.csv",
+    "oidv7-class-descriptions.csv",
+    "oidv6-class-descriptions.csv",
+    "challenge-2019-classes-description-500.csv",
+)
+# Identifiers of Freebase, which Open Images has in place of names.
+_CODE = re.compile(r"/[mgt]/\w+")
+_MAX_BYTES = 4 << 20
+_NUMBER = re.compile(r"\s*[0-9]{1,4}\s*")
+
+
+class Descriptions(NamedTuple):
+    """The names of classes that a table has as codes."""
+
+    # The name of the file.
+    file: str
+    # Code -> name.
+    names: Mapping[str, str]
+
+
+def read_descriptions(folder: SourcePath) -> Descriptions | None:
+    """The names of Open Images' classes; None if no file in the folder has them."""
+    for file in _DESCRIPTIONS:
+        names = {}
+        for cells in _read_rows(folder / file) or ():
+            if len(cells) == 2 and _CODE.fullmatch(cells[0]):
+                names[cells[0]] = cells[1].strip()
+        # Two codes of one name would be one class.
+        if names and len(set(names.values())) == len(names):
+            return Descriptions(file, names)
+    return None
+
+
+def _read_rows(path: SourcePath) -> list[list[str]] | None:
+    """The rows of a small CSV file in UTF-8; None if it does not exist, or is something else."""
+    if not path.is_file():
+        return None
+    with open_unchanged(path) as file:
+        content = file.read(_MAX_BYTES)
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+        return [cells for cells in csv.reader(lines, strict=True) if cells]
+    except (UnicodeDecodeError, csv.Error):
+        return None
+
+
+def read_class_list(folder: SourcePath) -> dict[str, int] | None:
+    """The numbers of the classes by name; None if there is no such file, or if it has others."""
+    rows = _read_rows(folder / CLASS_LIST)
+    if rows is None:
+        return None
+    numbers: dict[str, int] = {}
+    for cells in rows:
+        if len(cells) != 2 or not _NUMBER.fullmatch(cells[1]):
+            return None
+        numbers[cells[0].strip()] = int(cells[1])
+    # Two classes of one number would be one class.
+    is_certain = bool(rows) and len(set(numbers.values())) == len(numbers) == len(rows)
+    return numbers if is_certain else None

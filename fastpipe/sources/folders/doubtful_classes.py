@@ -1,0 +1,117 @@
+"""Names of classes -> assumptions and errors where it is doubtful that they are classes, or which.
+
+For example where folders are called like the parts of one dataset, or where two names may mean one
+class.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.folders.splits import first_paths
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.tables.likely import out_of_place
+
+# The option by which the user says that folders are classes.
+AS_CLASSES = "--format imagefolder"
+_SEPARATORS = re.compile(r"[-_\s]+")
+# Longer lists of classes come from programs; comparing them would only take time.
+_MAX_COMPARED = 100_000
+
+
+def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assumption:
+    """The assumption that folders are classes, though they are called like parts of a dataset.
+
+    `inside` are the folders in them, of a tar.
+    """
+    text = f"classes: the folders {first_paths(folders)}, though they are called like parts of one dataset"
+    if inside:
+        return Assumption(
+            f"{text}; if the folders in them ({first_paths(inside)}) are the classes, pack one part",
+            f"--split {readable(folders[0])}",
+        )
+    return Assumption(
+        f"{text}; if they are no classes, move their images into one folder", AS_CLASSES
+    )
+
+
+def parts_error(
+    root: object, parts: Sequence[str], classes: Sequence[str]
+) -> PackError:
+    """The error for the parts of a dataset with class folders in each of them."""
+    first = readable(parts[0])
+    return PackError(
+        f"{readable(str(root))} has the folders {first_paths(parts)}, which are called like parts of one "
+        f"dataset, and class folders in them ({first_paths(classes)}). --split {first} packs {first}, "
+        "with the classes of all parts. To pack all of them, move the class folders together. "
+        f"{AS_CLASSES} takes {first_paths(parts)} as the classes"
+    )
+
+
+def split_as_class(folders: Sequence[str]) -> Assumption:
+    """The assumption that folders are classes, though they are called like splits."""
+    return Assumption(
+        f"{first_paths(folders)}: a class, though it is called like a split",
+        f"--split {folders[0]}",
+    )
+
+
+def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
+    """The assumption on classes that are whole numbers, if their labels are other numbers."""
+    if not classes or not all(name.isascii() and name.isdigit() for name in classes):
+        return
+    moved = out_of_place(classes)
+    if moved:
+        name = "10" if "10" in moved else moved[0]
+        reason = "are sorted as texts"
+    else:
+        numbered_otherwise = [
+            name for label, name in enumerate(classes) if int(name) != label
+        ]
+        if not numbered_otherwise:
+            return
+        name = numbered_otherwise[0]
+        reason = "are numbered from 0"
+    label = classes.index(name)
+    yield Assumption(
+        f"labels: class folders that are whole numbers {reason}: {name!r} is label {label}",
+        "--classes-from FILE",
+    )
+
+
+def similar_classes(classes: Sequence[str], whose: str = "classes") -> list[Assumption]:
+    """The assumption that similar names, such as Cat and cat, are different classes."""
+    similar = _similar_names(classes)
+    if not similar:
+        return []
+    names = first_paths(repr(name) for name in similar)
+    return [
+        Assumption(
+            f"{whose}: {names} differ in letter case, spaces or separators alone, and are "
+            "different classes; if they mean the same, give them one name"
+        )
+    ]
+
+
+def _similar_names(classes: Sequence[str]) -> list[str]:
+    """Names that differ from another one in letter case, separators, or how Unicode writes them."""
+    if len(classes) > _MAX_COMPARED:
+        return []
+    # A dict in place of a set keeps the order of the names.
+    groups: dict[str, dict[str, None]] = {}
+    for name in classes:
+        if name:
+            groups.setdefault(_simplify(name), {})[name] = None
+    similar: list[str] = []
+    for names in groups.values():
+        if len(names) > 1:
+            similar += names
+    return similar
+
+
+def _simplify(name: str) -> str:
+    text = unicodedata.normalize("NFKC", name).casefold().strip()
+    return _SEPARATORS.sub("_", text)

@@ -1,0 +1,308 @@
+"""Folders that would be classes, and files beside them -> assumptions, or an error."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_files import (
+    find_colour_list,
+    refuse_tool,
+    unread_tool,
+)
+from fastpipe.sources.annotations.annotation_folders import is_called_images
+from fastpipe.sources.file_formats import UNREAD_ENDINGS, unread_remedy
+from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
+from fastpipe.sources.folders.doubtful_classes import (
+    AS_CLASSES,
+    parts_as_classes,
+    parts_error,
+    split_as_class,
+)
+from fastpipe.sources.folders.folder_roles import find_class_root, refuse_split_parts
+from fastpipe.sources.folders.splits import (
+    FEW,
+    are_called_like_parts,
+    first_paths,
+    split_folders,
+    split_of_name,
+)
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import is_picture
+from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
+
+
+def _in_both_cases(*endings: str) -> tuple[str, ...]:
+    """Endings in small and in capital letters, as `str.lower` of a million names takes long."""
+    return (*endings, *(ending.upper() for ending in endings))
+
+
+# Files that may have the labels of images.
+_LISTS = _in_both_cases(
+    ".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet"
+)
+_DOCUMENTS = _in_both_cases(".json", ".xml", ".odgt", *UNREAD_ENDINGS)
+# The start of their names, if they have no labels.
+_NO_LIST = re.compile(
+    r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",
+    re.IGNORECASE,
+)
+# More files belong to an image each.
+_MAX_LISTS = 16
+# At the start of a list these many bytes show whether it names images.
+_START_BYTES = 1 << 16
+_NO_NAME = re.compile(r"[\s,;|\"'/\\]+")
+# Files whose names begin alike, among which the picture of a file is looked for.
+_MAX_OF_STEM = 8
+
+
+def check_class_folders(
+    root: SourcePath, names: Names, *, certain: bool
+) -> Iterator[Assumption]:
+    """The assumptions on folders that are taken for classes, and on lists of labels beside them.
+
+    Raises:
+        PackError: they are no classes, unless the user says that they are (`certain`).
+    """
+    folders = names.folders
+    yield from _check_split_names(root, folders, certain=certain)
+
+    if not certain:
+        refuse_split_parts(root, folders)
+
+    # One pass over the names, of which there may be a million.
+    candidates = [name for name in names.files if name.endswith(_LISTS + _DOCUMENTS)]
+    lists = lists_among(names.files, _LISTS, among=candidates)
+    documents = lists_among(names.files, _DOCUMENTS, among=candidates)
+    if not certain:
+        _refuse_colours(root, folders, [*lists, *documents])
+    if len(folders) == 1 and not certain:
+        _refuse_lists(root, folders[0], [*lists, *documents])
+        _refuse_inner_lists(root / folders[0])
+    elif lists and folders:
+        yield _lists_beside_folders(root, folders, lists, certain=certain)
+    elif lists or documents:
+        labels = "the names of the folders" if folders else "none"
+        yield _unread_lists(root, [*lists, *documents], labels)
+
+    # images_001 and images_002 are parts of one dataset, but without class folders in them they may
+    # be classes.
+    if are_called_like_parts(folders) and not certain:
+        inside = names_in(root / folders[0], FEW).folders
+        if not all(is_called_images(name) for name in inside):
+            raise parts_error(root, folders, inside)
+        if not lists:
+            yield parts_as_classes(folders)
+    elif len(folders) == 1:
+        yield from _check_only_folder(root / folders[0], folders[0])
+    elif folders:
+        splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
+        if splits:
+            yield Assumption(
+                f"the folders {first_paths(splits)} in the class folders are no splits: all are packed "
+                "together"
+            )
+
+
+def _check_split_names(
+    root: SourcePath, folders: Sequence[str], *, certain: bool
+) -> Iterator[Assumption]:
+    """Refuses a folder that is called like a split and has the classes that are beside it."""
+    called_like_split = [name for name in folders if split_of_name(name) is not None]
+    if not called_like_split:
+        return
+    if not certain:
+        for name in called_like_split:
+            classes = [other for other in folders if other != name]
+            inside = names_in(root / name, FEW).folders
+            if set(inside) & set(classes):
+                raise PackError(
+                    f"{readable(str(root))} has the classes {first_paths(classes)}, and a folder "
+                    f"{readable(name)} with the same classes, which is a split: --split "
+                    f"{readable(name)} packs it. To pack the others, move {readable(name)} "
+                    f"elsewhere. {AS_CLASSES} takes all folders as classes"
+                )
+    yield split_as_class(called_like_split)
+
+
+def lists_beside_images(files: Sequence[str]) -> list[str]:
+    """The files beside images that may have their labels, and that the user is shown."""
+    lists = lists_among(files, (*_LISTS, *_DOCUMENTS))
+    return [name for name in lists if not is_result_form(name)]
+
+
+def lists_among(
+    files: Sequence[str],
+    endings: tuple[str, ...],
+    max_lists: int = _MAX_LISTS,
+    among: Sequence[str] | None = None,
+) -> list[str]:
+    """The files with such an ending that belong to no picture and are no notes for people.
+
+    None if there are so many that each belongs to an image.
+
+    Args:
+        files: the names of all files in a folder, sorted.
+        endings: of the files to return.
+        max_lists: how many lists may lie beside images.
+        among: those of `files` that may be lists; None: all.
+    """
+    lists = [
+        name
+        for name in (files if among is None else among)
+        if name.endswith(endings) and not _NO_LIST.match(name)
+    ]
+    if len(lists) > max_lists:
+        return []
+    return [name for name in lists if not _belongs_to_picture(name, files)]
+
+
+def _belongs_to_picture(name: str, files: Sequence[str]) -> bool:
+    """Whether a picture among the sorted files has its name, as a.jpg has of a.txt or a.jpg.txt."""
+    # Names that begin alike are neighbours.
+    stem = name.rpartition(".")[0]
+    stems = (stem, stem.rpartition(".")[0])
+    start = bisect_left(files, stem)
+    for other in files[start : start + _MAX_OF_STEM]:
+        if is_picture(other) and other.rpartition(".")[0] in stems:
+            return True
+    return False
+
+
+def _refuse_colours(
+    root: SourcePath, folders: Sequence[str], lists: Sequence[str]
+) -> None:
+    """Raises PackError if a list says which colour is which class: so a folder has masks."""
+    if not folders:
+        return
+    colours = find_colour_list(root, lists)
+    if colours is not None:
+        raise PackError(
+            f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours "
+            f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one channel: "
+            "write each mask as a PNG with the number of the class in place of the colour, into a "
+            f"folder masks beside the folder images. {AS_CLASSES} takes the folders as classes"
+        )
+
+
+def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
+    """Raises PackError if a list lies beside the only folder.
+
+    The list has the labels, then, and the folder has the images, or class folders.
+    """
+    for name in lists:
+        refuse_tool(root / name)
+    if not lists:
+        return
+    lists = sort_labelled_first(lists)
+    path = root / folder
+    inside = names_in(path, FEW)
+    tables = find_listing_tables(root, lists)
+    listing_names = [name for name in lists if _has_name_of(root / name, inside.files)]
+    first = (listing_names or lists)[0]
+    unread = unread_remedy(first)
+    class_root = find_class_root(path)
+    if class_root is not None:
+        names = names_in(class_root, FEW).folders
+        remedy = (
+            f"If the folders {first_paths(names)} are the classes or splits, pass "
+            f"{readable(str(class_root))}"
+        )
+    elif tables:
+        remedy = f"Pass {'it' if len(tables) == 1 else 'one'}: {some_tables(tables)}"
+    elif unread is not None:
+        remedy = f"{readable(first)} is {unread}"
+    else:
+        remedy = (
+            f"Pass it: {readable(str(root / first))}, with --image-root {readable(str(path))} if "
+            "its paths are relative to that folder"
+        )
+    raise PackError(
+        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {first_paths(lists)}, "
+        f"which may have the labels. {remedy}. {AS_CLASSES} takes {readable(folder)} as the only "
+        "class"
+    )
+
+
+def _refuse_inner_lists(folder: SourcePath) -> None:
+    """As `_refuse_lists`, of a folder that is the only one: archives have a folder around all."""
+    names = names_in(folder, FEW)
+    if len(names.folders) == 1 and not any(is_picture(name) for name in names.files):
+        lists = lists_among(names.files, (*_LISTS, *_DOCUMENTS))
+        _refuse_lists(folder, names.folders[0], lists)
+
+
+def _has_name_of(path: SourcePath, files: Sequence[str]) -> bool:
+    """Whether the start of a list has one of these names in it, with or without its ending."""
+    try:
+        with open_binary(path) as file:
+            start = file.read(_START_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return False
+    words = set(_NO_NAME.split(start))
+    return any(name in words or name.rpartition(".")[0] in words for name in files)
+
+
+def _lists_beside_folders(
+    root: SourcePath, folders: Sequence[str], lists: Sequence[str], *, certain: bool
+) -> Assumption:
+    """The assumption that folders are classes, though a list beside them may have the labels.
+
+    PackError: the folders are called like parts of one dataset, and a list has their images.
+    """
+    tables = find_listing_tables(root, lists)
+    if tables and are_called_like_parts(folders) and not certain:
+        raise PackError(
+            f"{readable(str(root))} has the folders {first_paths(folders)}, which are called like parts "
+            f"of one dataset, and beside them a table that lists their images. Pass the table: "
+            f"{some_tables(tables)}. {AS_CLASSES} takes the folders as classes"
+        )
+    first = some_tables(tables) if tables else readable(str(root / lists[0]))
+    return Assumption(
+        f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If it has the "
+        f"labels, pass {first}"
+    )
+
+
+def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assumption:
+    """The assumption on the labels of images, though there are lists beside them."""
+    first = root / lists[0]
+    tool = unread_tool(first)
+    unread = unread_remedy(first.name)
+    if unread is not None:
+        remedy = f"{readable(first.name)} is {unread}"
+    elif tool is not None:
+        remedy = f"it is {tool.name}: {tool.remedy}"
+    else:
+        remedy = f"if it has them, pass {readable(str(first))}"
+    return Assumption(
+        f"labels: {labels}, though {first_paths(lists)} beside the images may have them; {remedy}"
+    )
+
+
+def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
+    """The assumption that the only folder is a class, if its name or contents speak against it."""
+    # Unpacked archives often have a folder in a folder.
+    names = names_in(folder, FEW)
+    while len(names.folders) == 1 and not any(is_picture(file) for file in names.files):
+        folder = folder / names.folders[0]
+        names = names_in(folder, FEW)
+    if is_called_images(name) or is_called_images(folder.name):
+        yield Assumption(
+            f"all images are of the class {readable(name)}, the only folder; for images without "
+            f"labels, pass {readable(str(folder))}"
+        )
+    elif lists := lists_among(names.files, _LISTS):
+        first = folder / lists[0]
+        yield Assumption(
+            f"all images are of the class {readable(name)}, the only folder, though {first_paths(lists)} "
+            f"in it may have labels; if so, pass {readable(str(first))}"
+        )
+    elif len(names.folders) > 1 and not names.files:
+        yield Assumption(
+            f"all images are of the class {readable(name)}, the only folder; if the folders in it "
+            f"({first_paths(names.folders)}) are the classes, pass {readable(str(folder))}"
+        )

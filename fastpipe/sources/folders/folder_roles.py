@@ -1,0 +1,127 @@
+"""Names of folders that would be classes -> an error if they are parts of samples, or splits.
+
+Note [roles of folders]
+DUTS-TR-Image and DUTS-TR-Mask, or HR and LR, have two files of each sample. As classes they would
+make samples of masks, with wrong labels. One such name alone may be a class, as with_mask is. The
+same holds for cars_train and cars_test: no list of classes has both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_files import refuse_tool
+from fastpipe.sources.annotations.annotation_folders import first_file, kind_of_labels
+from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
+from fastpipe.sources.folders.splits import (
+    FEW,
+    first_paths,
+    split_folders,
+    split_of_name,
+)
+from fastpipe.sources.options import is_picture
+
+# "trainA" is two words, "GroundTruth" as well.
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_IMAGE_WORDS = re.compile(r"images?|imgs?|inputs?|hr|photos?|pictures?|rgb")
+_TARGET_WORDS = re.compile(
+    r"masks?|labels?|gts?|truths?|groundtruths?|annotations?|annots?|anns?|segs?|segmentations?|"
+    r"trimaps?|targets?|manual|lr|instances|panoptic"
+)
+# Class folders in which such folders are looked for.
+_MAX_FOLDERS = 3
+_MAX_DEPTH = 3
+
+
+def is_called_target(name: str) -> bool:
+    """Whether a folder is called like one of masks, labels or other targets of images."""
+    return any(_TARGET_WORDS.fullmatch(word) for word in _words(name))
+
+
+def is_called_image(name: str) -> bool:
+    """Whether a folder is called like one of images, as image_2 of KITTI."""
+    if is_called_target(name):
+        return False
+    return any(_IMAGE_WORDS.fullmatch(word) for word in _words(name))
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def refuse_roles(root: SourcePath, folders: Sequence[str]) -> None:
+    """Raises PackError if folders, or those in them, have images and their targets.
+
+    See Note [roles of folders].
+    """
+    paths = list(folders)
+    for folder in folders[:_MAX_FOLDERS]:
+        inside = names_in(root / folder, FEW).folders
+        paths += [f"{folder}/{name}" for name in inside]
+    images = [path for path in paths if is_called_image(path.rpartition("/")[2])]
+    targets = [path for path in paths if is_called_target(path.rpartition("/")[2])]
+    if not images:
+        return
+    for path in targets:
+        # Other files than masks are refused or named later; see Note [sidecar files].
+        first = first_file(root / path)
+        if first is not None and first.suffix.lower() in (".json", ".xml"):
+            refuse_tool(first)
+    targets = [path for path in targets if kind_of_labels(root / path) == "masks"]
+    if targets:
+        raise PackError(
+            f"{readable(str(root))}: the folders {readable(images[0])} and {readable(targets[0])} "
+            "are called like images and what belongs to them, so they are no classes. List each "
+            "image with its mask, or second image, in a CSV file (--field mask=COLUMN:mask, or "
+            "--field target=COLUMN:image); or move masks to a folder masks beside a folder images "
+            "(--format masks); or write the samples with fastpipe.Writer. "
+            f"{AS_CLASSES} takes the folders as classes"
+        )
+
+
+def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
+    """Raises PackError if folders differ in the word of a split alone, as cars_train and cars_test.
+
+    See Note [roles of folders].
+    """
+    # Rest of the name -> split -> folder.
+    by_rest: dict[tuple[str, ...], dict[str, str]] = {}
+    for folder in folders:
+        words = _words(folder)
+        for index, word in enumerate(words):
+            split = split_of_name(word)
+            if split is not None and len(words) > 1:
+                rest = (*words[:index], *words[index + 1 :])
+                by_rest.setdefault(rest, {})[split] = folder
+    for by_split in by_rest.values():
+        if len(by_split) > 1:
+            first = by_split.get("train") or next(iter(by_split.values()))
+            raise PackError(
+                f"{readable(str(root))} has the folders {first_paths(by_split.values())}, which are "
+                f"called like splits, so they are no classes. Pass one of them: "
+                f"{readable(str(root / first))}. {AS_CLASSES} takes the folders as classes"
+            )
+
+
+def find_class_root(folder: SourcePath, depth: int = _MAX_DEPTH) -> SourcePath | None:
+    """The folder in a folder, or itself, that has class folders or splits; None if none has."""
+    names = names_in(folder, FEW)
+    if split_folders(folder, names):
+        return folder
+    if depth == 0 or _has_pictures(names):
+        return None
+    folders = [name for name in names.folders if not is_called_target(name)]
+    if len(folders) > 1 and _has_pictures(names_in(folder / folders[0], FEW)):
+        return folder
+    for name in folders[:_MAX_FOLDERS]:
+        root = find_class_root(folder / name, depth - 1)
+        if root is not None:
+            return root
+    return None
+
+
+def _has_pictures(names: Names) -> bool:
+    return any(is_picture(name) for name in names.files)

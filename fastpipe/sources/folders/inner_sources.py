@@ -1,0 +1,108 @@
+"""Folders that would be classes -> an error if a source lies in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folders.folder_formats import manifest_names, possible_formats
+from fastpipe.sources.folders.splits import FEW, first_paths, split_folders
+from fastpipe.sources.options import SourceOptions, is_picture
+from fastpipe.sources.tables.table_files import sort_labelled_first
+
+# Folders of a folder in which a source is looked for. Behind a URL, each is a request.
+_MAX_FOLDERS = 3
+_MAX_FOLDERS_OF_URL = 1
+_MAX_DEPTH = 3
+_OF_MASKS = "of the format masks"
+
+
+class _InnerSource(NamedTuple):
+    """A source that lies in a folder of another one."""
+
+    folder: SourcePath
+    description: str
+
+
+def refuse_inner_sources(
+    root: SourcePath, names: Names, options: SourceOptions
+) -> None:
+    """Raises PackError if the folders of a source are no class folders.
+
+    A source of another format lies in them. In an only folder it may also be one with splits: in
+    several, a folder train is a part of a class.
+    """
+    if _has_pictures(names):
+        return
+    options_inside = replace(options, split=None)
+    is_only_folder = len(names.folders) == 1
+    for name in names.folders[:_MAX_FOLDERS]:
+        inner = _find_source(
+            root / name, options_inside, _MAX_DEPTH, is_only_folder=is_only_folder
+        )
+        if inner is None:
+            continue
+        if is_only_folder:
+            contents = "one folder, and in it"
+            classes = f"{readable(name)} as the only class"
+        else:
+            contents = f"folders, and in {readable(name)}"
+            classes = "the folders as classes"
+        remedy = f"Pass {readable(str(inner.folder))}"
+        siblings = names_in(inner.folder.parent, FEW).folders
+        if inner.description.endswith(_OF_MASKS) and len(siblings) > 1:
+            # DSB 2018 has a folder for each sample, with its image and a mask for each nucleus.
+            remedy = (
+                f"If each folder in {readable(str(inner.folder.parent))} is a sample, list images "
+                "and masks in a CSV file (--field mask=COLUMN:mask), or write the samples with "
+                f"fastpipe.Writer. Otherwise pass {readable(str(inner.folder))}"
+            )
+        tables = sort_labelled_first(manifest_names(names))
+        if tables:
+            table = readable(str(root / tables[0]))
+            remedy += f"; or the table beside it, if that has the labels: {table}"
+        raise PackError(
+            f"{readable(str(root))} holds {contents} {inner.description}. {remedy}. --format "
+            f"imagefolder takes {classes}"
+        )
+
+
+def _find_source(
+    folder: SourcePath, options: SourceOptions, depth: int, *, is_only_folder: bool
+) -> _InnerSource | None:
+    """The source in a folder, or in folders below it; None for images and for class folders.
+
+    `is_only_folder`: each folder around it holds nothing else. Only then folders that are called like
+    splits are splits; otherwise they are folders in class folders.
+    """
+    names = names_in(folder, FEW)
+    formats = possible_formats(folder, names, options)
+    splits = split_folders(folder, names)
+    if splits:
+        return (
+            _InnerSource(folder, f"the splits {first_paths(splits)}")
+            if is_only_folder
+            else None
+        )
+    has_pictures = _has_pictures(names)
+    if formats != ["imagefolder"] and (is_only_folder or not has_pictures):
+        return _InnerSource(folder, f"a source of the format {' or '.join(formats)}")
+    if has_pictures or depth == 0:
+        return None
+
+    max_folders = _MAX_FOLDERS if isinstance(folder, Path) else _MAX_FOLDERS_OF_URL
+    is_only_folder_below = is_only_folder and len(names.folders) == 1
+    for name in names.folders[:max_folders]:
+        inner = _find_source(
+            folder / name, options, depth - 1, is_only_folder=is_only_folder_below
+        )
+        if inner is not None:
+            return inner
+    return None
+
+
+def _has_pictures(names: Names) -> bool:
+    return any(is_picture(name) for name in names.files[:FEW])

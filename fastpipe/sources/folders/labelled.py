@@ -1,0 +1,189 @@
+"""Folders of images beside folders of labels or masks -> the format, and the pair to pack."""
+
+from __future__ import annotations
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_files import refuse_tool
+from fastpipe.sources.annotations.annotation_folders import (
+    FolderPair,
+    first_file,
+    is_flat_voc,
+    kind_of_labels,
+    pair_folders,
+)
+from fastpipe.sources.annotations.darknet import (
+    darknet_folders,
+    is_flat_yolo,
+    listed_splits,
+)
+from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, yaml_folders
+from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folders.folder_roles import is_called_target
+from fastpipe.sources.folders.splits import (
+    FEW,
+    choose_split,
+    find_split,
+    first_paths,
+    split_of_name,
+)
+from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+
+_VOC_FOLDERS = ("Annotations", "JPEGImages")
+# VOC has the masks of classes in the first folder, and those of objects in the second one.
+_VOC_MASKS = ("SegmentationClass", "SegmentationObject")
+# Format -> the folders that it usually has.
+LABELLED_FORMATS = {
+    "voc": _VOC_FOLDERS,
+    "yolo": YOLO_FOLDERS,
+    "masks": ("images", "masks"),
+}
+
+
+def labelled_formats(
+    root: SourcePath, names: Names, *, is_other_format: bool
+) -> list[str]:
+    """The formats with labels beside images that a folder may have.
+
+    Args:
+        root, names: the folder, and the names in it.
+        is_other_format: the files of the folder are of another format.
+
+    Raises:
+        PackError: a folder is called like labels and holds none, and there is no other format.
+    """
+    if yaml_folders(root, names) or darknet_folders(root, names):
+        return ["yolo"]
+    pairs = pair_folders(root, names)
+    if not pairs:
+        if is_flat_voc(names):
+            return ["voc"]
+        return ["yolo"] if is_flat_yolo(root, names) else []
+
+    formats = {pair.kind for pair in pairs if pair.kind}
+    has_voc_folders = set(_VOC_FOLDERS) <= set(names.folders)
+    if "voc" in formats and has_voc_folders:
+        # VOC has them for another task, beside the annotations.
+        formats.discard("masks")
+    if formats:
+        return sorted(formats)
+
+    # Empty folders of labels: no image has a box.
+    is_empty = all(first_file(pair.labels) is None for pair in pairs)
+    if is_empty and set(YOLO_FOLDERS) <= set(names.folders):
+        return ["yolo"]
+    if is_empty and has_voc_folders:
+        return ["voc"]
+    if is_other_format or any(pair.split for pair in pairs):
+        return []
+    first_label_file = first_file(pairs[0].labels)
+    if first_label_file is not None:
+        refuse_tool(first_label_file)
+    images = pairs[0].images.name
+    labels = pairs[0].labels.name
+    tables = find_listing_tables(
+        pairs[0].labels,
+        names_in(pairs[0].labels, FEW).files,
+        image_folder=pairs[0].images,
+    )
+    if tables:
+        raise PackError(
+            f"{readable(str(root))} holds {images} beside {labels}, and {labels} has a table that "
+            f"lists these images. Pass the table: {some_tables(tables)}. --format imagefolder "
+            "takes the folders as classes"
+        )
+    raise PackError(
+        f"{readable(str(root))} holds {images} beside {labels}, which has no masks, no texts of "
+        "YOLO and no annotations of VOC. Write what it says into a CSV or JSONL file, or pass the "
+        "file of COCO in it. --format imagefolder takes the folders as classes"
+    )
+
+
+def choose_pair(
+    format_name: str, root: SourcePath, names: Names, split: str | None
+) -> FolderPair:
+    """The folder of images to pack, with that of their labels or masks.
+
+    Several such pairs are splits, of which the user chooses one.
+
+    Raises:
+        PackError: there is no pair, or the user has to choose.
+    """
+    pairs = find_pairs(format_name, root, names)
+    if not pairs:
+        expected = " and ".join(LABELLED_FORMATS[format_name])
+        raise PackError(
+            f"--format {format_name}: expected the folders {expected} in {readable(str(root))}"
+        )
+    by_split = {pair.split: pair for pair in pairs}
+    if len(by_split) < len(pairs):
+        labels = first_paths(pair.labels.name for pair in pairs)
+        raise PackError(
+            f"{readable(str(root))} has the folders {labels} beside its images; expected one. Move "
+            "the rest"
+        )
+    if "" in by_split:
+        if format_name == "masks":
+            _refuse_second_masks(root, names, by_split[""])
+        return by_split[""]
+
+    # The splits without labels, as test in many datasets, are named in errors as well.
+    splits = list(by_split)
+    for name in names.folders:
+        if split_of_name(name) is not None and find_split(name, by_split) is None:
+            splits.append(name)
+    chosen = choose_split(root, split, dict.fromkeys(splits))
+    if chosen not in by_split:
+        raise PackError(
+            f"the split {chosen} of {readable(str(root))} has no labels or masks; pass "
+            f"{readable(str(root / chosen))} to pack its images alone"
+        )
+    return by_split[chosen]
+
+
+def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> None:
+    """Raises PackError if another folder may have the masks.
+
+    DRIVE has masks of vessels and masks of the field of view.
+    """
+    labels = str(pair.labels)[len(str(root)) :].strip("/").partition("/")[0]
+    known = (pair.images.name, labels, *_VOC_MASKS)
+    for name in names.folders:
+        is_candidate = name not in known and is_called_target(name)
+        if is_candidate and kind_of_labels(root / name) == "masks":
+            raise PackError(
+                f"{readable(str(root))} has the folders {readable(name)} and "
+                f"{readable(pair.labels.name)} beside its images, which both may have the masks; "
+                "expected one. Move the other one, or list images and masks in a CSV file (--field "
+                "mask=COLUMN:mask)"
+            )
+
+
+def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderPair]:
+    """The pairs of a format; pairs with empty folders of labels only if there are no others."""
+    if format_name == "yolo":
+        pairs = yaml_folders(root, names) or darknet_folders(root, names)
+        if pairs:
+            return pairs
+    all_pairs = pair_folders(root, names)
+    pairs = [pair for pair in all_pairs if pair.kind == format_name]
+    if not pairs:
+        pairs = [pair for pair in all_pairs if not pair.kind]
+    if pairs:
+        return _split_by_lists(root, names, pairs)
+
+    is_flat = (format_name == "voc" and is_flat_voc(names)) or (
+        format_name == "yolo" and is_flat_yolo(root, names)
+    )
+    if not is_flat:
+        return []
+    return _split_by_lists(root, names, [FolderPair(format_name, root, root, "")])
+
+
+def _split_by_lists(
+    root: SourcePath, names: Names, pairs: list[FolderPair]
+) -> list[FolderPair]:
+    """The splits of YOLO's only pair of folders, if lists name their images; else the pairs."""
+    if len(pairs) != 1 or pairs[0].kind != "yolo" or pairs[0].split:
+        return pairs
+    splits = listed_splits(root, names, pairs[0].images)
+    return [split._replace(labels=pairs[0].labels) for split in splits] or pairs

@@ -1,0 +1,55 @@
+"""The classes of each split -> one list of classes for all splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+
+from fastpipe.errors import readable
+from fastpipe.sources.folders.splits import first_paths, meaning_of_split
+from fastpipe.sources.listing import Assumption
+
+
+def join_classes(splits: Sequence[Sequence[str]]) -> list[str]:
+    """The classes of all splits, from those of each, sorted by name.
+
+    Classes whose names are their numbers keep their order: "10" stays behind "9".
+    """
+    lists = [list(classes) for classes in splits]
+    longest = max(lists, key=len)
+    if all(_are_numbers(classes) for classes in lists):
+        return longest
+    if all(classes in ([], longest) for classes in lists):
+        return longest
+    return sorted(set(chain.from_iterable(lists)))
+
+
+def _are_numbers(classes: list[str]) -> bool:
+    return classes == [str(number) for number in range(len(classes))]
+
+
+def classes_outside_training(
+    splits: Mapping[str, Sequence[str]],
+) -> Iterator[Assumption]:
+    """Warns of classes that another split has and the training split lacks.
+
+    They shift the numbers of the classes behind them, in the training split as well.
+    """
+    training: set[str] = set()
+    others = {}
+    for split, classes in splits.items():
+        if meaning_of_split(split) == "train":
+            training.update(classes)
+        else:
+            others[split] = classes
+    if not training:
+        return
+
+    for split, classes in others.items():
+        new_classes = sorted(set(classes) - training)
+        if new_classes:
+            yield Assumption(
+                f"classes: those of all splits; {readable(split)} has {first_paths(new_classes)}, which "
+                "the training split lacks",
+                "--classes-from FILE",
+            )

@@ -1,0 +1,238 @@
+"""Names of folders, tars and files -> the splits of a dataset that they are called after.
+
+Note [splits of a root]
+Folders are splits where all of them are called like splits, or where two of them are called like
+two different splits: no list of classes has both "train" and "test". One such folder beside others
+is a class, as "train" is in COCO, and the user gets an assumption that says so. A split is a source
+of its own, but a class has the same number in all splits. Folders that are called like parts, as
+fold_0 and fold_1, are splits only if the user asks for one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from fastpipe.errors import PackError, first_names, readable
+from fastpipe.sources.files import Names, SourcePath, names_in
+
+# A word in a name -> the split that it means.
+_SPLIT_OF_WORD = {
+    "train": "train",
+    "training": "train",
+    "trainval": "trainval",
+    "test": "test",
+    "testing": "test",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "dev",
+    "eval": "eval",
+    "evaluation": "eval",
+}
+# The longest first, so that "training" is not read as "train" with something behind it.
+_WORD = "|".join(sorted(_SPLIT_OF_WORD, key=len, reverse=True))
+_THING = "images?|imgs?|photos?|pictures?|data|dataset|set|split"
+# The whole name: train, Val, test2017, seg_train, training_set, test_images.
+_SPLIT_FOLDER = re.compile(
+    rf"(?:(?:{_THING}|seg)[-_ ])?({_WORD})(?:[-_ ]?(?:{_THING}))?(?:[-_ ]?\d{{1,4}})?",
+    re.IGNORECASE,
+)
+_PART_WORD = (
+    "folds?|parts?|batch|batches|chunks?|shards?|splits?|subsets?|sets?|folders?|dirs?|archives?|"
+    "disks?|volumes?|vols?|images?|imgs?|pics?|pictures?|photos?|frames?|data|videos?|clips?|seqs?|"
+    "sequences?|scenes?|sessions?|cameras?|cams?|patients?|subjects?|cases?|scans?|study|studies"
+)
+# fold1, part_a, cv_fold_0, images_001, batch-3-of-10
+_PART_FOLDER = re.compile(
+    rf"((?:.*[-_ ])?(?:{_PART_WORD}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])",
+    re.IGNORECASE,
+)
+_MAX_SHOWN = 5
+# A folder may have millions of names. These many are enough to see what it holds.
+FEW = 1000
+
+
+class SplitsError(PackError):
+    """A source has several splits and the user named none, or named one that it does not have.
+
+    Attributes:
+        root: the source.
+        asked: the split that the user named; None if the user named none.
+        splits: the splits of the source, with their folders where they have folders.
+    """
+
+    def __init__(
+        self,
+        root: SourcePath,
+        asked: str | None,
+        splits: Mapping[str, SourcePath | None],
+        more: str,
+    ) -> None:
+        self.root = root
+        self.asked = asked
+        self.splits = dict(splits)
+        names = ", ".join(readable(name) for name in sorted(splits))
+        option = "" if asked is None else f"--split {asked}: "
+        remedy = f"has the splits {names}: --split picks one{more}"
+        if not splits:
+            remedy = "has no folders of splits; leave --split out"
+        super().__init__(f"{option}{readable(str(root))} {remedy}")
+
+
+def split_of_name(name: str) -> str | None:
+    """The split that a folder is called after, as "train", "val" or "test"; or None."""
+    match = _SPLIT_FOLDER.fullmatch(name)
+    if match is None:
+        return None
+    return _SPLIT_OF_WORD[match[1].lower()]
+
+
+def split_in_path(path: str, words: Container[str] = _SPLIT_OF_WORD) -> str:
+    """The last word of a path that names a split, as in imagenet-train-000017.tar; "" if none does.
+
+    The word is as in the path, in small letters: "validation" stays "validation".
+    """
+    for word in reversed(re.split(r"[^a-z0-9]+", path.lower())):
+        if word in words:
+            return word
+    return ""
+
+
+def meaning_of_split(name: str) -> str:
+    """The split that the name of a folder or of a file means, as "val" for "validation"; or ""."""
+    word = split_of_name(name) or split_in_path(name)
+    return _SPLIT_OF_WORD.get(word, "")
+
+
+def find_split_names(
+    folders: Sequence[str], asked: str | None = None
+) -> dict[str, str]:
+    """Folder -> the split that it is called after; empty if the folders are classes.
+
+    See Note [splits of a root]. Parts of a dataset stand for themselves.
+
+    Args:
+        folders: the names of all folders.
+        asked: the split that the user names.
+    """
+    if asked in folders and are_called_like_parts(folders):
+        return {name: name for name in folders}
+
+    words = {}
+    for name in folders:
+        word = split_of_name(name)
+        if word is not None:
+            words[name] = word
+    are_all_called_so = len(words) == len(folders)
+    are_different = len(set(words.values())) > 1
+    is_one_asked = asked is not None and find_split(asked, words) is not None
+    if are_all_called_so or are_different or is_one_asked:
+        return words
+    return {}
+
+
+def count_shared(paths: Iterable[Sequence[str]]) -> int:
+    """How many folders at their start all paths share; a path is the names of its folders."""
+    folders = [tuple(names) for names in paths]
+    if not folders:
+        return 0
+    # All paths share the folders that the first and the last one, in sorted order, share.
+    count = 0
+    for first, last in zip(min(folders), max(folders), strict=False):
+        if first != last:
+            break
+        count += 1
+    return count
+
+
+def are_called_like_parts(folders: Sequence[str]) -> bool:
+    """Whether all folders have the same name, one for a part of a dataset, and a number each."""
+    names = set()
+    for folder in folders:
+        match = _PART_FOLDER.fullmatch(folder)
+        if match is None:
+            return False
+        names.add(match[1].lower())
+    return len(names) == 1
+
+
+def split_folders(
+    root: SourcePath, names: Names, asked: str | None = None
+) -> dict[str, SourcePath]:
+    """Name -> folder of the splits of a root; empty if its folders are no splits.
+
+    See Note [splits of a root].
+    """
+    return {
+        name: _without_wrapper(root / name)
+        for name in find_split_names(names.folders, asked)
+    }
+
+
+def _without_wrapper(folder: SourcePath) -> SourcePath:
+    """train/train in place of train, if nothing else is in it: zip files are made like this."""
+    names = names_in(folder, FEW)
+    if names.files or len(names.folders) != 1:
+        return folder
+    inner = names.folders[0]
+    if inner.lower() != folder.name.lower():
+        return folder
+    return folder / inner
+
+
+def split_tars(tars: Iterable[str]) -> dict[str, list[str]]:
+    """Split -> its tars, by their names; "" has those that name no split.
+
+    Empty if the names do not tell two splits apart.
+    """
+    by_split: dict[str, list[str]] = {}
+    for tar in tars:
+        split = split_in_path(PurePosixPath(tar).stem)
+        by_split.setdefault(split, []).append(tar)
+    if len(by_split.keys() - {""}) < 2:
+        return {}
+    return by_split
+
+
+def find_split(asked: str, splits: Iterable[str]) -> str | None:
+    """The split that the user asks for: the one of this name, or the only one that means the same.
+
+    "val" fits "Valid". None if no split fits, or several.
+    """
+    names = list(splits)
+    if asked in names:
+        return asked
+
+    fitting_names = [name for name in names if name.lower() == asked.lower()]
+    word = split_of_name(asked)
+    if not fitting_names and word is not None:
+        fitting_names = [name for name in names if split_of_name(name) == word]
+    return fitting_names[0] if len(fitting_names) == 1 else None
+
+
+def choose_split(
+    root: SourcePath,
+    asked: str | None,
+    splits: Mapping[str, SourcePath | None],
+    more: str = "",
+) -> str:
+    """The split that the user asks for, or the only one.
+
+    Raises:
+        SplitsError: there is no such split, or the user has to name one. `more` ends its message.
+    """
+    if asked is None and len(splits) == 1:
+        return next(iter(splits))
+    chosen = None
+    if asked is not None:
+        chosen = find_split(asked, splits)
+    if chosen is None:
+        raise SplitsError(root, asked, splits, more)
+    return chosen
+
+
+def first_paths(names: Iterable[str]) -> str:
+    """The first few names, for a message."""
+    return first_names([readable(name) for name in names], _MAX_SHOWN)

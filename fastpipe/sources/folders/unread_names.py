@@ -1,0 +1,139 @@
+"""The names in a source that is a folder -> the assumption that some of them were not read.
+
+Note [unread names]
+Whatever lies beside images may have their labels. So a user sees what was not read: texts, tables,
+files of programs, and folders. Notes for people, such as a README, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from fastpipe.sources.annotations.annotation_files import SIDECAR_ENDINGS, unread_tool
+from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
+from fastpipe.sources.annotations.darknet import NAME_LISTS
+from fastpipe.sources.annotations.labelmap import LABELMAP
+from fastpipe.sources.annotations.voc import MASK_LISTS
+from fastpipe.sources.annotations.yolo_yaml import YAML_FILES
+from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
+from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folders.doubtful_folders import lists_among
+from fastpipe.sources.folders.labelled import find_pairs
+from fastpipe.sources.folders.splits import FEW, first_paths, split_of_name
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.tables.table_files import is_result_form
+
+_ENDINGS = (
+    *SIDECAR_ENDINGS,
+    *UNREAD_ENDINGS,
+    ".lst",
+    ".tab",
+    ".jsonl",
+    ".ndjson",
+    ".geojson",
+    ".parquet",
+)
+_YOLO_FILES = (*YAML_FILES, *NAME_LISTS, "notes.json")  # the notes are Label Studio's
+_YOLO_ENDINGS = (".names", ".data")
+# Files whose first bytes are read to find their tool. Behind a URL each is a request.
+_MAX_READ = 3
+# VOC has its splits in this folder.
+_VOC_SPLITS = "ImageSets"
+
+
+def describe_unread(
+    source: Recognised, *, are_tables_named: bool = False
+) -> list[Assumption]:
+    """The assumption that names in a source were not read; none if all were.
+
+    `are_tables_named`: the tables beside splits are named by another assumption.
+    """
+    unread: dict[str, SourcePath] = {}
+    if source.format in ("masks", "voc", "yolo", "coco") or source.splits:
+        for name in _unread_in(source, source.root, source.names):
+            unread[name] = source.root / name
+    for name, path in _unread_beside_labels(source):
+        unread[name] = path
+    if source.top is not None:
+        for name in _unread_in(source, source.top, names_in(source.top)):
+            if not are_tables_named or format_of(name) not in (*MANIFESTS, "parquet"):
+                unread[name] = source.top / name
+    if not unread:
+        return []
+
+    remedy = "if one of them has labels, list images and labels in a CSV file, or use fastpipe.Writer"
+    for name, path in islice(unread.items(), _MAX_READ):
+        tool = None if name.endswith("/") else unread_tool(path)
+        if tool is not None:
+            remedy = f"{name} is {tool.name}: {tool.remedy}"
+            break
+    return [Assumption(f"not read, beside the images: {first_paths(unread)}; {remedy}")]
+
+
+def _unread_beside_labels(source: Recognised) -> Iterator[tuple[str, SourcePath]]:
+    """The names beside a folder of labels, such as annotations/list.txt of Oxford's pets."""
+    pair = source.pair
+    if source.format not in ("masks", "voc") or pair is None:
+        return
+    around = pair.labels.parent
+    if around in (source.root, source.root.parent) or around == pair.images.parent:
+        return
+    names = names_in(around, FEW)
+    for name in lists_among(names.files, _ENDINGS, max_lists=FEW):
+        yield f"{around.name}/{name}", around / name
+    if source.format == "masks":
+        for name in names.folders:
+            if name != pair.labels.name and split_of_name(name) is None:
+                yield f"{around.name}/{name}/", around / name
+
+
+def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator[str]:
+    """The names in a folder that were not read; those of folders end in "/"."""
+    read = set(_read_names(source))
+    for name in lists_among(names.files, _ENDINGS, max_lists=FEW):
+        is_yolo = source.format == "yolo" and (
+            name in _YOLO_FILES or name.endswith(_YOLO_ENDINGS)
+        )
+        if name not in read and not is_yolo and not is_result_form(name):
+            yield name
+    # The folders of an image folder are classes, and COCO may have its images in any folder.
+    if folder == source.root and source.format in ("imagefolder", "coco"):
+        return
+    for name in names.folders:
+        if name not in read and split_of_name(name) is None:
+            yield f"{name}/"
+
+
+def _read_names(source: Recognised) -> Iterator[str]:
+    """The names of files that were read, and of folders on the way to them.
+
+    Those of other splits count as well: the user has chosen one of them.
+    """
+    paths = [*source.files, *source.splits.values()]
+    for files in source.other_files.values():
+        paths += files
+    for path in paths:
+        yield path.name
+        yield path.parent.name  # COCO's annotations, and train of train/train
+
+    pairs: list[FolderPair] = []
+    if source.pair is not None:
+        pairs = [source.pair, *find_pairs(source.format, source.root, source.names)]
+    if source.format == "masks":
+        yield LABELMAP
+        if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():
+            yield _VOC_SPLITS
+    if source.format == "voc":
+        yield _VOC_SPLITS
+        yield LABELMAP  # VOC has the names of classes in its annotations
+        # Its masks are named by another assumption.
+        pairs += pair_folders(source.root, source.names)
+    for pair in pairs:
+        for folder in (pair.images, pair.labels):
+            relative = str(folder)[len(str(source.root)) :].strip("/")
+            yield relative.partition("/")[0]
+        if pair.image_list is not None:
+            yield pair.image_list.name

@@ -1,0 +1,1 @@
+"""Tables of images: CSV, text, JSON lines, Parquet -> rows -> a listing."""

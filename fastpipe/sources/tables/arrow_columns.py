@@ -1,0 +1,300 @@
+"""The schema of a Parquet or Arrow file -> its columns with images, labels and fields.
+
+Hugging Face's datasets keeps its own description of the columns, the features, in the schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as types
+
+from fastpipe.dataset.format.fields import PICTURE_KINDS
+from fastpipe.errors import PackError
+from fastpipe.sources.annotations.detections import CATEGORIES
+from fastpipe.sources.options import (
+    ColumnChoice,
+    SourceOptions,
+    choose_columns,
+    find_image_like_columns,
+)
+from fastpipe.sources.tables.likely import Known
+
+# Kinds of fields that hold pictures.
+_CHOOSE = "Choose the columns to store with --field NAME=COLUMN"
+_TYPE_TESTS = {
+    "text": (types.is_string, types.is_large_string, types.is_string_view),
+    "bytes": (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_fixed_size_binary,
+        types.is_binary_view,
+    ),
+    "time": (types.is_timestamp, types.is_date, types.is_time, types.is_decimal),
+    "int": (types.is_integer,),
+    "bool": (types.is_boolean,),
+    "float": (types.is_floating,),
+    "list": (types.is_list, types.is_large_list, types.is_fixed_size_list),
+    "struct": (types.is_struct,),
+    "null": (types.is_null,),
+}
+# The kinds of fields for values of these types. Times, dates and decimals are kept as text.
+_FIELD_KINDS = {
+    "text": "text",
+    "bytes": "bytes",
+    "time": "text",
+    "int": "int",
+    "bool": "int",
+    "float": "floats",
+    "file": "image",
+}
+
+
+def choose_table_columns(
+    schema: pa.Schema, options: SourceOptions, file: str
+) -> ColumnChoice:
+    """Chooses the columns of a table as `choose_columns` does, also by the features of Hugging
+    Face's datasets.
+    """
+    _check_names(schema, file)
+    type_names = {column.name: type_name(column.type) for column in schema}
+    features = _features(schema)
+    choice = choose_columns(
+        file,
+        schema.names,
+        options,
+        _image_columns(type_names, features, options),
+        kind_of=lambda column: _field_kind_of_column(schema, features, file, column),
+        are_flags=lambda column: type_names[column] in ("int", "bool", "float"),
+    )
+
+    def check(column: str, allowed: Collection[str], expected: str) -> None:
+        if type_names[column] not in allowed:
+            raise _wrong_type(schema, file, column, expected)
+
+    check(
+        choice.image,
+        ("text", "bytes", "file"),
+        "images, as bytes, a struct of bytes and path, or paths",
+    )
+    has_paths = type_names[choice.image] == "text"
+    label = choice.label
+    classes = None
+    if label is not None:
+        check(
+            label,
+            ("text", "int", "null"),
+            "labels, as whole numbers or names. Name another column with --label-column, or store "
+            f"this one as a field: --field labels={label}",
+        )
+        if type_names[label] != "text":
+            classes = _class_names(features.get(label))
+
+    fields = []
+    for field in choice.fields:
+        if field.kind in PICTURE_KINDS:
+            option = f"--field {field.name}={field.column}:{field.kind}"
+            if has_paths:
+                check(
+                    field.column, ("text",), f"paths, as the images are, for {option}"
+                )
+            else:
+                check(field.column, ("bytes", "file"), f"bytes, for {option}")
+        if field.kind == "classes" and not field.columns:
+            names = _class_names(_feature_of_items(features.get(field.column)))
+            field = field._replace(names=names or ())
+        fields.append(field)
+    return ColumnChoice(choice.image, label, tuple(fields), has_paths, classes)
+
+
+def _image_columns(
+    type_names: Mapping[str, str], features: Mapping[str, Any], options: SourceOptions
+) -> list[str]:
+    """The columns that may hold the images or their paths, of the most certain sort."""
+    columns = [
+        column for column in type_names if _is_feature(features.get(column), "Image")
+    ]
+    for wanted in ("file", "bytes"):
+        if not columns:
+            columns = [column for column, name in type_names.items() if name == wanted]
+    if not columns:
+        texts = [column for column, name in type_names.items() if name == "text"]
+        columns = find_image_like_columns(texts, options)
+    return columns
+
+
+def choose_json_columns(
+    schema: pa.Schema, options: SourceOptions, file: str
+) -> list[str]:
+    """Chooses the columns of a table of metadata whose values can stand in JSON.
+
+    Raises:
+        PackError: the user names a column with other values, or the table has one and the user
+            does not name the columns.
+    """
+    _check_names(schema, file)
+    wanted = {options.image_column, options.label_column}
+    wanted.update(field.column for field in options.fields or ())
+    columns = []
+    for column in schema:
+        if _field_kind(column.type, None) not in (None, "bytes", "image"):
+            columns.append(column.name)
+        elif options.fields is None or column.name in wanted:
+            expected = f"values that JSON can hold, in metadata of images. {_CHOOSE}"
+            raise _wrong_type(schema, file, column.name, expected)
+    return columns
+
+
+def known_columns(schema: pa.Schema) -> dict[str, Known]:
+    """The columns that may hold a class for each row: numbers and texts."""
+    columns = {}
+    for column in schema:
+        if type_name(column.type) in ("int", "text", "bool"):
+            columns[column.name] = Known()
+    return columns
+
+
+def class_columns(schema: pa.Schema) -> list[str]:
+    """The columns with a class for each row whose names the features have."""
+    features = _features(schema)
+    return [
+        name for name in schema.names if _class_names(features.get(name)) is not None
+    ]
+
+
+def detection_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """Columns whose values are objects with "bbox", or lists of these -> the names of their
+    classes, by the features.
+    """
+    features = _features(schema)
+    names = {}
+    for column in schema:
+        data_type = storage_type(column.type)
+        if type_name(data_type) == "list":
+            data_type = storage_type(data_type.value_type)
+        if type_name(data_type) == "struct" and "bbox" in {
+            part.name for part in data_type
+        }:
+            names[column.name] = _names_of_categories(features.get(column.name))
+    return names
+
+
+def _names_of_categories(feature: Any) -> tuple[str, ...]:
+    """The names of the classes of boxes. `feature`: of an object with boxes, or of a list."""
+    parts = _feature_of_items(feature) or feature
+    if not isinstance(parts, dict):
+        return ()
+    for name in CATEGORIES:
+        part = parts.get(name)
+        class_names = _class_names(part) or _class_names(_feature_of_items(part))
+        if class_names:
+            return class_names
+    return ()
+
+
+def _check_names(schema: pa.Schema, file: str) -> None:
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise PackError(
+                f"{file}: expected each column once, got {name!r} several times"
+            )
+
+
+def _wrong_type(schema: pa.Schema, file: str, column: str, expected: str) -> PackError:
+    data_type = storage_type(schema.field(column).type)
+    return PackError(f"{file}: column {column!r} is {data_type}; expected {expected}")
+
+
+def storage_type(data_type: pa.DataType) -> pa.DataType:
+    """The type that values have without extensions and dictionaries."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return storage_type(data_type.storage_type)
+    if types.is_dictionary(data_type):
+        return storage_type(data_type.value_type)
+    return data_type
+
+
+def type_name(data_type: pa.DataType) -> str:
+    """The name in _TYPE_TESTS for a type; "" for any other type.
+
+    "file" stands for the struct of bytes and path that Hugging Face's Image is stored as.
+    """
+    data_type = storage_type(data_type)
+    for name, tests in _TYPE_TESTS.items():
+        if any(test(data_type) for test in tests):
+            return "file" if name == "struct" and _is_file(data_type) else name
+    return ""
+
+
+def _is_file(struct: pa.DataType) -> bool:
+    parts = {part.name: part.type for part in struct}
+    has_bytes = "bytes" in parts and type_name(parts["bytes"]) == "bytes"
+    return has_bytes and parts.keys() <= {"bytes", "path"}
+
+
+def _field_kind_of_column(
+    schema: pa.Schema, features: Mapping[str, Any], file: str, column: str
+) -> str:
+    kind = _field_kind(schema.field(column).type, features.get(column))
+    if kind is None:
+        raise _wrong_type(
+            schema, file, column, f"a type that a field can hold. {_CHOOSE}"
+        )
+    return kind
+
+
+def _field_kind(data_type: pa.DataType, feature: Any) -> str | None:
+    """The kind of field for the values of a column; None if no field can hold them."""
+    if _is_feature(feature, "Image"):
+        return "image"
+    name = type_name(data_type)
+    if name == "list":
+        item_name = type_name(storage_type(data_type).value_type)
+        if item_name == "float":
+            return "floats"
+        if item_name == "int" and _class_names(_feature_of_items(feature)) is not None:
+            return "classes"
+    if name in _FIELD_KINDS:
+        return _FIELD_KINDS[name]
+    return "json" if _is_json(data_type) else None
+
+
+def _is_json(data_type: pa.DataType) -> bool:
+    """Whether JSON can hold values of a type."""
+    data_type = storage_type(data_type)
+    name = type_name(data_type)
+    if name == "list":
+        return _is_json(data_type.value_type)
+    if name == "struct":
+        return all(_is_json(part.type) for part in data_type)
+    return name in ("null", "bool", "int", "float", "text")
+
+
+def _features(schema: pa.Schema) -> dict[str, Any]:
+    """Hugging Face's description of the columns, by name; empty if there is none."""
+    metadata = schema.metadata or {}
+    try:
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+    except (KeyError, ValueError, TypeError, RecursionError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def _is_feature(feature: Any, name: str) -> bool:
+    return isinstance(feature, dict) and feature.get("_type") == name
+
+
+def _class_names(feature: Any) -> tuple[str, ...] | None:
+    """The names of a ClassLabel; None if it is another feature."""
+    names = feature.get("names") if _is_feature(feature, "ClassLabel") else None
+    return tuple(map(str, names)) if isinstance(names, list) and names else None
+
+
+def _feature_of_items(feature: Any) -> Any:
+    """The feature of the items of a list. The datasets library has written lists in three ways."""
+    if isinstance(feature, list) and len(feature) == 1:
+        return feature[0]
+    return feature.get("feature") if isinstance(feature, dict) else None

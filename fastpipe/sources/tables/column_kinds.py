@@ -1,0 +1,375 @@
+"""The values of a column -> the kind of field that holds them without loss.
+
+Note [kinds of columns]
+A kind is chosen only if it fits all values: docs/reference/sources.md has the table. A missing value has no
+number, so it makes a column of numbers "json". In a CSV file, texts count as the numbers, lists or
+objects that they spell if all texts of the column do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastpipe.errors import ImageError, PackError
+from fastpipe.sources.annotations.detections import CATEGORIES, Detections
+
+# Texts of a CSV file that mean "no label", without the spaces around them.
+NO_LABELS = ("", "-1", "-1.0")
+# Texts of a column that says of each row whether it has one class, in small letters.
+FLAGS = {
+    "0": 0,
+    "1": 1,
+    "-1": -1,
+    "0.0": 0,
+    "1.0": 1,
+    "-1.0": -1,
+    "true": 1,
+    "false": 0,
+}
+_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
+_PADDED = re.compile(r"0[0-9]+")
+# Pandas writes whole numbers so if one of the column is missing.
+_WHOLE_FLOAT = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")
+_MAX_FIRST = 1000  # values that are kept in any case
+_MAX_DISTINCT = 2000  # different values that are kept, unless all are
+# A longer text is no name of a class. Captions of a million rows are not kept in memory.
+_MAX_CHARACTERS = 4096
+
+
+class _Vector(NamedTuple):
+    """The type of a list of numbers."""
+
+    length: int
+    has_fraction: bool
+
+
+# The type of one value is a _Vector or one of these texts:
+#   none, text, int, float, boxes (an object of object detection), json (any other value);
+#   of texts in a CSV file also padded (007), whole (7.0), -1 and -1.0;
+#   of lists also _EMPTY and _BOX_LIST.
+_EMPTY = "empty list"
+_BOX_LIST = "list of lists of four numbers"
+# Types that matter only to labels -> the types that fields know.
+_FIELD_TYPES: dict[Any, str] = {
+    "padded": "text",
+    "whole": "float",
+    "-1": "int",
+    "-1.0": "float",
+    _BOX_LIST: "json",
+}
+_NUMBER_TYPES = frozenset(("int", "whole", "float", "padded", *NO_LABELS))
+
+
+class Seen:
+    """A summary of the values of a column, to which `add` adds one value after the other.
+
+    Args:
+        typed: whether values are of JSON or Parquet; else they are the texts of a CSV file.
+        keeps_all: keep all different texts, however many there are.
+    """
+
+    def __init__(self, *, typed: bool, keeps_all: bool = False) -> None:
+        self._typed = typed
+        self._max_distinct = sys.maxsize if keeps_all else _MAX_DISTINCT
+        self.count = 0
+        self.detections = Detections()
+        self.first: list[str] = []  # the first different values, as texts
+        self._types: dict[Any, str] = {}  # type -> the first row with such a value
+        # The different values as texts; None if there are too many, or values of other types.
+        self._texts: set[str] | None = set()
+        # The number of values when there were too many different ones; 0 before that.
+        self._count_at_limit = 0
+
+    def add(self, value: object, where: str) -> None:
+        """Adds the value of the row called `where`; None if it is missing."""
+        self.count += 1
+        if self._typed or value is None:
+            self.detections.add(value)
+            self._add(value, _type_of(value), where)
+            return
+        text = str(value).strip()
+        # Most texts of large tables come again. They need no second look.
+        if self._texts is None or text not in self._texts:
+            self._add(text, _type_of_text(text), where)
+
+    def _add(self, value: object, value_type: Any, where: str) -> None:
+        if isinstance(value_type, _Vector):
+            for other in self._types:
+                if isinstance(other, _Vector) and other.length != value_type.length:
+                    value_type = "json"  # lists of several lengths are no vectors
+                    break
+        self._types.setdefault(value_type, where)
+
+        if value is None:
+            return
+        is_kept = isinstance(value, (str, int, float))
+        text = str(value).strip() if is_kept else ""
+        if len(text) > _MAX_CHARACTERS and self._max_distinct != sys.maxsize:
+            is_kept = False
+        if is_kept and len(self.first) < _MAX_FIRST:
+            self.first.append(text)
+        if self._texts is not None:
+            if is_kept and len(self._texts) < self._max_distinct:
+                self._texts.add(text)
+            else:
+                self._texts = None
+                self._count_at_limit = self.count
+
+    @property
+    def texts(self) -> set[str]:
+        """All different values as texts; empty if there are too many, or lists or objects."""
+        return (self._texts or set()) - {""}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether values come several times, as those of classes do."""
+        return self._texts is not None and 0 < 2 * len(self._texts) <= self.count
+
+    @property
+    def names_come_again(self) -> bool:
+        """Whether values come several times, also where there are too many to keep them all."""
+        if self._texts is None:
+            return self._count_at_limit >= 2 * self._max_distinct
+        return self.repeats
+
+    @property
+    def are_all_different(self) -> bool:
+        """Whether each value comes once, as far as values are kept."""
+        if self._texts is None:
+            return self._count_at_limit == self._max_distinct + 1
+        return 0 < len(self._texts) == self.count
+
+    @property
+    def flags(self) -> set[int]:
+        """The numbers of a column with 0 and 1, or -1 and 1, only; empty for other columns."""
+        numbers = set()
+        for text in self._texts or ():
+            number = FLAGS.get(text.lower())
+            if number is None:
+                return set()
+            numbers.add(number)
+        return numbers
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all values are numbers or missing, and not all are missing."""
+        types = self._types.keys()
+        return not types.isdisjoint(_NUMBER_TYPES) and types <= {*_NUMBER_TYPES, "none"}
+
+    @property
+    def has_fractions(self) -> bool:
+        """Whether all values are numbers or missing, and some have a fraction."""
+        return "float" in self._types and self.is_numeric
+
+    @property
+    def are_lists(self) -> bool:
+        """Whether there are lists or objects among the values, or lists as Python writes them."""
+        for value_type in self._types:
+            if isinstance(value_type, _Vector) or value_type in (
+                _EMPTY,
+                _BOX_LIST,
+                "json",
+            ):
+                return True
+        return any(text.startswith("[") for text in self.texts)
+
+    @property
+    def are_boxes(self) -> bool:
+        """Whether all values are four numbers, lists of these, empty or missing; not all empty."""
+        has_boxes = False
+        for value_type in self._types:
+            if value_type == _BOX_LIST or (
+                isinstance(value_type, _Vector) and value_type.length == 4
+            ):
+                has_boxes = True
+            elif value_type not in ("none", _EMPTY):
+                return False
+        return has_boxes
+
+    @property
+    def kind(self) -> str:
+        """The kind of field. See Note [kinds of columns]."""
+        types = {_FIELD_TYPES.get(value_type, value_type) for value_type in self._types}
+        present = types - {"none"}
+        numbers = types & {"int", "float"}
+        has_others = types != numbers
+        if not self._typed and (
+            "text" in types or not present or (numbers and has_others)
+        ):
+            return "text"
+        if numbers and not has_others:
+            return "int" if numbers == {"int"} else "floats"
+        if present == {"text"}:
+            return "text"
+        if present == {"boxes"}:
+            return "boxes"
+
+        vectors = [
+            value_type for value_type in types if isinstance(value_type, _Vector)
+        ]
+        # Lists of whole numbers only may be anything, such as the ids of objects.
+        if len(vectors) == len(types) and any(
+            vector.has_fraction for vector in vectors
+        ):
+            return "floats"
+        return "json"
+
+    def are_numbers(self, column: str) -> bool:
+        """Whether the labels of a CSV file are numbers, and not names.
+
+        Typed labels need no such rule, as 7 is a number there and "7" a name: False.
+
+        Args:
+            column: the column, as "TABLE, column NAME".
+
+        Raises:
+            PackError: labels are numbers and names, or fractions such as scores.
+        """
+        if self._typed:
+            return False
+        if self.has_fractions and self._types.keys().isdisjoint(("int", "padded")):
+            name = column.rpartition("column ")[2]
+            raise PackError(
+                f"{column}: {self._types['float']} has a fraction; expected classes, as whole "
+                f"numbers or names. Scores and angles are a field: --field score={name}"
+            )
+
+        rows = dict(self._types)
+        for no_label in ("none", *NO_LABELS):
+            rows.pop(no_label, None)
+        names = [
+            where
+            for value_type, where in rows.items()
+            if value_type not in ("int", "whole")
+        ]
+        # 007 beside 10 is a name, and then 10 is one, too.
+        if names and "int" in rows and not rows.keys() <= {"int", "padded"}:
+            raise PackError(
+                f"{column}: labels are numbers ({rows['int']}) and names ({names[0]}); expected "
+                'only one of both. In JSONL, 7 is a number and "7" is a name'
+            )
+        return not names
+
+
+def _type_of(value: object) -> Any:
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return "text"
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and -(2**63) <= value < 2**63
+    ):
+        return "int"
+    if isinstance(value, float) and math.isfinite(value):
+        return "float"
+    if isinstance(value, list) and value and all(map(_is_number, value)):
+        return _Vector(len(value), any(isinstance(number, float) for number in value))
+    if value == []:
+        return _EMPTY
+    if _are_boxes(value):
+        return _BOX_LIST
+    if isinstance(value, Mapping) and _is_detection(value):
+        return "boxes"
+    return "json"
+
+
+def _type_of_text(text: str) -> Any:
+    if text in NO_LABELS:
+        return text or "none"
+    if text[0] not in "[{+-.0123456789":
+        return "text"
+    if _PADDED.fullmatch(text):
+        return "padded"
+    whole = _WHOLE_FLOAT.fullmatch(text)
+    if whole is not None and _type_of(int(whole[1])) == "int":
+        return "whole"
+    try:
+        value_type = _type_of(parse_text(text))
+    except ImageError:
+        return "text"
+    # Infinity is a value of JSON here, but no number of a column.
+    if text[0] in "[{" or value_type in ("int", "float"):
+        return value_type
+    return "text"
+
+
+def parse_text(text: str) -> Any:
+    """The value that a text of a CSV file spells in JSON; None if it is empty, else ImageError."""
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        return json_value(text)
+    except (ValueError, RecursionError):
+        if _FLOAT.fullmatch(text):  # such as .5, which JSON does not have
+            return float(text)
+        raise ImageError(f"expected a value in JSON, got {text[:40]!r}") from None
+
+
+def json_value(text: str) -> Any:
+    """The value of a text in JSON. NaN stands for a missing value, as many programs write it.
+
+    Raises:
+        ValueError: the text is not JSON.
+    """
+    return json.loads(text, parse_constant=_parse_constant)
+
+
+def _parse_constant(name: str) -> float | None:
+    return None if name == "NaN" else float(name)
+
+
+def xyxy(boxes: Any) -> list[list[float]]:
+    """Boxes of COCO (left, top, width, height) -> left, top, right and bottom of each.
+
+    Raises:
+        ImageError: a box does not have four numbers.
+    """
+    if not _are_boxes(boxes):
+        raise ImageError(
+            f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}"
+        )
+    return [[x, y, x + width, y + height] for x, y, width, height in boxes]
+
+
+def _are_boxes(value: object) -> bool:
+    """Whether it is a list of lists of four numbers, or an empty list."""
+    if not isinstance(value, list):
+        return False
+    for box in value:
+        if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
+            return False
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return _type_of(value) in ("int", "float")
+
+
+def _is_detection(value: Mapping[Any, Any]) -> bool:
+    """Whether an object has boxes and perhaps a class for each, and nothing else.
+
+    This is the value of object detection in Hugging Face's datasets.
+    """
+    boxes: Any = value.get("bbox")
+    categories = [value[name] for name in CATEGORIES if name in value]
+    if (
+        len(categories) > 1
+        or len(value) != 1 + len(categories)
+        or not _are_boxes(boxes)
+    ):
+        return False
+    if not categories:
+        return True
+    (labels,) = categories
+    if not isinstance(labels, list) or len(labels) != len(boxes):
+        return False
+    # All are numbers, or all are names.
+    return {type(label) for label in labels} in (set(), {int}, {str})

@@ -1,0 +1,427 @@
+"""Columns that look like labels or classes -> assumptions, with the options that settle them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import (
+    ColumnChoice,
+    SourceOptions,
+    is_picture,
+    named,
+    quoted,
+)
+from fastpipe.sources.tables.column_kinds import Seen
+
+# Words in the name of a column that holds classes.
+_LABELS = (
+    "label labels class classes classid classname category categories target targets diagnosis "
+    "diagnoses dx species breed variety genus disease finding findings grade severity level gt "
+    "groundtruth tag tags emotion choice "
+    # Other languages, without their accents.
+    "klasse klassen kategorie etikett gattung befund diagnose classe categorie etiquette libelle "
+    "espece clase clases categoria etiqueta rotulo especie diagnostico etichetta specie soort klasa "
+    "kategoria etykieta gatunek trida stitek klass sinif sınıf etiket kategori kelas "
+    "класс метка категория клас мітка 类 类别 類別 标签 標籤 分类 分類 种类 種類 ラベル クラス カテゴリ "
+    "라벨 레이블 클래스 카테고리 분류"
+)
+# Words in the name of a column that holds several classes for each image.
+_SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
+_SEVERAL_WORDS = frozenset(_SEVERAL.split())
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W0-9_A-Za-z]+")
+# Words in the name of a column whose values name or count things, and are no classes.
+_IDS = "id ids uuid key url uri date time path file number num nr index idx count fold split"
+_ID_WORDS = frozenset(_IDS.split())
+# Between the classes of an image in one text. The first one that a column has counts.
+_SEPARATORS = ("|", ";", ",", " ")
+_RARE_SEPARATORS = ("/", "+", "&")  # which stand in names, too
+_MAX_NAME_WORDS = 3  # in the name of a class, where commas separate classes
+# Captions have more words than names of classes, and more characters where no spaces stand in them.
+_MIN_SENTENCE_WORDS = 5
+_CAPTION_NAMES = (
+    "caption captions text texts sentence sentences description comment prompt report"
+)
+_CAPTION_WORDS = frozenset(_CAPTION_NAMES.split())
+_MIN_CAPTION_WORDS = 2  # in a column that is called like captions
+_MIN_SENTENCE_CHARACTERS = 40
+# In fewer rows it says little that each one has a label of its own.
+_MIN_ROWS = 10
+_MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
+# Words in the name of a column with paths of masks. A list without a header has column_2.
+_MASKS = frozenset(
+    (
+        "mask",
+        "masks",
+        "seg",
+        "segmentation",
+        "annotation",
+        "label",
+        "gt",
+        "target",
+        "column",
+    )
+)
+_VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
+# Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
+_RUN_LENGTH_COLUMN = re.compile(
+    r"encoded_?pixels|rle|.*[_ ]rle|rle[_ ].*", re.IGNORECASE
+)
+_RUN_LENGTHS = re.compile(r"\d+ \d+( \d+ \d+)*|-1|")
+
+
+class Known(NamedTuple):
+    """As `Seen`, of a column whose values were not all read: its type and a few values say this."""
+
+    texts: Collection[str] = ()
+    first: Collection[str] = ()
+    flags: Collection[int] = ()
+    repeats: bool = False
+    has_fractions: bool = False
+    are_lists: bool = False
+
+
+_Columns = Mapping[str, Seen | Known]
+
+
+class _Joined(NamedTuple):
+    """A text that looks like several classes."""
+
+    text: str
+    separator: str
+
+
+def _without_accents(text: str) -> str:
+    """The text without accents: étiquette is etiquette."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(
+        character for character in decomposed if not unicodedata.combining(character)
+    )
+
+
+_LABEL_WORDS = frozenset(_without_accents(_LABELS).split())
+
+
+def _words_in(name: str) -> list[str]:
+    """The words in the name of a column, in small letters and without accents."""
+    return [word.lower() for word in _WORD.findall(_without_accents(name))]
+
+
+def is_label_name(column: str) -> bool:
+    """Whether a column's name says that it holds classes: class, fine_label, ClassId, target."""
+    words = _words_in(column)
+    return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
+
+
+def are_captions(column: str, values: Seen | Known) -> bool:
+    """Whether the values of a column are sentences, most of which come once."""
+    texts = [text for text in values.first if text]
+    if not texts or values.repeats:
+        return False
+    min_words = _MIN_SENTENCE_WORDS
+    if not _CAPTION_WORDS.isdisjoint(_words_in(column)):
+        min_words = _MIN_CAPTION_WORDS
+    num_words = sum(len(text.split()) for text in texts)
+    num_characters = sum(map(len, texts))
+    return (
+        num_words >= min_words * len(texts)
+        or num_characters >= _MIN_SENTENCE_CHARACTERS * len(texts)
+    ) and not any(text[0] in "[{" or is_picture(text) for text in texts)
+
+
+def _has_class_a_row(column: str, values: Seen | Known) -> bool:
+    """Whether a column of labels has other texts in each row, such as captions or words to read."""
+    if are_captions(column, values):
+        return True
+    if not isinstance(values, Seen) or values.count < _MIN_ROWS:
+        return False
+    return values.kind == "text" and values.are_all_different
+
+
+def _has_few_names(column: str, values: Seen | Known) -> bool:
+    """Whether a column has a few short texts that come again, as names of classes do."""
+    if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
+        return False
+    names = values.texts
+    return len(names) > 1 and all(
+        any(map(str.isalpha, name))
+        and len(name.split()) < _MIN_SENTENCE_WORDS
+        and not is_picture(name)
+        for name in names
+    )
+
+
+def columns_of_ids(seen: _Columns) -> list[str]:
+    """The columns that may have the names of images, such as id, id_code and patientId."""
+    columns = []
+    for column in seen:
+        words = set(_words_in(column))
+        is_id = not words.isdisjoint(("id", "uuid", "key", "name"))
+        if is_id and not is_label_name(column) and not seen[column].has_fractions:
+            columns.append(column)
+    return columns
+
+
+def find_separator(texts: Collection[str]) -> str:
+    """The separator between the classes in a column's texts, such as "|"; "" if there is none."""
+    for separator in _SEPARATORS:
+        if separator != " " and any(separator in text.strip() for text in texts):
+            return separator
+
+    # Names have spaces, too. Where spaces separate classes, most words come in several texts.
+    text_counts: Counter[str] = Counter()
+    for text in texts:
+        text_counts.update(set(text.split()))
+    repeated_count = sum(1 for count in text_counts.values() if count > 1)
+    are_classes = 2 * repeated_count > len(text_counts) or all(
+        map(str.isdigit, text_counts)
+    )
+    if are_classes and any(" " in text.strip() for text in texts):
+        return " "
+    return ""
+
+
+def _has_class_numbers(column: str, values: Seen | Known) -> bool:
+    """Whether a column has all whole numbers from 0 or 1 on, up to some, and they come again."""
+    texts = values.texts
+    if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
+        return False
+    if not all(text.isascii() and text.isdigit() for text in texts):
+        return False
+    numbers = sorted(map(int, texts))
+    return len(numbers) > 2 and numbers in (
+        list(range(len(numbers))),
+        list(range(1, len(numbers) + 1)),
+    )
+
+
+def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
+    """The first text of a column that looks like several classes, such as "cat|dog"."""
+    texts = values.texts or values.first
+    is_label = is_label_name(column)  # other columns may hold sentences
+    for separator in (*_SEPARATORS, *_RARE_SEPARATORS):
+        text = _find_separated(texts, separator, is_label)
+        if text is not None:
+            return _Joined(text, separator)
+
+    word_lists = [text.split() for text in sorted(texts)]
+    words = _find_moving_words(word_lists) if is_label else None
+    if words is None and not _SEVERAL_WORDS.isdisjoint(_words_in(column)):
+        words = _find_repeated_words(word_lists)
+    return None if words is None else _Joined(" ".join(words), " ")
+
+
+def _find_separated(
+    texts: Collection[str], separator: str, is_label: bool
+) -> str | None:
+    """The first text whose parts between separators look like classes."""
+    parts_of_text = {}
+    for text in texts:
+        parts = [part.strip() for part in text.split(separator)]
+        if separator in text.strip() and all(parts):
+            parts_of_text[text] = parts
+    if not parts_of_text:
+        return None
+
+    # Classes that an image has alone, and parts of several texts; but in names words repeat, too.
+    classes = {text.strip() for text in texts}
+    if separator != " ":
+        text_counts: Counter[str] = Counter()
+        for parts in parts_of_text.values():
+            text_counts.update(set(parts))
+        classes.update(part for part, count in text_counts.items() if count > 1)
+
+    for text, parts in sorted(parts_of_text.items()):
+        if separator == "|" or classes.issuperset(parts):
+            return text
+        # Such separators do not stand in names of classes, which are short.
+        are_short = all(len(part.split()) <= _MAX_NAME_WORDS for part in parts)
+        if is_label and are_short and separator in (";", ","):
+            return text
+    return None
+
+
+def _find_moving_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] | None:
+    """The words of the first text in which a word stands that has different places in the texts.
+
+    Such words are classes, as "primary" in "haze primary" and "agriculture clear primary water". In
+    a name a word keeps its place from one end, as "retriever" in "golden retriever" and "labrador
+    retriever".
+    """
+    from_start: dict[str, set[int]] = {}
+    from_end: dict[str, set[int]] = {}
+    for words in word_lists:
+        for position, word in enumerate(words):
+            from_start.setdefault(word, set()).add(position)
+            from_end.setdefault(word, set()).add(len(words) - position)
+
+    for words in word_lists:
+        if len(words) > 1:
+            for word in words:
+                if len(from_start[word]) > 1 and len(from_end[word]) > 1:
+                    return words
+    return None
+
+
+def _find_repeated_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] | None:
+    """The words of the first text of several words, one of which is in another text, too."""
+    text_counts: Counter[str] = Counter()
+    for words in word_lists:
+        text_counts.update(set(words))
+    for words in word_lists:
+        if len(words) > 1 and any(text_counts[word] > 1 for word in words):
+            return words
+    return None
+
+
+def find_column_assumptions(
+    seen: _Columns, columns: ColumnChoice, options: SourceOptions
+) -> tuple[Assumption, ...]:
+    """The assumptions on labels: a column looks like them and is none, or has several in a text."""
+    of_shapes = _assumed_of_shapes(seen, columns)
+    if columns.label is not None:
+        label = columns.label
+        if label in seen and _has_class_a_row(label, seen[label]):
+            text = f"labels: each text in column {label!r} is a class of its own, and is not stored as text"
+            return (Assumption(text, f"--field {quoted(f'text={label}')}"), *of_shapes)
+        joined = _find_joined(label, seen[label]) if label in seen else None
+        if joined is None:
+            return of_shapes
+        text = f"labels: {joined.text!r} in column {label!r} is one class, not several"
+        return (Assumption(text, _field_of_classes(label, joined)), *of_shapes)
+
+    used = {columns.image}
+    for field in options.fields or ():
+        used.update(field.columns_of(seen))
+    free = [column for column in seen if column not in used]
+    of_flags = () if _VIA_SHAPES in seen else _assumed_of_flags(seen, free)
+
+    likely = []
+    for column in free:
+        # Columns of 0 and 1 are already in the assumption on these.
+        is_flag = bool(of_flags and seen[column].flags)
+        is_label = is_label_name(column) and not are_captions(column, seen[column])
+        if is_label and not seen[column].has_fractions and not is_flag:
+            likely.append(column)
+    if not likely and not of_flags:
+        likely = _likely_by_values(seen, free)
+    if not likely:
+        return (*of_flags, *of_shapes)
+
+    option = f"--label-column {quoted(likely[0])}"
+    for column in likely:
+        joined = _find_joined(column, seen[column])
+        if joined is not None or seen[column].are_lists:
+            option = _field_of_classes(column, joined)
+            break
+    if len(likely) == 1:
+        text = f"labels: none, though column {likely[0]!r} looks like one"
+    else:
+        text = f"labels: none, though columns {named(likely)} look like them"
+    return (Assumption(text, option), *of_flags, *of_shapes)
+
+
+def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
+    """The columns whose values look like classes, where no name of a column says it."""
+    if len(free) != 1:
+        by_names = [column for column in free if _has_few_names(column, seen[column])]
+        return by_names or [
+            column for column in free if _has_class_numbers(column, seen[column])
+        ]
+    (column,) = free
+    values = seen[column]
+    is_id = not _ID_WORDS.isdisjoint(_words_in(column))
+    if is_id or values.has_fractions or are_captions(column, values):
+        return []
+    return [column] if values.repeats or _find_joined(column, values) else []
+
+
+def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumption, ...]:
+    """The assumptions on columns with boxes or masks in forms that are stored as they are."""
+    assumptions = []
+    for field in columns.fields:
+        values = seen.get(field.column)
+        if field.column == _VIA_SHAPES:
+            text = (
+                f"boxes: none, for the shapes in column {_VIA_SHAPES!r} of VIA's CSV are not read. "
+                "Export the project from VIA as COCO, and pack that file"
+            )
+            assumptions.append(Assumption(text))
+        elif (
+            field.kind == "text"
+            and isinstance(values, Seen)
+            and values.first
+            and all(map(is_picture, values.first))
+        ):
+            text = f"column {field.column!r} of paths is stored as text"
+            is_mask = not _MASKS.isdisjoint(_words_in(field.column))
+            kind = "mask" if is_mask else "image"
+            name = "mask" if is_mask else field.name
+            option = f"--field {quoted(f'{name}={field.column}:{kind}')}"
+            assumptions.append(Assumption(text, option))
+        elif values is not None and _has_run_lengths(field.column, values):
+            text = (
+                f"masks: none, for the run lengths in column {field.column!r} are not decoded. A "
+                "program can decode them, and write the masks with fastpipe.Writer"
+            )
+            assumptions.append(Assumption(text))
+    return tuple(assumptions)
+
+
+def _has_run_lengths(column: str, values: Seen | Known) -> bool:
+    if not _RUN_LENGTH_COLUMN.fullmatch(column):
+        return False
+    return all(map(_RUN_LENGTHS.fullmatch, values.texts or values.first))
+
+
+def _field_of_classes(column: str, joined: _Joined | None) -> str:
+    """The option that makes a field of a column with several classes for each image."""
+    option = f"--field {quoted(f'tags={column}:classes')}"
+    return option if joined is None else f"{option} --separator '{joined.separator}'"
+
+
+def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, ...]:
+    """The assumption on columns of 0 and 1, or -1 and 1, that may be a class each; or none."""
+    columns = []
+    numbers: set[int] = set()
+    differ = False
+    for column in free:
+        flags = seen[column].flags
+        letters = re.sub(r"[^a-z0-9]", "", column.lower())
+        # A column that is called "Label" has the numbers of two classes.
+        if flags and letters not in _LABEL_WORDS:
+            columns.append(column)
+            numbers.update(flags)
+            differ = differ or len(flags) > 1
+    # Columns without any difference, such as throttle and brake, say nothing of images.
+    is_each_class = differ and numbers in ({0, 1}, {-1, 1})
+    if len(columns) < _MIN_FLAG_COLUMNS or not is_each_class:
+        return ()
+    pattern = ",".join(columns) if len(columns) <= 4 else "*"
+    text = (
+        f"classes: none, though {len(columns)} columns of {min(numbers)} and 1 look like a class "
+        f"each: {named(columns[:5])}"
+    )
+    return (Assumption(text, f"--field {quoted(f'tags={pattern}:classes')}"),)
+
+
+def numbers_as_texts(classes: Sequence[str]) -> str | None:
+    """The first class out of order if classes are numbers sorted as texts; else None."""
+    if len(classes) < 2 or not all(
+        re.fullmatch(r"[0-9]{1,18}", name) for name in classes
+    ):
+        return None
+    misplaced = out_of_place(classes)
+    return misplaced[0] if misplaced else None
+
+
+def out_of_place(numbers: Sequence[str]) -> list[str]:
+    """The texts of whole numbers that are elsewhere than in the order of the numbers."""
+    in_order = sorted(numbers, key=lambda name: (int(name), name))
+    return [
+        name for name, other in zip(numbers, in_order, strict=True) if name != other
+    ]

@@ -1,0 +1,229 @@
+"""Tables and the pictures in folders -> the tables that list the pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.folders.splits import FEW
+from fastpipe.sources.options import is_picture
+from fastpipe.sources.tables.rows import Row
+from fastpipe.sources.tables.table_files import sort_labelled_first
+from fastpipe.sources.tables.table_text import LISTS, detect_text_form
+from fastpipe.sources.tables.text_rows import csv_rows, json_rows
+
+_ROWS_READ = 20
+_TABLES_READ = 16
+_TABLES_SHOWN = 5
+# Folders in which pictures are looked for, beside a table and below. Behind a URL each is a request.
+_MOST_FOLDERS = 16
+_MOST_REMOTE_FOLDERS = 2
+_JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
+_TABLE_ENDINGS = (".csv", ".tsv", ".tab", *LISTS, *_JSON_ENDINGS)
+_ENDINGS = ("", ".jpg", ".png", ".jpeg", ".JPG", ".JPEG", ".tif", ".webp")
+
+
+class ListingTable(NamedTuple):
+    """A table that lists pictures, and where these are."""
+
+    path: SourcePath
+    # The folder to pass as --image-root; None if the pictures are found without it.
+    image_root: SourcePath | None
+
+
+def some_tables(tables: Sequence[ListingTable]) -> str:
+    """The arguments that pack one of the tables, the likeliest first, for a message."""
+    shown = tables[:_TABLES_SHOWN]
+    texts = [readable(str(table.path)) for table in shown]
+    options = []
+    for table in shown:
+        root = table.image_root
+        options.append(
+            "" if root is None else f", with --image-root {readable(str(root))}"
+        )
+    if len(set(options)) == 1:
+        return " or ".join(texts) + options[0]
+    return " or ".join(
+        text + option for text, option in zip(texts, options, strict=True)
+    )
+
+
+def lists_images(
+    table: SourcePath, pictures: Collection[str], encoding: str | None = None
+) -> bool:
+    """Whether at least half of the first rows of a table name a picture.
+
+    Args:
+        table: a file of CSV, TSV or JSONL, or a list.
+        pictures: the names of some files, without folders. A table may write them with any folder,
+            and without the ending.
+    """
+    names = _with_stems(pictures)
+    rows = _first_rows(table, encoding)
+    naming_count = sum(not names.isdisjoint(map(_last_part, row)) for row in rows)
+    return naming_count > 0 and 2 * naming_count >= len(rows)
+
+
+def find_listing_tables(
+    root: SourcePath,
+    tables: Iterable[str],
+    encoding: str | None = None,
+    image_folder: SourcePath | None = None,
+) -> list[ListingTable]:
+    """The tables in a folder that list pictures in a folder, or in folders below it.
+
+    Those that are likely to have labels come first, lists of paths alone last.
+
+    Args:
+        root: the folder with the tables.
+        tables: their names.
+        encoding: of their text.
+        image_folder: the folder with the pictures; None if it is `root`.
+    """
+    folders = _folders_with_pictures(root if image_folder is None else image_folder)
+    with_labels = []
+    paths_alone = []
+    names = [name for name in tables if name.lower().endswith(_TABLE_ENDINGS)]
+    for name in sort_labelled_first(names)[:_TABLES_READ]:
+        rows = _first_rows(root / name, encoding)
+        places = [_find_picture(row, folders) for row in rows]
+        known_places = [place for place in places if place is not None]
+        if not known_places or 2 * len(known_places) < len(rows):
+            continue
+        listing_table = ListingTable(root / name, _image_root(root, known_places))
+        if max(map(len, rows)) > 1:
+            with_labels.append(listing_table)
+        else:
+            paths_alone.append(listing_table)
+    return with_labels + paths_alone
+
+
+def find_columns_of_pictures(
+    root: SourcePath, values: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The columns whose first values all name pictures in a folder or in folders below it.
+
+    `values` has some values of each column.
+    """
+    folders = _folders_with_pictures(root)
+    columns = []
+    for column, texts in values.items():
+        first = texts[:_ROWS_READ]
+        if first and all(_find_picture([text], folders) for text in first):
+            columns.append(column)
+    return columns
+
+
+class _Place(NamedTuple):
+    """Where the picture of a row is."""
+
+    folder: SourcePath
+    # The path as the row writes it.
+    written: str
+
+
+class _Pictures(NamedTuple):
+    """The pictures in a folder."""
+
+    # Their names, with and without their endings.
+    names: Collection[str]
+    # Whether the folder has more names than were read.
+    is_cut: bool
+
+
+def _folders_with_pictures(root: SourcePath) -> dict[SourcePath, _Pictures]:
+    """The pictures in a folder and in the first folders below it, to a depth of two."""
+    most_folders = _MOST_FOLDERS if isinstance(root, Path) else _MOST_REMOTE_FOLDERS
+    pictures: dict[SourcePath, _Pictures] = {}
+    level = [root]
+    for _ in range(3):
+        below = []
+        for folder in level:
+            if len(pictures) == most_folders:
+                return pictures
+            names = names_in(folder, FEW)
+            is_cut = len(names.files) + len(names.folders) >= FEW
+            in_folder = _with_stems(filter(is_picture, names.files))
+            pictures[folder] = _Pictures(in_folder, is_cut)
+            below += [folder / name for name in names.folders[:most_folders]]
+        level = below
+    return pictures
+
+
+def _find_picture(
+    row: Sequence[str], folders: Mapping[SourcePath, _Pictures]
+) -> _Place | None:
+    """The folder of the picture that a value of the row names; None if none does."""
+    for folder, pictures in folders.items():
+        for value in row:
+            name = _last_part(value)
+            if name in pictures.names:
+                return _Place(folder, value)
+            if pictures.is_cut and _is_picture_in(folder, name):
+                return _Place(folder, value)
+    return None
+
+
+def _is_picture_in(folder: SourcePath, name: str) -> bool:
+    if not isinstance(folder, Path):
+        return False
+    try:
+        return any(
+            is_picture(name + ending) and (folder / (name + ending)).is_file()
+            for ending in _ENDINGS
+        )
+    except (OSError, ValueError):  # no file can have such a name
+        return False
+
+
+def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None:
+    """The folder that the paths in rows are relative to.
+
+    None if it need not be named, or if there are several: then the listing finds the pictures.
+    """
+    roots = set()
+    for place in places:
+        written_folders = place.written.replace("\\", "/").split("/")[:-1]
+        image_root = place.folder
+        for name in reversed(written_folders):
+            if image_root.name == name:
+                image_root = image_root.parent
+        roots.add(image_root)
+    if len(roots) > 1 or root in roots:
+        return None
+    return roots.pop()
+
+
+def _first_rows(table: SourcePath, encoding: str | None) -> list[list[str]]:
+    """The texts in each of the first rows of a table; empty if it cannot be read."""
+    try:
+        rows: Iterator[Row]
+        if table.suffix.lower() in _JSON_ENDINGS:
+            rows = json_rows(table, encoding)
+        else:
+            rows = csv_rows(table, detect_text_form(table, encoding), encoding)
+        texts = []
+        for row in islice(rows, _ROWS_READ):
+            texts.append(
+                [value for value in row.values.values() if isinstance(value, str)]
+            )
+    except (PackError, OSError):
+        return []
+    return texts
+
+
+def _with_stems(pictures: Iterable[str]) -> set[str]:
+    """The names of pictures, with and without their endings."""
+    names = set(pictures)
+    names.update([os.path.splitext(name)[0] for name in names])
+    return names
+
+
+def _last_part(path: str) -> str:
+    """The name at the end of a path, as a table writes it."""
+    return path.replace("\\", "/").rpartition("/")[2].strip()

@@ -1,0 +1,179 @@
+"""A table with the rows of several splits -> the rows of one of them, and the classes of all.
+
+A column may have the splits, or the folders in the paths of the images.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.folders.splits import count_shared, find_split, find_split_names
+from fastpipe.sources.options import SourceOptions, named
+from fastpipe.sources.tables.column_kinds import Seen
+
+ALL = "all"  # --split all packs all rows
+_COLUMNS = frozenset(
+    [
+        "split",
+        "subset",
+        "partition",
+        "set",
+        "dataset",
+        "dataset_split",
+        "data_set",
+        "phase",
+        "usage",
+        "part",
+        "fold",
+        "mode",
+    ]
+)
+_SPLITS = frozenset(
+    [
+        "train",
+        "training",
+        "trn",
+        "test",
+        "testing",
+        "tst",
+        "val",
+        "valid",
+        "validation",
+        "dev",
+        "eval",
+        "evaluation",
+        "holdout",
+        "public",
+        "private",
+    ]
+)
+# Columns of yes and no -> the splits that these two stand for.
+_FLAG_COLUMNS = {
+    "is_valid": ("valid", "train"),
+    "is_val": ("val", "train"),
+    "is_test": ("test", "train"),
+    "is_train": ("train", "valid"),
+    "is_training": ("train", "valid"),
+}
+_YES = frozenset(("true", "1", "1.0"))
+_NO = frozenset(("false", "0", "0.0"))
+
+
+class SplitColumn(NamedTuple):
+    """The column that says which split a row belongs to, and the split to pack."""
+
+    column: str
+    # A value of the column in small letters, or the folder in a path -> its split.
+    names: Mapping[str, str]
+    # The split to pack; "" before it is chosen.
+    chosen: str
+    # Whether the column has the paths of the images, whose folders are the splits.
+    holds_paths: bool = False
+
+    def has(self, values: Mapping[str, Any]) -> bool:
+        """Whether a row with these values belongs to the chosen split."""
+        value = values.get(self.column)
+        key = folder_of(value) if self.holds_paths else str(value).strip().lower()
+        return self.names.get(key) == self.chosen
+
+
+def find_split_column(
+    seen: Mapping[str, Seen], options: SourceOptions, table: str
+) -> SplitColumn | None:
+    """Finds the column with splits, and the split to pack.
+
+    A column that the user names as a field, image or label is not taken for one with splits.
+
+    Returns:
+        None if there is no such column, or if the user wants all rows.
+
+    Raises:
+        PackError: there are several splits and the user names none of them.
+    """
+    used_columns = {options.label_column, options.image_column}
+    used_columns.update(field.column for field in options.fields or ())
+    for column, values in seen.items():
+        if column not in used_columns:
+            names = _splits_of_values(column, values.texts)
+            if names:
+                place = f"column {readable(column)!r}"
+                return _choose_split(
+                    SplitColumn(column, names, ""), options, table, place
+                )
+    return None
+
+
+def find_split_folders(
+    column: str, folders: Collection[str], options: SourceOptions, table: str
+) -> SplitColumn | None:
+    """Does the same for a column of image paths, where their folders are splits, such as train/
+    and test/. `folders` has the folder of each path.
+    """
+    parts_by_folder = {
+        folder: [part for part in folder.split("/") if part not in ("", ".")]
+        for folder in folders
+    }
+    depth = count_shared(parts_by_folder.values())
+    # The first folder below those that all paths share.
+    heads = {
+        folder: parts[depth]
+        for folder, parts in parts_by_folder.items()
+        if len(parts) > depth
+    }
+    splits = find_split_names(sorted(set(heads.values())))
+    if len(set(splits.values())) < 2:
+        return None
+    names = {folder: head for folder, head in heads.items() if head in splits}
+    split = SplitColumn(column, names, "", holds_paths=True)
+    return _choose_split(split, options, table, "the folders of its paths")
+
+
+def folder_of(path: object) -> str:
+    """The folder of a path, as a table writes it; "" if there is none."""
+    if not isinstance(path, str):
+        return ""
+    if "\\" in path:
+        path = path.replace("\\", "/")
+    return path[: path.rfind("/") + 1]
+
+
+def _choose_split(
+    split: SplitColumn, options: SourceOptions, table: str, place: str
+) -> SplitColumn | None:
+    """Chooses the split that the user names, or the only one; None stands for all rows."""
+    splits = sorted(set(split.names.values()))
+    chosen = None
+    if options.split is not None:
+        chosen = find_split(options.split, splits)
+    elif len(splits) == 1:
+        chosen = splits[0]
+    if chosen is not None:
+        return split._replace(chosen=chosen)
+    if options.split == ALL:
+        return None
+
+    prefix = "" if options.split is None else f"--split {options.split}: "
+    raise PackError(
+        f"{prefix}{table} has the splits {named(splits)} in {place}: --split picks one, "
+        f"--split {ALL} packs all rows"
+    )
+
+
+def _splits_of_values(column: str, values: Collection[str]) -> dict[str, str]:
+    """The values of a column, in small letters, and the splits that they name.
+
+    Empty if the column is not one of splits.
+    """
+    name = re.sub(r"[ -]+", "_", column.strip().lower())
+    splits = {value.lower(): value for value in sorted(values)}
+    if not splits:
+        return {}
+    if name in _FLAG_COLUMNS and splits.keys() <= _YES | _NO:
+        yes, no = _FLAG_COLUMNS[name]
+        return {value: yes if value in _YES else no for value in splits}
+    if name in _COLUMNS and splits.keys() <= _SPLITS:
+        return splits
+    return {}

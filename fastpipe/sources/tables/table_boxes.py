@@ -1,0 +1,261 @@
+"""The columns of a table -> those that hold boxes and their classes.
+
+Note [tables of boxes]
+Detection sets are often tables: `filename,width,height,class,xmin,ymin,xmax,ymax` of TensorFlow's
+scripts, Kaggle's `image_id,width,height,bbox` with "[x, y, w, h]", Open Images' shares of the
+image's size. The names of the columns say what the numbers are. Where they leave it open (x, y,
+width, height; bbox), COCO's way is assumed, and --box-format says another one. The rows of an image
+need not follow one another, so `BoxTable` keeps all rows in `Notes` before it gives the rows of
+images.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.listing import Assumption, SourceField
+from fastpipe.sources.options import ColumnChoice, SourceOptions, named
+from fastpipe.sources.tables.box_cells import NO_BOX, parse_boxes
+from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable
+from fastpipe.sources.tables.column_kinds import Seen
+from fastpipe.sources.tables.likely import is_label_name
+
+BOXES = "boxes"  # the column of --field that stands for the boxes of such a table
+
+# The names of the four columns of a box -> their box format. The first entry that fits counts.
+_FOUR_COLUMNS = {
+    "xmin ymin xmax ymax": "xyxy",
+    "x0 y0 x1 y1": "xyxy",
+    "x1 y1 x2 y2": "xyxy",
+    "left top right bottom": "xyxy",
+    "xtl ytl xbr ybr": "xyxy",
+    "minx miny maxx maxy": "xyxy",
+    "xstart ystart xend yend": "xyxy",
+    "startx starty endx endy": "xyxy",
+    "xcenter ycenter width height": "cxcywh",
+    "xcenter ycenter w h": "cxcywh",
+    "centerx centery width height": "cxcywh",
+    "xcentre ycentre width height": "cxcywh",
+    "cx cy w h": "cxcywh",
+    "cx cy width height": "cxcywh",
+    "xc yc w h": "cxcywh",
+    "xmin ymin width height": "xywh",
+    "xmin ymin w h": "xywh",
+    "left top width height": "xywh",
+    "left top w h": "xywh",
+    "x1 y1 width height": "xywh",
+    "x1 y1 w h": "xywh",
+    "x y w h": "xywh",
+    "x y width height": "xywh",
+}
+# Here x and y may be a corner or the centre, so the format is an assumption.
+_AMBIGUOUS = ("x y w h", "x y width height")
+_ONE_COLUMN = frozenset(
+    (
+        "bbox",
+        "box",
+        "boundingbox",
+        "bndbox",
+        "boxes",
+        "bboxes",
+        "boundingboxes",
+        "boxesstring",
+    )
+)
+_PREFIXES = re.compile(r"^(bbox|box|face|boundingbox|bndbox|bb|roi|rect|region)(?=.)")
+# Columns with the number of a class. Others, such as a severity, say something else of it.
+_CLASS_NUMBER = re.compile(r"class|label|categor|target|.*id$")
+_IMAGE_SIZES = (
+    ("width", "height"),
+    ("imagewidth", "imageheight"),
+    ("imgwidth", "imgheight"),
+    ("imgw", "imgh"),
+    ("w", "h"),
+)
+
+
+def find_box_columns(
+    seen: Mapping[str, Seen], options: SourceOptions, table: str
+) -> BoxColumns | None:
+    """The columns of boxes; None if there are none, or if --field makes fields of them.
+
+    Raises:
+        PackError: --box-format contradicts the names of the columns.
+    """
+    field_columns: set[str] = set()
+    for field in options.fields or ():
+        field_columns.update(field.columns_of(seen))
+
+    numeric = {_plain(column): column for column in seen if seen[column].is_numeric}
+    for names, form in _FOUR_COLUMNS.items():
+        columns = tuple(numeric.get(name, "") for name in names.split())
+        if not all(columns) or not field_columns.isdisjoint(columns):
+            continue
+        if "x2" in names and "x3" in numeric:
+            continue  # the corners of a quadrilateral
+        return _with_format(columns, form, names not in _AMBIGUOUS, options, table)
+
+    for column in seen:
+        if (
+            column not in field_columns
+            and _letters(column) in _ONE_COLUMN
+            and _holds_boxes(seen[column])
+        ):
+            return _with_format((column,), "xywh", False, options, table)
+    return None
+
+
+def no_boxes(table: str) -> PackError:
+    """The error of --box-format for a table without boxes."""
+    return PackError(
+        f"--box-format: {table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox"
+    )
+
+
+def _holds_boxes(column: Seen) -> bool:
+    """Whether the values are lists of four numbers, or texts with four numbers."""
+    if column.are_boxes:
+        return True
+    texts = [text for text in column.first if text.lower() not in NO_BOX]
+    return bool(texts) and all(parse_boxes(text) is not None for text in texts)
+
+
+def _with_format(
+    columns: tuple[str, ...],
+    form: str,
+    is_certain: bool,
+    options: SourceOptions,
+    table: str,
+) -> BoxColumns:
+    """The columns with their box format: the user's, or else the one of their names."""
+    shown = ", ".join(map(readable, columns))
+    if options.box_format is not None:
+        if is_certain and options.box_format != form:
+            raise PackError(
+                f"--box-format {options.box_format}: the columns {shown} of {table} are {form} by "
+                "their names; leave the option out, or rename the columns"
+            )
+        return BoxColumns(columns, options.box_format)
+    if is_certain:
+        return BoxColumns(columns, form)
+    text = f"boxes ({shown}): left, top, width, height, as COCO has them"
+    return BoxColumns(columns, form, [Assumption(text, "--box-format xyxy or cxcywh")])
+
+
+def _letters(column: str) -> str:
+    """The letters and digits in the name of a column: image_width is imagewidth."""
+    return re.sub(r"[^a-z0-9]", "", column.lower())
+
+
+def _plain(column: str) -> str:
+    """The same without words for a box at its start: Roi.X1 is x1, bbox_width is width."""
+    return _PREFIXES.sub("", _letters(column))
+
+
+def describe_box_table(
+    seen: Mapping[str, Seen],
+    columns: ColumnChoice,
+    boxes: BoxColumns,
+    options: SourceOptions,
+    *,
+    typed: bool,
+    table: str,
+) -> BoxTable:
+    """Describes how a table of boxes is read.
+
+    Without --field, all columns but those of images, boxes, classes and sizes become fields with a
+    value for each box. `typed`: values are of JSON or Parquet, and not texts.
+
+    Raises:
+        PackError: several columns may hold the classes, or --field gives a kind of its own.
+    """
+    class_column, number_column = _find_class_columns(seen, columns, boxes, options)
+    has_number_classes = class_column is not None and seen[class_column].are_numbers(
+        f"{table}, column {class_column}"
+    )
+    size_columns = _find_size_columns(seen, boxes)
+
+    if options.fields is None:
+        box_field: SourceField | None = SourceField("boxes", "boxes")
+        known = {columns.image, class_column, *boxes.columns, *size_columns}
+        others = []
+        for field in columns.fields:
+            if field.column not in known and field.name != "boxes":
+                others.append(field)
+    else:
+        box_field = None
+        for wish in options.fields:
+            if wish.column == BOXES:
+                box_field = box_field or SourceField(wish.name, "boxes")
+            elif wish.kind not in (None, "json", "text"):
+                raise PackError(
+                    f"{wish}: {table} has a row for each box, so the value of an image is a list "
+                    "in JSON; leave out the kind"
+                )
+        others = [field for field in columns.fields if field.column != BOXES]
+
+    number_columns: Iterable[str] = ()
+    if not typed:
+        number_columns = (
+            field.column for field in others if seen[field.column].is_numeric
+        )
+    return BoxTable(
+        image_column=columns.image,
+        boxes=boxes,
+        class_column=class_column,
+        number_column=number_column,
+        has_number_classes=has_number_classes,
+        labels_images=columns.label is not None,
+        box_field=box_field,
+        others=tuple(field._replace(kind="json") for field in others),
+        number_columns=frozenset(number_columns),
+        size_columns=size_columns,
+    )
+
+
+def _find_class_columns(
+    seen: Mapping[str, Seen],
+    columns: ColumnChoice,
+    boxes: BoxColumns,
+    options: SourceOptions,
+) -> tuple[str | None, str | None]:
+    """The column with the class of each box, and the one with its number; None if there is none."""
+    if columns.label is not None:
+        return columns.label, None
+    used = {columns.image, *boxes.columns}
+    used.update(field.column for field in options.fields or ())
+    likely = []
+    for column in seen:
+        if (
+            column not in used
+            and is_label_name(column)
+            and not seen[column].has_fractions
+        ):
+            likely.append(column)
+
+    # A table may have both the name and the number of a class.
+    names = [column for column in likely if not seen[column].is_numeric]
+    if len(names) == 1:
+        numbers = [column for column in likely if _CLASS_NUMBER.match(_letters(column))]
+        numbers = [column for column in numbers if column not in names]
+        return names[0], numbers[0] if len(numbers) == 1 else None
+    if len(likely) > 1:
+        raise PackError(
+            f"several columns may hold the classes of boxes: {named(likely)}. --label-column picks "
+            "one; --field NAME=COLUMN stores another one"
+        )
+    return (likely[0] if likely else None), None
+
+
+def _find_size_columns(seen: Mapping[str, Seen], boxes: BoxColumns) -> tuple[str, ...]:
+    """The columns with width and height of the image; empty if there are none."""
+    by_letters = {
+        _letters(column): column for column in seen if column not in boxes.columns
+    }
+    for width, height in _IMAGE_SIZES:
+        if width in by_letters and height in by_letters:
+            columns = (by_letters[width], by_letters[height])
+            return columns if all(seen[column].is_numeric for column in columns) else ()
+    return ()

@@ -1,0 +1,81 @@
+"""Parquet or Arrow files of the splits beside one -> the names of classes in their texts.
+
+Texts have no numbers, and a split may lack a class. So the classes of a split are those of all
+splits. Of the others only the columns of labels and classes are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastpipe.errors import PackError
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.listing import Listing, SourceField
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.class_columns import settle_classes
+from fastpipe.sources.tables.table_paths import TablePaths, find_other_splits, split_of
+from fastpipe.sources.tables.tables import SCAN_ROWS, add_texts, open_table
+
+
+def find_split_of_tables(root: SourcePath, options: SourceOptions) -> str:
+    """The split that is packed; "" if neither the user nor the name of the file says it."""
+    if options.split:
+        return options.split
+    return "" if root.is_dir() else split_of(root.name)
+
+
+def list_classes_of_other_splits(
+    listing: Listing, root: SourcePath, options: SourceOptions
+) -> dict[str, Listing]:
+    """Lists the classes, without samples, of the other splits that have texts where `listing` has
+    names of classes.
+    """
+    numbers = [str(number) for number in range(len(listing.classes))]
+    has_texts = bool(listing.classes) and listing.classes != numbers
+    for field in listing.fields:
+        if field.kind == "classes" and field.names:
+            has_texts = True
+    packed = find_split_of_tables(root, options)
+    if not has_texts or not packed:
+        return {}
+
+    listings = {}
+    for split, paths in find_other_splits(root, packed).items():
+        try:
+            listing_of_split = _list_classes(paths, options)
+        except PackError:
+            continue  # the test split of a contest, say, has no column of labels
+        if listing_of_split is not None:
+            listings[split] = listing_of_split
+    return listings
+
+
+def _list_classes(paths: TablePaths, options: SourceOptions) -> Listing | None:
+    """The classes and fields of a split.
+
+    None if the schema has the names of all classes, for these are the same in all splits.
+    """
+    labels: set[Any] = set()
+    texts: dict[str, set[str]] = {}
+    fields: tuple[SourceField, ...] = ()
+    for name in paths.names:
+        with open_table(paths.kind, paths.folder / name) as file:
+            from fastpipe.sources.tables import arrow_columns  # needs pyarrow
+
+            columns = arrow_columns.choose_table_columns(file.schema, options, name)
+            fields = columns.fields
+            label = columns.label
+            if label is not None and (
+                columns.classes is not None or not file.holds_texts(label)
+            ):
+                label = None
+            if label is None and not any(
+                field.kind == "classes" and not field.names for field in fields
+            ):
+                return None
+            add_texts(file, columns, texts)
+            if label is not None:
+                labels.update(file.column(label, SCAN_ROWS))
+    settled_fields, _ = settle_classes(fields, texts, options)
+    labels.discard(None)
+    return Listing(paths.folder, sorted(labels), [], [], fields=settled_fields)

@@ -1,0 +1,232 @@
+"""The first lines of a text file with a table -> its separator, and the names of its columns.
+
+Usually the first row is a header. Where the first row has the path of an image, there is no header:
+the file is a list, as Caffe, MXNet (.lst) and keras-retinanet write it.
+
+Note [lines before the header]
+Empty lines, Excel's `sep=;`, a number of rows (CelebA) and comments that begin with "#" may stand
+before the header. They are passed over, because a header that is read as a row, or a row that is
+read as a header, would shift or lose values.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.encodings import as_utf8
+from fastpipe.sources.files import SourcePath, open_binary
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import SourceOptions, find_image_like_columns, is_picture
+
+# Endings of files with a path a line, which may have no header.
+LISTS = (".txt", ".lst", ".list")
+# Stands for any number of spaces and tabs. Of the values, only a path may have spaces in it.
+SPACES = " "
+_HEAD_BYTES = 1 << 16
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+# x1,y1,x2,y2,class, as keras-yolo3 writes boxes behind a path.
+_BOX_OF_KERAS_YOLO = re.compile(r"\d+(\.\d+)?(,\d+(\.\d+)?){4}")
+# Flickr8k.token.txt has the number of the caption behind the name of the picture.
+_NUMBERED_CAPTION = re.compile(r".+\.(jpe?g|png)#\d+", re.IGNORECASE)
+# Excel's first line, which says the separator of the lines below.
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+
+
+class TextForm(NamedTuple):
+    """How a table is written as text."""
+
+    # The text between two values, or SPACES.
+    separator: str
+    # The names of the columns if the file has no header; else ().
+    columns: tuple[str, ...] = ()
+    # The number of lines before the header or the first row.
+    skipped: int = 0
+    assumed: tuple[Assumption, ...] = ()
+
+    def split_at_spaces(self, line: str) -> list[str]:
+        """Splits a line of a table whose separator is SPACES."""
+        if self.columns[:1] == ("path",):
+            # Only the path may have spaces, and it stands first: split from the right.
+            return line.strip().rsplit(None, len(self.columns) - 1)
+        return line.split()
+
+
+def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
+    """Detects from its first lines how a file is written.
+
+    Raises:
+        PackError: fastpipe does not read files of this kind.
+        OSError: the file cannot be read.
+    """
+    with open_binary(path) as file:
+        head = (
+            as_utf8(file, encoding, str(path))
+            .read(_HEAD_BYTES)
+            .decode("utf-8-sig", "replace")
+        )
+    suffix = path.suffix.lower()
+    if suffix in (".tsv", ".tab"):
+        separators = ["\t"]
+    elif suffix in LISTS:
+        separators = ["\t", ",", ";", SPACES]
+    else:
+        separators = [",", ";", "\t", "|"]
+
+    # Not splitlines(), which also cuts at other characters than the reader of the rows.
+    lines = [line.rstrip("\r") for line in head.split("\n")]
+    skipped = _count_lines_before_header(lines, separators)
+    for line in lines[:skipped]:
+        named_separator = _SEPARATOR_LINE.fullmatch(line)
+        if named_separator is not None:
+            separators = [named_separator[1]]
+    lines = [line for line in lines[skipped:] if line.strip()][:3]
+    if not lines:
+        return TextForm(separators[0], skipped=skipped)
+
+    fitting = [
+        separator
+        for separator in separators
+        if len(_split_line(lines[0], separator)) > 1
+    ]
+    candidates = fitting or separators[:1]
+    for separator in candidates:
+        cells = _split_line(lines[0], separator)
+        if any(map(_NUMBERED_CAPTION.fullmatch, cells)):
+            raise PackError(
+                f"{readable(str(path))} has the number of a caption behind each path "
+                f"({readable(cells[0])}), which fastpipe does not read; write a CSV file with a "
+                "header row and a row for each caption: image,caption"
+            )
+        if any(map(is_picture, cells)):
+            form = _form_without_header(path, separator, cells)
+            return form._replace(skipped=skipped)
+
+    for separator in separators if len(lines) > 1 else ():
+        names = _split_line(lines[0], separator)
+        if _has_unnamed_paths(names, _split_line(lines[1], separator)):
+            return TextForm(separator, ("path", *names), skipped=skipped + 1)
+    return TextForm(candidates[0], skipped=skipped)
+
+
+def _has_unnamed_paths(names: Sequence[str], first_row: Sequence[str]) -> bool:
+    """Whether the paths stand first and have no name in the header, as CelebA and R write it."""
+    if len(first_row) != len(names) + 1 or "" in names or not first_row[-1]:
+        return False
+    return is_picture(first_row[0]) and not find_image_like_columns(
+        names, SourceOptions()
+    )
+
+
+def _count_lines_before_header(lines: Sequence[str], separators: Sequence[str]) -> int:
+    """Counts the lines before the header. See Note [lines before the header]."""
+    count = 0
+    while count < len(lines) and _is_before_header(
+        lines[count], lines[count + 1 :], separators
+    ):
+        count += 1
+    return count if count < len(lines) else 0
+
+
+def _is_before_header(
+    line: str, following: Sequence[str], separators: Sequence[str]
+) -> bool:
+    """Whether a line is neither header nor row, by the lines that follow it."""
+    if not line.strip() or _SEPARATOR_LINE.fullmatch(line):
+        return True
+    is_comment = line.startswith("#")
+    if not is_comment and not line.strip().isdigit():
+        return False
+    for other in following:
+        if other.strip() and not (is_comment and other.startswith("#")):
+            # "#filename,label" of VIA is a header: it has as many cells as the row below it.
+            return any(
+                len(_split_line(other, separator)) > len(_split_line(line, separator))
+                for separator in separators
+            )
+    return False
+
+
+def _split_line(line: str, separator: str) -> list[str]:
+    if separator == SPACES:
+        return line.split()
+    try:
+        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    except csv.Error:
+        return []
+    return [cell.strip() for cell in cells]
+
+
+def _form_without_header(
+    path: SourcePath, separator: str, cells: Sequence[str]
+) -> TextForm:
+    """The form of a file whose first row has these values. One of them is a path."""
+    path_index = 0
+    while not is_picture(cells[path_index]):
+        path_index += 1
+    if separator == SPACES:
+        before = cells[:path_index]
+        after = cells[path_index + 1 :]
+        if any(map(_BOX_OF_KERAS_YOLO.fullmatch, after)):
+            raise PackError(
+                f"{readable(str(path))} has boxes as x1,y1,x2,y2,class behind each path, as "
+                "keras-yolo3 writes them, which fastpipe does not read; write a CSV file with a "
+                "row for each box: path,x1,y1,x2,y2,class"
+            )
+        if before and not any(map(_NUMBER.fullmatch, before)):
+            # These are no values before the path: the path has spaces in it.
+            cells = [" ".join(cells[: path_index + 1]), *after]
+            path_index = 0
+
+    columns = _name_columns(path, cells, path_index)
+    names = ", ".join(columns)
+    text = f"{path.name}: it has no header row, and its columns are taken as {names}"
+    return TextForm(separator, columns, assumed=(Assumption(text),))
+
+
+def _name_columns(
+    path: SourcePath, cells: Sequence[str], path_index: int
+) -> tuple[str, ...]:
+    """Names the columns of a list by the look of its first row."""
+    are_numbers = [not cell or _NUMBER.fullmatch(cell) is not None for cell in cells]
+    if len(cells) == 2 and path_index == 0 and not is_picture(cells[1]):
+        return "path", "label"
+    if len(cells) == 6 and path_index == 0 and all(are_numbers[1:5]):
+        return "path", "x1", "y1", "x2", "y2", "class"  # as keras-retinanet writes them
+    if len(cells) == 8 and path_index == 0 and _is_row_of_sku110k(cells, are_numbers):
+        return ("path", "x1", "y1", "x2", "y2", "class", "image_width", "image_height")
+    if (
+        path.suffix.lower() == ".lst"
+        and len(cells) == 3
+        and path_index == 2
+        and all(are_numbers[:2])
+    ):
+        return "index", "label", "path"  # as MXNet writes them
+    names = [f"column_{number}" for number in range(1, len(cells) + 1)]
+    names[path_index] = "path"
+    return tuple(names)
+
+
+def _is_row_of_sku110k(cells: Sequence[str], are_numbers: Sequence[bool]) -> bool:
+    """Whether a row is a path, the corners of a box, its class, and the size of the image."""
+    if "" in cells or not all(are_numbers[1:5]) or not all(are_numbers[6:]):
+        return False
+    left, top, right, bottom = (float(cell) for cell in cells[1:5])
+    width, height = (float(cell) for cell in cells[6:])
+    return 0 <= left < right <= width + 1 and 0 <= top < bottom <= height + 1
+
+
+def read_column_names(path: SourcePath, encoding: str | None = None) -> Sequence[str]:
+    """Reads the names of a table's columns. Raises OSError or PackError."""
+    form = detect_text_form(path, encoding)
+    if form.columns:
+        return form.columns
+    with open_binary(path) as file:
+        text = as_utf8(file, encoding, str(path))
+        for _ in range(form.skipped):
+            text.readline()
+        line = text.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")
+    return _split_line(line, form.separator)

@@ -1,0 +1,387 @@
+"""Parquet files, or a folder of `datasets.save_to_disk` -> the list of their rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, islice, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import xxhash
+
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.open_file import FileState
+from fastpipe.distribution import install_extra
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.detections import Detections
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.listing import Assumption, Group, Listing, Source
+from fastpipe.sources.options import ColumnChoice, SourceOptions
+from fastpipe.sources.settled_fields import settle_fields
+from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_label_name
+from fastpipe.sources.tables.row_labels import Labels
+from fastpipe.sources.tables.rows import Row, Rows, list_rows, row_name, rows_of
+from fastpipe.sources.tables.table_paths import TablePaths, find_tables
+from fastpipe.sources.tables.unlisted import Unlisted
+
+if TYPE_CHECKING:
+    from fastpipe.sources.tables.parquet_arrow import TableFile
+
+# The names of rows have at least so many digits.
+_LEAST_DIGITS = 6
+# Labels and texts are read so many rows at a time: they take less memory than images.
+SCAN_ROWS = 1 << 16
+# The first texts of a column, to see whether they look like several classes.
+_FIRST_TEXTS = 1000
+_FILES_SAMPLED = 4
+_ROWS_SAMPLED = 128
+_NO_COLUMNS = ColumnChoice("", None, ())
+
+
+class Table(NamedTuple):
+    """A file of a source, as it was listed."""
+
+    state: FileState
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class TableListing(Listing):
+    """The rows of tables. They are read as a stream, so a pack goes by way of a spool.
+
+    A row is called FILE/NUMBER, with as many digits as the last row's, so the order of names is
+    that of rows. Its size is unknown, `archive` is its file, `offset_bytes` its number.
+    """
+
+    # "parquet" or "arrow".
+    kind: str = ""
+    # The files, by name.
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    # The columns that are packed.
+    columns: ColumnChoice = _NO_COLUMNS
+
+    def weight(self, source: Source) -> int:
+        """See Listing. All rows weigh the same, for their bytes are not known before they are
+        read.
+        """
+        return 1
+
+    def samples(self, most: int) -> list[Source]:
+        """Rows at the start of a few files, because the rows of a group are read together."""
+        rows = sorted(
+            self.sources, key=lambda source: (source.archive or "", source.offset_bytes)
+        )
+        files = []
+        for _, rows_of_file in groupby(rows, key=lambda source: source.archive):
+            files.append(list(islice(rows_of_file, most)))
+        files = files[:: math.ceil(len(files) / _FILES_SAMPLED)]
+
+        rows_per_file = math.ceil(_ROWS_SAMPLED / len(files))
+        first: list[Source] = []
+        rest: list[Source] = []
+        for file in files:
+            first += file[:rows_per_file]
+            rest += file[rows_per_file:]
+        return (first + rest)[:most]
+
+    def digest(self) -> str:
+        """Names the content: the rows with their labels, and the size of each file."""
+        sizes = [(name, table.state.size_bytes) for name, table in self.tables.items()]
+        return xxhash.xxh3_128_hexdigest(repr((super().digest(), sizes)).encode())
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(table.state.size_bytes for table in self.tables.values())
+
+
+@dataclass
+class _Scan:
+    """The facts of a source besides its images, from one file after the other."""
+
+    # The columns to pack, which are the same in all files.
+    columns: ColumnChoice
+    labels: Labels
+    # The columns that may hold a class for each row, by the first file.
+    known: dict[str, Known]
+    # The columns whose classes have names in the schema.
+    class_columns: Collection[str]
+    # A column whose values are objects with boxes -> the names of their classes, by the schema of
+    # the first file.
+    detections: Mapping[str, Sequence[str]]
+    # A column that becomes a field of boxes -> what its values are.
+    categories: dict[str, Detections] = field(default_factory=dict)
+    # A column that becomes a field of classes -> all different texts in it.
+    texts: dict[str, set[str]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+
+    def all_detections(self) -> dict[str, Sequence[str]]:
+        """The columns with boxes, and the names of their classes, by the schema or the values."""
+        detections = dict(self.detections)
+        for column, categories in self.categories.items():
+            if (
+                categories.is_certain
+                and categories.count
+                and not detections.get(column)
+            ):
+                detections[column] = sorted(categories.names)
+        return detections
+
+
+def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
+    """Lists the rows of Parquet or Arrow files, in no order.
+
+    Where the column of images has paths, lists the image files instead.
+    """
+    paths = find_tables(root, options.split)
+    if options.format not in ("auto", paths.kind):
+        raise PackError(
+            f"{readable(str(root))}: --format {options.format}: it holds {paths.kind} files"
+        )
+    scan = _scan_tables(paths, options)
+    columns, assumed = settle_fields(
+        scan.columns, scan.texts, scan.all_detections(), options, readable(str(root))
+    )
+    if options.fields is None:
+        assumed += _assumed_of_fields(columns, scan.class_columns)
+    if columns.has_paths:
+        assumed += find_column_assumptions(scan.known, columns, options)
+        return _list_image_files(root.name, paths, columns, assumed, options)
+
+    for option, value in (
+        ("--image-root", options.image_root),
+        ("--unlisted", options.unlisted),
+    ):
+        if value is not None:
+            raise PackError(
+                f"{option}: column {columns.image!r} holds images, not their paths; leave it out"
+            )
+    if not scan.sources:
+        raise PackError(
+            f"{root} holds no rows: the {len(paths.names)} tables are empty"
+        )
+    classes = scan.labels.settle(scan.sources)
+    if columns.label in scan.known and columns.classes is None:
+        scan.known[columns.label] = Known(texts=classes)
+    assumed += find_column_assumptions(scan.known, columns, options)
+    assumed += scan.labels.assumed(classes)
+    return TableListing(
+        paths.folder,
+        classes,
+        scan.sources,
+        paths.stray,
+        fields=columns.fields,
+        assumed=tuple(assumed),
+        kind=paths.kind,
+        tables=scan.tables,
+        columns=columns,
+    )
+
+
+def _assumed_of_fields(
+    columns: ColumnChoice, class_columns: Collection[str]
+) -> Iterator[Assumption]:
+    """Says which pictures may be masks, and which numbers of classes lose their names."""
+    for source_field in columns.fields:
+        column = source_field.column
+        if source_field.kind == "image":
+            text = f"column {column!r} of images is stored as pictures, not as masks"
+            yield Assumption(text, f"--field mask={column}:mask")
+        # Where there is no label, a column that is called like one is said anyway.
+        is_said = columns.label is None and is_label_name(column)
+        if source_field.kind == "int" and column in class_columns and not is_said:
+            text = f"column {column!r} is stored as numbers, without the names of their classes"
+            yield Assumption(text, f"--label-column {column}")
+
+
+def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
+    """Reads the schema, labels and classes of all files; but not the images."""
+    scan: _Scan | None = None
+    for name in paths.names:
+        with open_table(paths.kind, paths.folder / name) as file:
+            from fastpipe.sources.tables import arrow_columns  # needs pyarrow
+
+            columns = arrow_columns.choose_table_columns(file.schema, options, name)
+            if scan is None:
+                known = arrow_columns.known_columns(file.schema)
+                for column, texts in _read_first_texts(file, known).items():
+                    known[column] = Known(first=texts)
+                detections = arrow_columns.detection_names(file.schema)
+                class_columns = arrow_columns.class_columns(file.schema)
+                scan = _Scan(
+                    columns, Labels(columns.classes), known, class_columns, detections
+                )
+            elif columns != scan.columns:
+                raise _other_columns(name, columns, paths.names[0], scan.columns)
+
+            add_texts(file, columns, scan.texts)
+            for source_field in columns.fields:
+                if source_field.kind == "boxes":
+                    categories = scan.categories.setdefault(
+                        source_field.column, Detections()
+                    )
+                    for value in file.column(source_field.column, SCAN_ROWS):
+                        categories.add(value)
+            if not columns.has_paths:
+                _scan_rows(file, name, scan)
+    assert scan is not None  # a source has a file
+    return scan
+
+
+def _read_first_texts(
+    file: TableFile, known: Mapping[str, Known]
+) -> dict[str, set[str]]:
+    """The first texts of the columns that are named as if they held classes."""
+    likely = [name for name in known if is_label_name(name) and file.holds_texts(name)]
+    first_group = next(file.groups(), None) if likely else None
+    if first_group is None:
+        return {}
+    texts = {}
+    for columns in islice(file.values(first_group, likely, _FIRST_TEXTS), 1):
+        for name, values in zip(likely, columns, strict=True):
+            texts[name] = {text for text in values if text is not None}
+    return texts
+
+
+def _other_columns(
+    name: str, columns: ColumnChoice, first_name: str, first: ColumnChoice
+) -> PackError:
+    parts = [
+        part
+        for part in columns._fields
+        if getattr(columns, part) != getattr(first, part)
+    ]
+    part = parts[0]
+    return PackError(
+        f"{name} has other columns than {first_name}: {part} is {getattr(columns, part)!r} in the "
+        f"former, {getattr(first, part)!r} in the latter. Pack them one by one, or choose columns "
+        "that all have (--image-column, --label-column, --field)"
+    )
+
+
+def add_texts(
+    file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]
+) -> None:
+    """Adds the texts in the columns that become fields of classes."""
+    for source_field in columns.fields:
+        column = source_field.column
+        is_one_column = source_field.kind == "classes" and not source_field.columns
+        if is_one_column and file.holds_texts(column):
+            texts_of_column: set[Any] = texts.setdefault(column, set())
+            texts_of_column.update(file.column(column, SCAN_ROWS))
+            texts_of_column.discard(None)
+
+
+def _scan_rows(file: TableFile, name: str, scan: _Scan) -> None:
+    """Reads the labels of a file, and adds its rows to the sources."""
+    label_column = scan.columns.label
+    groups: list[Group] = []
+    labels: list[Any] = []
+    for group in file.groups():
+        groups.append(group)
+        if label_column is None:
+            labels.extend(repeat(None, group.rows))
+            continue
+        for (values,) in file.values(group, [label_column], SCAN_ROWS):
+            labels.extend(values)
+
+    state = file.opened.state
+    scan.tables[name] = Table(state, tuple(groups))
+    digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
+    # A file may have millions of rows, so this loop looks nothing up twice.
+    take_label = scan.labels.take
+    add_source = scan.sources.append
+    size_bytes = state.size_bytes
+    mtime_ns = state.mtime_ns
+    ctime_ns = state.ctime_ns
+    for row_index, label in enumerate(labels):
+        path = f"{name}/{row_index:0{digits}d}"
+        problem = None
+        try:
+            label_number = take_label(label, path)
+        except ValueError as wrong:
+            label_number = NO_LABEL
+            problem = str(wrong)
+        # By position, which takes half the time. The arguments after the label are the size, which
+        # is not known, the times, the problem, the file, the offset and the size of the file.
+        add_source(
+            Source(
+                path,
+                label_number,
+                0,
+                mtime_ns,
+                ctime_ns,
+                problem,
+                name,
+                row_index,
+                size_bytes,
+            )
+        )
+
+
+def _list_image_files(
+    table: str,
+    paths: TablePaths,
+    columns: ColumnChoice,
+    assumed: Sequence[Assumption],
+    options: SourceOptions,
+) -> Listing:
+    """Lists the files that the rows of tables name."""
+    read_columns = columns.read()
+    if columns.label is not None:
+        read_columns.append(columns.label)
+    return list_rows(
+        options.root_of_images() or paths.folder,
+        Rows(lambda: rows_of(_read_rows(paths, read_columns), columns)),
+        columns.fields,
+        classes=columns.classes,
+        assumed=assumed,
+        unlisted=Unlisted(options.unlisted),
+        table=table,
+    )
+
+
+def read_metadata_rows(path: SourcePath, options: SourceOptions) -> Iterator[Row]:
+    """Reads the rows of a Parquet file of metadata. Its values can stand in JSON."""
+    with open_table("parquet", path) as file:
+        from fastpipe.sources.tables import arrow_columns  # needs pyarrow
+
+        columns = arrow_columns.choose_json_columns(
+            file.schema, options, readable(str(path))
+        )
+    return _read_rows(TablePaths("parquet", path.parent, [path.name], []), columns)
+
+
+def _read_rows(paths: TablePaths, columns: list[str]) -> Iterator[Row]:
+    """Reads these columns of all rows. Times and decimals are texts; NaN is a missing value."""
+    for name in paths.names:
+        with open_table(paths.kind, paths.folder / name) as file:
+            for row_index, cells in enumerate(file.rows(columns)):
+                values = {}
+                for column, cell in zip(columns, cells, strict=True):
+                    # Only NaN differs from itself.
+                    values[column] = None if cell != cell else cell
+                yield Row(row_name(name, row_index), values)
+
+
+def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
+    """The groups of a file that hold any of these rows."""
+    for group in table.groups:
+        if any(
+            row in rows for row in range(group.first_row, group.first_row + group.rows)
+        ):
+            yield group
+
+
+def open_table(kind: str, path: SourcePath) -> TableFile:
+    """Opens a file of kind "parquet" or "arrow"."""
+    try:
+        from fastpipe.sources.tables.parquet_arrow import ArrowTable, ParquetTable
+    except ImportError as problem:
+        raise PackError(
+            f"reading Parquet and Arrow files needs pyarrow ({problem}); install it: "
+            f"{install_extra('parquet')}"
+        ) from problem
+    return ArrowTable(path) if kind == "arrow" else ParquetTable(path)

@@ -1,0 +1,94 @@
+"""The rows of a table, and the folders in which their images lie -> the images there without a row.
+
+Note [images without a row]
+A row says what is on an image. An image without a row may be background, one whose boxes nobody has
+drawn yet, or one of another table, as where train.csv and val.csv list the images of one folder. So
+it is left out, and the user is told. --unlisted keep packs it, without boxes and without a label.
+Only the folders that hold an image of a row are listed, each once, however many files they hold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastpipe.dataset.format.folder import scheme_of
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.files import SourcePath, is_left_behind, names_in
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import is_picture
+
+_MOST_FOLDERS = 1000
+_MOST_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request
+
+
+class Unlisted(NamedTuple):
+    """The user's choice for images without a row. See Note [images without a row]."""
+
+    # One of UNLISTED; None if the user does not say it.
+    choice: str | None
+    # The values of the fields of such an image.
+    values: Mapping[str, Any] = {}
+
+
+def find_images_without_row(
+    root: SourcePath, listed: Collection[str], elsewhere: Collection[str]
+) -> list[str]:
+    """Finds the images beside those of rows that have no row. Returns their paths, sorted.
+
+    Args:
+        listed: the files that rows name.
+        elsewhere: the files that rows of other splits name.
+    """
+    if isinstance(root, Path):
+        most_folders = _MOST_FOLDERS
+    elif root.objects.has_lists:
+        most_folders = _MOST_REMOTE_FOLDERS
+    else:
+        return []
+    folders = {path[: path.rfind("/") + 1] for path in listed}
+    # Rows of other splits are not looked up, and may leave out the ending.
+    written = {path.replace("\\", "/") for path in elsewhere}
+    images = []
+    for folder in sorted(folder for folder in folders if not scheme_of(folder))[
+        :most_folders
+    ]:
+        for name in _list_names(root, folder):
+            path = folder + name
+            # Hidden files, and what systems leave among pictures.
+            if (
+                path in listed
+                or not is_picture(name)
+                or name[0] == "."
+                or is_left_behind(name)
+            ):
+                continue
+            if path not in written and os.path.splitext(path)[0] not in written:
+                images.append(path)
+    return sorted(images)
+
+
+def assume_unlisted_dropped(images: list[str], count_of_rows: int) -> list[Assumption]:
+    """Says that images have no row and are left out."""
+    if not images:
+        return []
+    verb = (
+        "image has no row and is" if len(images) == 1 else "images have no row and are"
+    )
+    text = (
+        f"images: {len(images):,} {verb} left out, beside {count_of_rows:,} with one: "
+        f"{readable(images[0])}"
+    )
+    return [Assumption(text, "--unlisted drop or keep")]
+
+
+def _list_names(root: SourcePath, folder: str) -> list[str]:
+    """The names in a folder, in no order; empty if it cannot be listed."""
+    try:
+        if isinstance(root, Path):
+            return os.listdir(os.path.join(root, folder))
+        return names_in(root / folder).files
+    except (OSError, PackError):
+        return []  # the errors of the rows whose images lie in it say why

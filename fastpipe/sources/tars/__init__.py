@@ -1,0 +1,1 @@
+"""Tars of samples, as WebDataset reads them -> a listing."""

@@ -1,0 +1,339 @@
+"""Folders of images whose annotations lie in a folder above: they are named, with the command that packs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from support.sources.becomes import becomes
+from support.sources.people import assumed, photos
+
+import fastpipe
+
+YOLO = "0 0.5 0.5 0.2 0.2\n"
+KITTI = "Car 0.00 0 1.55 4.0 4.0 12.0 12.0 1.57 1.73 4.15 1.65 1.73 46.70 -1.59\n"
+DOTA = "imagesource:GoogleEarth\ngsd:0.14\n2.0 3.0 20.0 3.0 20.0 30.0 2.0 30.0 plane 0\n"
+VOC = "<annotation><filename>{0}.jpg</filename><object><name>cat</name></object></annotation>"
+WIDER = "0--Parade/a.jpg\n1\n4 4 20 20 0 0 0 0 0 0\n0--Parade/b.jpg\n1\n4 4 20 20 0 0 0 0 0 0\n"
+
+
+def write(file: Path, content: Any) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def coco(*names: str) -> dict[str, Any]:
+    images = [
+        {"id": number, "file_name": name, "width": 40, "height": 30}
+        for number, name in enumerate(names)
+    ]
+    annotations = [
+        {"id": image["id"], "image_id": image["id"], "category_id": 1, "bbox": [5, 5, 10, 10]}
+        for image in images
+    ]
+    return {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cat"}]}
+
+
+def saying(tmp_path: Path, folder: Path, **options: Any) -> str:
+    """The one assumption about labels of a folder that is packed."""
+    texts = assumed(fastpipe.pack(folder, tmp_path / "packed", **options))
+    (text,) = [text for text in texts if " though " in text]
+    return text.replace(str(tmp_path), "")
+
+
+@becomes(
+    "WIDER FACE: `WIDER_train/images/0--Parade/a.jpg`, its boxes in `wider_face_split/` above",
+    "the events as classes; the boxes are named, with what to do",
+)
+@pytest.mark.parametrize("folder", ["WIDER_train", "WIDER_train/images"])
+def test_wider_face(tmp_path: Path, folder: str) -> None:
+    source = tmp_path / "wider"
+    photos(source / "WIDER_train/images/0--Parade", "a.jpg", "b.jpg")
+    photos(source / "WIDER_train/images/1--Handshaking", "c.jpg")
+    write(source / "wider_face_split/wider_face_train_bbx_gt.txt", WIDER)
+    write(source / "wider_face_split/readme.txt", "0--Parade/a.jpg")
+    text = saying(tmp_path, source / folder)
+    assert text.startswith(
+        "labels: the names of the folders, though "
+        "/wider/wider_face_split/wider_face_train_bbx_gt.txt has the names of these images: a "
+        "list of WIDER FACE"
+    )
+    assert "CSV file with a row for each box (path,xmin,ymin,xmax,ymax,label)" in text
+    assert text.endswith("--format imagefolder packs the images without it")
+    again = fastpipe.pack(source / folder, tmp_path / "again", format="imagefolder")
+    assert not any("wider_face_split" in text for text in assumed(again))
+
+
+@becomes("WIDER FACE: its list of boxes", "refused, with what to do")
+def test_the_list_of_wider_face(tmp_path: Path) -> None:
+    photos(tmp_path / "images/0--Parade", "a.jpg", "b.jpg")
+    write(tmp_path / "wider_face_train_bbx_gt.txt", WIDER)
+    with pytest.raises(fastpipe.PackError, match="a row for each box"):
+        fastpipe.pack(
+            tmp_path / "wider_face_train_bbx_gt.txt",
+            tmp_path / "packed",
+            image_root=tmp_path / "images",
+        )
+
+
+@becomes(
+    "COCO: the folder `train2017`, without `annotations/` beside it",
+    "no boxes; the command that packs them is named",
+    "the file of COCO and --image-root",
+)
+@pytest.mark.parametrize("is_late", [False, True], ids=["images first", "annotations first"])
+def test_coco(tmp_path: Path, is_late: bool) -> None:
+    source = tmp_path / "coco"
+    photos(source / "train2017", "000000000001.jpg", "000000000002.jpg")
+    photos(source / "val2017", "000000000003.jpg")
+    content = coco("000000000001.jpg", "000000000002.jpg")
+    if is_late:
+        content["annotations"] *= 2000
+        content = {name: content[name] for name in ("annotations", "images", "categories")}
+    write(source / "annotations/instances_train2017.json", content)
+    write(source / "annotations/instances_val2017.json", coco("000000000003.jpg"))
+    text = saying(tmp_path, source / "train2017")
+    command = (
+        "fastpipe pack /coco/annotations/instances_train2017.json DST --image-root /coco/train2017"
+    )
+    assert f"has the names of these images. To pack what it says: {command}." in text
+    if not is_late:
+        fastpipe.pack(
+            source / "annotations/instances_train2017.json",
+            tmp_path / "boxes",
+            image_root=source / "train2017",
+        )
+        assert "boxes" in fastpipe.open(tmp_path / "boxes").fields
+
+
+@becomes(
+    "YOLO: the folder `images/train`, without `labels/train`",
+    "no boxes; the command that packs them is named",
+    "the folder above, --split train",
+)
+def test_yolo(tmp_path: Path) -> None:
+    source = tmp_path / "set"
+    for split in ("train", "val"):
+        photos(source / "images" / split, "1.jpg", "2.jpg")
+        write(source / "labels" / split / "1.txt", YOLO)
+    write(source / "data.yaml", "train: images/train\nval: images/val\nnames: [cat]\n")
+    text = saying(tmp_path, source / "images/train")
+    assert "/set/labels has label files of YOLO, and lies beside these images" in text
+    assert "To pack both: fastpipe pack /set DST --split train." in text
+
+
+@becomes(
+    "VOC, Cityscapes, Roboflow: the folder of images alone",
+    "no boxes and no masks; the command that packs them is named",
+    "the folder above",
+)
+def test_pairs(tmp_path: Path) -> None:
+    photos(tmp_path / "voc/JPEGImages", "1.jpg", "2.jpg")
+    for name in ("1", "2"):
+        write(tmp_path / f"voc/Annotations/{name}.xml", VOC.format(name))
+    text = saying(tmp_path, tmp_path / "voc/JPEGImages")
+    assert "/voc/Annotations has annotations of Pascal VOC, and lies beside these images" in text
+    assert "To pack both: fastpipe pack /voc DST." in text
+
+    cities = tmp_path / "cities"
+    for city in ("aachen", "bochum"):
+        photos(cities / f"leftImg8bit/train/{city}", f"{city}_0_leftImg8bit.png")
+        (cities / f"gtFine/train/{city}").mkdir(parents=True)
+        Image.new("L", (40, 30), 1).save(
+            cities / f"gtFine/train/{city}/{city}_0_gtFine_labelIds.png"
+        )
+    text = saying(tmp_path, cities / "leftImg8bit/train", overwrite=True)
+    assert text.startswith("labels: the names of the folders, though /cities/gtFine has masks")
+    assert "fastpipe pack /cities DST --split train." in text
+
+
+@becomes(
+    "DOTA, KITTI, Supervisely: the folder of images alone",
+    "no boxes; the files beside it are named, with what to do",
+)
+@pytest.mark.parametrize(
+    ("images", "labels", "content", "tool"),
+    [
+        ("images", "labelTxt/{}.txt", DOTA, "label files of DOTA"),
+        ("training/image_2", "training/label_2/{}.txt", KITTI, "label files of KITTI"),
+        (
+            "ds/img",
+            "ds/ann/{}.jpg.json",
+            '{"objects": [{"classTitle": "a"}]}',
+            "Supervisely's JSON",
+        ),
+    ],
+    ids=["DOTA", "KITTI", "Supervisely"],
+)
+def test_tools(tmp_path: Path, images: str, labels: str, content: str, tool: str) -> None:
+    photos(tmp_path / "set" / images, "a.jpg", "b.jpg")
+    for name in ("a", "b"):
+        write(tmp_path / "set" / labels.format(name), content)
+    text = saying(tmp_path, tmp_path / "set" / images)
+    assert text.startswith("labels: none, though /set/")
+    assert f"has the name of one of these images: {tool}. To keep what they say:" in text
+
+
+@becomes("DOTA: `labelTxt/` with the lines `imagesource:` and `gsd:`", "refused, with what to do")
+@pytest.mark.parametrize("folder", ["labelTxt", "labels"])
+def test_dota(tmp_path: Path, folder: str) -> None:
+    photos(tmp_path / "set/images", "a.png", "b.png")
+    for name in ("a", "b"):
+        write(tmp_path / f"set/{folder}/{name}.txt", DOTA)
+    with pytest.raises(fastpipe.PackError, match=r"label files of DOTA.* convert them to YOLO's"):
+        fastpipe.pack(tmp_path / "set", tmp_path / "packed")
+
+
+@becomes("BDD100K: `images/100k/train` beside `labels/*.json`", "refused or named, with what to do")
+def test_bdd(tmp_path: Path) -> None:
+    source = tmp_path / "bdd"
+    photos(source / "images/100k/train", "0000f77c-6257be58.jpg", "b.jpg")
+    entry = {"name": "0000f77c-6257be58.jpg", "labels": [{"category": "car", "box2d": {"x1": 1}}]}
+    write(source / "labels/bdd100k_labels_images_train.json", [entry])
+    assert "the JSON of BDD100K or Scalabel. To keep what it says: convert it to COCO" in saying(
+        tmp_path, source / "images/100k/train"
+    )
+    with pytest.raises(fastpipe.PackError, match="the JSON of BDD100K or Scalabel"):
+        fastpipe.pack(source, tmp_path / "none")
+
+
+@becomes(
+    "CrowdHuman: `Images/` beside `annotation_train.odgt`", "refused or named, with what to do"
+)
+def test_crowd_human(tmp_path: Path) -> None:
+    source = tmp_path / "crowd"
+    photos(source / "Images", "273271,c9db.jpg", "284193,faa9.jpg")
+    line = {"ID": "273271,c9db", "gtboxes": [{"tag": "person", "fbox": [1, 2, 3, 4]}]}
+    write(source / "annotation_train.odgt", json.dumps(line) + "\n")
+    for root in (source, source / "annotation_train.odgt"):
+        with pytest.raises(fastpipe.PackError, match=r"CrowdHuman's annotations.*row for each box"):
+            fastpipe.pack(root, tmp_path / "none")
+    assert "has the names of these images: CrowdHuman's annotations" in saying(
+        tmp_path, source / "Images"
+    )
+
+
+@becomes(
+    "ImageNet: `val/` of the devkit, with `ILSVRC2012_validation_ground_truth.txt` above",
+    "no labels; the file is named, with what to do",
+)
+def test_the_ground_truth_of_imagenet(tmp_path: Path) -> None:
+    source = tmp_path / "imagenet"
+    photos(source / "val", *(f"ILSVRC2012_val_{number:08d}.JPEG" for number in (1, 2, 3)))
+    write(source / "ILSVRC2012_validation_ground_truth.txt", "490\n361\n171\n")
+    text = saying(tmp_path, source / "val")
+    assert "ILSVRC2012_validation_ground_truth.txt has as many numbers as there are images" in text
+    assert "not in the order of the folders of train" in text
+
+
+@becomes(
+    "Kaggle's ImageNet: `Data/CLS-LOC`, with `LOC_val_solution.csv` three folders above",
+    "no labels; the table is named, with the command",
+    "--split val",
+)
+def test_tables_of_kaggle(tmp_path: Path) -> None:
+    source = tmp_path / "imagenet"
+    folder = source / "ILSVRC/Data/CLS-LOC"
+    photos(folder / "train/n01440764", "n01440764_1.JPEG")
+    photos(folder / "val", "ILSVRC2012_val_00000001.JPEG", "ILSVRC2012_val_00000002.JPEG")
+    write(
+        source / "LOC_val_solution.csv",
+        "ImageId,PredictionString\nILSVRC2012_val_00000001,n01440764 1 2 3 4\n",
+    )
+    write(source / "LOC_sample_submission.csv", "ImageId,PredictionString\n")
+    text = saying(tmp_path, folder, split="val")
+    assert text.startswith("labels: none, though /imagenet/LOC_val_solution.csv has the names")
+    assert (
+        "fastpipe pack /imagenet/LOC_val_solution.csv DST --image-root "
+        "/imagenet/ILSVRC/Data/CLS-LOC/val." in text
+    )
+
+
+@becomes(
+    "Food-101: `images/`, its splits in `meta/train.txt` above",
+    "the folders as classes; the lists are named",
+)
+def test_lists_of_splits(tmp_path: Path) -> None:
+    source = tmp_path / "food-101"
+    for name in ("apple_pie", "waffles"):
+        photos(source / "images" / name, "1005649.jpg", "1011328.jpg")
+    write(source / "meta/test.txt", "apple_pie/1011328\nwaffles/1011328\n")
+    write(source / "meta/train.txt", "apple_pie/1005649\nwaffles/1005649\n")
+    text = saying(tmp_path, source / "images")
+    assert (
+        "/food-101/meta/test.txt has the names of these images (also: /food-101/meta/train.txt"
+        in text
+    )
+    assert "write a CSV file with a row for each image (path,label,split)" in text
+
+
+def test_nothing_above(tmp_path: Path) -> None:
+    source = tmp_path / "set"
+    for name in ("ant", "bee"):
+        photos(source / "classes" / name, "1.jpg", "2.jpg")
+    photos(source / "masks", "5.png")
+    write(source / "labels.csv", "path,label\nx/9.jpg,ant\n")
+    write(source / "numbers.txt", "1\n2\n3\n4\n")
+    write(source / "meta/train.txt", "fly/1\n../classes/ant/1.jpg\n")
+    write(source / "README.md", "ant/1.jpg")
+    # 1.jpg is the name of an image in many datasets.
+    write(tmp_path / "labels/list.csv", "path,label\n1.jpg,ant\n")
+    fastpipe.pack(source / "classes", source / "other")
+    assert assumed(fastpipe.pack(source / "classes", tmp_path / "packed")) == []
+
+
+@becomes(
+    "labelme, VGG's annotator: their JSON beside the images",
+    "images without labels; the files are named once, and not rejected",
+)
+def test_files_of_tools_are_not_rejected(tmp_path: Path) -> None:
+    photos(tmp_path / "labelme", "a.jpg", "b.jpg")
+    shapes = {"shapes": [{"label": "cat", "points": [[2, 4], [8, 12]]}], "imagePath": "a.jpg"}
+    write(tmp_path / "labelme/a.json", shapes)
+    write(tmp_path / "labelme/b.json", shapes)
+    summary = fastpipe.pack(tmp_path / "labelme", tmp_path / "packed")
+    assert (summary.info["samples"], summary.tally.rejected) == (2, [])
+    assert len(assumed(summary)) == 1
+
+    photos(tmp_path / "via", "a.jpg", "b.jpg")
+    region = {"filename": "a.jpg", "regions": [{"shape_attributes": {}}]}
+    write(tmp_path / "via/via_region_data.json", {"a.jpg": region})
+    summary = fastpipe.pack(tmp_path / "via", tmp_path / "packed", overwrite=True)
+    assert (summary.info["samples"], summary.tally.rejected) == (2, [])
+    assert len(assumed(summary)) == 1
+
+
+@becomes(
+    "VisDrone, MOT: boxes as lines of numbers, in `annotations/a.txt` or `gt/gt.txt` beside the images",
+    "no boxes; the files are named, with what to do",
+)
+@pytest.mark.parametrize(
+    ("images", "file"), [("images", "annotations/a.txt"), ("img1", "gt/gt.txt")]
+)
+def test_lines_of_numbers(tmp_path: Path, images: str, file: str) -> None:
+    photos(tmp_path / "set" / images, "a.jpg", "b.jpg")
+    write(tmp_path / "set" / file, "684,8,27,11,1,4,0,0\n")
+    text = saying(tmp_path, tmp_path / "set" / images)
+    assert text.startswith(f"labels: none, though /set/{file} has ")
+    assert "lines of numbers between commas, as VisDrone, MOT and ICDAR have them" in text
+
+
+@becomes(
+    "Flowers, CVAT: `jpg/` beside `imagelabels.mat`, `images/` beside `annotations.xml`",
+    "no labels; the file is named, with what to do",
+)
+def test_files_beside_the_folder(tmp_path: Path) -> None:
+    photos(tmp_path / "flowers/jpg", "image_00001.jpg")
+    write(tmp_path / "flowers/imagelabels.mat", "MATLAB")
+    text = saying(tmp_path, tmp_path / "flowers/jpg")
+    assert "/flowers/imagelabels.mat has data, which may be the labels of these images" in text
+    photos(tmp_path / "cvat/images", "frame_1.jpg")
+    write(
+        tmp_path / "cvat/annotations.xml",
+        '<annotations><meta></meta><image id="0" name="frame_1.jpg"></image></annotations>',
+    )
+    text = saying(tmp_path, tmp_path / "cvat/images", overwrite=True)
+    assert "/cvat/annotations.xml has the names of these images: CVAT's XML. To keep" in text

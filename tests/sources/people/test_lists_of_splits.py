@@ -1,0 +1,149 @@
+"""Splits that lists name, files of another machine, and splits whose annotations differ in form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.sources.becomes import becomes
+from support.sources.people import assumed, photos
+
+import fastpipe
+from fastpipe.errors import PackError
+
+LINE = "0 0.5 0.5 0.2 0.2\n"
+
+
+def write(file: Path, content: Any) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def yolo(root: Path) -> Path:
+    photos(root / "images", "1.jpg", "2.jpg", "3.jpg")
+    for name in ("1", "2", "3"):
+        write(root / f"labels/{name}.txt", LINE)
+    write(root / "train.txt", "/home/bob/set/images/1.jpg\n/home/bob/set/images/2.jpg\n")
+    write(root / "val.txt", "/home/bob/set/images/3.jpg\n")
+    return root
+
+
+@becomes(
+    "YOLO: `images/`, `labels/`, and `train.txt` and `val.txt` with the paths of another machine",
+    "the images of one list",
+    "--split train",
+)
+@pytest.mark.parametrize("names", ["data.yaml", "classes.txt", "Classes.txt"])
+def test_lists_of_yolo(tmp_path: Path, names: str) -> None:
+    source = yolo(tmp_path / "src")
+    text = "cat\ndog\n"
+    if names == "data.yaml":
+        text = "train: /home/bob/set/train.txt\nval: /home/bob/set/val.txt\nnames: [cat, dog]\n"
+    write(source / names, text)
+    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+        fastpipe.pack(source, tmp_path / "none")
+    assert assumed(fastpipe.pack(source, tmp_path / "packed", split="train")) == []
+    data = fastpipe.open(tmp_path / "packed")
+    assert sorted(data["key"]) == ["1.jpg", "2.jpg"]
+    assert data.fields["boxes"].names == ("cat", "dog")
+
+
+@becomes(
+    "YOLO: one `train.txt` beside `images/` and `labels/`",
+    "all images; the list is named as not read",
+)
+def test_one_list(tmp_path: Path) -> None:
+    source = yolo(tmp_path / "src")
+    (source / "val.txt").unlink()
+    write(source / "classes.txt", "cat\n")
+    (text,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
+    assert text.startswith("not read, beside the images: train.txt;")
+    assert len(fastpipe.open(tmp_path / "packed")) == 3
+
+
+@becomes(
+    "YOLO: `data.yaml` with absolute folders of another machine, `Images/` and `Labels/`",
+    "the folders of the same names beside it",
+    "--split train",
+)
+@pytest.mark.parametrize("folder", ["images", "Images"])
+def test_folders_of_another_machine(tmp_path: Path, folder: str) -> None:
+    source = tmp_path / "src"
+    labels = "labels" if folder == "images" else "Labels"
+    for split in ("train", "val"):
+        photos(source / folder / split, "1.jpg")
+        write(source / labels / split / "1.txt", LINE)
+    write(
+        source / "data.yaml",
+        f"train: C:\\set\\{folder}\\train\nval: C:\\set\\{folder}\\val\nnames: [cat]\n",
+    )
+    assert assumed(fastpipe.pack(source, tmp_path / "packed", split="train")) == []
+    sample = fastpipe.open(tmp_path / "packed").with_fields(("boxes",))[0]
+    assert len(sample["boxes"]) == 1
+
+
+@becomes(
+    "`train/` of YOLO and `valid/` of COCO",
+    "one split, and its form; that the other may have other numbers is said",
+    "--classes-from FILE",
+)
+def test_splits_of_two_formats(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source / "train/images", "1.jpg")
+    write(source / "train/labels/1.txt", LINE)
+    write(source / "train/classes.txt", "cat\n")
+    photos(source / "valid", "2.jpg")
+    coco = {
+        "images": [{"id": 1, "file_name": "2.jpg"}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 3, "bbox": [1, 1, 4, 4]}],
+        "categories": [{"id": 3, "name": "cat"}],
+    }
+    write(source / "valid/_annotations.coco.json", coco)
+    said = (
+        "classes: numbered as in train, of the format yolo; valid is of the format coco, and may "
+        "have other numbers (--classes-from FILE)"
+    )
+    assert said in assumed(fastpipe.pack(source, tmp_path / "packed", split="train"))
+
+
+@becomes(
+    "KITTI: `testing/image_2` beside `training/image_2` and `training/label_2`",
+    "images without labels",
+    "--split testing",
+)
+def test_a_split_with_a_folder_of_images(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source / "testing/image_2", "0.png")
+    photos(source / "training/image_2", "0.png")
+    write(source / "training/label_2/0.txt", "Car 0 0 0\n")
+    fastpipe.pack(source, tmp_path / "packed", split="testing")
+    assert list(fastpipe.open(tmp_path / "packed")["label"]) == [-1]
+
+
+@becomes(
+    "Tiny ImageNet: `val/images/` beside `val/val_annotations.txt`",
+    "no labels; the command that packs them is named",
+    "the list, --image-root, --label-column column_2, --classes-from",
+)
+def test_tiny_imagenet(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    for name in ("n01440764", "n01443537"):
+        photos(source / "train" / name / "images", f"{name}_0.JPEG")
+    photos(source / "val/images", "val_0.JPEG", "val_1.JPEG")
+    table = source / "val/val_annotations.txt"
+    write(table, "val_0.JPEG\tn01443537\t0\t0\t9\t9\nval_1.JPEG\tn01440764\t0\t0\t9\t9\n")
+    write(source / "words.txt", "n01440764\ttench\n")
+    texts = assumed(fastpipe.pack(source, tmp_path / "packed", split="val"))
+    command = f"fastpipe pack {table} DST --image-root {source / 'val/images'}"
+    assert any(f"To pack what it says: {command}." in text for text in texts)
+    fastpipe.pack(
+        table,
+        tmp_path / "table",
+        image_root=source / "val/images",
+        label_column="column_2",
+        classes_from=source / "train",
+    )
+    data = fastpipe.open(tmp_path / "table")
+    assert dict(zip(data["key"], data["label"], strict=True)) == {"val_0.JPEG": 1, "val_1.JPEG": 0}
