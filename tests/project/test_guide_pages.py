@@ -1,4 +1,4 @@
-"""Runs the programs of the tutorial and of the short how-to pages, on the CPU and with few small photos.
+"""Runs the programs of the tutorial, of the how-to pages and of others, on the CPU and with few small photos.
 
 The programs of other pages are run by tests of their own, such as test_epochs_page.py.
 """
@@ -17,11 +17,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import prometheus_client
 import pytest
 import torch
 from support.checkout import ROOT
 from support.pictures.drawn import smooth_noise
 from support.programs.cli_run import succeeded
+from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.tools.demo.photos import write_photos
@@ -44,6 +47,28 @@ GUIDES = [
     "subset",
     "transforms",
 ]
+# Their programs begin in the middle: with a loader, a network, a batch.
+OTHERS = [
+    "explanation/augmentation",
+    "explanation/order",
+    "how-to/diagnose",
+    "how-to/growing",
+    "how-to/single-samples",
+    "how-to/slow-loop",
+    "how-to/unpacked",
+    "how-to/webdataset",
+    "index",
+    "reference/loader",
+]
+# These have tests of their own; a cluster is for the long tier.
+ELSEWHERE = {
+    "how-to/cluster",
+    "how-to/recipes",
+    "reference/epochs",
+    "reference/fields",
+    "tutorial",
+    "development/demo-photos",
+}
 # What stands in the pages -> what the tests run instead.
 SMALLER = {
     r'"cuda"': '"cpu"',
@@ -54,6 +79,10 @@ SMALLER = {
     r"size=64": "size=32",
     r"(< |range\(|total_steps=)(90|15)\b": r"\g<1>2",
     r"steps = 20": "steps = 2",
+    r"shards/\{000\.\.099\}\.tar": "shards/train-{000..001}.tar",
+    r'"data/train", size': '"data/train", 4, size',
+    # A signature, cut short.
+    r", \.\.\.\)": ")",
     # A bucket that is not there.
     r"s3://bucket/train": "data/train",
     r', cache_dir="/nvme/fastpipe", cache_limit="3TB"': "",
@@ -139,20 +168,35 @@ def test_programs_run(name: str, workplace: Path, torchvision: ModuleType) -> No
     run(DOCS / "how-to" / f"{name}.md", given())
 
 
+@pytest.mark.parametrize("page", OTHERS)
+@pytest.mark.filterwarnings("ignore:unclosed file <_io.BufferedReader name='shards:ResourceWarning")
+def test_programs_that_begin_in_the_middle_run(
+    page: str, workplace: Path, torchvision: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing of a program stays behind.
+    monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
+    monkeypatch.setattr(prometheus_client, "start_http_server", lambda port: None)
+    small: dict[str, Any] = {"batch_size": 4, "size": 32, "num_workers": 1}
+    names = given() | {"fastpipe": fastpipe, "np": np, "torch": torch, "modules": []}
+    names["loader"] = names["train"] = fastpipe.loader("data/train", **small)
+    names["val"] = fastpipe.loader("data/val", train=False, dtype=torch.float32, **small)
+    names["images"], names["labels"] = next(iter(names["loader"]))
+    names |= {"hits": 0, "count": 0, "train_step": lambda batch: None}
+    if page == "how-to/diagnose":
+        names["loader"] = DataLoader(fastpipe.open("data/train"), batch_size=None)
+    run(DOCS / f"{page}.md", names)
+    for loader in (names["loader"], names["train"], names["val"]):
+        if isinstance(loader, fastpipe.Loader):
+            loader.close()
+
+
 def test_every_page_is_run() -> None:
-    tested_elsewhere = {
-        "cluster",
-        "diagnose",
-        "growing",
-        "recipes",
-        "remote",
-        "single-samples",
-        "slow-loop",
-        "unpacked",
-        "webdataset",
+    pages = {
+        page.relative_to(DOCS).with_suffix("").as_posix()
+        for page in DOCS.rglob("*.md")
+        if programs(page)
     }
-    pages = {page.stem for page in (DOCS / "how-to").glob("*.md") if programs(page)}
-    assert pages - tested_elsewhere == set(GUIDES)
+    assert pages - ELSEWHERE - set(OTHERS) == {f"how-to/{name}" for name in GUIDES}
 
 
 def test_each_rank_writes_its_predictions_once(workplace: Path) -> None:
