@@ -107,7 +107,7 @@ def loader(
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width). Or a function
             of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
-            fastpipe.Buckets(...): whole images in batches of like shape; `image_sizes` and
+            fastpipe.Buckets(...): whole images in batches of similar shape; `image_sizes` and
             `pixel_mask` of a batch say which pixels are padding.
         size_choices: sizes of which each batch has one, selected by the seed, the same on all
             ranks.
