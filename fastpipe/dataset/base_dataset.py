@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.dataset.by_id import Column, spans
+from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
@@ -16,7 +16,7 @@ from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.errors import ConfigError
-from fastpipe.plan.content import ById, Content
+from fastpipe.plan.content import ColumnReader, Content
 
 _OWN_COLUMNS = ("label", *PICTURE, "id", "key", "source")
 
@@ -55,7 +55,10 @@ class BaseDataset:
 
     @property
     def version(self) -> int:
-        """Of a packed dataset, as `fastpipe log` counts them; 0: it is not packed, or several."""
+        """The version of a packed dataset, as `fastpipe log` counts them.
+
+        0 if it is not packed, or consists of several datasets.
+        """
         return int(self.index.version)
 
     @property
@@ -74,11 +77,13 @@ class BaseDataset:
         selection = self._selection
         if selection.samples is None and selection.labels is None:
             return list(self.index.class_counts)
+        # (classes + 1,) The last one counts samples without a label: NO_LABEL is -1, and the
+        # remainder of -1 is the last position.
         counts = np.zeros(len(self.classes) + 1, dtype=np.int64)
-        labels = self.by_id("label")
+        labels = self.open_column("label")
         for ids in spans(len(self)):
-            # NO_LABEL is -1: the remainder counts it at the end.
-            counts += np.bincount(labels.take(ids) % len(counts), minlength=len(counts))
+            positions = labels.take(ids) % len(counts)
+            counts += np.bincount(positions, minlength=len(counts))
         class_counts: list[int] = counts[:-1].tolist()
         return class_counts
 
@@ -96,10 +101,12 @@ class BaseDataset:
             and selection.labels is None
             and selection.relabelling is None
         )
-        stored_labels = (
-            self.index.records["label"] if is_as_stored else self.column("label")
-        )
-        labels: NDArray[np.int64] = np.asarray(stored_labels)
+        labels: NDArray[np.int64]
+        if is_as_stored:
+            labels = np.asarray(self.index.records["label"])
+        else:
+            labels = np.asarray(self.column("label"))
+        # The next caller gets the same array.
         labels.flags.writeable = False
         return labels
 
@@ -107,7 +114,7 @@ class BaseDataset:
     def fields(self) -> dict[str, Field]:
         """The values that samples have besides image and label, by name."""
         fields = dict(self.index.fields)
-        for name in self._selection.added:
+        for name in self._selection.added:  # by with_column
             fields[name] = Field(name, "array")
         return fields
 
@@ -116,6 +123,8 @@ class BaseDataset:
         """The names of the columns."""
         names = list(_OWN_COLUMNS)
         for name, field in self.fields.items():
+            # Masks and second images are pictures: they come with samples, and not as a column.
+            # A table may have a column "width" or "source" of its own, which hides ours.
             if name not in names and field.kind not in PICTURE_KINDS:
                 names.append(name)
         return tuple(names)
@@ -128,7 +137,7 @@ class BaseDataset:
             DatasetError: its files are missing or damaged.
         """
         if name in self.columns:
-            return Column(self.by_id(name), len(self), name)
+            return Column(self.open_column(name), len(self), name)
         if name in self.fields:
             kind = self.fields[name].kind
             raise ConfigError(
@@ -140,7 +149,7 @@ class BaseDataset:
             f"{self.missing_field_hint(name)}"
         )
 
-    def by_id(self, name: str) -> ById:
+    def open_column(self, name: str) -> ColumnReader:
         """Opens a column: values by ids of samples, in the form in which they are stored.
 
         Raises:
@@ -149,12 +158,15 @@ class BaseDataset:
         return self._selection.open_column(name)
 
     def missing_field_hint(self, name: object) -> str:
-        """The end of a message about a field that the dataset does not have."""
+        """The end of a message about a field that the dataset does not have: why it has none."""
         if not self.index.packed:
             return ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
         reason = self.index.unjoined_fields.get(str(name))
         return f", but {reason}" if reason else ""
 
     def __getstate__(self) -> dict[str, Any]:
-        caches = ("class_counts", "targets")
-        return {name: value for name, value in vars(self).items() if name not in caches}
+        state = dict(vars(self))
+        # They have a value for each class or sample. Other processes compute their own.
+        for cache in ("class_counts", "targets"):
+            state.pop(cache, None)
+        return state

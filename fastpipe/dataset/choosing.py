@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import Column, spans
+from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import ConfigError, first_names
 from fastpipe.plan.content import Content
 from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, uniform
 
-_NAMES_SHOWN = 5  # in a message
+_MAX_NAMES_SHOWN = 5
 
 
 class Columns(Mapping[str, Any]):
@@ -39,12 +39,13 @@ class Columns(Mapping[str, Any]):
         return len(self._data.columns)
 
 
-def array_of(given: Any, expected: str) -> NDArray[Any]:
+def to_array(given: Any, expected: str) -> NDArray[Any]:
     """A user's value as an array. ConfigError, which begins with `expected`: it cannot be one."""
     try:
         return np.asarray(given)
+    # ValueError: rows of several lengths. TypeError: a tensor on a GPU. RuntimeError: a tensor that
+    # needs a gradient.
     except (ValueError, TypeError, RuntimeError) as problem:
-        # RuntimeError: it needs a gradient.
         raise ConfigError(
             f"{expected}; got {type(given).__name__}: {problem}"
         ) from problem
@@ -61,8 +62,8 @@ def parse_ids(given: Any, count: int, expected: str) -> Int64s:
     Raises:
         ConfigError: they are not such numbers.
     """
-    numbers = array_of(given, expected)
-    if numbers.ndim == 0:
+    numbers = to_array(given, expected)
+    if numbers.ndim == 0:  # shown itself, since a single value is short
         raise ConfigError(f"{expected}; got {numbers.tolist()!r}")
     if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
         raise ConfigError(f"{expected}; got {numbers.dtype} of shape {numbers.shape}")
@@ -82,15 +83,16 @@ def parse_choice(data: BaseDataset, chosen: Any) -> Int64s:
     if callable(chosen):
         return np.flatnonzero(_call_by_spans(data, chosen, expected))
 
+    # Keys: one text, or a list, an array or a column of texts.
     if isinstance(chosen, str):
         chosen = [chosen]
-    # Numbers, a mask or keys, in whatever a user has them in: a list, an array, a column, a tensor.
     if isinstance(chosen, (np.ndarray, Column)) and chosen.dtype.kind in "UO":
         chosen = chosen.tolist()
     if isinstance(chosen, (list, tuple)) and chosen and isinstance(chosen[0], str):
         chosen = find_keys(data.content, chosen, "select")
 
-    array = array_of(chosen, expected)
+    # Numbers or a mask, also as a tensor. The ids of keys pass through here, too.
+    array = to_array(chosen, expected)
     if array.dtype == np.bool_:
         if array.shape != (count,):
             shape = " x ".join(map(str, array.shape))
@@ -99,10 +101,11 @@ def parse_choice(data: BaseDataset, chosen: Any) -> Int64s:
 
     ids = parse_ids(array, count, expected)
     ascending = np.sort(ids)
-    repeated = ascending[1:][ascending[1:] == ascending[:-1]]
-    if len(repeated):
+    is_repeated = ascending[1:] == ascending[:-1]
+    if is_repeated.any():
+        repeated = int(ascending[1:][is_repeated][0])
         raise ConfigError(
-            f"select: expected each number once, got {int(repeated[0])} again; for samples that "
+            f"select: expected each number once, got {repeated} again; for samples that "
             "come more often pass sampler=fastpipe.Weighted(...), fastpipe.Repeated(...) or a "
             "function of the epoch to fastpipe.loader"
         )
@@ -113,7 +116,7 @@ def _call_by_spans(
     data: BaseDataset, function: Callable[[Columns], Any], expected: str
 ) -> Bools:
     """(samples,) the mask that a user's function returns; it gets some samples at a time."""
-    masks = [np.empty(0, dtype=np.bool_)]
+    masks = [np.empty(0, dtype=np.bool_)]  # np.concatenate needs at least one
     for ids in spans(len(data)):
         columns = Columns(data, int(ids[0]), int(ids[-1]) + 1)
         mask = np.asarray(function(columns))
@@ -129,7 +132,9 @@ def _call_by_spans(
 def find_keys(
     content: Content, keys: Sequence[object], option: str, end: str = ""
 ) -> Int64s:
-    """The ids of the samples that have these keys: a key outlives a packing, a number does not.
+    """The ids of the samples that have these keys.
+
+    Keys stay the same when a source is packed again, and numbers do not.
 
     Args:
         content: the samples.
@@ -140,58 +145,66 @@ def find_keys(
     Raises:
         ConfigError: a key is that of no sample, or of several.
     """
-    # The index has the hashes of keys alone. So all of them are compared with the wanted ones, some
-    # samples at a time, and no path is read.
-    key_hashes = np.array([key_hash(str(key)) for key in keys], dtype=np.uint64)
-    distinct, position_of_key = np.unique(key_hashes, return_inverse=True)
-    # (distinct,) the last sample that has the hash, and how many have it.
+    # The index has the hashes of keys alone. So the hashes of all samples are compared with the
+    # wanted ones, some samples at a time, and no path is read.
+    wanted_hashes = np.array([key_hash(str(key)) for key in keys], dtype=np.uint64)
+    # (d,) the different hashes, ascending; (keys,) where the hash of each key is among them.
+    distinct, position_of_key = np.unique(wanted_hashes, return_inverse=True)
+    # (d,) the last sample that has the hash, and how many samples have it.
     sample_ids = np.zeros(len(distinct), dtype=np.int64)
     counts = np.zeros(len(distinct), dtype=np.int64)
     for ids in spans(len(content)):
         hashes = content.index.hashes(content.numbers(ids), "key")
+        # Where each hash would be among the wanted ones; a hash above all of them is put at the
+        # last, and does not equal it.
         positions = np.minimum(np.searchsorted(distinct, hashes), len(distinct) - 1)
         is_hit = distinct[positions] == hashes
         sample_ids[positions[is_hit]] = ids[is_hit]
+        # Not counts[...] += 1, which counts a position that comes twice once.
         np.add.at(counts, positions[is_hit], 1)
 
-    wrong = np.flatnonzero(counts[position_of_key] != 1)
+    counts_of_keys = counts[position_of_key]
+    wrong = np.flatnonzero(counts_of_keys != 1)
     if len(wrong):
-        count = int(counts[position_of_key][wrong[0]])
+        first_wrong = int(wrong[0])
+        count = int(counts_of_keys[first_wrong])
         raise ConfigError(
             f"{option}: {content.index.path} has {count or 'no'} samples with the key "
-            f"{keys[wrong[0]]!r}; expected one. A key is the path of the source, as fields= gives "
-            f'it as "key"{end}'
+            f"{keys[first_wrong]!r}; expected one. A key is the path of the source, as fields= "
+            f'gives it as "key"{end}'
         )
     return np.asarray(sample_ids[position_of_key])
 
 
-def draws_of_pictures(content: Content, stream: Stream) -> Float64s:
+def draw_by_picture(content: Content, stream: Stream) -> Float64s:
     """(n,) a draw of [0, 1) for each sample.
 
-    The identity of its picture decides, however and wherever it is stored.
+    The hash of its picture decides, however and wherever it is stored.
     """
-    return uniform(key(0, 0, stream), pictures_of(content).view(np.int64))
+    # uniform() takes int64; the bits are the same.
+    hashes = hash_pictures(content).view(np.int64)
+    return uniform(key(0, 0, stream), hashes)
 
 
-def pictures_of(content: Content) -> NDArray[np.uint64]:
-    """(n,) the identity of the picture of each sample.
+def hash_pictures(content: Content) -> NDArray[np.uint64]:
+    """(n,) a hash of the source file of each sample's picture.
 
     Raises:
         DatasetError: a file that is not packed cannot be read.
     """
-    identities = np.empty(len(content), dtype=np.uint64)
+    hashes = np.empty(len(content), dtype=np.uint64)
     for ids in spans(len(content)):
-        hashes = content.index.hashes(content.numbers(ids), "identity")
-        identities[ids] = hashes.astype(np.uint64)
-    return identities
+        numbers = content.numbers(ids)
+        hashes[ids] = content.index.hashes(numbers, "identity").astype(np.uint64)
+    return hashes
 
 
-def near(name: object, names: Sequence[str]) -> str:
+def suggest_class(name: object, names: Sequence[str]) -> str:
     """The end of a message about a class that the dataset does not have: a similar name."""
     if not names:
         return ": it has no classes"
     matches = difflib.get_close_matches(str(name), names, n=1)
     if matches:
         return f"; did you mean {matches[0]!r}?"
-    shown = first_names([repr(known) for known in names], _NAMES_SHOWN)
+    shown = first_names([repr(known) for known in names], _MAX_NAMES_SHOWN)
     return f"; it has {shown}"

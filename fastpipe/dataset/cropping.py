@@ -63,6 +63,7 @@ class Cropping:
         # Whether pictures are never decoded at a reduced size.
         self.exact = flag("exact", exact) or not self.crop.may_be_reduced
         self.mirrors = self._flip > 0
+        # In shared memory, so that workers see set_epoch: Note [draws of single samples].
         epoch = torch.full((), _NO_EPOCH, device="cpu")
         self._epoch = epoch.share_memory_()  # type: ignore[no-untyped-call]
 
@@ -84,18 +85,19 @@ class Cropping:
         """Whether `set_epoch` has been called."""
         return int(self._epoch) != _NO_EPOCH
 
-    def draws(self, named: Int64s) -> Draws:
-        """The inputs of the draws of samples. `named` (n,) names them after `set_epoch`."""
-        is_random = self.mirrors or self.crop.is_random
-        if is_random and not self.knows_epoch:
-            named = (
-                torch.empty(len(named), dtype=torch.int64, device="cpu")
-                .random_()
-                .numpy()
-            )
-        return Draws(max(int(self._epoch), 0), named)
+    def name_draws(self, numbers: Int64s) -> Draws:
+        """The inputs of the draws of samples, (n,).
 
-    def crops_of(
+        After `set_epoch` the draws of a sample are named by its number, one of `numbers`.
+        """
+        is_random = self.mirrors or self.crop.is_random
+        # Without draws, torch's generator must stay as it is.
+        if is_random and not self.knows_epoch:
+            random_numbers = torch.empty(len(numbers), dtype=torch.int64, device="cpu")
+            numbers = random_numbers.random_().numpy()
+        return Draws(max(int(self._epoch), 0), numbers)
+
+    def plan_rows(
         self, widths: Int64s, heights: Int64s, draws: Draws, **options: Any
     ) -> tuple[Crops, Bools]:
         """The crops of pictures of these sizes, and which rows are mirrored.
@@ -117,19 +119,19 @@ class Cropping:
         )
         if crops.mirrored is not None:  # a TenCrop mirrors half of its rows itself
             return crops, crops.mirrored
-        uniform_draws = uniform(
-            key(self._seed, draws.epoch, Stream.FLIP), draws.numbers
-        )
-        return crops, np.repeat(uniform_draws < self._flip, self.crop.rows)
+        flip_key = key(self._seed, draws.epoch, Stream.FLIP)
+        is_flipped = uniform(flip_key, draws.numbers) < self._flip
+        # All rows of a sample are mirrored, or none.
+        return crops, np.repeat(is_flipped, self.crop.rows)
 
     def plan(
         self, ids: Int64s, samples: Int64s, records: NDArray[np.void]
     ) -> BatchPlan:
-        """The plan of (n,) samples: their ids, numbers in the index, and records."""
-        draws = self.draws(samples)
+        """The plan of n samples: (n,) their ids, numbers in the index, and records."""
+        draws = self.name_draws(samples)
         widths = records["width"].astype(np.int64)
         heights = records["height"].astype(np.int64)
-        crops, flips = self.crops_of(
+        crops, flips = self.plan_rows(
             widths, heights, draws, name=lambda position: f"sample {ids[position]}"
         )
         valid = np.ones(len(ids), np.bool_)
@@ -137,7 +139,7 @@ class Cropping:
 
     @property
     def mirroring(self) -> str:
-        """The option that mirrors pictures; "": none does."""
+        """The option that mirrors pictures, for messages; "" if none does."""
         if self.mirrors:
             return "hflip"
         return "TenCrop" if isinstance(self.crop, TenCrop) else ""

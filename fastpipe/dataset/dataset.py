@@ -16,12 +16,12 @@ import xxhash
 from numpy.typing import ArrayLike
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import DerivedColumn
-from fastpipe.dataset.choosing import draws_of_pictures, parse_choice
+from fastpipe.dataset.choosing import draw_by_picture, parse_choice
+from fastpipe.dataset.column_values import DerivedColumn
 from fastpipe.dataset.cropping import Cropping
 from fastpipe.dataset.field_classes import check_fields_agree, check_fields_alone
 from fastpipe.dataset.fields import sample_fields
-from fastpipe.dataset.folding import parts_of, warn_of_missing_classes
+from fastpipe.dataset.folding import assign_parts, warn_of_missing_classes
 from fastpipe.dataset.format.fields import check_name
 from fastpipe.dataset.format.parts import starts_of
 from fastpipe.dataset.joining import join_selections
@@ -79,7 +79,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         >>> loader = fastpipe.loader(train, batch_size=2)
     """
 
-    _reader: SampleReader | None = None  # of this process, from the first read on
+    # The open files of this process, from the first read on.
+    _reader: SampleReader | None = None
 
     def __init__(
         self,
@@ -122,15 +123,15 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         # A forked child opens its own files.
         if self._reader is None or self._reader.process != os.getpid():
             self._reader = SampleReader(self, self._sample_format)
-        return self._reader.read(
-            np.array([self._parse_id(value) for value in ids], dtype=np.int64)
-        )
+        parsed_ids = [self._parse_id(value) for value in ids]
+        return self._reader.read(np.array(parsed_ids, dtype=np.int64))
 
     def __iter__(self) -> Iterator[Any]:
         for number in range(len(self)):
             yield self[number]
 
     def _parse_id(self, value: object) -> int:
+        """The id of a sample from a number, which may be negative or numpy's."""
         try:
             number: int = operator.index(value)  # type: ignore[arg-type]
         except TypeError:
@@ -143,7 +144,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             raise IndexError(
                 f"there is no sample {number}: {self.path} has {count}, numbered 0 to {count - 1}"
             )
-        return number % count
+        return number % count  # a negative number counts from the end
 
     # Other datasets
 
@@ -203,7 +204,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             >>> val.class_counts
             [0, 12, 12]
         """
-        # A detection set has classes of fields only.
+        # A dataset for detection has classes of fields only. They cannot be renumbered, so they
+        # have to be these classes already.
         has_no_labels = not self.classes and not isinstance(classes, str)
         if has_no_labels and check_fields_alone(
             self.fields, classes, "with_classes", self.path
@@ -230,7 +232,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
                 f"take: expected a fraction above 0 and at most 1, got {fraction!r}; or use "
                 "select()"
             )
-        draws = draws_of_pictures(self.content, Stream.LIMIT)
+        # (samples,) in [0, 1), without seed and epoch.
+        draws = draw_by_picture(self.content, Stream.LIMIT)
         return self._choose(np.flatnonzero(draws < share), "take")
 
     def fold(
@@ -263,26 +266,29 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             >>> len(train), val.class_counts
             (18, [3, 3])
         """
-        of = whole("fold: of", of, least=2, most=1 << 20)
-        fold = whole("fold", fold, least=0, most=of - 1)
+        num_parts = whole("fold: of", of, least=2, most=1 << 20)
+        fold = whole("fold", fold, least=0, most=num_parts - 1)
         level = self._selection.fold_level
-        parts = parts_of(self, of, level=level, stratify=stratify, groups=groups)
+        # (samples,) the part of each sample.
+        parts = assign_parts(
+            self, num_parts, level=level, stratify=stratify, groups=groups
+        )
         is_inside = parts == fold
         if is_inside.all() or not is_inside.any():
             empty_side = "the rest" if is_inside.all() else "the part"
             units = "samples" if groups is None else "groups"
-            remedy = (
-                "" if stratify else ', or pass stratify="label", which deals them out'
-            )
+            remedy = ""
+            if stratify is None:
+                remedy = ', or pass stratify="label", which deals them out'
             raise ConfigError(
-                f"fold({fold}, of={of}): {empty_side} has no sample, for there are few {units} in "
-                f"{self.path}; choose fewer parts{remedy}"
+                f"fold({fold}, of={num_parts}): {empty_side} has no sample, for there are few "
+                f"{units} in {self.path}; choose fewer parts{remedy}"
             )
         rest = self._choose(np.flatnonzero(~is_inside), "fold")
         part = self._choose(np.flatnonzero(is_inside), "fold")
-        name = f"fold({fold}, of={of}) of {self.path}"
+        name = f"fold({fold}, of={num_parts}) of {self.path}"
         warn_of_missing_classes(self, part, rest, name, stratified=stratify is not None)
-        # Another fold of either side must not divide it along the same hash.
+        # A fold of a fold needs another hash: by the same one, the part would not be divided again.
         next_level = level + 1
         return rest._with(fold_level=next_level), part._with(fold_level=next_level)
 
@@ -428,7 +434,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             >>> image.shape[0], image.dtype
             (1, torch.float32)
         """
-        # Imports the augmentation, which few need.
+        # Imports the augmentation, which most programs with single samples do not need.
         from fastpipe.dataset.pixels import Pixels
 
         pixels = Pixels(channels, dtype)
@@ -477,7 +483,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
     @transform.setter
     def transform(self, transform: object) -> NoReturn:
-        """timm.data.create_loader does this."""
+        """Raises, since a dataset never changes. timm.data.create_loader sets this attribute."""
         raise AttributeError(
             "a dataset does not change: data.with_transform(transform) is one with a transform. In "
             "a program for timm, import create_loader from fastpipe.timm, too"
@@ -509,11 +515,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         return page(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value
-            for name, value in super().__getstate__().items()
-            if name != "_reader"
-        }
+        state = super().__getstate__()
+        state.pop("_reader", None)  # each process opens its own files
+        return state
 
     # How the methods above make other datasets
 
@@ -530,22 +534,24 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         """All samples of several datasets; see `concat` in opening.py."""
         selection = join_selections(parts, labels)
         sample_format = parts[0]._sample_format
-        if any(part._sample_format != sample_format for part in parts):
-            raise ConfigError(
-                "the datasets have other transforms, crops, pixels or fields of single samples; "
-                "leave these out, and call with_transform, cropped, with_pixels and with_fields on "
-                "the dataset of all"
-            )
+        for part in parts:
+            if part._sample_format != sample_format:
+                raise ConfigError(
+                    "the datasets have other transforms, crops, pixels or fields of single "
+                    "samples; leave these out, and call with_transform, cropped, with_pixels and "
+                    "with_fields on the dataset of all"
+                )
         return Dataset(selection, sample_format)
 
     def _choose(self, ids: Int64s, method: str) -> Dataset:
-        """The samples with these ids, share by share; `method` is for messages.
+        """The samples with these ids, (n,), in this order; of a mixture share by share.
 
-        All of them in their order are the dataset itself.
+        All samples in their order are the dataset itself. `method` begins the message of an error.
         """
         if len(ids) == len(self) and np.array_equal(ids, np.arange(len(ids))):
             return self
         content = self.content
+        # (n,) the share of each sample, and (shares,) how many samples of it were chosen.
         share_of = np.searchsorted(content.starts, ids, side="right") - 1
         counts = np.bincount(share_of, minlength=len(content.weights))
         if not counts.all():
@@ -562,7 +568,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             ids = ids[np.argsort(share_of, kind="stable")]
 
         selection = self._selection
-        samples = content.numbers(ids)
+        samples = content.numbers(ids)  # in the index
+        # Labels and columns that were added have a value for each id, so the same rows of them are
+        # chosen, when they are read.
         labels = selection.labels
         if labels is not None:
             labels = DerivedColumn(labels, ids=ids)
@@ -583,7 +591,10 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
     def _with_new_classes(
         self, classes: Sequence[str], new_labels: Sequence[int]
     ) -> Dataset:
-        """The same samples with other classes; `new_labels` has that of each class until now."""
+        """The same samples with other classes.
+
+        `new_labels` has the new label of each class that the dataset has now.
+        """
         is_unchanged = list(new_labels) == list(range(len(classes)))
         if is_unchanged and list(classes) == self.classes:
             return self
@@ -595,6 +606,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         check_field_classes(self, given)
         if not given.labels and given.fields:
             return self  # the source has classes of fields only
+        # Names for labels that are numbers, such as those of tars.
         numbered = class_list_by_number(self, given)
         if numbered is None:
             return self.with_classes(given.labels)

@@ -1,6 +1,7 @@
-"""Names of classes that labels are to have -> an error where boxes, masks or fields of classes have other numbers.
+"""New names of classes, and the fields of a dataset -> an error if they contradict each other.
 
-Labels can be renumbered as they are read. The numbers in boxes, masks and fields of classes are stored: they stay.
+Labels can be renumbered when they are read. The numbers of classes in boxes, masks and fields of
+classes are stored, and stay as they are.
 """
 
 from __future__ import annotations
@@ -10,41 +11,58 @@ from collections.abc import Iterator, Mapping, Sequence
 from fastpipe.dataset.format.fields import CLASS_KINDS, Field
 from fastpipe.errors import ConfigError
 
+_MAX_NAMES_SHOWN = 5
+
 
 def check_fields_agree(
     fields: Mapping[str, Field], names: Sequence[str], option: str, remedy: str = ""
 ) -> None:
-    """Raises ConfigError, which begins with `option`, if a class would have two numbers. Fields of other classes may
-    stay. `remedy` is what else the user can do.
+    """Raises ConfigError if a class would have one number in labels, and another in a field.
+
+    A field may have classes that labels do not have.
+
+    Args:
+        fields: of the dataset.
+        names: of the new classes of labels.
+        option: begins the message.
+        remedy: ends it: what else the user can do.
     """
-    places = {name: number for number, name in enumerate(names)}
-    for field in _named(fields):
+    label_by_name = {name: label for label, name in enumerate(names)}
+    for field in _fields_with_names(fields):
         for number, name in enumerate(field.names):
-            if places.get(name, number) != number:
+            label = label_by_name.get(name, number)
+            if label != number:
                 raise ConfigError(
-                    f"{option}: {name!r} would be {places[name]} in labels, and is {number} in the field "
-                    f"{field.name!r}, whose numbers are stored. Pack the source again with --classes-from{remedy}"
+                    f"{option}: {name!r} would be {label} in labels, and is {number} in the "
+                    f"field {field.name!r}, whose numbers are stored. Pack the source again with "
+                    f"--classes-from{remedy}"
                 )
 
 
 def check_fields_alone(
     fields: Mapping[str, Field], names: Sequence[str], option: str, path: object
 ) -> bool:
-    """Of a dataset without labels: whether its fields have these classes, with these numbers. ConfigError: they have
-    others.
+    """Whether fields of a dataset without labels have names of classes; if so, exactly `names`.
+
+    Raises:
+        ConfigError: a field has other names, or in another order.
     """
-    known = list(_named(fields))
-    for field in known:
-        if field.names != tuple(names):
-            raise ConfigError(
-                f"{option}: {path} has no labels, and the classes of its field {field.name!r} are "
-                f"{', '.join(map(repr, field.names[:5]))}{' ...' if len(field.names) > 5 else ''}, whose numbers are "
-                "stored. Pack the source again with --classes-from"
-            )
-    return bool(known)
+    named_fields = list(_fields_with_names(fields))
+    for field in named_fields:
+        if field.names == tuple(names):
+            continue
+        shown_names = ", ".join(map(repr, field.names[:_MAX_NAMES_SHOWN]))
+        if len(field.names) > _MAX_NAMES_SHOWN:
+            shown_names += " ..."
+        raise ConfigError(
+            f"{option}: {path} has no labels, and the classes of its field {field.name!r} are "
+            f"{shown_names}, whose numbers are stored. Pack the source again with --classes-from"
+        )
+    return bool(named_fields)
 
 
-def _named(fields: Mapping[str, Field]) -> Iterator[Field]:
-    return (
-        field for field in fields.values() if field.kind in CLASS_KINDS and field.names
-    )
+def _fields_with_names(fields: Mapping[str, Field]) -> Iterator[Field]:
+    """The fields whose values are numbers of classes, and whose classes have names."""
+    for field in fields.values():
+        if field.kind in CLASS_KINDS and field.names:
+            yield field

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import spans
+from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
@@ -18,7 +18,7 @@ from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.content import ById
+from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.host_batch import HostFields, Places
 from fastpipe.plan.placed import (
@@ -35,17 +35,19 @@ if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine
     from fastpipe.engine.jobs import FetchedJob, Job
 
-OF_SAMPLES = ("image", "label", "id", "key", "source")
-OF_MIXING = ("mix_index", "mix_lam")
+# Entries that all samples have, whatever the dataset.
+SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
+# Entries of a batch that is mixed: the row that is mixed in, and its share.
+MIXING_FIELDS = ("mix_index", "mix_lam")
 FieldRequest = str | Boxes | Points  # the name of a field, or its options
 
 
-def name_of(request: FieldRequest) -> str:
+def field_name(request: FieldRequest) -> str:
     """The name of a field that was asked for."""
     return request if isinstance(request, str) else request.name
 
 
-def keys_of(key: str, request: FieldRequest, data: BaseDataset) -> list[str]:
+def list_batch_keys(key: str, request: FieldRequest, data: BaseDataset) -> list[str]:
     """The keys of a batch that a field fills: its own, and those of what comes with boxes."""
     keys = [key]
     if isinstance(request, Boxes):
@@ -76,28 +78,31 @@ def parse_fields(
         ConfigError: `fields` is wrong.
     """
     known = (*own, *data.fields)
-    # A field may be there under several keys, such as "image" as "left" and "right", but it is read
+    chosen: dict[str, FieldRequest] = {}  # by key of a batch
+    # A field may come under several keys, such as "image" as "left" and "right", but it is read
     # once, so its options must be the same.
-    chosen: dict[str, FieldRequest] = {}
-    options: dict[str, FieldRequest] = {}  # by name of the field
+    request_by_name: dict[str, FieldRequest] = {}
+    # Also of what comes with boxes: the user may have named another field "boxes_labels".
     batch_keys: set[str] = set()
     for key, value in _keyed_fields(fields, known):
         if not isinstance(key, str):
             raise ConfigError(
                 f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}"
             )
-        name = value.name if isinstance(value, (Boxes, Points)) else value
+        name: Any = value  # as the user wrote it, so it may not be a text
+        if isinstance(value, (Boxes, Points)):
+            name = value.name
         if name not in known:
             hint = data.missing_field_hint(name)
             raise ConfigError(
                 f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}"
             )
         request = _with_options(value, data.fields.get(name))
-        if options.setdefault(name, request) != request:
+        if request_by_name.setdefault(name, request) != request:
             raise ConfigError(
                 f"fields: {name!r} is there twice, with other options; got {fields!r}"
             )
-        for batch_key in keys_of(key, request, data):
+        for batch_key in list_batch_keys(key, request, data):
             if batch_key in batch_keys:
                 raise ConfigError(
                     f"fields: {batch_key!r} would be twice in a batch; got {fields!r}"
@@ -114,6 +119,7 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
         pairs = list(fields.items())
     elif isinstance(fields, (tuple, list)):
         for value in fields:
+            # The key of Boxes and Points is their name.
             key = value if isinstance(value, str) else getattr(value, "name", value)
             pairs.append((key, value))
     if not pairs:
@@ -141,31 +147,30 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
             return request
         request = option_type(request)
     elif option_type is None or not isinstance(request, option_type):
-        kind = (
-            f"a field of {field.kind}"
-            if field is not None
-            else "not a field of the dataset"
-        )
+        kind = "not a field of the dataset"
+        if field is not None:
+            kind = f"a field of {field.kind}"
         raise ConfigError(
             f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
         )
     if isinstance(request, Boxes):
         return request
 
+    # Points without pairs get those that the dataset was packed with.
     assert isinstance(request, Points)
     assert field is not None
     flip_pairs = request.flip_pairs
     if flip_pairs is None and field.flip_pairs:
         flip_pairs = field.flip_pairs
-    for first, second in flip_pairs or ():
-        check_point(first, field.points)
-        check_point(second, field.points)
+    for pair in flip_pairs or ():
+        for point in pair:
+            check_point(point, field.points)
     return replace(request, flip_pairs=flip_pairs)
 
 
 def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
     """Checks the `fields=` of single samples; returns the same as parse_fields."""
-    chosen = parse_fields(data, fields, own=OF_SAMPLES)
+    chosen = parse_fields(data, fields, own=SAMPLE_FIELDS)
     for request in chosen.values():
         if isinstance(request, Boxes) and request.form != "list":
             raise ConfigError(
@@ -219,30 +224,34 @@ class FieldReader:
         form: PixelForm | None = None,
     ) -> None:
         self._crops = crops
-        self.options = {name_of(request): request for request in chosen.values()}
+        # By name of the field. A field that comes under several keys is read once.
+        self.options = {field_name(request): request for request in chosen.values()}
         self.names = tuple(self.options)
-        # By key of a batch, the entry that it has: the name of a field, with "_labels" or the like.
+        # Key of a batch -> the entry that it has: the name of a field, with "_labels" or the like.
         self.keys: dict[str, str] = {}
         for key, request in chosen.items():
-            name = name_of(request)
-            for entry in keys_of(name, request, data):
+            name = field_name(request)
+            for entry in list_batch_keys(name, request, data):
                 self.keys[key + entry.removeprefix(name)] = entry
 
-        # The columns, by how their values come into a batch.
-        self._source_paths = SourcePaths(data.index) if "key" in self.names else None
-        self._plain: dict[str, ById] = {}
-        # Of plain columns whose values are sets of classes.
+        # The columns by name, in three groups: numbers and texts; boxes and points; the records of
+        # masks and second pictures.
+        self._plain: dict[str, ColumnReader] = {}
+        self._placed: dict[str, ColumnReader] = {}
+        self.pictures: dict[str, ColumnReader] = {}
+        # By name of the plain columns whose values are sets of classes, the number of classes.
         self._class_counts: dict[str, int] = {}
-        self._placed: dict[str, ById] = {}  # boxes and points
-        self.pictures: dict[str, ById] = {}  # records of masks and second pictures
-        self.masks: set[str] = set()  # the names of those that are masks
+        self.masks: set[str] = set()  # the names of the pictures that are masks
+        self._source_paths: SourcePaths | None = None  # None: no keys are read
+        if "key" in self.names:
+            self._source_paths = SourcePaths(data.index)
         for name in self.names:
             field = data.fields.get(name)
             if field is None:
                 if name == "source":
-                    self._plain[name] = data.by_id(name)
-                continue  # the plan has the other values: label, id, ...
-            column = data.by_id(name)
+                    self._plain[name] = data.open_column(name)
+                continue  # the plan of a batch has the others: label, id, ...
+            column = data.open_column(name)
             if field.kind in PICTURE_KINDS:
                 self.pictures[name] = column
             elif field.kind in ("boxes", "keypoints"):
@@ -254,11 +263,11 @@ class FieldReader:
             if field.kind == "classes":
                 self._class_counts[name] = field.classes
 
-        # Shape and type of a pixel of masks and second pictures in batches.
+        # By name of masks and second pictures, the shape and the dtype of a pixel in batches.
         self._pixels: dict[str, tuple[tuple[int, ...], DTypeLike]] = {}
         if form is not None:
             for name, column in self.pictures.items():
-                if name in self.masks:
+                if name in self.masks:  # a pixel is one id
                     self._pixels[name] = ((), _mask_dtype(column, len(data)))
                 else:
                     self._pixels[name] = ((form.channels,), form.dtype)
@@ -279,7 +288,8 @@ class FieldReader:
         for name, column in self._plain.items():
             column_values = column.take(plan.ids)
             if name in self._class_counts:
-                column_values = multi_hot(column_values, self._class_counts[name])
+                column_values = to_multi_hot(column_values, self._class_counts[name])
+            # Texts stay lists on the host; arrays become tensors.
             if isinstance(column_values, list):
                 values.lists[name] = column_values
             else:
@@ -292,10 +302,11 @@ class FieldReader:
         """The boxes and points on the rows of a view, moved as its pictures are."""
         if not self._placed:
             return {}
+        # A sample with several crops has its boxes and points in each of them.
         rows = view_plan.by_row()
         geometry = None
         if crop is not None:
-            # Positions are stored in pixels of the whole picture.
+            # Positions are stored in pixels of the whole picture, and wanted in pixels of the row.
             widths = rows.records["width"].astype(np.int64)
             heights = rows.records["height"].astype(np.int64)
             geometry = geometry_of(crop, rows.crops, widths, heights, rows.flips)
@@ -303,8 +314,9 @@ class FieldReader:
         places: dict[str, Placed] = {}
         for name, column in self._placed.items():
             ragged = column.take(rows.ids)
-            row_of_value = rows_of(ragged)
+            # (M, 4) boxes, x0, y0, x1, y1; or (M, K, 3) points, x, y, visibility; of all rows.
             values = ragged.values
+            row_of_value = row_of_values(ragged)  # (M,)
             options = self.options[name]
             if isinstance(options, Points):
                 flip_pairs = options.flip_pairs or ()
@@ -322,6 +334,7 @@ class FieldReader:
         slots: dict[str, NDArray[Any]] = {}
         for name, (pixel_shape, dtype) in self._pixels.items():
             for number, view in enumerate(plan.views):
+                # (rows, height, width) or (rows, height, width, channels)
                 shape = (len(view.flips), *view.crops.size, *pixel_shape)
                 slots[f"{number}.{name}"] = np.empty(shape, dtype)
         return slots
@@ -343,26 +356,30 @@ class FieldReader:
             exacts: of each view, as of Engine.submit.
             rows: as of Engine.submit.
         """
+        row_ids = plan.by_row().ids
         for name, column in self.pictures.items():
-            records = column.take(plan.by_row().ids)
-            for number, (view, exact) in enumerate(
-                zip(plan.views, exacts, strict=True)
-            ):
+            # Where the picture of each row is stored; the same for all views.
+            records = column.take(row_ids)
+            views = zip(plan.views, exacts, strict=True)
+            for number, (view, exact) in enumerate(views):
                 slot = slots[f"{number}.{name}"]
                 yield engine.submit_field(
                     view.by_row(), records, slot, exact=exact, rows=rows
                 )
 
 
-def _mask_dtype(column: ById, samples: int) -> DTypeLike:
-    """uint8, or int32 if any mask has 16 bits: all batches have one type."""
+def _mask_dtype(column: ColumnReader, samples: int) -> DTypeLike:
+    """uint8, or int32 if any mask of the dataset has 16 bits: all batches have one dtype.
+
+    Not uint16, for which torch has no arithmetic.
+    """
     for ids in spans(samples):
         if (column.take(ids)["bits"] > 8).any():
             return np.int32
     return np.uint8
 
 
-def split(
+def split_by_row(
     values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan
 ) -> list[NDArray[Any]]:
     """The values that are on each row of a plan.
@@ -376,7 +393,7 @@ def split(
     return np.split(values, np.cumsum(counts)[:-1])
 
 
-def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
+def group_by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
     """The values of each row; of several rows a sample, a list of these for each sample."""
     row_count = plan.rows_per_sample
     if row_count == 1:
@@ -384,14 +401,16 @@ def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
     return [of_rows[row : row + row_count] for row in range(0, len(of_rows), row_count)]
 
 
-def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
+def to_multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
     """(n, classes) float32: 1 for the classes of each sample, else 0."""
-    # Several labels of a sample set several ones; a label that comes twice sets the same one.
+    # A class that comes twice is set to the same 1.
     hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
-    hot[rows_of(tags), tags.values] = 1
+    hot[row_of_values(tags), tags.values] = 1
     return hot
 
 
-def rows_of(ragged: Ragged) -> NDArray[np.int64]:
+def row_of_values(ragged: Ragged) -> NDArray[np.int64]:
     """(M,) which of the n samples each value belongs to."""
-    return np.repeat(np.arange(len(ragged.offsets) - 1), np.diff(ragged.offsets))
+    # (n + 1,) offsets: the values of sample i are those from offsets[i] to offsets[i + 1].
+    counts = np.diff(ragged.offsets)
+    return np.repeat(np.arange(len(counts)), counts)

@@ -2,10 +2,12 @@
 
 Note [folds]
 Samples that must stay together are a unit: those of one picture, and with groups those of a
-patient, a video and the like. Each unit is in one part. Without `stratify` the hash of a unit
-decides, so a unit keeps its part when others come or go. With it, the pictures of a class are dealt
-to the parts in turn, in the order of their hashes. Groups are of several sizes and classes: the
-largest come first, each to the part that has least of its classes.
+patient, a video and the like. Groups that have a picture in common are one unit. Each unit is in
+one part. Without `stratify` the hash of a unit decides, so a unit keeps its part when others come
+or go, as long as no new picture joins two groups. With `stratify` the part of a unit depends on all
+units: the pictures of a class are dealt to the parts in turn, in the order of their hashes. Groups
+are of several sizes and classes: the largest come first, each to the part that has least of its
+classes.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.choosing import array_of, pictures_of
+from fastpipe.dataset.choosing import hash_pictures, to_array
 from fastpipe.errors import ConfigError, choice
 from fastpipe.plan.draws import Int64s, Stream, key, uniform
 
 _LOG = logging.getLogger("fastpipe")
 _STRATIFY = ("label",)
-_CLASSES_SHOWN = 5  # in a message
+_MAX_CLASSES_SHOWN = 5
 
 Uint64s = NDArray[np.uint64]
 
 
-def parts_of(
+def assign_parts(
     data: BaseDataset, count: int, *, level: int, stratify: str | None, groups: Any
 ) -> Int64s:
     """(n,) the part of each sample, 0 to count - 1. See Note [folds].
@@ -43,11 +45,12 @@ def parts_of(
     """
     if stratify is not None:
         choice("fold: stratify", stratify, _STRATIFY)
-    pictures = pictures_of(data.content)
+    # (n,) a number for each sample that is the same for all samples of a unit.
+    pictures = hash_pictures(data.content)
     units = pictures
     if groups is not None:
         units = _join_groups(_group_hashes(data, groups), pictures)
-    # Draws in [0, 1) by the hash of each unit: all samples of a unit have the same.
+    # (n,) draws in [0, 1): all samples of a unit have the same.
     draws = uniform(key(0, level, Stream.FOLD), units.view(np.int64))
     if stratify is None:
         return _parts_by_draw(draws, count)
@@ -56,6 +59,7 @@ def parts_of(
     _, first_samples, unit_of = np.unique(units, return_index=True, return_inverse=True)
     labels = np.asarray(data.column("label"))
     if groups is None:
+        # A unit is one picture, so all its samples are of one class, or nearly always.
         parts = _deal_pictures(labels[first_samples], draws[first_samples], count)
     else:
         parts = _balance_groups(labels, draws[first_samples], unit_of, count)
@@ -83,15 +87,15 @@ def warn_of_missing_classes(
             if count and not side_count:
                 missing.append(f"{class_name!r} ({count:,} samples)")
         if missing:
-            shown = missing[:_CLASSES_SHOWN]
-            if len(missing) > len(shown):
-                shown.append("...")
+            shown_classes = missing[:_MAX_CLASSES_SHOWN]
+            if len(missing) > len(shown_classes):
+                shown_classes.append("...")
             _LOG.warning(
                 "%s: %s has none of %d classes: %s; %s",
                 fold,
                 name,
                 len(missing),
-                ", ".join(shown),
+                ", ".join(shown_classes),
                 remedy,
             )
 
@@ -109,10 +113,11 @@ def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
         f"these for each of {len(data):,} samples"
     )
     column = data.column(groups) if isinstance(groups, str) else groups
-    values = array_of(column, expected)
+    values = to_array(column, expected)
     if values.shape != (len(data),):
         raise ConfigError(f"{expected}; got an array of shape {values.shape}")
 
+    # The different groups, and (n,) the position of each sample's group among them.
     names: Sequence[Any]
     if values.dtype.kind in "iub":
         distinct, group_of = np.unique(values, return_inverse=True)
@@ -125,13 +130,13 @@ def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
                 raise ConfigError(f"{expected}; sample {sample} has {value!r:.60}")
             group_of[sample] = numbers.setdefault(value, len(numbers))
         names = list(numbers)
-    # Hashes of the names, and not the names' numbers, so that a group keeps its part when other
-    # groups come or go.
+    # Hashes of the names, because the names' numbers change when other groups come or go. With the
+    # hash, a group then keeps its part, unless `stratify` balances all groups anew.
     hashes = []
     for name in names:
-        hashes.append(
-            xxhash.xxh3_64_intdigest(str(name).encode(errors="surrogatepass"))
-        )
+        # Names of files may have bytes that are no text; Python keeps them as surrogates.
+        text = str(name).encode(errors="surrogatepass")
+        hashes.append(xxhash.xxh3_64_intdigest(text))
     return np.array(hashes, dtype=np.uint64)[group_of]
 
 
@@ -145,10 +150,10 @@ def _join_groups(groups: Uint64s, pictures: Uint64s) -> Uint64s:
     while True:
         smaller_names = names
         for together in (pictures, groups):
-            _, positions = np.unique(together, return_inverse=True)
-            least = np.full(
-                int(positions.max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64
-            )
+            distinct, positions = np.unique(together, return_inverse=True)
+            # The smallest name among the samples of each picture, or of each group.
+            largest_number = np.iinfo(np.uint64).max
+            least = np.full(len(distinct), largest_number, dtype=np.uint64)
             np.minimum.at(least, positions, smaller_names)
             smaller_names = least[positions]
         if np.array_equal(smaller_names, names):
@@ -161,15 +166,25 @@ def _deal_pictures(labels: Int64s, draws: NDArray[np.float64], count: int) -> In
 
     The next class goes on where the last one has ended, so that parts are equal in size, too.
     """
+    # The units class by class, and within a class in the order of their draws: lexsort sorts by its
+    # last key first.
+    order = np.lexsort((draws, labels))
     parts = np.empty(len(labels), dtype=np.int64)
-    parts[np.lexsort((draws, labels))] = np.arange(len(labels)) % count
+    parts[order] = np.arange(len(labels)) % count
     return parts
 
 
 def _balance_groups(
     labels: Int64s, draws: NDArray[np.float64], unit_of: Int64s, count: int
 ) -> Int64s:
-    """(units,) the part of each unit; the largest first, to the part with least of its classes."""
+    """(units,) the part of each unit; the largest first, to the part with least of its classes.
+
+    Args:
+        labels: (n,) of the samples.
+        draws: (units,) which of two units of one size comes first.
+        unit_of: (n,) the unit of each sample.
+        count: of the parts.
+    """
     unit_sizes = np.bincount(unit_of)
     _, class_of = np.unique(labels, return_inverse=True)
     class_sizes = np.bincount(class_of)
@@ -177,15 +192,18 @@ def _balance_groups(
     by_unit = np.argsort(unit_of, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(unit_sizes)])
 
-    # Of each class, that each part has so far.
+    # (parts, classes): which share of each class a part has so far. Shares and not counts, so that
+    # rare classes weigh as much as frequent ones.
     class_shares = np.zeros((count, len(class_sizes)))
     sample_counts = np.zeros(count, dtype=np.int64)
     parts = np.empty(len(unit_sizes), dtype=np.int64)
     for unit in np.lexsort((draws, -unit_sizes)).tolist():
         samples = by_unit[bounds[unit] : bounds[unit + 1]]
         classes, counts = np.unique(class_of[samples], return_counts=True)
-        # Of parts with equal shares the one with the fewest samples.
-        part = int(np.lexsort((sample_counts, class_shares[:, classes] @ counts))[0])
+        # (parts,) how much each part has of the unit's classes, weighed by the unit's samples.
+        shares = class_shares[:, classes] @ counts
+        # The part with the least; of parts with equal shares the one with the fewest samples.
+        part = int(np.lexsort((sample_counts, shares))[0])
         parts[unit] = part
         class_shares[part, classes] += counts / class_sizes[classes]
         sample_counts[part] += unit_sizes[unit]

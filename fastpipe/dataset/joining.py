@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import DerivedColumn
+from fastpipe.dataset.column_values import DerivedColumn
 from fastpipe.dataset.format.joined_index import union
 from fastpipe.dataset.format.parts import JoinedColumn, starts_of
 from fastpipe.dataset.selection import Relabelling, Selection, unchanged_labels
 from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.errors import ConfigError, choice
-from fastpipe.plan.content import ById
+from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.draws import Int64s
 
 _LABELS = ("union", "offset", "own")
@@ -30,6 +30,7 @@ def join_selections(parts: Sequence[BaseDataset], labels: str) -> Selection:
     """
     choice("labels", labels, _LABELS)
     selections = [part._selection for part in parts]
+    # (parts + 1,) the id that the first sample of each part gets, and the number of all samples.
     starts = starts_of([len(part) for part in parts])
     class_names, label_tables = _join_classes(parts, labels)
 
@@ -39,8 +40,10 @@ def join_selections(parts: Sequence[BaseDataset], labels: str) -> Selection:
     new_labels = []
     for selection, table in zip(selections, label_tables, strict=True):
         stored += selection.stored
-        new_labels += [table[old_labels] for old_labels in selection.new_labels]
+        for old_labels in selection.new_labels:
+            new_labels.append(table[old_labels])
 
+    # A loader's state has the identity, so that it is not loaded for another choice of samples.
     identity: dict[str, Any] = {}
     if len(parts) > 1:
         identity["labels"] = labels
@@ -65,6 +68,7 @@ def _join_classes(
     """The names of all classes; and for each dataset the new labels: see Relabelling."""
     class_names = [part.classes for part in parts]
     if labels == "own":
+        # A label has another meaning in each dataset, so the classes have numbers as names.
         most = max(len(names) for names in class_names)
         numbers = [str(label) for label in range(most)]
         return numbers, [unchanged_labels(names) for names in class_names]
@@ -80,13 +84,13 @@ def _join_samples(parts: Sequence[BaseDataset]) -> Int64s | None:
     """The numbers of the samples in the joined index; None: all, in its order."""
     if all(part._selection.samples is None for part in parts):
         return None
-    # The index of all has the samples of the parts' indexes, chosen or not, behind one another.
-    firsts = starts_of([len(part.index) for part in parts])
+    # The joined index has the samples of the parts' indexes, chosen or not, behind one another.
+    # `first_numbers` has one more, the number of all samples.
+    first_numbers = starts_of([len(part.index) for part in parts])
     samples = []
-    for part, first in zip(parts, firsts, strict=False):
-        samples.append(
-            part.content.numbers(np.arange(len(part), dtype=np.int64)) + first
-        )
+    for part, first_number in zip(parts, first_numbers, strict=False):
+        ids = np.arange(len(part), dtype=np.int64)
+        samples.append(part.content.numbers(ids) + first_number)
     return np.concatenate(samples)
 
 
@@ -94,52 +98,56 @@ def _join_labels(
     parts: Sequence[BaseDataset],
     label_tables: Sequence[NDArray[np.int64]],
     starts: Int64s,
-) -> ById | None:
+) -> ColumnReader | None:
     """The labels of with_labels; None if no dataset has such labels."""
     if all(part._selection.labels is None for part in parts):
         return None
+    # Datasets without such labels have those of their index. All are renumbered by the tables.
     columns = []
     for part, table in zip(parts, label_tables, strict=True):
-        columns.append(DerivedColumn(part.by_id("label"), table.__getitem__))
+        columns.append(DerivedColumn(part.open_column("label"), table.__getitem__))
     return _join_columns("label", columns, starts)
 
 
 def _join_added_columns(
     parts: Sequence[BaseDataset], starts: Int64s
-) -> dict[str, ById]:
+) -> dict[str, ColumnReader]:
     """The columns of with_column that any of the datasets has."""
-    names = dict.fromkeys(name for part in parts for name in part._selection.added)
+    names: dict[str, None] = {}  # in the order of the datasets, each once
+    for part in parts:
+        names.update(dict.fromkeys(part._selection.added))
+    joined = {}
     for name in names:
+        columns = []
         for part in parts:
             if name not in part.columns:
                 raise ConfigError(
                     f"{part.path} has no column {name!r}; pass with_column({name!r}, ...) to it, "
                     "too"
                 )
-    return {
-        name: _join_columns(name, [part.by_id(name) for part in parts], starts)
-        for name in names
-    }
+            columns.append(part.open_column(name))
+        joined[name] = _join_columns(name, columns, starts)
+    return joined
 
 
-def _join_columns(name: str, columns: Sequence[ById], starts: Int64s) -> ById:
+def _join_columns(
+    name: str, columns: Sequence[ColumnReader], starts: Int64s
+) -> ColumnReader:
     """One column of several, one behind the other; `starts` has the first id of each."""
     # Reading no rows shows the kind and shape of the values.
-    samples = [column.take(np.empty(0, dtype=np.int64)) for column in columns]
-    kinds = {(type(values), getattr(values, "shape", ())) for values in samples}
+    no_ids = np.empty(0, dtype=np.int64)
+    no_rows = [column.take(no_ids) for column in columns]
+    kinds = {(type(values), getattr(values, "shape", ())) for values in no_rows}
     if len(kinds) > 1:
+        descriptions = ", ".join(map(_describe_values, no_rows))
         raise ConfigError(
             f"the column {name!r} needs values of one kind and shape in all datasets, got "
-            f"{', '.join(_describe_values(values) for values in samples)}; pass such values to "
-            "with_column"
+            f"{descriptions}; pass such values to with_column"
         )
-    if isinstance(samples[0], np.ndarray):
+    if isinstance(no_rows[0], np.ndarray):
         # A batch may have rows of several datasets, and an array has one dtype.
-        dtype = np.result_type(*samples)
-        columns = [
-            DerivedColumn(column, partial(np.asarray, dtype=dtype))
-            for column in columns
-        ]
+        to_dtype = partial(np.asarray, dtype=np.result_type(*no_rows))
+        columns = [DerivedColumn(column, to_dtype) for column in columns]
     return JoinedColumn(starts, columns)
 
 

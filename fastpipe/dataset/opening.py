@@ -22,7 +22,8 @@ from fastpipe.store.remote.options import remote_options
 if TYPE_CHECKING:
     from fastpipe.sources.classes_from import ClassesFrom
 
-_MOST_TOTAL = 1e300  # of weights
+# The sum of all weights, which is multiplied by numbers of rows: it must not become inf.
+_MAX_TOTAL = 1e300
 
 
 def open(
@@ -142,7 +143,8 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
 
     Args:
         datasets: of `fastpipe.open`, or what it takes, and the weight of each, above 0: {"data/a":
-            0.7, other: 0.3}. The weights of a mixture in it are divided by its own weight.
+            0.7, other: 0.3}. The weight of a dataset that is a mixture itself is divided among its
+            shares, in proportion to their own weights.
         labels: as in `fastpipe.concat`.
 
     Raises:
@@ -161,28 +163,31 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     weights: list[float] = []
     for (name, weight), part in zip(datasets.items(), parts, strict=True):
         part_weight = positive(f"mix: the weight of {name}", weight)
+        # A part that is a mixture itself divides its weight among its own shares.
         inner_weights = part.content.weights
         total = math.fsum(inner_weights)
-        weights += [
-            part_weight * inner_weight / total for inner_weight in inner_weights
-        ]
-    if not sum(weights) < _MOST_TOTAL:
+        for inner_weight in inner_weights:
+            weights.append(part_weight * inner_weight / total)
+    # So written, a sum that is no number is refused, too.
+    if not sum(weights) < _MAX_TOTAL:
         raise ConfigError(
-            f"mix: expected weights with a sum below {_MOST_TOTAL:g}, got {sum(weights):g}; divide "
+            f"mix: expected weights with a sum below {_MAX_TOTAL:g}, got {sum(weights):g}; divide "
             "them all by the largest one"
         )
 
-    # The shares of a part that is a mixture itself are shares of the whole.
+    # Its shares become shares of the whole. `first_ids` has one more: the number of all samples.
     first_ids = starts_of([len(part) for part in parts])
     starts = []
     for part, first_id in zip(parts, first_ids, strict=False):
         starts.append(part.content.starts[:-1] + first_id)
+    share_starts = np.append(np.concatenate(starts), first_ids[-1])
     dataset = Dataset._joined(parts, labels)
+    # A loader's state has the weights; equal proportions are the same mixture.
     total = math.fsum(weights)
     normalised = [round(weight / total, 12) for weight in weights]
     return dataset._with(
         weights=tuple(weights),
-        share_starts=np.append(np.concatenate(starts), first_ids[-1]),
+        share_starts=share_starts,
         identity={**dataset._selection.identity, "mixture": normalised},
     )
 

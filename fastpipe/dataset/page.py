@@ -16,10 +16,10 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Resize
 from fastpipe.sources.picture.jpeg import encode_jpeg
 
-_MOST_CLASSES = 12
-_MOST_PICTURES = 8
+_MAX_CLASSES = 12
+_MAX_PICTURES = 8
 _HEIGHT = 96  # of a picture, in pixels
-_MOST_WIDTH = 288
+_MAX_WIDTH = 288
 _ROW_STYLE = "display: flex; gap: 8px; margin-top: 8px; overflow-x: auto"
 
 
@@ -42,29 +42,33 @@ def page(data: BaseDataset) -> str:
 
 def _describe_classes(data: BaseDataset) -> str:
     counts = list(zip(data.classes, data.class_counts, strict=True))
-    texts = [f"{escape(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES]]
+    texts = [f"{escape(name)} ({count:,})" for name, count in counts[:_MAX_CLASSES]]
     line = f"{len(counts):,} classes: {', '.join(texts)}"
-    if len(counts) > _MOST_CLASSES:
-        line += f" and {len(counts) - _MOST_CLASSES:,} more"
+    if len(counts) > _MAX_CLASSES:
+        line += f" and {len(counts) - _MAX_CLASSES:,} more"
     return line
 
 
 def _figures(data: BaseDataset) -> Iterator[str]:
     """The first samples, each with the name of its class."""
     pictures = Pictures(data.index)
-    ids = np.arange(min(_MOST_PICTURES, len(data)), dtype=np.int64)
+    ids = np.arange(min(_MAX_PICTURES, len(data)), dtype=np.int64)
     numbers = data.content.numbers(ids)
     records = data.content.read(ids)
+    # Of a dataset behind a URL, all of them are fetched at a time.
     with pictures.fetched(numbers):
         for position, record in enumerate(records):
+            # All pictures have one height; a very wide one is squeezed.
             width = _HEIGHT * int(record["width"]) // max(int(record["height"]), 1)
-            size = (_HEIGHT, min(max(width, 1), _MOST_WIDTH))
+            size = (_HEIGHT, min(max(width, 1), _MAX_WIDTH))
             one = slice(position, position + 1)
             cropping = Cropping(Resize(), size, hflip=False, seed=0, exact=False)
             plan = cropping.plan(ids[one], numbers[one], records[one])
             image = _image(pictures, plan, size)
             label = int(record["label"])
-            name = data.classes[label] if label >= 0 else "no label"
+            name = "no label"
+            if label >= 0:
+                name = data.classes[label]
             style = (
                 f"margin: 0; width: {size[1]}px; text-align: center; overflow: hidden; "
                 "text-overflow: ellipsis; flex: none"
@@ -77,9 +81,8 @@ def _image(pictures: Pictures, plan: BatchPlan, size: tuple[int, int]) -> str:
     """The tag of a picture, or of its error."""
     shape = f'height="{size[0]}" width="{size[1]}"'
     try:
-        jpeg = encode_jpeg(
-            pictures.rows(plan, size, exact=False)[0], quality=85, sampling="444"
-        )
+        row = pictures.rows(plan, size, exact=False)[0]
+        jpeg = encode_jpeg(row, quality=85, sampling="444")
     except SampleError as problem:
         return f'<img {shape} alt="damaged" title="{escape(str(problem))}">'
     data = base64.b64encode(jpeg).decode()

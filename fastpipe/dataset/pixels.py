@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import spans
+from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.format.pixel_form import PixelForm, count_forms
 from fastpipe.device.augment import Augment
 from fastpipe.errors import ConfigError, choice
 
 _CHANNELS = {"rgb": 3, "gray": 1, "rgba": 4}
 _CHANNEL_NAMES = {1: "1 (gray)", 3: "3 (RGB)", 4: "4 (with alpha)"}
-# None: as many as are stored.
+# The bits that images are decoded to; None: as many as are stored, for floats.
 _BITS = {torch.uint8: 8, torch.uint16: 16, torch.float32: None}
 
 
@@ -56,12 +56,16 @@ class Pixels:
         form_counts = _count_forms_of(data)
         if channels is None:
             channels = _only_channels(form_counts, data)
-        return PixelForm(channels, bits or max(form.bits for form in form_counts))
+        if bits is None:
+            # A sample of 8 bits in 16 loses nothing; the other way round it would.
+            bits = max(form.bits for form in form_counts)
+        return PixelForm(channels, bits)
 
-    def of(self, pixels: NDArray[Any]) -> NDArray[Any]:
-        """Pixels of that form in this dtype; floats are 0 to 1."""
+    def convert(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        """Converts decoded pixels, of `form`, to this dtype; floats are 0 to 1."""
         if _BITS[self.dtype]:
             return pixels
+        # A product with a float32, as Augment computes it: a quotient may differ in the last bit.
         scale = np.float32(1 / np.iinfo(pixels.dtype).max)
         return np.asarray(np.multiply(pixels, scale, dtype=np.float32))
 

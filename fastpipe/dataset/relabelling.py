@@ -14,8 +14,8 @@ import torch
 import xxhash
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import DerivedColumn, UserColumn, spans
-from fastpipe.dataset.choosing import array_of, near
+from fastpipe.dataset.choosing import suggest_class, to_array
+from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.selection import Relabelling, Selection
 from fastpipe.errors import ConfigError
@@ -24,7 +24,7 @@ from fastpipe.plan.draws import Int64s
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
 
-# A loader's state has so many names as they are, and of more a hash.
+# A loader's state has the names of classes, or a hash if there are more than these.
 _CLASSES_IN_STATE = 16
 
 
@@ -45,12 +45,12 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
         if isinstance(given, torch.Tensor):
             given = given.detach().cpu()
         # A copy, since the user may change the array later.
-        array = array_of(given, f"{method}: expected rows of one shape").copy()
-        is_object = array.dtype == object
-        if is_object and all(
-            isinstance(value, str) for value in array.ravel().tolist()
-        ):
-            array = array.astype(str)
+        array = to_array(given, f"{method}: expected rows of one shape").copy()
+        # pandas keeps texts in arrays of objects.
+        if array.dtype == object:
+            values = array.ravel().tolist()
+            if all(isinstance(value, str) for value in values):
+                array = array.astype(str)
         column = UserColumn(array)
     rows = column.rows
     if rows.dtype.kind not in "biufU" or rows.ndim < 1 or len(rows) != len(data):
@@ -77,15 +77,17 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
     known = data.class_to_idx
     for name in classes:
         if not isinstance(name, str) or name not in known:
-            hint = near(name, data.classes)
+            hint = suggest_class(name, data.classes)
             raise ConfigError(f"only: {data.path} has no class {name!r}{hint}")
         if classes.count(name) > 1:
             raise ConfigError(f"only: expected each name once, got {name!r} again")
 
-    # The last is that of NO_LABEL.
+    # (classes + 1,) the new label of each class, or NO_LABEL if it is not chosen. The last one is
+    # that of samples without a label: NO_LABEL is -1.
     new_labels = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)
-    new_labels[[known[name] for name in classes]] = np.arange(len(classes))
-    labels = data.by_id("label")
+    chosen_labels = [known[name] for name in classes]
+    new_labels[chosen_labels] = np.arange(len(classes))
+    labels = data.open_column("label")
     ids = []
     for span in spans(len(data)):
         is_chosen = new_labels[labels.take(span)] != NO_LABEL
@@ -116,16 +118,16 @@ def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], lis
         )
     label_by_name = {name: label for label, name in enumerate(names)}
     new_labels = [label_by_name.get(name, NO_LABEL) for name in data.classes]
+    # Counting the samples of each class may take long, so it is done only where a class is missing.
     if NO_LABEL not in new_labels:
         return names, new_labels
-    for name, count, label in zip(
-        data.classes, data.class_counts, new_labels, strict=True
-    ):
+    classes_now = zip(data.classes, data.class_counts, new_labels, strict=True)
+    for name, count, label in classes_now:
         if count and label == NO_LABEL:
             raise ConfigError(
                 f"with_classes: {count:,} samples of {data.path} are of the class {name!r}, which "
-                f"is not among the {len(names):,} names{near(name, names)}. Add it, or leave its "
-                "samples out: data.only(classes)"
+                f"is not among the {len(names):,} names{suggest_class(name, names)}. Add it, or "
+                "leave its samples out: data.only(classes)"
             )
     return names, new_labels
 
@@ -150,10 +152,10 @@ def class_list_by_number(
     names = list(given.labels)
     if not are_positions(data.classes, used, given.labels):
         return None
-    new_labels = [
-        label if label < len(names) else NO_LABEL for label in range(len(data.classes))
-    ]
-    return names, new_labels
+    # Labels stay as they are. A class behind the last name has no samples.
+    labels = np.arange(len(data.classes))
+    new_labels = np.where(labels < len(names), labels, NO_LABEL)
+    return names, new_labels.tolist()
 
 
 def check_field_classes(data: BaseDataset, given: ClassNames) -> None:
@@ -179,8 +181,11 @@ def with_new_classes(
         new_labels: of each class that there is now.
     """
     names = list(classes)
-    # Old label -> new one. NO_LABEL is -1 and so takes the last entry.
+    # (classes + 1,) old label -> new one. NO_LABEL is -1 and so takes the last entry.
     table = np.array([*new_labels, NO_LABEL], dtype=np.int64)
+    # The tables of the stored datasets may have renumbered their labels before; this one is put
+    # behind them, and behind the labels of with_labels.
+    tables = [table[old_labels] for old_labels in selection.new_labels]
     labels = selection.labels
     if labels is not None:
         labels = DerivedColumn(labels, table.__getitem__)
@@ -189,7 +194,7 @@ def with_new_classes(
         classes_in_state = xxhash.xxh3_64_hexdigest(repr(names).encode())
     return replace(
         selection,
-        relabelling=Relabelling(names, [table[old] for old in selection.new_labels]),
+        relabelling=Relabelling(names, tables),
         labels=labels,
         identity={**selection.identity, "classes": classes_in_state},
     )
@@ -201,7 +206,8 @@ def with_user_labels(
     """The same samples with other labels: see Dataset.with_labels."""
     column = parse_user_column(data, "with_labels", labels)
     if classes is not None:
-        has_twins = len({str(name) for name in classes}) < len(classes)
+        has_twins = len(set(map(str, classes))) < len(classes)
+        # A text is a sequence of names, too: of its letters.
         if isinstance(classes, str) or has_twins:
             raise ConfigError(
                 f"with_labels: expected names of classes, each once, got {classes!r}"
@@ -212,18 +218,20 @@ def with_user_labels(
     _check_labels(column, names)
 
     selection = data._selection
-    numbers = DerivedColumn(column, partial(np.asarray, dtype=np.int64))
+    label_column = DerivedColumn(column, partial(np.asarray, dtype=np.int64))
+    # A loader's state has a hash of all labels, so that it is not loaded for others.
     digest = xxhash.xxh3_64()
     for ids in spans(len(data)):
-        digest.update(numbers.take(ids).tobytes())
-    # Labels of the index are not used any more, but records are still checked against `names`.
-    tables = [
-        np.where(table < len(names), table, NO_LABEL) for table in selection.new_labels
-    ]
+        digest.update(label_column.take(ids).tobytes())
+    # The labels of the index are not used any more, but its records are still checked: their labels
+    # have to be below the number of classes.
+    tables = []
+    for table in selection.new_labels:
+        tables.append(np.where(table < len(names), table, NO_LABEL))
     return replace(
         selection,
         relabelling=Relabelling(names, tables),
-        labels=numbers,
+        labels=label_column,
         identity={**selection.identity, "with_labels": digest.hexdigest()},
     )
 
@@ -240,8 +248,8 @@ def _labels_of_names(
             raise ConfigError(
                 f"with_labels: expected names of {names[:5]!r}, got {name!r}"
             )
-    labels = np.array([label_by_name[name] for name in sample_names], dtype=np.int64)
-    return UserColumn(labels), names
+    labels = [label_by_name[name] for name in sample_names]
+    return UserColumn(np.array(labels, dtype=np.int64)), names
 
 
 def _check_labels(column: UserColumn, names: Sequence[str]) -> None:

@@ -19,13 +19,13 @@ from fastpipe.dataset.cropping import Cropping
 from fastpipe.dataset.fields import (
     FieldReader,
     FieldRequest,
-    by_sample,
     check_mirrored,
-    split,
+    group_by_sample,
+    split_by_row,
 )
 from fastpipe.dataset.format.fields import NO_IMAGE
 from fastpipe.dataset.tensors import as_image, tv_tensor
-from fastpipe.dataset.transforms import applier
+from fastpipe.dataset.transforms import adapt_transform
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
@@ -41,7 +41,7 @@ _PIL_HINT = (
     "the transform got a uint8 tensor, (channels, height, width). One that expects Pillow's "
     'images, such as torchvision\'s ToTensor: data.with_transform(transform, images="pil")'
 )
-# Of whole pictures.
+# A plan of whole pictures has these crops: none.
 _NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))
 
 
@@ -57,7 +57,7 @@ class SampleFormat:
     pixels: Pixels | None = None  # of the images; None: as a loader has them by default
 
     def __post_init__(self) -> None:
-        self.applier()  # checks the transform
+        self.adapt_transform()  # checks the transform
         cropping = self.cropping
         if cropping is None:
             return
@@ -69,12 +69,15 @@ class SampleFormat:
         if self.fields is not None:
             check_mirrored(self.fields.values(), cropping.mirroring)
 
-    def applier(self) -> Callable[[Any], Any]:
+    def adapt_transform(self) -> Callable[[Any], Any]:
         """A function that calls the transform with a sample in the form that it expects."""
         if self.fields is None:
-            return applier(self.transform, images=self.images)
+            return adapt_transform(self.transform, images=self.images)
+        # The image may come under several keys.
         image_keys = [key for key, request in self.fields.items() if request == "image"]
-        return applier(self.transform, dicts=True, images=self.images, keys=image_keys)
+        return adapt_transform(
+            self.transform, dicts=True, images=self.images, keys=image_keys
+        )
 
     def __repr__(self) -> str:
         """The options that are not the default, each after a comma."""
@@ -97,20 +100,22 @@ class SampleReader:
 
     def __init__(self, data: BaseDataset, sample_format: SampleFormat) -> None:
         _keep_to_one_thread()
-        self.process = os.getpid()
+        self.process = os.getpid()  # a forked child makes a reader of its own
         self._content = data.content
         self._cropping = sample_format.cropping
         self._pixels = sample_format.pixels
         form = None if self._pixels is None else self._pixels.form(data)
         self._pictures = Pictures(data.index, form)
-        self._transform = sample_format.applier()
+        self._transform = sample_format.adapt_transform()
         # Shown with an error of the transform: it may expect Pillow's images.
         self._has_pil_hint = (
             sample_format.transform is not None and sample_format.images == "tensor"
         )
         self._fields: FieldReader | None = None
         if sample_format.fields is not None:
-            crop = None if self._cropping is None else self._cropping.crop
+            crop = None
+            if self._cropping is not None:
+                crop = self._cropping.crop
             self._fields = FieldReader(data, sample_format.fields, [crop])
 
     def read(self, ids: Int64s) -> list[Any]:
@@ -150,11 +155,18 @@ class SampleReader:
         else:
             part = plan.part(position, position + 1)
             rows = self._pictures.rows(part, cropping.size, exact=cropping.exact)
+            # A single crop has no axis of crops.
             image = rows[0] if len(rows) == 1 else rows
-        return image if self._pixels is None else self._pixels.of(image)
+        if self._pixels is None:
+            return image
+        return self._pixels.convert(image)
 
     def _apply_transform(self, value: Any, sample: int) -> Any:
-        """Calls the transform; of several crops, with each, and stacks the results."""
+        """Calls the transform; of several crops, with each, and stacks the results.
+
+        `value` is a dict, or an image (height, width, channels), or crops (K, height, width,
+        channels). An error gets a note that names the sample.
+        """
         try:
             if not isinstance(value, np.ndarray) or value.ndim == 3:
                 return self._transform(value)
@@ -163,16 +175,20 @@ class SampleReader:
             problem.add_note(
                 f"in the transform of sample {sample} of {self._content.index.path}"
             )
-            if self._has_pil_hint and isinstance(
+            # These are the errors of a transform that gets another kind of image than it expects.
+            is_of_wrong_kind = isinstance(
                 problem, (TypeError, AttributeError, ValueError)
-            ):
+            )
+            if self._has_pil_hint and is_of_wrong_kind:
                 problem.add_note(_PIL_HINT)
             raise
         # A transform may return an array or a number for each crop.
         tensors = []
         for crop in crops:
-            is_tensor = isinstance(crop, torch.Tensor)
-            tensors.append(crop if is_tensor else torch.as_tensor(crop, device="cpu"))
+            if not isinstance(crop, torch.Tensor):
+                # Whatever the default device of the program is.
+                crop = torch.as_tensor(crop, device="cpu")
+            tensors.append(crop)
         return torch.stack(tensors)
 
     def _read_dicts(
@@ -180,7 +196,8 @@ class SampleReader:
     ) -> Iterator[dict[str, Any]]:
         """The dict of each sample of a plan. Its pictures are decoded when its turn comes."""
         values = fields.read(plan)
-        # For each entry a function that makes the value of the sample at a position of the plan.
+        # By entry, a function from a sample's position in the plan to its value. So a picture is
+        # decoded when its sample's turn comes, and only if it is among the keys.
         makers: dict[str, Callable[[int], Any]] = {}
         makers["image"] = lambda position: as_image(self._decode(plan, position))
         makers["label"] = plan.labels.tolist().__getitem__
@@ -189,23 +206,23 @@ class SampleReader:
             makers[name] = items.__getitem__
         for name, array in values.arrays.items():
             # A single number becomes Python's, as labels are in torchvision's datasets.
-            numbers: Any = (
-                array.tolist() if array.ndim == 1 else torch.from_numpy(array)
-            )
-            makers[name] = numbers.__getitem__
+            if array.ndim == 1:
+                makers[name] = array.tolist().__getitem__
+            else:
+                makers[name] = torch.from_numpy(array).__getitem__
         for name, column in fields.pictures.items():
             is_mask = name in fields.masks
             records = column.take(plan.ids)
             makers[name] = partial(self._read_picture, plan, records, is_mask)
         for name, of_rows in self._place_values(plan, values.places[0], fields):
-            makers[name] = by_sample(of_rows, plan).__getitem__
+            makers[name] = group_by_sample(of_rows, plan).__getitem__
 
         entries = self._entries(fields)
         for position in range(len(plan)):
             yield {key: makers[entry](position) for key, entry in entries.items()}
 
     def _entries(self, fields: FieldReader) -> dict[str, str]:
-        """By key of a sample, the entry; points have one more than in a batch, the visibility."""
+        """Key of a sample -> its entry. Points have one more than in a batch, the visibility."""
         entries = {}
         for key, entry in fields.keys.items():
             entries[key] = entry
@@ -217,30 +234,28 @@ class SampleReader:
         self, plan: BatchPlan, places: Places, fields: FieldReader
     ) -> Iterator[tuple[str, list[Any]]]:
         """The entries of boxes and points, with a tensor for each row of a plan."""
+        # tv_tensors know the (height, width) of the picture that they lie on.
         if self._cropping is None:
             heights = plan.records["height"].tolist()
             widths = plan.records["width"].tolist()
             canvas_sizes = list(zip(heights, widths, strict=True))
         else:
-            canvas_sizes = [self._cropping.size] * len(plan.flips)
+            num_rows = len(plan.flips)
+            canvas_sizes = [self._cropping.size] * num_rows
         for name, placed in places.items():
             options = fields.options[name]
             if isinstance(options, Boxes):
                 yield from self._box_values(plan, placed, options, canvas_sizes)
             else:
-                values = split(placed.values, placed.rows, plan)
-                points = zip(values, canvas_sizes, strict=True)
-                yield (
-                    name,
-                    [
-                        tv_tensor("KeyPoints", row[..., :2], size)
-                        for row, size in points
-                    ],
-                )
-                yield (
-                    f"{name}_visibility",
-                    [torch.from_numpy(row[..., 2]) for row in values],
-                )
+                # Of each row (M, K, 3): x, y and the visibility of the K points of M objects.
+                values = split_by_row(placed.values, placed.rows, plan)
+                points = []
+                visibilities = []
+                for row, canvas_size in zip(values, canvas_sizes, strict=True):
+                    points.append(tv_tensor("KeyPoints", row[..., :2], canvas_size))
+                    visibilities.append(torch.from_numpy(row[..., 2]))
+                yield name, points
+                yield f"{name}_visibility", visibilities
 
     def _box_values(
         self,
@@ -249,20 +264,20 @@ class SampleReader:
         options: Boxes,
         canvas_sizes: Sequence[tuple[int, int]],
     ) -> Iterator[tuple[str, list[Any]]]:
-        # Only a crop can cut boxes down to a sliver.
+        """The entries of boxes, (M, 4) x0, y0, x1, y1 of each row, and of their labels."""
+        # Boxes of whole pictures stay as they are stored. Only a crop can cut a box to a sliver.
         if self._cropping is not None:
-            placed = placed.take(
-                is_large_enough(placed.values, options.min_size, options.min_area)
-            )
+            is_kept = is_large_enough(placed.values, options.min_size, options.min_area)
+            placed = placed.take(is_kept)
         tensors = []
-        values = split(placed.values, placed.rows, plan)
+        values = split_by_row(placed.values, placed.rows, plan)
         for boxes, canvas_size in zip(values, canvas_sizes, strict=True):
             tensors.append(
                 tv_tensor("BoundingBoxes", boxes, canvas_size, format="XYXY")
             )
         yield options.name, tensors
         if placed.labels is not None:
-            labels = split(placed.labels, placed.rows, plan)
+            labels = split_by_row(placed.labels, placed.rows, plan)
             yield f"{options.name}_labels", [torch.from_numpy(row) for row in labels]
 
     def _read_picture(
@@ -297,16 +312,18 @@ class SampleReader:
     def _empty_picture(
         self, plan: BatchPlan, record: np.void, is_mask: bool
     ) -> NDArray[Any]:
-        size: tuple[int, ...] = (int(record["height"]), int(record["width"]))
+        """The pixels in place of a mask or second picture that a sample does not have."""
+        shape: tuple[int, ...] = (int(record["height"]), int(record["width"]))
+        fill = 0
         if self._cropping is not None:
-            size = self._cropping.size
+            shape = self._cropping.size
+            fill = plan.crops.rendering.mask_fill
         if plan.rows_per_sample > 1:
-            size = (plan.rows_per_sample, *size)
-        if not is_mask:
-            form = self._pictures.form
-            return np.zeros((*size, form.channels), form.dtype)
-        fill = 0 if self._cropping is None else plan.crops.rendering.mask_fill
-        return np.full(size, fill, np.uint8)
+            shape = (plan.rows_per_sample, *shape)
+        if is_mask:
+            return np.full(shape, fill, np.uint8)
+        form = self._pictures.form
+        return np.zeros((*shape, form.channels), form.dtype)
 
 
 def _keep_to_one_thread() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.by_id import as_array, spans
+from fastpipe.dataset.column_values import as_array, spans
 from fastpipe.dataset.format.description import file_hash, read_info
 from fastpipe.dataset.format.index import Index
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.plan.content import ById
+from fastpipe.plan.content import ColumnReader
 from fastpipe.store.store import Folder
 
 _FOLDER = "columns"
@@ -34,6 +34,7 @@ def with_saved(data: Any) -> Any:
     file = index.folder / _list_name(index.fingerprint)
     if not index.packed or not file.exists():
         return data
+    # `file` may hold anything, so every error of reading it becomes one that says what to do.
     try:
         entries: dict[str, Any] = json.loads(file.read_bytes())
         for name, entry in entries["columns"].items():
@@ -76,10 +77,10 @@ def check_saved(index: Index) -> None:
 def save(data: BaseDataset, destination: Path) -> None:
     """See Dataset.save_columns."""
     selection = data._selection
-    columns: dict[str, ById] = dict(selection.added)
+    columns: dict[str, ColumnReader] = dict(selection.added)
     has_labels = selection.labels is not None or selection.relabelling is not None
     if has_labels:
-        columns["label"] = data.by_id("label")
+        columns["label"] = data.open_column("label")
     if not columns:
         raise ConfigError(
             "save_columns: this dataset has no columns of with_column, and no labels of "
@@ -98,22 +99,24 @@ def save(data: BaseDataset, destination: Path) -> None:
             f"{data.index.fingerprint}, got {fingerprint}"
         )
 
+    # Each column is written whole or not at all, and the list that names them comes last. So a
+    # reader, or a program that is killed, sees the old columns or the new ones.
     store = Folder(destination, None)
     folder = destination / _FOLDER
     entries = {}
     for name, column in columns.items():
-        rows = np.concatenate([as_array(column.take(ids)) for ids in spans(len(data))])
-        if rows.dtype == object:
+        blocks = [as_array(column.take(ids)) for ids in spans(len(data))]
+        rows = np.concatenate(blocks)
+        if rows.dtype == object:  # texts; an .npy file of objects would need pickle
             rows = rows.astype(str)
         with store.open_atomic(f"{_FOLDER}/{name}.npy") as file:
             np.lib.format.write_array(file, rows, allow_pickle=False)
-        # The hash in its name keeps a file that an older list names.
+        # With its hash in the name, a file does not take the place of one that an older list names.
         digest = file_hash(folder / f"{name}.npy")
         file_name = f"{name}-{digest}.npy"
         (folder / f"{name}.npy").rename(folder / file_name)
         entries[name] = {"file": file_name, "xxh3_64": digest}
     classes = data.classes if has_labels else None
+    text = json.dumps({"columns": entries, "classes": classes}, indent=1)
     with store.open_atomic(_list_name(fingerprint)) as file:
-        file.write(
-            json.dumps({"columns": entries, "classes": classes}, indent=1).encode()
-        )
+        file.write(text.encode())

@@ -15,7 +15,7 @@ from fastpipe.dataset.format.joined_index import JoinedIndex
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.dataset.stored_dataset import StoredDataset
-from fastpipe.plan.content import ById, Content
+from fastpipe.plan.content import ColumnReader, Content
 from fastpipe.plan.draws import Int64s
 
 
@@ -23,8 +23,8 @@ class Relabelling(NamedTuple):
     """The classes that a dataset has in place of those that are stored."""
 
     classes: list[str]
-    # Of each stored dataset (classes + 1,) the new label of each of its classes, and at the end
-    # that of NO_LABEL.
+    # For each stored dataset (classes + 1,): the new label of each of its classes. The last one is
+    # that of samples without a label, as NO_LABEL, -1, indexes it.
     new_labels: list[NDArray[np.int64]]
 
 
@@ -41,21 +41,21 @@ class Selection:
     """
 
     stored: tuple[StoredDataset, ...]  # one behind the other
-    # None: the classes of the one stored dataset.
+    # None: the classes are those of the stored dataset, of which there is one then.
     relabelling: Relabelling | None = None
     samples: Int64s | None = None  # (n,) numbers in the index; None: all, in its order
     share_starts: Int64s | None = None  # as Content.starts; None: one share
     weights: tuple[float, ...] = (1.0,)  # of the shares
     fold_level: int = 0  # how often `fold` has divided the samples
     # A label for each sample, in place of those of the index.
-    labels: ById | None = None
+    labels: ColumnReader | None = None
     # Columns of `with_column`, by name.
-    added: Mapping[str, ById] = field(default_factory=dict)
+    added: Mapping[str, ColumnReader] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)  # as Content.identity
 
     @property
     def new_labels(self) -> list[NDArray[np.int64]]:
-        """Of each stored dataset the labels of its classes here: see Relabelling."""
+        """For each stored dataset the labels that its classes have here: see Relabelling."""
         if self.relabelling is not None:
             return self.relabelling.new_labels
         return [unchanged_labels(stored.index.classes) for stored in self.stored]
@@ -82,7 +82,7 @@ class Selection:
             self.index, self.samples, starts, self.weights, self.labels, self.identity
         )
 
-    def open_column(self, name: str) -> ById:
+    def open_column(self, name: str) -> ColumnReader:
         """Opens a column, by ids of samples. DatasetError: its files are missing or damaged."""
         if name in self.added:
             return self.added[name]
@@ -119,7 +119,7 @@ class StoredColumn:
         name = self._name
         content = self._selection.content
         index = self._selection.index
-        numbers = content.numbers(ids)
+        numbers = content.numbers(ids)  # in the index
         # Fields come first: a table may have columns "width" and "source" of its own.
         if self._field_column is not None:
             return self._field_column.take(numbers)
@@ -131,6 +131,7 @@ class StoredColumn:
             return index.part_of(numbers)
         if name == "label" and content.labels is not None:
             return content.labels.take(ids)
+        # The others, such as "width", are entries of the index's records.
         values = index.records_of(numbers)[name].astype(np.int64)
         if name == "label":
             # A damaged label is reported when the sample is read.

@@ -33,15 +33,15 @@ class StoredDataset:
         if isinstance(place, Url):
             self._place: Place = place
         else:
-            self._place = Path(
-                os.path.abspath(dataset_folder(place))
-            )  # programs change their folder
+            # Absolute, because a program may change its working directory.
+            self._place = Path(os.path.abspath(dataset_folder(place)))
         self._options: dict[str, Any] = {
             "max_pixels": max_pixels,
             "remote": remote if isinstance(place, Url) else None,
             "split": split,
             "background": background,
         }
+        # Sets the value of the cached property, so that this process opens the files once.
         self.index = open_data(data, version=version, **self._options)
         self._fingerprint = self.index.fingerprint
         # From now on the same version, even if the dataset grows while it is in use.
@@ -64,4 +64,6 @@ class StoredDataset:
         return index
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "index"}
+        state = dict(vars(self))
+        state.pop("index", None)  # another process opens its own
+        return state

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 
 def as_tensor(picture: NDArray[Any]) -> torch.Tensor:
-    """(height, width, channels) -> a (channels, height, width) view, in channels_last order."""
+    """(height, width, channels) -> a (channels, height, width) view, in channels_last order.
+
+    Nothing is copied: see README.md for the time that `.contiguous()` would take.
+    """
     return torch.from_numpy(picture).permute(2, 0, 1)
 
 
@@ -38,6 +41,7 @@ def tv_tensor(
     classes = _tv_tensors()
     if classes is None:
         return tensor
+    # Masks and images have no canvas: their own size says it.
     if canvas_size is not None:
         options["canvas_size"] = canvas_size
     image: torch.Tensor = getattr(classes, kind)(
@@ -53,4 +57,5 @@ def _tv_tensors() -> Any:
         from torchvision import tv_tensors
     except (ImportError, RuntimeError):
         return None
+    # Older versions have no points, and samples should have the same types in all.
     return tv_tensors if hasattr(tv_tensors, "KeyPoints") else None

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from fastpipe.dataset.tensors import as_tensor
 from fastpipe.errors import ConfigError, choice
 
+# The packages whose transforms are called with image=, and return a dict.
 _ALBUMENTATIONS = ("albumentations", "albumentationsx")
 
 
-def applier(
+def adapt_transform(
     transform: object,
     *,
     dicts: bool = False,
@@ -89,11 +90,10 @@ def _call_by_name(transform: Callable[..., Any], picture: NDArray[Any]) -> Any:
             "transform: expected transform(image=...) to return a dict with 'image', as "
             f"albumentations' transforms do, got {type(result).__name__}"
         ) from None
-    if (
-        isinstance(image, np.ndarray)
-        and image.ndim == 3
-        and image.shape[2] in (1, 3, 4)
-    ):
+    # ToTensorV2 has made a tensor; without it, the image is still an array.
+    is_array = isinstance(image, np.ndarray)
+    if is_array and image.ndim == 3 and image.shape[2] in (1, 3, 4):
+        # Contiguous, because torch takes no negative strides, which mirroring leaves.
         return as_tensor(np.ascontiguousarray(image))
     return image
 
@@ -104,6 +104,7 @@ def _with_pil_images(sample: dict[str, Any], keys: Sequence[str]) -> dict[str, A
 
     changed = dict(sample)
     for key in keys:
+        # (..., channels, height, width) -> (..., height, width, channels), as Pillow has it.
         array = np.moveaxis(sample[key].numpy(), -3, -1)
         if array.ndim == 3:
             changed[key] = picture_of(array)

@@ -1,6 +1,6 @@
-"""Where batches are copied and augmented: at once on the CPU.
+"""Where batches are copied and augmented.
 
-On a device, in its queue or beside the training step.
+On the CPU at once; on a device in its one queue, or in a side stream beside the training step.
 
 Note [what a device can do]
 Its module in torch says it: torch.cuda, torch.xpu, torch.mps, an extension's. If the module has
@@ -47,7 +47,7 @@ CurrentDevice = Callable[[], AbstractContextManager[object]]
 _POLL_INTERVAL_S = 0.5e-3
 _PORTABLE = 1  # cudaHostRegisterPortable: page-locked for all GPUs
 _CPU = torch.device("cpu")
-# Of a device's module.
+# A device whose module in torch has these can have a side stream.
 _SIDE_STREAM_PARTS = ("Stream", "Event", "stream", "current_stream", "device")
 _EARLIER_ERROR = (
     "fastpipe: a device reports the error of a kernel at a later call, which was the loader's this "

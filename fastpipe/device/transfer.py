@@ -43,7 +43,7 @@ class _AugmentedView(NamedTuple):
     plan: AugmentPlan
 
 
-# By view; a view whose images stay as they are is not there.
+# Number of a view -> its augmentation. A view whose images stay as they are has no entry.
 _Plans = dict[int, _AugmentedView]
 
 
@@ -163,9 +163,8 @@ class Transfer:
             queued = time.perf_counter()
             staged = self._augment(batch, plans, copies)
         # Copies that are done by now left the device waiting for the augmentation.
-        work = _Work(
-            copies.first, copies.copied, staged.ready, in_time=not copies.copied.done()
-        )
+        in_time = not copies.copied.done()
+        work = _Work(copies.first, copies.copied, staged.ready, in_time=in_time)
         self._working.append(work)
         self._stats.transfer_s += queued - planned
         self._stats.augment_s += planned - started + time.perf_counter() - queued
@@ -200,7 +199,7 @@ class Transfer:
                 epoch=batch.epoch,
                 batch=batch.number,
                 mixing_seed=first_seed,
-                shown=batch.there.crops.shown,
+                image_sizes=batch.filled_plan.crops.image_sizes,
                 channels=images.shape[3],
                 bits=8 * images.itemsize,
             )
@@ -212,12 +211,12 @@ class Transfer:
     ) -> dict[str, NDArray[np.generic]]:
         """All arrays of a batch but its images: facts, "augment.VIEW.NAME" and "field.NAME"."""
         arrays: dict[str, NDArray[np.generic]] = {
-            "labels": batch.there.labels,
-            "ids": batch.there.ids,
+            "labels": batch.filled_plan.labels,
+            "ids": batch.filled_plan.ids,
             "valid": batch.plan.valid,
         }
-        if batch.there.crops.shown is not None:
-            arrays["image_sizes"] = batch.there.crops.shown
+        if batch.filled_plan.crops.image_sizes is not None:
+            arrays["image_sizes"] = batch.filled_plan.crops.image_sizes
         for view, augmented in plans.items():
             for name, array in augmented.plan.arrays.items():
                 arrays[f"augment.{view}.{name}"] = array
@@ -272,8 +271,8 @@ class Transfer:
         ids = tensors["ids"]
         valid = tensors["valid"]
         image_sizes = tensors.get("image_sizes")
-        # One of each view, for buckets only. Empty unless a batch is asked for them or they move with
-        # the image: ImageBatch makes them on demand.
+        # One for each view, for buckets only. Empty unless they are among the fields, or move with
+        # the images: otherwise ImageBatch makes them on demand.
         masks: list[torch.Tensor] = []
         if image_sizes is not None and self._needs_pixel_masks(batch.fields):
             masks = pixel_mask(image_sizes, copies.views)
@@ -302,11 +301,11 @@ class Transfer:
             for name in batch.fields.arrays:
                 values[name] = tensors[f"field.{name}"]
                 memory.append(values[name])
-            loop_batch = _as_dict(
-                batch.fields, values, len(views), batch.plan.rows_per_sample
-            )
+            rows_per_sample = batch.plan.rows_per_sample
+            loop_batch = _as_dict(batch.fields, values, len(views), rows_per_sample)
         ready = self._stream.mark()
         # The training stream has to know each piece of memory once, however many tensors are in it.
+        # By the address of the memory.
         different = {tensor.untyped_storage().data_ptr(): tensor for tensor in memory}
         return StagedBatch(
             loop_batch, tuple(views), labels, valid, tuple(different.values()), ready

@@ -27,8 +27,8 @@ from fastpipe.diagnosis.loader_diagnoses import (
     Stall,
     choose_worst,
     diagnose_loaders,
+    report_option_error,
     report_program_error,
-    report_refused_options,
 )
 from fastpipe.diagnosis.observation import (
     Observation,
@@ -55,11 +55,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*=")
 class Watched:
     """How a command was watched."""
 
-    # Of the DataLoaders that gave most batches, those that are stuck first.
+    # The diagnoses of the DataLoaders that gave most batches; those that are stuck come first.
     diagnoses: tuple[Diagnosis, ...]
     ended: str  # why the watching ended
-    # Options that torch refused, and errors that ended the program.
-    refused: tuple[Finding, ...]
+    # About programs and no DataLoader: options that torch did not accept, and errors that ended
+    # the program.
+    program_findings: tuple[Finding, ...]
     python: bool  # whether a Python program of the command could be watched at all
     trouble: str  # errors of the watching itself; "" without any
 
@@ -253,17 +254,17 @@ def _evaluate(
         seen for seen in observations if seen.facts["pid"] not in worker_pids
     ]
     diagnoses = diagnose_loaders(observations, programs, stall, surroundings, folder)
-    refused = [
-        report_refused_options(error)
+    program_findings = [
+        report_option_error(error)
         for program in programs
-        for error in program.refused
+        for error in program.option_errors
     ]
     for program in programs:
         if program.unguarded:
             continue
         for ending in program.errors:
             if ending.place:
-                refused.append(report_program_error(ending.text, ending.place))
+                program_findings.append(report_program_error(ending.text, ending.place))
     trouble = ""
     trouble_file = folder / "trouble.txt"
     if trouble_file.exists():
@@ -271,7 +272,7 @@ def _evaluate(
     return Watched(
         diagnoses=choose_worst(diagnoses),
         ended=why,
-        refused=tuple(refused),
+        program_findings=tuple(program_findings),
         python=bool(programs),
         trouble=trouble,
     )

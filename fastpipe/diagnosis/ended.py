@@ -35,7 +35,7 @@ _WORKERS_TRACEBACK = "Original Traceback (most recent call last):"
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")  # torch
 _EXIT_CODE = re.compile(r"exit code (\d+)")  # torch
 _ALARMS = ("SIGALRM", "SIGVTALRM", "SIGPROF")
-_MOST_LETTERS = 500
+_MAX_LETTERS = 500
 
 
 def is_worker_gone(ending: Ending) -> bool:
@@ -76,7 +76,7 @@ def explain_ending(
     cause = find_error_cause(text)
     if cause is NOT_PICKLABLE:
         return [_report_not_picklable(observation, ending, text, where)]
-    symptom = f"the loader ended with {text[:_MOST_LETTERS]}"
+    symptom = f"the loader ended with {text[:_MAX_LETTERS]}"
     return [(cause or _ERROR).make_finding(symptom, where)]
 
 
@@ -136,17 +136,17 @@ def _describe_samples(
 def _report_not_picklable(
     observation: Observation, ending: Ending, text: str, where: str
 ) -> Finding:
-    """Names the functions, classes or attributes that pickle refuses, if they are known."""
+    """Names the functions, classes or attributes that cannot be pickled, if they are known."""
     unpicklable = observation.facts["unpicklable"]
-    reason = text[:_MOST_LETTERS]
+    reason = text[:_MAX_LETTERS]
     if unpicklable:
-        refused = ", ".join(
+        paths = ", ".join(
             f"{part['path']} ({part['kind']})" for part in unpicklable[:3]
         )
-        symptom = f"{refused} cannot be pickled: {reason}"
+        symptom = f"{paths} cannot be pickled: {reason}"
         return NOT_PICKLABLE.make_finding(symptom, unpicklable[0]["place"])
-    if ending.refused:
-        first = ending.refused[0]
+    if ending.unpicklable:
+        first = ending.unpicklable[0]
         symptom = f"{first['path']} cannot be pickled: {first['kind']}"
         place = find_assignment(first["path"], first["place"])
         return NOT_PICKLABLE.make_finding(symptom, place or where)

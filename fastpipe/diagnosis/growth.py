@@ -12,7 +12,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.records import Snapshot
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation
 
 # Fewer snapshots do not show whether a growth goes on.
-_LEAST_SNAPSHOTS = 8
+_MIN_SNAPSHOTS = 8
 # Even growth: from quarter to quarter, the smallest step is at least this share of the largest.
 _EVEN = 0.4
 
@@ -26,8 +26,8 @@ class Growth:
     first_bytes: int  # at the first snapshot
     last_bytes: int
     batches: int  # between the two
-    # By how much it grew after the first third, as fast to the end. 0 if the growth slowed down, as
-    # when a process takes some memory once.
+    # By how much it grew after the first third, if it went on as fast to the end. 0 if the growth
+    # slowed down, as when a process takes some memory once.
     steadily_grown_bytes: int
     # The part of it in use: *Note [memory in use]* in fastpipe_probe/machine.py.
     kept_bytes: int
@@ -115,7 +115,7 @@ def _measure_process(
 
 
 def measure_steady(
-    samples: list[tuple[int, int]], least_count: int = _LEAST_SNAPSHOTS
+    samples: list[tuple[int, int]], least_count: int = _MIN_SNAPSHOTS
 ) -> tuple[int, float]:
     """Measures by how much a number grew evenly after the first third, and how much a batch.
 

@@ -13,8 +13,8 @@ from fastpipe.diagnosis.report import Diagnosis, make_diagnosis
 from fastpipe.diagnosis.source.files import read_line, split_place
 from fastpipe.diagnosis.stacks import Stack
 
-_MOST_LOADERS = 4
-_MOST_LETTERS = 1000
+_MAX_LOADERS = 4
+_MAX_LETTERS = 1000
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def choose_worst(diagnosed: list[LoaderDiagnosis]) -> tuple[Diagnosis, ...]:
     worst: dict[object, Diagnosis] = {}
     for entry in sorted(diagnosed, key=LoaderDiagnosis.rank):
         worst.setdefault(identify_loader(entry.observation.facts), entry.diagnosis)
-    return tuple(worst.values())[:_MOST_LOADERS]
+    return tuple(worst.values())[:_MAX_LOADERS]
 
 
 def _report_no_main_guard(place: str, observation: Observation) -> Finding:
@@ -118,13 +118,13 @@ def report_program_error(text: str, place: str) -> Finding:
     return Finding(
         Code.ERROR,
         place,
-        what=f"the program ended with {text[:_MOST_LETTERS]}",
+        what=f"the program ended with {text[:_MAX_LETTERS]}",
         why="it ended in a line of its own, not in a DataLoader",
         change="correct this line first",
     )
 
 
-def report_refused_options(error: dict[str, str]) -> Finding:
+def report_option_error(error: dict[str, str]) -> Finding:
     """`error` has the error of torch and the line that made the loader."""
     if "num_workers > 0" in error["error"]:  # torch's words
         why = "these options need workers, and there are none"

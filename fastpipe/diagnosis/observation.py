@@ -60,7 +60,7 @@ class Worker:
     globals_after: dict[str, int] = field(default_factory=dict)
     # Checksums of the global generators: at first, then after each of the first samples.
     states: list[dict[str, int]] = field(default_factory=list)
-    # Of each of the first samples of a stream: the checksum of the whole, then of its first parts.
+    # For each of the first samples of a stream, the checksum of the whole, then of its first parts.
     checksums: list[list[int]] = field(default_factory=list)
     # Parts of samples that lie where the sample before lies.
     reused: list[dict[str, str]] = field(default_factory=list)
@@ -88,9 +88,9 @@ class Observation:
     epochs: list[Epoch] = field(default_factory=list)
     # Sorted by their numbers, then by their starts.
     workers: list[Worker] = field(default_factory=list)
-    # Of the process that iterates.
+    # Snapshots of the process that iterates.
     snapshots: list[Snapshot] = field(default_factory=list)
-    # With which a request for a batch ended.
+    # Errors with which a request for a batch ended.
     errors: list[Ending] = field(default_factory=list)
     # The same DataLoader in other processes.
     others: list[Observation] = field(default_factory=list)
@@ -112,8 +112,9 @@ class Program:
 
     pid: int = 0
     errors: list[Ending] = field(default_factory=list)  # with which it ended
-    # Errors of options, and the line of the loader.
-    refused: list[dict[str, str]] = field(default_factory=list)
+    # DataLoaders that torch did not create because of their options: "made_at", the line, and
+    # "error".
+    option_errors: list[dict[str, str]] = field(default_factory=list)
     # The line that a worker runs again, and that would start workers.
     unguarded: str = ""
 

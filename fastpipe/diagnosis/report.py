@@ -23,8 +23,8 @@ from fastpipe.diagnosis.stages import Stages, measure_stages
 from fastpipe.errors import readable
 
 _WIDTH = 120
-_MOST_STACK_LINES = 30
-_MOST_PROCESSES = 9
+_MAX_STACK_LINES = 30
+_MAX_PROCESSES = 9
 _OPTIONS = (
     "batch_size",
     "num_workers",
@@ -215,9 +215,9 @@ def _render_stacks(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
             lines = [
                 "no Python stack: the process did not answer, or Python had not started"
             ]
-        hidden_count = len(lines) - _MOST_STACK_LINES
+        hidden_count = len(lines) - _MAX_STACK_LINES
         if hidden_count > 0:
-            lines = [*lines[:_MOST_STACK_LINES], f"... {hidden_count} more lines"]
+            lines = [*lines[:_MAX_STACK_LINES], f"... {hidden_count} more lines"]
         if len(stack.threads) > 1:
             others = format_count(len(stack.threads) - 1, "more thread")
             lines.append(f"and {others}; as_dict() and --json show them")
@@ -272,7 +272,7 @@ def _make_memory_table(memory: Sequence[Growth]) -> RenderableType:
     largest: dict[int, Growth] = {}  # by the number of the worker
     for growth in sorted(memory, key=lambda growth: growth.grown_bytes):
         largest[growth.number] = growth
-    for number in sorted(largest)[:_MOST_PROCESSES]:
+    for number in sorted(largest)[:_MAX_PROCESSES]:
         growth = largest[number]
         sign = "+" if growth.grown_bytes >= 0 else "-"
         epoch = ""
@@ -286,6 +286,6 @@ def _make_memory_table(memory: Sequence[Growth]) -> RenderableType:
             f"{sign}{format_size(abs(growth.grown_bytes))}",
             epoch,
         )
-    if len(largest) > _MOST_PROCESSES:
-        table.add_row(f"... and {len(largest) - _MOST_PROCESSES} more")
+    if len(largest) > _MAX_PROCESSES:
+        table.add_row(f"... and {len(largest) - _MAX_PROCESSES} more")
     return table

@@ -50,7 +50,7 @@ from fastpipe.errors import ConfigError
 # The findings say the same better than torch. And Python warns of a fork beside a thread, which is
 # one of ours.
 _KNOWN_WARNINGS = r"[\s\S]*(pin_memory|worker processes in total|Got pickle error|multi-threaded, use of fork)"
-_MOST_SHUTDOWN_S = 15.0
+_MAX_SHUTDOWN_S = 15.0
 # Stands among the batches where an epoch has begun or ended. The time until a batch is late begins
 # anew there.
 _EPOCH_MARK = object()
@@ -158,7 +158,7 @@ class _Run:
         # In a thread, because a worker that hangs would hang its shutdown, too.
         thread = threading.Thread(target=shut_down, name=THREAD_NAME, daemon=True)
         thread.start()
-        thread.join(_MOST_SHUTDOWN_S)
+        thread.join(_MAX_SHUTDOWN_S)
         _kill_workers(iterator, set())
 
     def _list_batches(self) -> Iterator[Any]:

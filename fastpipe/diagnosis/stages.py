@@ -10,9 +10,9 @@ from typing import Any
 from fastpipe.diagnosis.observation import Observation
 
 # A shorter step is none: a loop that only reads batches waits for them all the time.
-_LEAST_STEP_S = 1e-4
+_MIN_STEP_S = 1e-4
 # A worker is at work if it makes this share of the batches that the busiest worker makes.
-_LEAST_OF_MOST = 0.1
+_MIN_SHARE_OF_MAX = 0.1
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Stages:
     transfer_s: float | None
     # How long the loop waited for a batch, without the first batches of epochs.
     wait_s: float
-    # From a batch to the request for the next one; None without a training step.
+    # Seconds from a batch to the request for the next one; None without a training step.
     step_s: float | None
     start_s: float  # from an epoch's beginning to its first batch
     waiting: float  # the share of the loop's time in which it waited, 0 to 1
@@ -71,7 +71,7 @@ def measure_stages(observation: Observation) -> Stages | None:
     step_s = None
     if observation.facts["step"]:
         steps_s = list_steps_s(observation)
-        if steps_s and statistics.median(steps_s) > _LEAST_STEP_S:
+        if steps_s and statistics.median(steps_s) > _MIN_STEP_S:
             step_s = _compute_mean(steps_s)
     # Without steps, the loop does nothing but wait.
     loop_s = waited_s + sum(steps_s)
@@ -108,7 +108,7 @@ def count_batches_by_worker(observation: Observation) -> Counter[int]:
 
 def list_working(counts: Counter[int]) -> list[int]:
     """Lists the counts of the workers that made more than next to nothing."""
-    least = _LEAST_OF_MOST * max(counts.values())
+    least = _MIN_SHARE_OF_MAX * max(counts.values())
     return [count for count in counts.values() if count > least]
 
 

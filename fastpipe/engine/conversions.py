@@ -41,14 +41,13 @@ class _Worker:
 
     def __init__(self, convert: Callable[[int], bytes]) -> None:
         self._convert = convert
-        # rows; anything else ends a thread.
+        # It has rows; anything else ends a thread.
         self.queue: SimpleQueue[Any] = SimpleQueue()
         self.lock = threading.Lock()
         self.is_closed = False  # the queue takes no more rows
         self.unfinished = 0  # rows in the queue, and those that threads are converting
-        self.busy: dict[
-            int, tuple[float, _Row]
-        ] = {}  # by thread: when it began, and with which row
+        # Number of a thread -> when it began with its row, and the row.
+        self.busy: dict[int, tuple[float, _Row]] = {}
         self.counters: Any = Counter()  # by the names of Stats
 
     def run(self) -> None:

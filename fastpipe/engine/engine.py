@@ -107,12 +107,12 @@ class Engine:
             # Most programs read packed data.
             from fastpipe.engine.conversions import Conversions
 
-            # A copy, as jobs add the samples that they find.
-            needed = (
-                np.zeros(len(index), dtype=np.bool_)
-                if index.odd is None
-                else index.odd.copy()
-            )
+            # (samples,) which of them have to be converted, as far as the index knows. A copy, as
+            # jobs add those that they find.
+            if index.odd is None:
+                needed = np.zeros(len(index), dtype=np.bool_)
+            else:
+                needed = index.odd.copy()
             self._conversions = Conversions(index.convert, num_workers, needed)
 
         # The two parts end their threads when nothing refers to them any more; _close_all does it
@@ -208,9 +208,8 @@ class Engine:
 
         def start(rows: NDArray[np.intp], where: Where | None = None) -> Job:
             row_tasks = tasks if where is None else _moved(tasks, rows, where)
-            if (
-                self._conversions is None or is_field
-            ):  # masks and second pictures need no conversion
+            # Masks and second pictures need no conversion.
+            if self._conversions is None or is_field:
                 return Job(self._submit_tasks(row_tasks[rows], slots), rows)
             return ConvertingJob(
                 self._submit_tasks,
@@ -250,7 +249,7 @@ class Engine:
         """
         if not len(ranges) and not restart:
             return
-        # By name, as the native struct has another layout.
+        # Copied by name, because the native struct has another layout.
         native = np.empty(len(ranges), dtype=_engine.RANGE_DTYPE)
         for name in ("shard", "offset", "size"):
             native[name] = ranges[name]

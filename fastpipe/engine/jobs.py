@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # most programs read packed folders
 
 # Bytes may be right when they arrive, and wrong when they are read. They are fetched again this
 # often.
-_MOST_REFETCHES = 2
+_MAX_REFETCHES = 2
 # Why a row failed: a text, whose `code` is a member of _engine.Code.
 Reason = _engine.Reason
 _CANCELLED = Reason("cancelled")
@@ -160,7 +160,7 @@ class FetchedJob:
         self._start: StartRows | None = start
         self._refetch_count = 0
         self._failed: dict[int, Reason] = {}
-        # Of the rows that are under way; None: all are done.
+        # The job of the rows that are under way, once their bytes have arrived; None: all are done.
         self._job: Future[Job] | None = None
         self._ticket: Ticket | None = None  # what the reader brings for them
         self._request(rows)
@@ -204,10 +204,10 @@ class FetchedJob:
             [row for row, why in errors if why.code == mismatch], dtype=np.intp
         )
         wrong = wrong[self._reader.brings(self._samples[wrong])]
-        # Was fetched again before, in vain.
+        # These were fetched again before, in vain.
         is_known = self._reader.damaged(self._samples[wrong])
         refetched = wrong[~is_known]
-        if self._refetch_count >= _MOST_REFETCHES:
+        if self._refetch_count >= _MAX_REFETCHES:
             refetched = wrong[:0]
 
         for row, reason in errors:

@@ -30,7 +30,7 @@ CONVERTIBLE = frozenset(
 # argument: at the end of a program, a module's names are gone before its functions are.
 PATIENCE_S = 10.0
 
-_MOST_OPEN_SHARDS = 256
+_MAX_OPEN_SHARDS = 256
 
 
 def most_open_shards(index: Index, threads: int) -> int:
@@ -41,7 +41,7 @@ def most_open_shards(index: Index, threads: int) -> int:
     samples_per_shard = np.diff(index.shard_starts, append=len(index))
     useful = int((samples_per_shard > 1).sum()) + 2 * threads
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = _MOST_OPEN_SHARDS
+    allowed = _MAX_OPEN_SHARDS
     if soft_limit != resource.RLIM_INFINITY:
         allowed = min(allowed, soft_limit // 4)
     return max(1, min(allowed, useful))

@@ -10,9 +10,9 @@ from fastpipe.engine.stats import Stats
 
 _LOG = logging.getLogger("fastpipe")
 _WATCHED_BATCHES = 50
-_MOST_RATIO = 0.1
+_MAX_RATIO = 0.1
 # A loop with shorter steps does not train: it only reads batches, and waits for them all the time.
-_LEAST_STEP_S = 1e-3
+_MIN_STEP_S = 1e-3
 
 # Times of Stats -> what the loader does in them. The second ones are parts of wait_s.
 _LOADER_STAGES = {
@@ -85,7 +85,7 @@ class LoadWatch:
         self._count = 0
         self._load_s = 0.0
         self._step_s = 0.0
-        if load_s > _MOST_RATIO * step_s and step_s > _WATCHED_BATCHES * _LEAST_STEP_S:
+        if load_s > _MAX_RATIO * step_s and step_s > _WATCHED_BATCHES * _MIN_STEP_S:
             self._has_warned = True
             after = self._read_stats()
             _LOG.warning(

@@ -63,7 +63,8 @@ _OPTIONS = {
         "the sampler has to give the same numbers on all ranks: the loader shares them out itself",
     ),
 }
-# By line of the program: how many loaders of it have begun an epoch that several ranks share.
+# Line of the program -> how many of the loaders that it made have begun an epoch that several ranks
+# share.
 _turns: Counter[str] = Counter()
 _turns_lock = threading.Lock()
 
@@ -74,7 +75,7 @@ class Agreement:
     def __init__(self, data: Dataset) -> None:
         self._data = data
         self._line = _calling_line()
-        # Of this loader among those that its line has made.
+        # The number of this loader among those that its line has made; None: it has begun no epoch.
         self._turn: int | None = None
         self._begun: Counter[int] = Counter()  # by epoch: how often it was begun
         self._key = ""  # of the running epoch in the store; "": it is not compared
@@ -160,17 +161,16 @@ def _shared_store(recipe: Recipe) -> Any:
     """The store of torch.distributed, if its ranks are those that share an epoch; else None."""
     distributed = torch.distributed
     ranks = recipe.ranks
-    if (
-        ranks.world_size < 2
-        or not distributed.is_available()
-        or not distributed.is_initialized()
-    ):
+    if ranks.world_size < 2:
         return None
-    if (distributed.get_rank(), distributed.get_world_size()) != (
-        ranks.rank,
-        ranks.world_size,
-    ):
-        return None  # the program has made groups of ranks itself
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    # The program may have divided the ranks into groups itself. Then the store's ranks are not
+    # those that share an epoch.
+    if distributed.get_rank() != ranks.rank:
+        return None
+    if distributed.get_world_size() != ranks.world_size:
+        return None
     try:
         return distributed.distributed_c10d._get_default_store()
     except (AttributeError, KeyError, RuntimeError, ValueError):

@@ -37,7 +37,7 @@ class PendingBatch:
     epoch_plan: EpochPlan
     number: int  # in the epoch
     plan: BatchPlan
-    # Of each view, its slot, and whether it is exact.
+    # For each view the slot that its rows go to, and whether it is decoded at full size.
     views: Sequence[tuple[NDArray[Any], bool]]
     # Memory of masks and second pictures, by entry.
     field_images: dict[str, NDArray[Any]]
@@ -78,7 +78,7 @@ class BatchMaker:
 
     index: Index
     engine: Engine
-    # Of each view, its slots, and whether it is exact.
+    # For each view its ring of slots, and whether it is decoded at full size.
     views: Sequence[tuple[SlotRing, bool]]
     stats: Stats
     watchdog: Watchdog
@@ -103,19 +103,19 @@ class BatchMaker:
 
     def end(self, pending: PendingBatch) -> HostBatch:
         """Waits for a batch. Replaces samples that failed, or raises for the first of them."""
-        shown = self._wait_for_rows(pending)
+        filled = self._wait_for_rows(pending)
         # A thread compares the index and the columns with their hashes; raises if one has changed.
         is_last = pending.number + 1 == len(pending.epoch_plan)
         self.engine.intact.check(end=is_last)
 
-        fields = self._read_fields(shown)
+        fields = self._read_fields(filled)
         if fields is not None:
             fields.arrays.update(pending.field_images)
         images = tuple(slot for slot, _ in pending.views)
         epoch = pending.epoch_plan.epoch
         # The augmentation is drawn by the planned samples, also for rows with other samples.
         return HostBatch(
-            pending.number, epoch, pending.plan, shown.plan, images, fields
+            pending.number, epoch, pending.plan, filled.plan, images, fields
         )
 
     def _submit(
@@ -179,9 +179,10 @@ class BatchMaker:
             if not still_bad:
                 self.stats.replaced += len(errors)
                 replaced = replace(pending, plan=plan)
-                # again, as it has got the fields of bad samples.
+                # prepare= got the fields of the bad samples, so it is called again.
                 self._begin_prepare(replaced)
                 return replaced
+            # Positions among the samples that were tried -> positions in the batch.
             bad = bad[[place for place, _ in still_bad]]
         return None
 

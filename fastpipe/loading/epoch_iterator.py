@@ -12,14 +12,20 @@ from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.state import Position
 from fastpipe.loading.uncompiled import uncompiled
 
-_LEAST_HELD_S = 1e-4  # a mere look whether the device is ready takes less
+# A shorter time is that of a look whether the device is ready, which does not hold the loop back.
+_MIN_HELD_S = 1e-4
 
 
 class EpochIterator:
     """Iterates over one epoch, which begins with the first batch.
 
     It does not begin before, because training frameworks make iterators that they never use.
-    `on_batch` gets the seconds that the loop waited in here, and those of the step before.
+
+    Args:
+        epochs: those of the loader. The epoch that is next when the first batch is asked for is the
+            one that this iterator goes through.
+        on_batch: is called at each batch but the first, with the seconds that the loop waited in
+            here, and the seconds of the training step before.
     """
 
     def __init__(
@@ -28,15 +34,18 @@ class EpochIterator:
         self._epochs = epochs
         self._on_batch = on_batch
         self._prefetcher: Prefetcher | None = None  # None: the epoch has not begun
+        # Where the loop stands. Until another iterator begins, or set_epoch is called, the same
+        # object is `epochs.position`, of which a state of the loader is made.
         self._position = Position()
-        self._handed_out_at: float | None = None
+        self._handed_out_at: float | None = None  # when the last batch was
         self._has_failed = False
 
     def __iter__(self) -> EpochIterator:
         return self
 
     def __len__(self) -> int:
-        """Number of batches still to come."""
+        """Number of batches that this iterator has not given yet."""
+        # Before the first batch it may still be any epoch: the one that is next then.
         if self._prefetcher is None:
             return self._epochs.num_next
         return len(self._prefetcher)
@@ -54,20 +63,21 @@ class EpochIterator:
                     "an error ended this epoch; start a new one: for images, labels in loader"
                 )
             stats = self._epochs.maker.stats
-            asked_at = time.perf_counter()
+            requested_at_s = time.perf_counter()
             if self._prefetcher is None:
                 prefetcher = self._epochs.begin()
-                # In this order: whatever is interrupted, an epoch that has begun has its position.
+                # Ctrl-C may come between any two lines. In this order, an epoch that has begun has
+                # its position.
                 self._position = self._epochs.position
                 self._prefetcher = prefetcher
             if len(self._prefetcher) == 0:
-                self._finish(self._prefetcher)
+                self._end_epoch(self._prefetcher)
                 raise StopIteration
             # The part of this call in which the loop was held back because the device is behind.
             held_before_s = stats.held_s
             try:
                 batch = self._next_batch(self._prefetcher)
-                self._measure(asked_at, stats.held_s - held_before_s)
+                self._measure(requested_at_s, stats.held_s - held_before_s)
                 self._position.batches += 1
                 return batch
             except BaseException as problem:
@@ -82,10 +92,14 @@ class EpochIterator:
                     ) from problem
                 raise
 
-    def _finish(self, prefetcher: Prefetcher) -> None:
-        """At the end of the epoch: the loader stands at the beginning of the next one."""
+    def _end_epoch(self, prefetcher: Prefetcher) -> None:
+        """Moves the loop's position from the end of this epoch to the beginning of the next one.
+
+        Raises ConfigError if another rank has gone through this epoch with other options.
+        """
         self._epochs.agreement.check(prefetcher.recipe)
-        # Not again if the program asks again after the end.
+        # A program may call next() again after the end; the position has been moved then, and has
+        # no batches.
         if self._position.batches:
             self._position.epoch += 1
             self._position.batches = 0
@@ -116,12 +130,12 @@ class EpochIterator:
         epochs.maker.stats.samples += len(staged.valid)
         return batch
 
-    def _measure(self, asked_at: float, held_s: float) -> None:
+    def _measure(self, requested_at_s: float, held_s: float) -> None:
         """Counts the time of the loop in here, and the time of the step before."""
         stats = self._epochs.maker.stats
         now_s = time.perf_counter()
-        load_s = now_s - asked_at
-        if held_s >= _LEAST_HELD_S:
+        load_s = now_s - requested_at_s
+        if held_s >= _MIN_HELD_S:
             # The device was still busy with an earlier step, so it did not wait.
             load_s = 0.0
         stats.load_s += load_s

@@ -40,7 +40,7 @@ from fastpipe.loading.samplers import parse_sampler
 from fastpipe.loading.unknown_arguments import refuse
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.content import MOST_ROWS
+from fastpipe.plan.content import MAX_ROWS
 from fastpipe.plan.crop_options import (
     batch_sizes,
     parse_buckets,
@@ -49,7 +49,7 @@ from fastpipe.plan.crop_options import (
 )
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.epoch import check_image_sizes
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
@@ -235,7 +235,8 @@ def loader(
         sizes = None
     else:
         height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
-    # Views may have sizes of their own; their crops are checked with them.
+    # Views may have sizes of their own, with which their crops are checked later. Until then any
+    # crop has to pass.
     crop_size = height_width if views is None else (1, 1)
     recipe_with = partial(
         Recipe,
@@ -260,11 +261,11 @@ def loader(
     sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
     check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
-        raise impossible("shuffled list")
+        raise conflict_error("shuffle + ordered sampler")
     if buckets is not None and sampling.by_class is not None:
-        raise impossible("classes of buckets")
+        raise conflict_error("buckets + PerClass")
     if sampling.listed is not None and epoch_size is not None:
-        raise impossible("listed size")
+        raise conflict_error("epoch_size + listing sampler")
 
     # The recipe for the ranks that are known now, to find errors before training starts.
     recipes = RecipeResolver(ranks, recipe, sampling, partition)
@@ -318,7 +319,7 @@ def _parse_workers(num_workers: int | None, cpus: int) -> int:
     workers = whole("num_workers", num_workers, least=0, most=1024, hint=_WORKERS_HINT)
     if workers > 0:
         return workers
-    # With a DataLoader, 0 is usual: it means no worker processes.
+    # 0 is usual for a DataLoader, where it means no worker processes. Here one thread is the least.
     notices.warn_one_thread(cpus)
     return 1
 
@@ -329,7 +330,7 @@ def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str 
         return choice("epoch_size", epoch_size or "smallest", ("smallest", "largest"))
     if epoch_size is None:
         return None
-    return whole("epoch_size", epoch_size, least=1, most=MOST_ROWS)
+    return whole("epoch_size", epoch_size, least=1, most=MAX_ROWS)
 
 
 def _make_slots(

@@ -71,21 +71,24 @@ def _numbers_of_ranks(
 
     Of a sampler that splits its numbers among ranks: those of all ranks, batch by batch.
     """
+    # torch's DistributedSampler has this attribute. It gives the numbers of one rank, `rank`, and the
+    # loader shares out the numbers of all ranks. So it is asked for each rank.
     replicas = getattr(sampler, "num_replicas", None)
     by_rank: list[Any] = []
     for rank in range(replicas or 1):
-        one = copy.copy(sampler)  # the user's own is not changed
+        sampler_copy = copy.copy(sampler)  # the user's own is not changed
         if replicas:
-            one.rank = rank
-        if hasattr(one, "set_epoch"):
-            one.set_epoch(epoch)
+            sampler_copy.rank = rank
+        if hasattr(sampler_copy, "set_epoch"):
+            sampler_copy.set_epoch(epoch)
         for _ in range(times):
-            numbers = _call(one, seed, epoch)
+            numbers = _call(sampler_copy, seed, epoch)
         by_rank.append(numbers)
     if not replicas:
         return by_rank[0]
 
-    # Each rank gives its share of a global batch, then the next batch follows.
+    # In the order of a global batch: first the rows of rank 0, then those of rank 1, and so on. The
+    # loader cuts a batch into the same pieces, so each rank gets what its own sampler would give.
     share = 1
     if rows % len(by_rank) == 0:
         share = max(1, rows // len(by_rank))

@@ -26,7 +26,7 @@ from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import output_size, parse_crop
 from fastpipe.plan.epoch import check_image_sizes
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Recipe
 
 
@@ -186,7 +186,7 @@ class Loader(DataLoaderAttributes):
         """
         recipe = self.recipe
         if isinstance(recipe.crop, Buckets):
-            raise impossible("sizes of buckets", f"set_size({size!r})")
+            raise conflict_error("buckets + other sizes", f"set_size({size!r})")
         if recipe.sizes is not None:
             source = "a function, size=" if recipe.sizes.schedule else "size_choices="
             raise ConfigError(
@@ -195,7 +195,7 @@ class Loader(DataLoaderAttributes):
             )
         resized_views = [view for view in recipe.views if view.size is None]
         if not resized_views:
-            raise impossible("sizes of views", f"set_size({size!r})")
+            raise conflict_error("set_size + sized views", f"set_size({size!r})")
 
         # All checks come first, so that a size that is refused changes nothing.
         height_width = output_size(size)
@@ -347,7 +347,7 @@ def _describe_sizes(recipe: Recipe) -> str:
         height, width = view.size or recipe.size
         counts[f"{height} x {width}"] += 1
     sizes = list(counts)
-    if recipe.more:
+    if recipe.other_views:
         sizes = [f"{count} x ({size})" for size, count in counts.items()]
     return f"{' and '.join(sizes)} pixels"
 

@@ -27,8 +27,7 @@ def warn_shared_by_nodes(index: Index, ranks: Ranks, partition: str | int) -> No
     _LOG.warning(
         f'{index.path} is read by {nodes} nodes with partition="sample": over the epochs each of '
         f"them fetches the whole dataset, {size_gb:,.1f} GB, into a cache of its own. If each is "
-        "to "
-        'fetch its part only: fastpipe.loader(..., partition="node")'
+        'to fetch its part only: fastpipe.loader(..., partition="node")'
     )
 
 

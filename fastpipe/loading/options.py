@@ -10,11 +10,11 @@ import torch
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import (
-    OF_MIXING,
-    OF_SAMPLES,
+    MIXING_FIELDS,
+    SAMPLE_FIELDS,
     FieldReader,
     check_mirrored,
-    name_of,
+    field_name,
     parse_fields,
 )
 from fastpipe.dataset.format.fields import PICTURE_KINDS, SPATIAL_KINDS
@@ -29,10 +29,10 @@ from fastpipe.plan.crop_options import (
     parse_flip_probability,
 )
 from fastpipe.plan.crops import Crop, TenCrop
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 
-_MOST_VIEWS = 64
+_MAX_VIEWS = 64
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def recipe_with_views(
     `recipe` and `augment` are those of the loader.
     """
     parsed = _parse_views(views)  # one for each view of an image
-    if not 2 <= len(parsed) <= _MOST_VIEWS:
+    if not 2 <= len(parsed) <= _MAX_VIEWS:
         raise ConfigError(
-            f"views: expected 2 to {_MOST_VIEWS} views of each image, got {len(parsed)}; for one, "
+            f"views: expected 2 to {_MAX_VIEWS} views of each image, got {len(parsed)}; for one, "
             "leave views out"
         )
     view_recipes = []
@@ -93,17 +93,19 @@ def recipe_with_views(
         augments.append(augment if view.augment is None else as_augment(view.augment))
 
     # The batch has one tensor of labels, so all views have to mix and smooth them alike.
-    labelling = [None if augment is None else augment.labelling for augment in augments]
-    if any(other != labelling[0] for other in labelling):
-        raise impossible("labels of views")
+    label_options = []
+    for augment in augments:
+        label_options.append(None if augment is None else augment.label_options)
+    if any(options != label_options[0] for options in label_options):
+        raise conflict_error("views + different soft labels")
     first = view_recipes[0]
     recipe = replace(
         recipe,
         sizes=sizes,
         crop=first.crop,
         flip=first.flip,
-        first_size=first.size,
-        more=tuple(view_recipes[1:]),
+        first_view_size=first.size,
+        other_views=tuple(view_recipes[1:]),
     )
     return recipe, tuple(augments)
 
@@ -115,12 +117,12 @@ def _crop_of_view(
     if isinstance(crop, Buckets):
         # The bucket of a sample decides the size of all its views.
         if view.size is not None or view.crop is not None:
-            raise impossible("crops of buckets", repr(view))
+            raise conflict_error("buckets + crop", repr(view))
     else:
         own_crop = crop if view.crop is None else view.crop
         crop = parse_crop(own_crop, size or recipe.size, train=train)
     if crop.rows > 1:
-        raise impossible("crops of views", type(crop).__name__)
+        raise conflict_error("views + FiveCrop", type(crop).__name__)
     return crop
 
 
@@ -129,7 +131,7 @@ def _parse_views(views: object) -> list[View]:
     # True is an integral number for Python.
     if isinstance(views, Integral) and not isinstance(views, bool):
         hint = "for one view, leave views out"
-        count = whole("views", views, least=2, most=_MOST_VIEWS, hint=hint)
+        count = whole("views", views, least=2, most=_MAX_VIEWS, hint=hint)
         return [View()] * count
     place = ""
     given: Sequence[object] = [views]
@@ -144,7 +146,7 @@ def _parse_views(views: object) -> list[View]:
                 "[fastpipe.View(224, count=2), fastpipe.View(96, count=6)], got "
                 f"{view!r}{place}"
             )
-        count = whole("View(count=)", view.count, least=1, most=_MOST_VIEWS)
+        count = whole("View(count=)", view.count, least=1, most=_MAX_VIEWS)
         parsed += [view] * count
     return parsed
 
@@ -164,19 +166,19 @@ def make_field_reader(
         return None
     first = augments[0]
     # Fields that the loader itself has, whatever the dataset.
-    loader_fields: tuple[str, ...] = (*OF_SAMPLES, "valid", "epoch")
+    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch")
     if isinstance(recipe.crop, Buckets):
         loader_fields += ("image_size", "pixel_mask")
     if first is not None and first.mixers:
-        loader_fields += OF_MIXING
+        loader_fields += MIXING_FIELDS
     chosen = parse_fields(data, fields, own=loader_fields)
-    names = [name_of(field) for field in chosen.values()]
+    names = [field_name(field) for field in chosen.values()]
     if (
-        not set(OF_MIXING).isdisjoint(names)
+        not set(MIXING_FIELDS).isdisjoint(names)
         and first is not None
         and not first.in_pairs
     ):
-        raise impossible("mixed twice")
+        raise conflict_error("several mixings + mix_index")
     if "image" not in chosen.values():
         raise ConfigError(
             f'fields: expected "image" among them, got {fields!r}. A loader makes the images of a '
@@ -226,21 +228,22 @@ def check_together(
     crop = recipe.crop
     # FiveCrop and TenCrop are for evaluation: they mirror by themselves, or not at all.
     if crop.rows > 1 and recipe.flip > 0:
-        raise impossible("mirrored crops", type(crop).__name__)
+        raise conflict_error("hflip + FiveCrop", type(crop).__name__)
     for augment in augments:
         if augment is None:
             continue
         augment.moments(form.channels)  # raises if it does not suit so many channels
         if crop.rows > 1 and augment.mixers:
-            raise impossible("mixed crops", type(crop).__name__)
+            raise conflict_error("mixing + FiveCrop", type(crop).__name__)
         if isinstance(crop, Buckets):
             _check_with_buckets(augment)
         # Soft labels need a class for each sample.
         if augment.soft and not labelled:
             num_unlabelled = len(data) - sum(data.class_counts)
             if num_unlabelled:
-                raise impossible(
-                    "unlabelled", f"{num_unlabelled:,} of {len(data):,} of {data.path}"
+                raise conflict_error(
+                    "soft labels + unlabelled samples",
+                    f"{num_unlabelled:,} of {len(data):,} of {data.path}",
                 )
 
 
@@ -248,10 +251,10 @@ def _check_with_buckets(augment: Augment) -> None:
     """Raises ConfigError if an augmentation would treat the padding of buckets as image."""
     for stage in augment.stages:
         if stage.mixes and "shown" not in stage.moves:
-            raise impossible("mixed buckets")
+            raise conflict_error("buckets + mosaic")
     for part in augment.moving_parts:
         if "shown" not in part.moves:
-            raise impossible("padding", part.name)
+            raise conflict_error("buckets + unknown module", part.name)
 
 
 def _check_augment(
@@ -260,17 +263,18 @@ def _check_augment(
     """Raises ConfigError if an augmentation would make fields wrong; `kinds` are by field."""
     # Mixup and cutmix paste another image. Fields that cannot be pasted with it would be wrong.
     if augment.mixers:
-        kinds_of_error = {
-            "mixed places": ("boxes", "keypoints"),
-            "mixed masks": PICTURE_KINDS,
+        # The conflict -> the kinds of fields that it is about.
+        kinds_by_conflict = {
+            "mixing + boxes": ("boxes", "keypoints"),
+            "mixup + masks": PICTURE_KINDS,
         }
-        for error, affected in kinds_of_error.items():
-            unmixed = []
+        for conflict, conflicting_kinds in kinds_by_conflict.items():
+            unpasted = []
             for name, kind in kinds.items():
-                if kind in affected and kind not in augment.pasted:
-                    unmixed.append(name)
-            if unmixed:
-                raise impossible(error, ", ".join(unmixed))
+                if kind in conflicting_kinds and kind not in augment.pasted:
+                    unpasted.append(name)
+            if unpasted:
+                raise conflict_error(conflict, ", ".join(unpasted))
 
     # A part that moves pixels has to move boxes, points and masks as well.
     for part in augment.moving_parts:
@@ -290,7 +294,11 @@ def _check_augment(
                 "let kornia move them: kornia.augmentation.AugmentationSequential("
                 f"{part.name}(...), data_keys={keys})"
             )
-        raise impossible("unmoved", f"{part.name}; {', '.join(unmoved)}", suggestion)
+        raise conflict_error(
+            "moving module + unmovable fields",
+            f"{part.name}; {', '.join(unmoved)}",
+            suggestion,
+        )
 
     if "mask" in kinds.values():
         interpolating = augment.names_interpolating_masks(size, channels)

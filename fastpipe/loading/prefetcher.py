@@ -78,7 +78,7 @@ class Prefetcher:
         reader = engine.reader
         if reader is None:
             # The kernel reads the chunks of the shards that come next into its page cache.
-            ranges = self._plan.reads(number, plan, first=is_first)
+            ranges = self._plan.reads(number, plan, is_first=is_first)
             engine.read_ahead(ranges, restart=is_first)
             self.pending.append(self._maker.begin(plan, self._plan, number))
             return
@@ -87,7 +87,7 @@ class Prefetcher:
             reader.restart(self.recipe.ranks.world_size)
         self.pending.append(self._maker.begin(plan, self._plan, number))
         # After the batch has begun, because its own samples have to be fetched first.
-        reader.ahead(self._plan.upcoming(number, first=is_first))
+        reader.ahead(self._plan.upcoming(number, is_first=is_first))
 
     def has_ready_batch(self) -> bool:
         """Whether the next batch is ready in host memory. Also keeps the threads busy."""

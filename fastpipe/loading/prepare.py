@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.dataset.fields import by_sample, split
+from fastpipe.dataset.fields import group_by_sample, split_by_row
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.machine.binding import unbind_thread
@@ -22,7 +22,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostFields
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
-_MOST_NAMED = 8  # samples in a message
+_MAX_NAMED = 8  # samples in a message
 
 # The threads of all loaders. At the end of a program, concurrent.futures runs everything that was
 # submitted to a ThreadPoolExecutor. The batches that nobody takes any more need not be prepared.
@@ -67,9 +67,9 @@ class Prepare:
             if isinstance(problem, ConfigError):
                 reason = str(problem)
             samples = ", ".join(
-                str(sample) for sample in plan.ids[:_MOST_NAMED].tolist()
+                str(sample) for sample in plan.ids[:_MAX_NAMED].tolist()
             )
-            if len(plan) > _MOST_NAMED:
+            if len(plan) > _MAX_NAMED:
                 samples += ", ..."
             raise ConfigError(
                 f"prepare: batch {number} of epoch {epoch}, samples {samples}: {reason}"
@@ -103,7 +103,7 @@ def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any
                 labels = _by_row(placed.labels, placed.rows, view)
                 by_view.setdefault(f"{name}_labels", []).append(labels)
     for name, views in by_view.items():
-        values[name] = views if plan.more else views[0]
+        values[name] = views if plan.other_views else views[0]
 
     # Copies, because the function may change what it gets.
     arguments = {}
@@ -117,7 +117,7 @@ def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any
 
 
 def _by_row(array: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[Any]:
-    return by_sample(split(array, rows, plan), plan)
+    return group_by_sample(split_by_row(array, rows, plan), plan)
 
 
 def _with_entries(fields: HostFields, entries: object) -> HostFields:

@@ -21,7 +21,7 @@ _LAUNCHERS = {
     "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
     "PMI_RANK": "PMI_SIZE",
     "HOROVOD_RANK": "HOROVOD_SIZE",
-    # Of processes that Lightning starts. On several machines it is not the rank.
+    # Lightning starts processes with this variable alone. On several machines it is not the rank.
     "LOCAL_RANK": "WORLD_SIZE",
 }
 # Functions, by module, that iterate over a loader to give each process a part of its batches.

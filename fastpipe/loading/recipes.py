@@ -10,8 +10,8 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
 from fastpipe.loading.ranks import RankResolver, group_by_node
 from fastpipe.loading.samplers import Sampling
-from fastpipe.plan.content import MOST_ROWS
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.content import MAX_ROWS
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, check_batches
@@ -90,14 +90,14 @@ def _recipe_for_ranks(
     if partition != "sample":
         ranks, sequences = group_by_node(everyone, partition)
         if sampling.listed is not None or sampling.by_class is not None:
-            raise impossible("listed parts")
+            raise conflict_error("partition + listing sampler")
     recipe = replace(recipe, ranks=ranks, sequences=sequences, size=size or recipe.size)
     recipe = sampling.apply_to(recipe)
     content = recipe.content
-    if content.mixed and recipe.rows(0) > MOST_ROWS:
+    if content.mixed and recipe.rows(0) > MAX_ROWS:
         raise ConfigError(
             'epoch_size="largest": the dataset with the smallest weight comes to its end after '
-            f"more than {MOST_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
+            f"more than {MAX_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
         )
     check_batches(recipe)
     if recipe.batch_size * everyone.world_size % sequences:

@@ -19,11 +19,11 @@ from fastpipe.errors import ConfigError, whole
 from fastpipe.loading.listed_samples import make_numbers_function
 from fastpipe.loading.weights import parse_weighted_draws
 from fastpipe.plan.draws import Int64s
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe
 
-_MOST_REPEATS = 1024
+_MAX_REPEATS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,7 @@ def parse_sampler(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> S
         return _sampling_by_weights(sampler, data, shuffle)
     _check_kind(sampler)
     if data.content.mixed:
-        raise impossible("listed mixture")
+        raise conflict_error("mixture + listing sampler")
     if isinstance(sampler, PerClass):
         return _sampling_by_class(sampler, data)
     numbers = make_numbers_function(sampler, data, seed)
@@ -281,7 +281,7 @@ def _check_kind(sampler: Any) -> None:
 def _sampling_with_repeats(
     sampler: Repeated, data: Dataset, shuffle: bool, seed: int
 ) -> Sampling:
-    times = whole("Repeated(times=)", sampler.times, least=1, most=_MOST_REPEATS)
+    times = whole("Repeated(times=)", sampler.times, least=1, most=_MAX_REPEATS)
     inner = parse_sampler(sampler.sampler, data, shuffle=shuffle, seed=seed)
     repeats = times * inner.repeats
     identity = dict(inner.identity)

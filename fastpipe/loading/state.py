@@ -120,7 +120,8 @@ def parse_position(
 ) -> Position:
     """Reads a state's position. Raises ConfigError if the recipe has another order of samples."""
     epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
-    # By way of JSON, as the state's order has come: a tuple is a list there.
+    # The state's order has gone through JSON, which makes lists of tuples. So the current one goes
+    # through JSON, too, before they are compared.
     current = json.loads(json.dumps(_order(recipe, epoch)))
     changes = []
     for name in {**current, **order}:
@@ -229,4 +230,7 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
             f"{state_datasets[0]} there, {_Stored.of(indexes[0])} here. Open the dataset of the "
             "state"
         )
-    return f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the path"
+    return (
+        f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the "
+        "path"
+    )

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from fastpipe.dataset.by_id import spans
-from fastpipe.dataset.choosing import array_of, find_keys, near
+from fastpipe.dataset.choosing import find_keys, suggest_class, to_array
+from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ConfigError, flag
 from fastpipe.plan.draws import Float64s, Int64s
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import (
-    MOST_KEPT,
-    MOST_TRIES,
+    MAX_KEPT,
+    MAX_TRIES,
     Pick,
     RejectionDraws,
     SpreadDraws,
@@ -39,10 +39,9 @@ class WeightedDraws:
 
 @dataclass(frozen=True)
 class _Weights:
-    values: (
-        # (samples,), or (classes + 1,), where the last one is for samples without label.
-        Float64s
-    )
+    # (samples,) of each sample; or (classes + 1,) of each class, where the last one, which NO_LABEL
+    # = -1 indexes, is that of samples without a label.
+    values: Float64s
     of_classes: bool
 
 
@@ -53,37 +52,37 @@ def parse_weighted_draws(
     content = data.content
     may_repeat = flag("Weighted(replacement=)", replacement)
     if content.mixed and not may_repeat:
-        raise impossible("mixture without replacement")
+        raise conflict_error("mixture + no replacement")
     parsed = _parse_weights(data, weights)
     mark = xxhash.xxh3_64_hexdigest(parsed.values.tobytes())
     if not may_repeat:
         mark += " without replacement"
-    labels = data.by_id("label")
+    labels = data.open_column("label")
 
     def weights_at(places: Int64s) -> Float64s:
         """The weights of the samples at places of the reading order."""
         ids = content.ids_at(places) if shuffle else places
-        numbers = labels.take(ids) if parsed.of_classes else ids
-        weights: Float64s = parsed.values[numbers]
+        indices = labels.take(ids) if parsed.of_classes else ids
+        weights: Float64s = parsed.values[indices]
         return weights
 
     picks: list[Pick] = []
     for start, end in pairwise(content.starts.tolist()):
         # Weights of so many samples would take too much memory; those of classes can be looked up.
-        if parsed.of_classes and end - start > MOST_KEPT:
+        if parsed.of_classes and end - start > MAX_KEPT:
             picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
             continue
-        # Block by block, so that the numbers of samples take little memory.
-        blocks = [weights_at(ids + start) for ids in spans(end - start)]
+        # Block by block, so that the places take little memory.
+        blocks = [weights_at(places + start) for places in spans(end - start)]
         share_weights = np.concatenate(blocks)
+        # numpy would warn of a sum of inf; _check_sum raises the error that says what to do.
         with np.errstate(over="ignore"):
-            # A sum of inf is an error with words of its own.
             _check_sum(float(share_weights.sum()))
         draws = SpreadDraws if may_repeat else WeightedDrawsWithoutReplacement
         picks.append(draws(share_weights))
     if not may_repeat and not isinstance(picks[0], WeightedDrawsWithoutReplacement):
         raise ConfigError(
-            f"Weighted(replacement=False) works with at most {MOST_KEPT:,} samples, got "
+            f"Weighted(replacement=False) works with at most {MAX_KEPT:,} samples, got "
             f"{len(data):,}; pass replacement=True"
         )
     return WeightedDraws(tuple(picks), parsed.of_classes, mark)
@@ -118,7 +117,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
     of_classes = not names or any(name in classes for name in names)
     if not of_classes:
         numbers = _check_numbers(given, names, "key", expected)
-        hint = f". Nor is {names[0]!r} a class{near(names[0], data.classes)}"
+        hint = f". Nor is {names[0]!r} a class{suggest_class(names[0], data.classes)}"
         values = np.ones(len(data))
         values[find_keys(data.content, names, "Weighted", hint)] = numbers
         return _Weights(values, of_classes=False)
@@ -126,8 +125,8 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
     for name in names:
         if name not in classes:
             raise ConfigError(
-                f"Weighted: {data.path} has no class {name!r}{near(name, data.classes)}; names of "
-                "classes and keys of samples do not go together"
+                f"Weighted: {data.path} has no class {name!r}{suggest_class(name, data.classes)}; "
+                "names of classes and keys of samples do not go together"
             )
     numbers = _check_numbers(given, names, "class", expected)
     values = np.ones(len(classes) + 1)
@@ -138,7 +137,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
 
 def _check_numbers(given: Any, names: Any, kind: str, expected: str) -> Float64s:
     """(len(names),) finite numbers at least 0; `names` and `kind` are for the message."""
-    array = array_of(given, expected)  # also of a list or a tensor
+    array = to_array(given, expected)  # also of a list or a tensor
     if array.dtype.kind not in "biuf":
         first = array.ravel().tolist()[0]
         raise ConfigError(f"{expected}; got {type(first).__name__} {first!r}")
@@ -172,9 +171,9 @@ def _draws_by_trying(
     mean = float((counts * class_weights).sum()) / count
     _check_sum(mean)
     most = float(class_weights[counts > 0].max(initial=0.0))
-    if most > MOST_TRIES * mean:
+    if most > MAX_TRIES * mean:
         raise ConfigError(
-            f"Weighted: of {count:,} samples, the greatest weight of a class may be {MOST_TRIES} "
+            f"Weighted: of {count:,} samples, the greatest weight of a class may be {MAX_TRIES} "
             f"times the mean of all samples; got {most / mean:,.0f} times. Use less extreme "
             "weights, or a mixture: fastpipe.mix({data: 0.9, data.only(RARE): 0.1})"
         )
@@ -185,11 +184,11 @@ def _draws_by_trying(
 
 def _count_classes(data: Dataset, start: int, count: int) -> Int64s:
     """(classes + 1,) the number of samples of each class in a share of a mixture."""
-    labels = data.by_id("label")
+    labels = data.open_column("label")
     num_classes = len(data.class_counts) + 1
     counts = np.zeros(num_classes, dtype=np.int64)
     for ids in spans(count):
-        # NO_LABEL, -1, becomes the last one.
-        numbers = labels.take(ids + start) % num_classes
-        counts += np.bincount(numbers, minlength=num_classes)
+        # NO_LABEL is -1, and the remainder of -1 is the last position.
+        positions = labels.take(ids + start) % num_classes
+        counts += np.bincount(positions, minlength=num_classes)
     return counts

@@ -28,7 +28,9 @@ class BatchPlan:
     valid: Bools
     # (n,) names of the random draws; the samples' numbers, unless a sample may come twice.
     names: Int64s
-    more: tuple[BatchPlan, ...] = ()  # the same samples in the views after the first
+    other_views: tuple[
+        BatchPlan, ...
+    ] = ()  # the same samples in the views after the first
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -36,7 +38,7 @@ class BatchPlan:
     @property
     def views(self) -> tuple[BatchPlan, ...]:
         """The plans of all views, this one first."""
-        return self, *self.more
+        return self, *self.other_views
 
     @property
     def rows_per_sample(self) -> int:
@@ -58,9 +60,9 @@ class BatchPlan:
         """The plan of the samples [start, stop) of this batch."""
         k = self.rows_per_sample
         rows = slice(start * k, stop * k)
-        more = tuple(view.part(start, stop) for view in self.more)
+        other_views = tuple(view.part(start, stop) for view in self.other_views)
         return self._select(
-            slice(start, stop), self.crops.part(rows), self.flips[rows], more
+            slice(start, stop), self.crops.part(rows), self.flips[rows], other_views
         )
 
     def _select(
@@ -68,7 +70,7 @@ class BatchPlan:
         chosen: Int64s | slice,
         crops: Crops,
         flips: Bools,
-        more: tuple[BatchPlan, ...] = (),
+        other_views: tuple[BatchPlan, ...] = (),
     ) -> BatchPlan:
         """The plan of some samples of this batch, with these crops and flips of their rows."""
         return BatchPlan(
@@ -79,7 +81,7 @@ class BatchPlan:
             flips=flips,
             valid=self.valid[chosen],
             names=self.names[chosen],
-            more=more,
+            other_views=other_views,
         )
 
     def replaced(self, rows: Int64s, others: BatchPlan) -> BatchPlan:
@@ -97,8 +99,11 @@ class BatchPlan:
         for view, other in zip(plan.views, others.views, strict=True):
             view.crops.boxes[image_rows] = other.crops.boxes
             view.crops.bounds[image_rows] = other.crops.bounds
-            if view.crops.shown is not None and other.crops.shown is not None:
-                view.crops.shown[image_rows] = other.crops.shown
+            if (
+                view.crops.image_sizes is not None
+                and other.crops.image_sizes is not None
+            ):
+                view.crops.image_sizes[image_rows] = other.crops.image_sizes
             view.flips[image_rows] = other.flips
         return plan
 

@@ -136,7 +136,8 @@ class Buckets(PaddedCrop):
         shorter = np.minimum(widths, heights)
         longer = np.maximum(widths, heights)
         if self.area is not None:
-            # float64 has the exact root of a square below 2**52.
+            # Of width w and height h, an area A in the same ratio has the sides sqrt(A * w / h) and
+            # sqrt(A * h / w). float64 has the exact root of a square below 2**52.
             short = np.sqrt(self.area * shorter // longer).astype(np.int64)
             long = np.sqrt(self.area * longer // shorter).astype(np.int64)
             short_if_too_long = self.max_size * shorter // longer
@@ -151,9 +152,9 @@ class Buckets(PaddedCrop):
         short = np.maximum(np.where(too_long, short_if_too_long, short), 1)
         long = np.where(too_long, self.max_size, long)
         is_wide = widths >= heights
-        return np.stack(
-            [np.where(is_wide, long, short), np.where(is_wide, short, long)], axis=1
-        )
+        resized_widths = np.where(is_wide, long, short)
+        resized_heights = np.where(is_wide, short, long)
+        return np.stack([resized_widths, resized_heights], axis=1)
 
     def shape(self, resized: Int64s) -> Size:
         """(height, width) of a batch that holds images of these widths and heights, (n, 2)."""
@@ -165,6 +166,8 @@ class Buckets(PaddedCrop):
 
         Ascending by width and, within one width, descending by height.
         """
+        # (n, 2) width and height in steps of size_divisible, rounded up. A height is below
+        # 2 * MAX_OUTPUT_PIXELS, so that the width decides first.
         steps: Int64s = -(-resized // self.size_divisible)
         return steps @ (2 * MAX_OUTPUT_PIXELS, -1)
 
@@ -174,8 +177,8 @@ class _Window:
     """Some batches that follow one another, after their samples were dealt out again."""
 
     sizes: list[Size]  # (height, width) of each batch
-    # By sequence, (n,): for each place of the window, the position of its sample, counted from the
-    # window's start.
+    # Number of a sequence -> (n,) for each place of the window, the position of its sample, counted
+    # from the window's start.
     positions: dict[int, Int64s]
 
 
@@ -183,22 +186,22 @@ class _Window:
 class Grouping:
     """Deals the samples of each window of batches out by shape; see Note [grouped batches]."""
 
-    # With the sequences of all nodes, so that all ranks agree on a batch's size.
+    # It has the sequences of all nodes, so that all ranks agree on a batch's size.
     partition: Partition
     # (sequence, start, stop) -> (n, 2) width and height in the row.
     resized: Callable[[int, int, int], Int64s]
     buckets: Buckets
     _: KW_ONLY
     batches: int  # of a window
-    # Of the draws of the batches' order; None: a window goes from narrow to wide images.
+    # The key of the draws by which batches get their stretches; None: a window goes from narrow to
+    # wide images.
     key: int | None
 
     @staticmethod
     def batches_of(chunk: int, global_batch_size: int) -> int:
         """The number of batches in a window, if the order is read in chunks of `chunk` samples."""
-        wanted = max(
-            _MIN_WINDOW_BATCHES, CHUNKS_PER_WINDOW * chunk // global_batch_size
-        )
+        batches_per_window = CHUNKS_PER_WINDOW * chunk // global_batch_size
+        wanted = max(_MIN_WINDOW_BATCHES, batches_per_window)
         return max(1, min(wanted, _MAX_WINDOW_SAMPLES // global_batch_size))
 
     def size(self, batch: int) -> Size:
@@ -218,9 +221,8 @@ class Grouping:
             batch -= 1
         window = batch // self.batches
         begin = self.partition.edge(sequence, window * self.batches)
-        return begin, self._window(window).positions[sequence][
-            start - begin : stop - begin
-        ]
+        positions = self._window(window).positions[sequence]
+        return begin, positions[start - begin : stop - begin]
 
     def grouped(self, sequence: int, positions: Int64s) -> Int64s:
         """The inverse: the places of the samples at these positions after they were dealt out.
@@ -241,14 +243,14 @@ class Grouping:
             places[in_window] = begin + place_of_position[positions[in_window] - begin]
         return places
 
-    def due(self, sequence: int, batch: int, *, first: bool) -> tuple[int, int]:
+    def due(self, sequence: int, batch: int, *, is_first: bool) -> tuple[int, int]:
         """The positions [start, stop) to request before `batch`, one window ahead of their use.
 
-        `first`: it is the first batch of an iteration, which needs its own window as well. Any
+        `is_first`: it is the first batch of an iteration, which needs its own window as well. Any
         batch of a window may need any of the window's samples.
         """
         window_batch = batch // self.batches * self.batches
-        start_batch = window_batch if first else batch + self.batches
+        start_batch = window_batch if is_first else batch + self.batches
         stop_batch = batch + self.batches + 1
         last = self.partition.batches
         start = self.partition.edge(sequence, min(start_batch, last))
@@ -256,23 +258,25 @@ class Grouping:
 
     @cache_recent(_WINDOWS_KEPT)
     def _window(self, window: int) -> _Window:
+        """Deals out the samples of a window; see Note [grouped batches]."""
         first = window * self.batches
         end = min(first + self.batches, self.partition.batches)
         count = end - first
-        # Which stretch of the sorted samples each batch gets.
+        # (count,) which stretch of the sorted samples each batch gets, and the inverse.
         stretch_of_batch = np.arange(count)
         if self.key is not None:
             draws = bits(self.key, np.arange(first, end, dtype=np.int64))
             stretch_of_batch = np.argsort(draws, kind="stable")
         batch_of_stretch = np.argsort(stretch_of_batch)
 
-        # Width and height of the largest image of each batch.
+        # (count, 2) width and height that hold all images of each batch.
         largest = np.ones((count, 2), dtype=np.int64)
         positions = {}
         for sequence, _ in self.partition.sequences:
-            edges = [
-                self.partition.edge(sequence, batch) for batch in range(first, end + 1)
-            ]
+            # (count + 1,) the positions at which the batches begin, and the end of the last one.
+            edges = []
+            for batch in range(first, end + 1):
+                edges.append(self.partition.edge(sequence, batch))
             resized = self.resized(sequence, edges[0], edges[-1])
             by_shape = np.argsort(self.buckets.likeness(resized), kind="stable")
             # Batches may differ in length by one sample, so each stretch is as long as its batch.
@@ -280,10 +284,9 @@ class Grouping:
             stretches = np.split(by_shape, np.cumsum(lengths)[:-1])
             dealt = [stretches[stretch] for stretch in stretch_of_batch]
             for batch, rows in enumerate(dealt):
-                largest[batch] = np.maximum(
-                    largest[batch], resized[rows].max(axis=0, initial=1)
-                )
+                # A node may have no row in a batch; then the sides stay.
+                sides = resized[rows].max(axis=0, initial=1)
+                largest[batch] = np.maximum(largest[batch], sides)
             positions[sequence] = np.concatenate(dealt)
-        return _Window(
-            [self.buckets.shape(sides[None]) for sides in largest], positions
-        )
+        sizes = [self.buckets.shape(sides[None]) for sides in largest]
+        return _Window(sizes, positions)

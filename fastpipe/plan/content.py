@@ -15,10 +15,10 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.plan.draws import Int64s
 from fastpipe.plan.order import samples_per_chunk
 
-MOST_ROWS = 2**40  # of an epoch
+MAX_ROWS = 2**40  # of an epoch
 
 
-class ById(Protocol):
+class ColumnReader(Protocol):
     """A column: a value for each sample of a dataset."""
 
     def take(self, ids: Int64s) -> Any:
@@ -38,7 +38,7 @@ class Content:
     # (shares + 1,) the first id of each share, and the number of samples; one share unless mixed.
     starts: Int64s
     weights: tuple[float, ...] = (1.0,)  # of the shares, above 0
-    labels: ById | None = None  # in place of the labels of the index
+    labels: ColumnReader | None = None  # in place of the labels of the index
     # A loader's state compares it with its own.
     identity: Mapping[str, Any] = field(default_factory=dict)
 

@@ -1,6 +1,8 @@
 """Kinds of crops, image sizes and draws -> the part of each image that becomes its row.
 
-A crop is two rectangles, the box and the bounds: see `Crops`.
+A crop is two rectangles, the box and the bounds: see `Crops`. Both are x, y, width, height
+("xywh"), in pixels of the stored image. Sizes of rows are (height, width); widths and heights of n
+images are two arrays, or one of (n, 2) in this order.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from fastpipe.plan.draws import (
     uniform_one,
 )
 
-_TRIES = 10
+_TRIES = 10  # as torchvision's RandomResizedCrop
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Crops:
     """The crops of n rows, in pixels of each row's image."""
 
     # (n, 4) x, y, width, height of the part that becomes the row, with fractional edges. It lies
-    # inside the bounds or, with padding, anywhere.
+    # inside the bounds or, with padding, anywhere. In float64, so that edges are exact at any size.
     boxes: Float64s
     # (n, 4) x, y, width, height of the pixels that the row may use. They are the box if an image is
     # cropped and then resized, and the whole image if it is resized and then cropped.
@@ -58,7 +60,7 @@ class Crops:
     # (n,) True: the row is mirrored, whatever the flips are; None: the flips decide.
     mirrored: Bools | None = None
     # (n, 2) height and width of the image at the row's top left; the rest is padding.
-    shown: Int64s | None = None
+    image_sizes: Int64s | None = None
 
     def part(self, rows: slice) -> Crops:
         """The crops of some rows."""
@@ -67,7 +69,7 @@ class Crops:
             boxes=self.boxes[rows],
             bounds=self.bounds[rows],
             mirrored=None if self.mirrored is None else self.mirrored[rows],
-            shown=None if self.shown is None else self.shown[rows],
+            image_sizes=None if self.image_sizes is None else self.image_sizes[rows],
         )
 
 
@@ -111,15 +113,18 @@ def plan_crops(
             check_room(canvas, size, name)
             x = uniform(key(seed, epoch, Stream.CROP_X), samples)
             y = uniform(key(seed, epoch, Stream.CROP_Y), samples)
+            # A draw below 1 times room + 1 is rounded down to 0 to room, each equally often.
             left_top = (np.stack([x, y], axis=1) * (canvas.room + 1)).astype(np.int64)
             return _crops_of_canvas(crop, size, canvas, left_top)
         case Buckets():
             assert flips is not None
             canvas = canvas_of(crop, size, widths, heights)
-            # The image ends at the top left, so one that is mirrored later is at the right now.
-            left_top = flips[:, None] * (canvas.resized - size[::-1]) * (1, 0)
+            # An image has to be at the left of its row after mirroring, so one that is mirrored is
+            # at the right before: the crop begins by the missing width further left.
+            missing = canvas.resized - size[::-1]  # (n, 2), 0 or less
+            left_top = flips[:, None] * missing * (1, 0)
             crops = _crops_of_canvas(crop, size, canvas, left_top)
-            return replace(crops, shown=canvas.resized[:, ::-1].copy())
+            return replace(crops, image_sizes=canvas.resized[:, ::-1].copy())
         case _:
             assert_never(crop)
 
@@ -135,12 +140,13 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     canvas = canvas_of(crop, size, widths, heights)
     if isinstance(crop, Resize):
         return crops_at(_whole_images(canvas.pictures), crop, size)
-    # The crop's left top; a Letterbox has no room.
+    # (n, 2) the left top of a crop in the middle; a Letterbox has no room. Halves are rounded to
+    # even, as by torchvision's CenterCrop.
     centre = np.rint(canvas.room / 2.0).astype(np.int64)
     if not isinstance(crop, FiveCrop):
         return _crops_of_canvas(crop, size, canvas, centre)
 
-    # (n, crops, x and y)
+    # (n, crops, x and y): top left, top right, bottom left, bottom right.
     room = canvas.room[:, None]
     corners = room * [(0, 0), (1, 0), (0, 1), (1, 1)]
     five = np.concatenate([corners, centre[:, None]], axis=1)
@@ -150,9 +156,15 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     return _crops_of_canvas(crop, size, canvas, ten[:, : crop.rows].reshape(-1, 2))
 
 
-def crops_at(boxes: Int64s | NDArray[np.int32], crop: Crop, size: Size) -> Crops:
+def crops_at(boxes_xywh: Int64s | NDArray[np.int32], crop: Crop, size: Size) -> Crops:
     """The crops that are cut out at these boxes, (n, 4), and then resized."""
-    return Crops(boxes.astype(np.float64), boxes.astype(np.int32), size, crop.rendering)
+    # Pixels outside the box have no part in the row, so the bounds are the box.
+    return Crops(
+        boxes=boxes_xywh.astype(np.float64),
+        bounds=boxes_xywh.astype(np.int32),
+        size=size,
+        rendering=crop.rendering,
+    )
 
 
 @dataclass(frozen=True)
@@ -173,7 +185,7 @@ def canvas_of(
     crop: Crop | Buckets, size: Size, widths: Int64s, heights: Int64s
 ) -> Canvas:
     """The canvas that a crop of (height, width) is cut from, by torchvision's rules."""
-    output = np.array(size[::-1])
+    output = np.array(size[::-1])  # width, height
     pictures = np.stack([widths, heights], axis=1)
     resized = pictures
     before = np.zeros_like(pictures)
@@ -237,18 +249,23 @@ def _crops_of_canvas(
     image_of_row: Int64s | slice = slice(None)
     if crop.rows > 1:
         image_of_row = np.repeat(np.arange(len(canvas.pictures)), crop.rows)
+    # (n * crop.rows, 2) each, x and y: pixels of the image for one of the canvas, the left top of
+    # the box, and its width and height.
     scale = (canvas.pictures / canvas.resized)[image_of_row]
     corners = (left_top - canvas.before[image_of_row]) * scale
-    boxes: Float64s = np.concatenate([corners, size[::-1] * scale], axis=1)
+    sides = size[::-1] * scale
+    boxes_xywh: Float64s = np.concatenate([corners, sides], axis=1)
     mirrored = None
     if isinstance(crop, TenCrop):
+        # Crops six to ten of each image.
         mirrored = np.tile(np.arange(10) >= 5, len(canvas.pictures))
+    # The image is resized first, so a pixel at the edge of the box may use pixels outside of it.
     return Crops(
-        boxes,
-        _whole_images(canvas.pictures[image_of_row]),
-        size,
-        crop.rendering,
-        mirrored,
+        boxes=boxes_xywh,
+        bounds=_whole_images(canvas.pictures[image_of_row]),
+        size=size,
+        rendering=crop.rendering,
+        mirrored=mirrored,
     )
 
 
@@ -265,7 +282,8 @@ def _resize_shorter_side(length: int, pictures: Int64s) -> Int64s:
 
 def _fit_inside(output: Int64s, pictures: Int64s) -> Int64s:
     """The largest size in the image's aspect ratio that fits the output."""
-    # To compare the ratios output / image of both sides in whole numbers.
+    # The width limits if output width / image width is the smaller ratio. Multiplied out, this is
+    # compared in whole numbers, without rounding.
     products = output * pictures[:, ::-1]
     width_limits = products[:, 0] <= products[:, 1]
     return np.maximum(_scaled(output, pictures, width_limits), 1)
@@ -287,9 +305,9 @@ def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
     The other keeps the image's aspect ratio, rounded down to a whole pixel.
     """
     is_output_side = np.stack([by_width, ~by_width], axis=1)
-    return np.where(
-        is_output_side, output, output[::-1] * pictures // pictures[:, ::-1]
-    )
+    # The length of each side, if the other side has the output's length.
+    in_ratio = output[::-1] * pictures // pictures[:, ::-1]
+    return np.where(is_output_side, output, in_ratio)
 
 
 def random_resized(
@@ -340,7 +358,8 @@ def random_resized(
     todo = np.arange(len(crop_of_row))  # rows without a box
     x_drawn = draw(Stream.CROP_X, todo)
     y_drawn = draw(Stream.CROP_Y, todo)
-    boxes = np.empty((len(crop_of_row), 4), dtype=np.int64)
+    boxes_xywh = np.empty((len(crop_of_row), 4), dtype=np.int64)
+    # Each try draws only for the rows without a box. Draws are named, so no other draw changes.
     for attempt in range(_TRIES):
         if not len(todo):
             break
@@ -353,10 +372,11 @@ def random_resized(
         fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
         x = (x_drawn[todo] * (width - w + 1)).astype(np.int64)
         y = (y_drawn[todo] * (height - h + 1)).astype(np.int64)
-        boxes[todo[fits]] = np.stack([x, y, w, h], axis=1)[fits]
+        boxes_xywh[todo[fits]] = np.stack([x, y, w, h], axis=1)[fits]
         todo = todo[~fits]
-    boxes[todo] = _middle_box(ratios[crop_of_row[todo]].T, widths[todo], heights[todo])
-    return boxes.reshape(len(crops), len(samples), 4)
+    limits = ratios[crop_of_row[todo]].T
+    boxes_xywh[todo] = _middle_box(limits, widths[todo], heights[todo])
+    return boxes_xywh.reshape(len(crops), len(samples), 4)
 
 
 def _random_resized_one(
@@ -371,13 +391,12 @@ def _random_resized_one(
     min_log = math.log(crop.ratio[0])
     max_log = math.log(crop.ratio[1])
     for attempt in range(_TRIES):
-        area = (width * height) * (
-            min_scale + (max_scale - min_scale) * draw(Stream.CROP_AREA + attempt)
-        )
+        area_draw = draw(Stream.CROP_AREA + attempt)
+        area = (width * height) * (min_scale + (max_scale - min_scale) * area_draw)
+        ratio_draw = draw(Stream.CROP_RATIO + attempt)
+        log_ratio = min_log + (max_log - min_log) * ratio_draw
         # numpy's exp, because Python's may differ in the last bit.
-        ratio = float(
-            np.exp(min_log + (max_log - min_log) * draw(Stream.CROP_RATIO + attempt))
-        )
+        ratio = float(np.exp(log_ratio))
         w = round(math.sqrt(area * ratio))
         h = round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
@@ -390,7 +409,10 @@ def _random_resized_one(
 def _middle_box(
     ratio: tuple[float, float] | Float64s, widths: Int64s, heights: Int64s
 ) -> Int64s:
-    """(n, 4) boxes in the middle of the images, as large as the limits of the ratio allow."""
+    """(n, 4) x, y, width, height in the middle of the images, as large as the ratio's limits allow.
+
+    `ratio` is its minimum and maximum, a number each or (n,).
+    """
     min_ratio, max_ratio = ratio
     is_too_tall = widths / heights < min_ratio
     is_too_wide = widths / heights > max_ratio

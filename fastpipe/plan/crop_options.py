@@ -17,7 +17,7 @@ from fastpipe.plan.crops import (
     Size,
     shorter_side,
 )
-from fastpipe.plan.impossible import impossible
+from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Sizes
 
 _KINDS: tuple[type[Crop], ...] = get_args(Crop)
@@ -69,9 +69,9 @@ def parse_buckets(size: object, choices: object, crop: object) -> Buckets | None
     if not isinstance(size, (str, Buckets)):
         return None
     if choices is not None:
-        raise impossible("sizes of buckets", f"size_choices={choices!r}")
+        raise conflict_error("buckets + other sizes", f"size_choices={choices!r}")
     if crop is not None:
-        raise impossible("crops of buckets", type(crop).__name__)
+        raise conflict_error("buckets + crop", type(crop).__name__)
     if isinstance(size, str):
         return Buckets()
     return size
@@ -96,14 +96,13 @@ def batch_sizes(
                 f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}"
             )
         checked = tuple(output_size(choice, "size_choices") for choice in choices)
-        return max(checked, key=math.prod), checked_sizes(
-            Sizes(choices=checked), crop, train=train
-        )
+        sizes = checked_sizes(Sizes(choices=checked), crop, train=train)
+        return max(checked, key=math.prod), sizes
     if not callable(size):
         return output_size(size), None
-    sizes = checked_sizes(
-        Sizes(schedule=_checked_schedule(size, output_size)), crop, train=train
-    )
+    schedule = _checked_schedule(size, output_size)
+    sizes = checked_sizes(Sizes(schedule=schedule), crop, train=train)
+    # Only the sizes of epoch 0 are known; the memory grows if a later one is larger.
     return sizes.in_epoch(0, 0)(0), sizes
 
 
@@ -189,11 +188,12 @@ def _describe_equivalent(crop: object) -> str:
     """The end of the error about a crop: how another library's transform is written here."""
     if isinstance(crop, type) and issubclass(crop, _KINDS):
         return f". Create an object: fastpipe.{crop.__name__}()"
-    kind = (
-        crop
-        if isinstance(crop, str)
-        else getattr(crop, "__name__", type(crop).__name__)
-    )
+    # A name of a crop as a text, or the name of another library's class, such as torchvision's
+    # RandomResizedCrop, or of its function, center_crop.
+    if isinstance(crop, str):
+        kind = crop
+    else:
+        kind = getattr(crop, "__name__", type(crop).__name__)
     name = _CLASS_NAMES.get(kind.lower().replace("_", ""))
     if name is None:
         return _NOT_A_CROP if callable(crop) else ""
@@ -204,18 +204,20 @@ def _describe_equivalent(crop: object) -> str:
             "output's size= too"
         )
 
-    values = {
-        option: getattr(crop, option, None) for option in _SHARED_OPTIONS.get(name, ())
-    }
+    # The options of that crop which are written in the same way here.
+    values = {}
+    for option in _SHARED_OPTIONS.get(name, ()):
+        values[option] = getattr(crop, option, None)
     # torchvision's InterpolationMode is an Enum.
-    values["interpolation"] = getattr(
-        getattr(crop, "interpolation", None), "value", None
-    )
+    interpolation = getattr(crop, "interpolation", None)
+    values["interpolation"] = getattr(interpolation, "value", None)
     options = []
     for option, value in values.items():
         if isinstance(value, list):
             value = tuple(value)
         if isinstance(value, (tuple, str, int)) and value not in _DEFAULTS:
             options.append(f"{option}={value!r}")
-    size_option = "" if size is None else f"size={size!r}, "
+    size_option = ""
+    if size is not None:
+        size_option = f"size={size!r}, "
     return f". Write {size_option}crop=fastpipe.{name}({', '.join(options)})"

@@ -26,7 +26,7 @@ class Rendering:
     antialias: bool = True
     # Or one of PADDING_MODES; "none": no crop reaches beyond its image.
     padding_mode: str = "none"
-    # Of "constant": red, green, blue, alpha, 0 to 255.
+    # The colour of padding_mode="constant": red, green, blue, alpha, 0 to 255.
     fill: tuple[int, ...] = (0, 0, 0, 0)
     mask_fill: int = 0  # the id in masks outside an image's own mask
 
@@ -111,11 +111,11 @@ class PaddedCrop(BaseCrop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = (
-            tuple(self.fill)
-            if isinstance(self.fill, (tuple, list))
-            else (self.fill,) * 4
-        )
+        parts: tuple[object, ...]
+        if isinstance(self.fill, (tuple, list)):
+            parts = tuple(self.fill)
+        else:
+            parts = (self.fill, self.fill, self.fill, self.fill)
         if len(parts) not in (3, 4):
             raise ConfigError(
                 "fill: expected a number or (red, green, blue) or (red, green, blue, alpha), got "
@@ -128,7 +128,7 @@ class PaddedCrop(BaseCrop):
                 f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out"
             )
         if len(fill) == 3:
-            fill = (*fill, 255)
+            fill = (*fill, 255)  # opaque
         object.__setattr__(self, "fill", fill)
 
     @property
@@ -261,11 +261,9 @@ class RandomCrop(PaddedCrop, ResizedCrop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = (
-            tuple(self.padding)
-            if isinstance(self.padding, (tuple, list))
-            else (self.padding,)
-        )
+        parts: tuple[object, ...] = (self.padding,)
+        if isinstance(self.padding, (tuple, list)):
+            parts = tuple(self.padding)
         if len(parts) not in (1, 2, 4):
             raise ConfigError(
                 "padding: expected a number, (left and right, top and bottom) or (left, top, "
@@ -274,7 +272,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         padding = tuple(
             whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts
         )
-        # left, top, right, bottom.
+        # left, top, right, bottom. One number is repeated four times, and (left and right, top and
+        # bottom) twice.
         object.__setattr__(self, "padding", padding * (4 // len(parts)))
         flag("pad_if_needed", self.pad_if_needed)
 

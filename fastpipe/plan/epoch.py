@@ -52,12 +52,14 @@ class EpochPlan:
         if recipe.sizes is not None:
             self._sizes = recipe.sizes.in_epoch(epoch, recipe.seed)
         self._partition = partition_of(recipe, epoch)
-        self._planned: dict[int, BatchPlan] = {}  # plans of the next batches
-        # batches; few at first, because the loop waits for the first one.
+        self._planned: dict[int, BatchPlan] = {}  # plans of the next batches, by number
+        # How many batches are planned at once: one at first, because the training loop waits for
+        # it, then twice as many each time.
         self._plan_at_once = 1
 
-        # By sequence: those of this rank's node. With Buckets those of all nodes, because a global
-        # batch has one size on all ranks, which follows from all its images.
+        # Number of a sequence -> its order, for those of this rank's node. With Buckets for those
+        # of all nodes, because a global batch has one size on all ranks, which follows from all its
+        # images.
         partition = self._partition
         if isinstance(recipe.crop, Buckets):
             partition = partition_of(
@@ -78,19 +80,22 @@ class EpochPlan:
         recipe = self.recipe
         content = self._content
         share_count = len(content.weights)
+        # The sequence is the part [first, end) of the share's places that belongs to a canonical node.
         node, share = divmod(sequence, share_count)
         share_places = recipe.places(share, self.epoch)
         first = node * share_places // recipe.sequences
         end = (node + 1) * share_places // recipe.sequences
         places = end - first
 
+        # The position in the endless row of passes at which this epoch begins.
         begin = self._partition.begins[sequence]
         chunk = content.chunk
         if recipe.picks:
+            # If neighbouring places are any samples, nothing is gained by reading them together.
             if not recipe.picks[share].together:
                 chunk = 1
             if not content.mixed:
-                # Each epoch draws anew, in a pass of its own.
+                # A sampler draws anew for each epoch, so epoch e is pass e.
                 begin = self.epoch * places * recipe.repeats
         seed = recipe.seed
         if recipe.sequences * share_count > 1:
@@ -103,7 +108,8 @@ class EpochPlan:
             size=size,
             repeats=recipe.repeats,
             shuffle=recipe.shuffle,
-            # Not a method: this object would then be freed only by the garbage collector.
+            # Not a method, which would refer to this object: a circle, which only the garbage
+            # collector frees.
             ids=partial(_ids_of, recipe, self.epoch, share),
             base=first + int(content.starts[share]),
         )
@@ -169,13 +175,14 @@ class EpochPlan:
                 names.append(self._names(sequence, rows))
             else:
                 begin, chosen = self._grouping.positions(sequence, number, start, stop)
-                rows = self.orders[sequence].take(
-                    begin, begin + int(chosen.max(initial=-1)) + 1
-                )
+                # Up to the last position that is needed; most of the window, as a rule.
+                end = begin + int(chosen.max(initial=-1)) + 1
+                rows = self.orders[sequence].take(begin, end)
                 ids.append(rows.ids[chosen])
                 names.append(self._names(sequence, rows)[chosen])
-        parse_choice = np.concatenate(ids)[rank_rows.rows]
-        return parse_choice, rank_rows.valid, np.concatenate(names)[rank_rows.rows]
+        rank_ids = np.concatenate(ids)[rank_rows.rows]
+        rank_names = np.concatenate(names)[rank_rows.rows]
+        return rank_ids, rank_rows.valid, rank_names
 
     def _names(self, sequence: int, rows: OrderRows) -> Int64s:
         """(n,) numbers that name the random draws of rows, different for all rows of an epoch.
@@ -191,24 +198,26 @@ class EpochPlan:
             return rows.places + rows.times * place_count
         return content.numbers(rows.ids) + rows.times * len(content.index)
 
-    def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
+    def reads(
+        self, number: int, plan: BatchPlan, *, is_first: bool
+    ) -> NDArray[np.void]:
         """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, which `plan` plans.
 
-        With `first`, the first batch of an iteration, the ranges of its own samples come first.
+        With `is_first`, the first batch of an iteration, the ranges of its own samples come first.
         """
         content = self._content
         index = content.index
         is_in_shard_order = content.is_in_shard_order and not self.recipe.picks
         parts = []
-        for sequence, start, stop in self._spans_ahead(number, first=first):
+        for sequence, start, stop in self._spans_ahead(number, is_first=is_first):
             parts.append(
                 self.orders[sequence].reads(
-                    start, stop, first=first, runs=is_in_shard_order
+                    start, stop, is_first=is_first, runs=is_in_shard_order
                 )
             )
         ahead = np.concatenate(parts)  # runs of samples, or ids
         # The usual case, if a chunk has the samples of many batches.
-        if not first and not len(ahead):
+        if not is_first and not len(ahead):
             return np.empty(0, dtype=RANGE_DTYPE)
 
         if is_in_shard_order:
@@ -217,29 +226,29 @@ class EpochPlan:
             ranges = run_ranges(index, runs_of(content.numbers(ahead)))
         else:
             ranges = joined(sample_ranges(index.records_of(content.numbers(ahead))))
-        if first:
+        if is_first:
             return np.concatenate([sample_ranges(plan.records), ranges])
         return ranges
 
-    def upcoming(self, number: int, *, first: bool) -> Int64s:
+    def upcoming(self, number: int, *, is_first: bool) -> Int64s:
         """This rank's samples in the chunks that `reads` names before a batch, chunk by chunk."""
         parts = [np.empty(0, dtype=np.int64)]
-        for sequence, start, stop in self._spans_ahead(number, first=first):
+        for sequence, start, stop in self._spans_ahead(number, is_first=is_first):
             parts += self.orders[sequence].ahead(
-                start, stop, partial(self._is_mine, sequence), first=first
+                start, stop, partial(self._is_mine, sequence), is_first=is_first
             )
         samples = self._content.numbers(np.concatenate(parts))
         # A sampler may draw a sample more than once.
         is_new = samples[1:] != samples[:-1]
         return np.concatenate([samples[:1], samples[1:][is_new]])
 
-    def _spans_ahead(self, number: int, *, first: bool) -> list[Span]:
+    def _spans_ahead(self, number: int, *, is_first: bool) -> list[Span]:
         """The spans that are used up to a batch and that no earlier batch has requested."""
         if self._grouping is None:
             return self._partition.spans(number)
         spans = []
         for sequence, _ in self._partition.sequences:
-            start, stop = self._grouping.due(sequence, number, first=first)
+            start, stop = self._grouping.due(sequence, number, is_first=is_first)
             spans.append(Span(sequence, start, stop))
         return spans
 
@@ -259,18 +268,16 @@ class EpochPlan:
         names = plan.names[rows] + attempt * len(content.index)
         draws = uniform(key(recipe.seed, self.epoch, Stream.REPLACE), names)
 
-        # Any sample but the row's own.
+        # Any sample but the row's own: 1 to count - 1 further on.
         ids = plan.ids[rows]
-        others = (ids + 1 + (draws * (len(content) - 1)).astype(np.int64)) % len(
-            content
-        )
+        distances = 1 + (draws * (len(content) - 1)).astype(np.int64)
+        others = (ids + distances) % len(content)
         if recipe.picks:
             shares = np.searchsorted(content.starts, ids, side="right") - 1
             for share in np.unique(shares).tolist():
                 in_share = shares == share
-                places = (draws[in_share] * recipe.places(share, self.epoch)).astype(
-                    np.int64
-                )
+                place_count = recipe.places(share, self.epoch)
+                places = (draws[in_share] * place_count).astype(np.int64)
                 ids_of = _ids_of(recipe, self.epoch, share, self.epoch)
                 others[in_share] = ids_of(places + content.starts[share])
 
@@ -317,11 +324,10 @@ class EpochPlan:
 
         # The random-resized crops of all views are drawn in one call, because numpy's calls take
         # most of its time.
-        random_crops = [
-            (view.crop, view.seed)
-            for view in views
-            if isinstance(view.crop, RandomResizedCrop)
-        ]
+        random_crops = []
+        for view in views:
+            if isinstance(view.crop, RandomResizedCrop):
+                random_crops.append((view.crop, view.seed))
         random_boxes = []
         if random_crops:
             random_boxes = list(
@@ -356,7 +362,7 @@ class EpochPlan:
             )
         if len(plans) == 1:
             return plans[0]
-        return replace(plans[0], more=tuple(plans[1:]))
+        return replace(plans[0], other_views=tuple(plans[1:]))
 
 
 def _grouping_of(

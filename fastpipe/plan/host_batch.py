@@ -22,20 +22,21 @@ Places = Mapping[str, Placed]  # boxes and points, by name of the field
 class HostFields:
     """The fields of a batch that is a dict, besides images and labels.
 
-    Note [entries of views]: each view has boxes, points, masks and second images of its own. Their
-    entries are called
+    Note [entries of views]
+    Each view has boxes, points, masks and second images of its own. Their entries are called
     VIEW.NAME: "0.mask" is the mask of the first view.
     """
 
     # Key in the batch -> name of the field ("image" for the images), in the batch's order.
     names: Mapping[str, str]
-    # Masks (n * k, height, width), second images (n * k, height, width, channels).
+    # The names of masks and second images. In `arrays` a mask is (n * k, height, width), a second
+    # image (n * k, height, width, channels).
     images: tuple[str, ...] = ()
-    # Of fields of boxes, by name.
+    # The options of the fields of boxes, by name.
     options: Mapping[str, Boxes] = field(default_factory=dict)
     # Boxes and points of each view, until they no longer move.
     places: list[Places] = field(default_factory=list)
-    # For the device, by name or VIEW.NAME.
+    # The arrays that become tensors on the device, by name or VIEW.NAME.
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     # Boxes or objects of each row, for entries that become a list with one tensor a row.
     counts: dict[str, list[int]] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class HostBatch:
     epoch: int
     plan: BatchPlan  # names the draws of the augmentation
     # The same with the samples that are in the images: damaged ones may have been replaced.
-    there: BatchPlan
+    filled_plan: BatchPlan
     views: tuple[NDArray[Any], ...]
     fields: HostFields | None = None  # None: the batch is (images, labels)
 
@@ -76,9 +77,8 @@ def lay_out(
             continue
 
         options = fields.options[name]
-        kept = placed.take(
-            is_large_enough(placed.values, options.min_size, options.min_area)
-        )
+        is_kept = is_large_enough(placed.values, options.min_size, options.min_area)
+        kept = placed.take(is_kept)
         counts = np.bincount(kept.rows, minlength=rows)
         arrays: dict[str, NDArray[Any]] = {entry: kept.values}
         if kept.labels is not None:
@@ -90,16 +90,14 @@ def lay_out(
         elif options.form == "flat":
             arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
         else:
-            arrays = {
-                key: _padded(array, kept.rows, counts) for key, array in arrays.items()
-            }
+            for key, array in arrays.items():
+                arrays[key] = _padded(array, kept.rows, counts)
             arrays[f"{entry}_counts"] = counts
             if rows_per_sample > 1:
+                # (n * k, ...) -> (n, k, ...)
                 grid = (rows // rows_per_sample, rows_per_sample)
-                arrays = {
-                    key: array.reshape(*grid, *array.shape[1:])
-                    for key, array in arrays.items()
-                }
+                for key, array in arrays.items():
+                    arrays[key] = array.reshape(*grid, *array.shape[1:])
         fields.arrays.update(arrays)
 
 

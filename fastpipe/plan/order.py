@@ -35,7 +35,7 @@ Ids = Callable[[Int64s], Int64s]  # (n,) places of a pass -> (n,) ids
 
 CHUNK_BYTES = 8 * 2**20
 CHUNKS_PER_WINDOW = 32
-MOST_SAMPLES_PER_CHUNK = 1024  # limits the time to sort a window of tiny images to 3 ms
+MAX_SAMPLES_PER_CHUNK = 1024  # limits the time to sort a window of tiny images to 3 ms
 # How much earlier than its window, or without shuffle than its sample, a chunk is read.
 CHUNKS_EARLY = 8
 _FEISTEL_ROUNDS = 8
@@ -78,10 +78,10 @@ def cache_recent(
 def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
     """How many average samples make a chunk of about CHUNK_BYTES.
 
-    At least 1, at most MOST_SAMPLES_PER_CHUNK.
+    At least 1, at most MAX_SAMPLES_PER_CHUNK.
     """
     average = round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))
-    return min(max(1, average), MOST_SAMPLES_PER_CHUNK)
+    return min(max(1, average), MAX_SAMPLES_PER_CHUNK)
 
 
 def permute(
@@ -99,11 +99,11 @@ def permute(
     """
     counts = np.broadcast_to(np.asarray(count, dtype=np.uint64), numbers.shape)
     bit_counts = np.frexp(counts - np.uint64(1))[1]
-    # (n,) each: the number is cut into a high and a low half of so many bits.
+    # (n,) each: a number is cut into a high and a low half of so many bits.
     half_bits = (np.maximum(bit_counts + 1, 2) // 2).astype(np.uint64)
     masks = (np.uint64(1) << half_bits) - np.uint64(1)
     round_keys = bits(permutation_key, np.arange(_FEISTEL_ROUNDS)[:, None])
-    # (rounds, n).
+    # (rounds, n)
     round_keys = np.broadcast_to(round_keys, (_FEISTEL_ROUNDS, len(numbers)))
 
     out = numbers.astype(np.uint64)
@@ -134,10 +134,9 @@ class EpochOrder:
         self._chunk = min(chunk, samples)  # samples of a chunk
         self._full_chunks = samples // self._chunk
         self._chunks = -(-samples // self._chunk)
-        # Without shuffle a chunk is a window.
-        self._windows = (
-            -(-self._chunks // CHUNKS_PER_WINDOW) if shuffle else self._chunks
-        )
+        self._windows = -(-self._chunks // CHUNKS_PER_WINDOW)
+        if not shuffle:  # a chunk is a window
+            self._windows = self._chunks
         self._chunk_key = key(seed, epoch, Stream.CHUNKS)
         self._window_key = key(seed, epoch, Stream.WINDOW)
         self._rotation = key(seed, epoch, Stream.ROTATE) % samples if shuffle else 0
@@ -158,14 +157,14 @@ class EpochOrder:
             start += len(part)
         return np.concatenate(parts)
 
-    def reads(self, start: int, stop: int, *, first: bool) -> Int64s:
+    def reads(self, start: int, stop: int, *, is_first: bool) -> Int64s:
         """(n, 2) runs of neighbouring samples to read ahead before positions [start, stop): first
         sample, and end.
 
-        These are chunks of the next window that were not due before `start`. With `first`, the
+        These are chunks of the next window that were not due before `start`. With `is_first`, the
         first call of an iteration, they are all chunks from the window of `start` on.
         """
-        due = self._due(start, stop, first=first)
+        due = self._due(start, stop, is_first=is_first)
         if not len(due):
             return np.empty((0, 2), dtype=np.int64)
         firsts = self._chunks_at(due) * self._chunk
@@ -180,9 +179,11 @@ class EpochOrder:
         runs[over, 1] = self._samples
         return np.insert(runs, over + 1, rest, axis=0)
 
-    def positions_ahead(self, start: int, stop: int, *, first: bool) -> tuple[int, int]:
+    def positions_ahead(
+        self, start: int, stop: int, *, is_first: bool
+    ) -> tuple[int, int]:
         """The positions [begin, end) at which the samples of `reads` stand: whole windows."""
-        due = self._due(start, stop, first=first)
+        due = self._due(start, stop, is_first=is_first)
         if not len(due):
             return 0, 0
         first_window = self._window_of(int(due[0]) * self._chunk)
@@ -191,14 +192,14 @@ class EpochOrder:
         end = self._first_chunk(last_window + 1) * self._chunk
         return begin, min(end, self._samples)
 
-    def _due(self, start: int, stop: int, *, first: bool) -> Int64s:
+    def _due(self, start: int, stop: int, *, is_first: bool) -> Int64s:
         """The places, in the order of chunks, of the chunks that `reads` names."""
         ahead = CHUNKS_EARLY
         if self._shuffle:
             ahead += CHUNKS_PER_WINDOW
         begin = -(-start // self._chunk) + ahead
         end = -(-stop // self._chunk) + ahead
-        if first:
+        if is_first:
             begin = self._first_chunk(self._window_of(start))
         return np.arange(begin, min(end, self._chunks), dtype=np.int64)
 
@@ -217,10 +218,9 @@ class EpochOrder:
         """The samples of a window, in their order."""
         first_chunk = self._first_chunk(window)
         places = np.arange(first_chunk, self._first_chunk(window + 1), dtype=np.int64)
-        # (chunks, samples).
-        samples = self._chunks_at(places)[:, None] * self._chunk + np.arange(
-            self._chunk
-        )
+        # (chunks, samples of a chunk)
+        first_samples = self._chunks_at(places) * self._chunk
+        samples = first_samples[:, None] + np.arange(self._chunk)
         samples = samples[samples < self._samples]  # the last chunk may be short
         samples = (samples + self._rotation) % self._samples
         begin = first_chunk * self._chunk
@@ -292,29 +292,33 @@ class Passes:
         times = inside % self.repeats + passes * self.repeats
         return OrderRows(np.concatenate(id_parts), np.concatenate(place_parts), times)
 
-    def reads(self, start: int, stop: int, *, first: bool, runs: bool) -> Int64s:
+    def reads(self, start: int, stop: int, *, is_first: bool, runs: bool) -> Int64s:
         """As EpochOrder.reads: (n, 2) runs of places with `runs`, where neighbouring places are
         neighbouring samples; else (n,) ids.
         """
         shape = (0, 2) if runs else (0,)
         parts: list[Int64s] = [np.empty(shape, dtype=np.int64)]
-        for piece in self._place_pieces(start, stop, first=first):
+        for piece in self._place_pieces(start, stop, is_first=is_first):
             order, ids_of = self._pass(piece.number)
-            read = (
-                order.reads(piece.start, piece.stop, first=piece.is_first) + self.base
-            )
-            parts.append(read if runs else ids_of(members(read)))
+            place_runs = order.reads(piece.start, piece.stop, is_first=piece.is_first)
+            place_runs = place_runs + self.base
+            parts.append(place_runs if runs else ids_of(members(place_runs)))
         return np.concatenate(parts)
 
     def ahead(
-        self, start: int, stop: int, is_mine: Callable[[Int64s], Bools], *, first: bool
+        self,
+        start: int,
+        stop: int,
+        is_mine: Callable[[Int64s], Bools],
+        *,
+        is_first: bool,
     ) -> list[Int64s]:
         """For each run of `reads`, the ids that this epoch has at positions of `is_mine`."""
         ids = []
-        for piece in self._place_pieces(start, stop, first=first):
+        for piece in self._place_pieces(start, stop, is_first=is_first):
             order, ids_of = self._pass(piece.number)
             begin, end = order.positions_ahead(
-                piece.start, piece.stop, first=piece.is_first
+                piece.start, piece.stop, is_first=piece.is_first
             )
             positions = np.arange(begin * self.repeats, end * self.repeats)
             positions += piece.number * self._length - self.begin
@@ -322,9 +326,8 @@ class Passes:
             is_wanted[is_wanted] = is_mine(positions[is_wanted])
             repeated = np.repeat(order.take(begin, end), self.repeats)
             places = np.unique(repeated[is_wanted]) + self.base
-            for run in (
-                order.reads(piece.start, piece.stop, first=piece.is_first) + self.base
-            ):
+            place_runs = order.reads(piece.start, piece.stop, is_first=piece.is_first)
+            for run in place_runs + self.base:
                 low, high = np.searchsorted(places, run)
                 ids.append(ids_of(places[low:high]))
         return ids
@@ -348,26 +351,24 @@ class Passes:
             pieces.append(_Piece(number, low, high, is_first=False))
         return pieces
 
-    def _place_pieces(self, start: int, stop: int, *, first: bool) -> list[_Piece]:
+    def _place_pieces(self, start: int, stop: int, *, is_first: bool) -> list[_Piece]:
         """The same in places of their pass, each place once, for EpochOrder.reads."""
         pieces = self._pieces(start, stop)
-        if first and start == stop < self.size:
+        if is_first and start == stop < self.size:
             # The first batch of a mixture may have no row of a share. Its reads begin nevertheless.
             number, inside = divmod(self.begin + start, self._length)
             pieces = [_Piece(number, inside, inside, is_first=True)]
         place_pieces = []
         for piece in pieces:
-            is_first = first or piece.start == 0
+            is_start = is_first or piece.start == 0
             # A place that began before `start` was named with its first repeat, unless this is the
             # first call.
-            begin = (
-                piece.start // self.repeats
-                if is_first
-                else -(-piece.start // self.repeats)
-            )
+            begin = -(-piece.start // self.repeats)
+            if is_start:
+                begin = piece.start // self.repeats
             end = -(-piece.stop // self.repeats)
-            place_pieces.append(_Piece(piece.number, begin, end, is_first))
-            first = False
+            place_pieces.append(_Piece(piece.number, begin, end, is_start))
+            is_first = False
         return place_pieces
 
     @cache_recent(_PASSES_KEPT)

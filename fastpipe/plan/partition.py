@@ -111,6 +111,8 @@ class MixedRows:
         if len(self._ends) == 1:
             return [batches * (self._ends[0] // _ONE)]
         # Batch i has ceil((end - h) / _ONE) rows up to a share's end, h = _GOLDEN * i modulo _ONE.
+        # That is floor(_GOLDEN * i / _ONE) - floor((_GOLDEN * i - end) / _ONE), and both are summed
+        # over i by floor_sum.
         jitters = floor_sum(batches, _ONE, _GOLDEN, 0)
         ends = [jitters - floor_sum(batches, _ONE, _GOLDEN, -end) for end in self._ends]
         return [end - start for start, end in pairwise([0, *ends])]
@@ -121,10 +123,10 @@ def rows_of_mixture(
 ) -> int:
     """Rows of an epoch that ends with the "smallest" share, or with the "largest"."""
     total = math.fsum(weights)
-    ends = [
-        count * repeats * total / weight
-        for weight, count in zip(weights, counts, strict=True)
-    ]
+    # After how many rows of the mixture each share comes to its end.
+    ends = []
+    for weight, count in zip(weights, counts, strict=True):
+        ends.append(count * repeats * total / weight)
     return math.floor(min(ends) if size == "smallest" else max(ends))
 
 
@@ -155,6 +157,7 @@ class Partition:
         self._node, self._local_rank = divmod(ranks.rank, self._ranks_per_node)
         self._shares = len(weights)
         self._is_mixed = self._shares > 1
+        # Whether ranks take rows in turn, and not each a stretch of neighbours.
         self._in_turn = in_turn or self._is_mixed
         self._sequences_per_node = sequences * self._shares // ranks.nodes
         self._mixed_rows = MixedRows(weights, self.global_batch_size // sequences)
@@ -170,12 +173,13 @@ class Partition:
         else:
             self.batches = self._full_batches
 
-        # The batches of a mixture are numbered on through all epochs.
+        # The batches of a mixture are numbered on through all epochs, so that each share goes on
+        # where it was. `_share_begins` has the rows of each share before this epoch.
         self._first_batch = epoch * self.batches if self._is_mixed else 0
         self._share_begins = self._mixed_rows.before(self._first_batch)
 
-        # Of each sequence: its positions in this epoch, and where in its endless order the epoch
-        # begins.
+        # For each sequence, how many positions it has in this epoch, and at which position of its
+        # endless order the epoch begins.
         if self._is_mixed:
             self._lengths = self._edges_of(self.batches) * sequences
             self.begins = self._share_begins * sequences
@@ -188,23 +192,24 @@ class Partition:
     @property
     def sequences(self) -> list[tuple[int, int]]:
         """(number, positions of the epoch) of each sequence that this rank's node reads."""
-        return [
-            (number, self._lengths[number]) for number in self._sequences_of(self._node)
-        ]
+        numbers = self._sequences_of(self._node)
+        return [(number, self._lengths[number]) for number in numbers]
 
     def edge(self, sequence: int, batch: int) -> int:
         """The position of a sequence at which a global batch begins."""
-        return min(
-            self._edges_of(batch)[sequence % self._shares], self._lengths[sequence]
-        )
+        # Each canonical node has a sequence for each share, so the remainder is the share. The last
+        # batch may not be full.
+        edge = self._edges_of(batch)[sequence % self._shares]
+        return min(edge, self._lengths[sequence])
 
     def spans(self, number: int, node: int | None = None) -> list[Span]:
         """The stretches of global batch `number` that a node takes; None: the node of this rank."""
         sequences = self._sequences_of(self._node if node is None else node)
-        return [
-            Span(sequence, self.edge(sequence, number), self.edge(sequence, number + 1))
-            for sequence in sequences
-        ]
+        spans = []
+        for sequence in sequences:
+            start = self.edge(sequence, number)
+            spans.append(Span(sequence, start, self.edge(sequence, number + 1)))
+        return spans
 
     def rank_rows(self, number: int) -> RankRows:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
@@ -221,14 +226,14 @@ class Partition:
         first = self._local_rank * size
         rows = np.arange(first, first + size, dtype=np.int64)
         if self._in_turn:
-            rows = (
-                np.arange(size, dtype=np.int64) * self._ranks_per_node
-                + self._local_rank
-            )
+            turns = np.arange(size, dtype=np.int64)
+            rows = turns * self._ranks_per_node + self._local_rank
         if self._is_mixed:
+            # The rows of a share are neighbours in the batch. Sorted by draws, they are mixed.
             draws = bits(self._key, rows + (number << 40))
             rows = rows[np.argsort(draws, kind="stable")]
 
+        # Rows behind the last one begin again at row 0, and do not count.
         available = _length(spans)
         if available == 0:
             # Other nodes still have a sample and this one has none: it repeats its last one.
@@ -293,9 +298,8 @@ class Partition:
     def _edges_of(self, batch: int) -> list[int]:
         """The position at which a batch begins in a sequence of each share."""
         ends = self._mixed_rows.before(self._first_batch + batch)
-        return [
-            end - begin for begin, end in zip(self._share_begins, ends, strict=True)
-        ]
+        begins_and_ends = zip(self._share_begins, ends, strict=True)
+        return [end - begin for begin, end in begins_and_ends]
 
 
 def _length(spans: list[Span]) -> int:

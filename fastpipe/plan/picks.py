@@ -21,8 +21,8 @@ import numpy as np
 from fastpipe.plan.draws import Float64s, Int64s, Stream, bits, key, uniform
 from fastpipe.plan.order import Ids, permute
 
-MOST_KEPT = 1 << 24  # weights of more samples are not kept in memory
-MOST_TRIES = 64  # of a draw, on average, without weights in memory
+MAX_KEPT = 1 << 24  # weights of more samples are not kept in memory
+MAX_TRIES = 64  # of a draw, on average, without weights in memory
 _TRY = 1 << 40  # the random numbers of try t of a draw have the names draw + t * _TRY
 _LISTS_KEPT = 2  # epochs
 

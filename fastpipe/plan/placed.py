@@ -25,7 +25,7 @@ from fastpipe.plan.draws import Bools, Int64s
 
 Float32s = NDArray[np.float32]
 
-_MOST_POINTS = 2**31
+_MAX_POINTS = 2**31
 _PAIRS_HINT = (
     "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
 )
@@ -108,7 +108,7 @@ class Points:
                 raise ConfigError(
                     f"Points(flip_pairs=): got {pair!r} as a pair; {_PAIRS_HINT}"
                 )
-            first, second = (check_point(point, _MOST_POINTS) for point in pair)
+            first, second = (check_point(point, _MAX_POINTS) for point in pair)
             checked.append((first, second))
             points.update((first, second))
         if len(points) < 2 * len(checked):
@@ -134,7 +134,7 @@ class Placed:
     values: Float32s
     rows: Int64s  # (M,) ascending: the row of each box or object
     labels: Int64s | None = None  # (M,) of boxes
-    # Of points that change places in a mirrored image.
+    # The pairs of points that change places in a mirrored image.
     flip_pairs: Sequence[tuple[int, int]] = ()
 
     @property
@@ -176,9 +176,11 @@ def geometry_of(
     """The geometry of n images that become one row each; `crop` is the kind that `crops` were
     planned with.
     """
-    size = crops.size[::-1]
+    size = crops.size[::-1]  # (width, height)
     canvas = canvas_of(crop, crops.size, widths, heights)
-    # In float64, as in torchvision; rounded to float32 at the end.
+    # In float64, as in torchvision; rounded to float32 at the end. The boxes of crops, x, y, width,
+    # height, are in pixels of the stored image. In pixels of the canvas they are whole numbers,
+    # except for rounding errors.
     before = canvas.resized / canvas.pictures
     left_top = np.rint(crops.boxes[:, :2] * before) + canvas.before
     cut = np.rint(crops.boxes[:, 2:] * before)
@@ -194,27 +196,28 @@ def geometry_of(
     )
 
 
-def move_boxes(boxes: Float32s, rows: Int64s, geometry: Geometry) -> Float32s:
+def move_boxes(boxes_xyxy: Float32s, rows: Int64s, geometry: Geometry) -> Float32s:
     """Moves boxes (M, 4), x0, y0, x1, y1, as images become rows; clips them to the output.
 
     Args:
-        boxes: in pixels of the images.
+        boxes_xyxy: in pixels of the images.
         rows: (M,) the image of each box.
         geometry: of the images.
     """
-    # (M, corners, x and y).
-    corners = _resized_and_cut(boxes.reshape(-1, 2, 2), rows, geometry, clip=True)
+    # (M, 2, 2): left top and right bottom, x and y.
+    corners = _resized_and_cut(boxes_xyxy.reshape(-1, 2, 2), rows, geometry, clip=True)
     is_mirrored = geometry.flips[rows]
+    # The right edge becomes the left one, so the corners change places in x.
     corners[is_mirrored, :, 0] = geometry.size[0] - corners[is_mirrored, ::-1, 0]
     np.clip(corners, 0, np.array(geometry.size, dtype=np.float32), out=corners)
     return corners.reshape(-1, 4)
 
 
-def is_large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
+def is_large_enough(boxes_xyxy: Float32s, min_size: float, min_area: float) -> Bools:
     """(M,) which boxes have at least this width and height, and this area:
     v2.SanitizeBoundingBoxes's rule.
     """
-    sides = boxes[:, 2:] - boxes[:, :2]
+    sides = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # (M, 2) widths and heights
     areas = sides[:, 0] * sides[:, 1]
     return np.asarray((sides >= min_size).all(axis=1) & (areas >= min_area))
 
@@ -243,6 +246,7 @@ def swap_pairs(
     points: Float32s, mirrored: Bools, flip_pairs: Sequence[tuple[int, int]]
 ) -> Float32s:
     """Points (M, K, 3), with the points of each pair swapped in the mirrored objects, (M,)."""
+    # (K,) which point takes the place of each.
     order = np.arange(points.shape[1])
     for first, second in flip_pairs:
         order[first] = second

@@ -82,15 +82,17 @@ class Recipe:
     # Canonical nodes, into which the order of an epoch is cut; see Note [partition].
     sequences: int = 1
     sizes: Sizes | None = None  # if sizes change; `size` is then the largest known one
-    first_size: Size | None = None  # of the first view, if it is not `size`
-    more: tuple[ViewRecipe, ...] = ()  # the views after the first; see Note [views]
+    first_view_size: Size | None = None  # of the first view, if it is not `size`
+    other_views: tuple[
+        ViewRecipe, ...
+    ] = ()  # the views after the first; see Note [views]
     # The sampler's part of a loader's state.
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def views(self) -> tuple[ViewRecipe, ...]:
-        first = ViewRecipe(self.first_size, self.crop, self.flip, self.seed)
-        return first, *self.more
+        first = ViewRecipe(self.first_view_size, self.crop, self.flip, self.seed)
+        return first, *self.other_views
 
     def rows(self, epoch: int) -> int:
         """Rows of an epoch over all ranks. The last ones may fill no batch."""

@@ -9,8 +9,8 @@ by threads. All draws follow from (seed, epoch, batch, sample), so a resumed run
 differences:
 
 - "rand-..." of `auto_augment` picks from torchvision's operations of RandAugment, with their ranges
-  of magnitudes and black where nothing is; m, n, p, mstd and mmax mean what they mean in timm, inc
-  has no effect.
+  of magnitudes and black where nothing is; m, n, p, mstd and mmax mean what they mean in timm. inc
+  has no effect: it selects operations that grow stronger with the magnitude, as these do anyway.
 - `interpolation="random"` is bicubic for all photos.
 - `num_aug_repeats` also works in one process, and `num_batches` without sizes to choose from.
 

@@ -29,7 +29,7 @@ from fastpipe.sources.options import SourceOptions
 _TRAIN_SPLITS = ("train", "training")
 _VALIDATION_SPLITS = ("val", "valid", "validation", "eval", "evaluation")
 # Arguments of timm's other datasets.
-_REFUSED = ("repeats", "input_key", "target_key")
+_UNSUPPORTED = ("repeats", "input_key", "target_key")
 
 
 def create_dataset(
@@ -70,10 +70,12 @@ def create_dataset(
             f'fastpipe.timm.create_dataset: expected name="" and root=FOLDER, got {name!r} and '
             f"{root!r}"
         )
-    refused = {option: options[option] for option in _REFUSED if options.get(option)}
-    if refused:
+    unsupported = {
+        option: options[option] for option in _UNSUPPORTED if options.get(option)
+    }
+    if unsupported:
         raise ConfigError(
-            f"fastpipe.timm.create_dataset cannot do {refused}; choose samples with "
+            f"fastpipe.timm.create_dataset cannot do {unsupported}; choose samples with "
             "fastpipe.open(...)"
         )
     if "[" in split:
@@ -121,13 +123,14 @@ def _first_folder(root: str | os.PathLike[str], names: Iterable[str]) -> str | N
 
 
 def _training_classes(folder: str) -> list[str]:
-    """The classes of the split for training, by timm's numbers."""
+    """The classes of the split for training, in the order of their numbers."""
     folders = None
     if os.path.isdir(folder) and not is_dataset(Path(folder)):
         folders = class_folders(Path(folder), SourceOptions())
     if folders is None:
         return _with_timm_classes(as_dataset(folder)).classes
-    # Class folders are listed without a look at their images.
+    # Opening the folder would look at every image. The names of its class folders are enough here.
+    # timm sees no empty folder.
     names = [name for name in folders.classes if _has_files(os.path.join(folder, name))]
     return sorted(names, key=_sort_key)
 
@@ -148,8 +151,10 @@ def _with_class_map(data: Dataset, class_map: Any, root: Any) -> Dataset:
             )
     else:
         names = _read_class_map(class_map, root)
-    class_counts = zip(data.classes, data.class_counts, strict=True)
-    used = [name for name, num_samples in class_counts if num_samples]
+    used = []  # the classes that have samples
+    for name, num_samples in zip(data.classes, data.class_counts, strict=True):
+        if num_samples:
+            used.append(name)
     wanted = set(names)
     known = [name for name in used if name in wanted]
     # If no class is known, with_classes raises the error that says so.
@@ -168,14 +173,21 @@ def _read_class_map(class_map: Any, root: Any) -> list[str]:
                 class_map = file_in_root
         if os.path.isdir(class_map):
             data = as_dataset(class_map)
-            return (
-                data.classes if data.index.packed else _with_timm_classes(data).classes
-            )
+            if not data.index.packed:
+                data = _with_timm_classes(data)
+            return data.classes
     return list(class_names(class_map).labels)
 
 
 def _with_timm_classes(data: Dataset) -> Dataset:
-    """The dataset with timm's numbers of classes. See Note [classes as in timm]"""
+    """Gives classes that are not packed timm's numbers; checks those that are packed.
+
+    A packed dataset is returned as it is. See Note [classes as in timm].
+
+    Raises:
+        ConfigError: the classes of a packed dataset have other numbers than in timm, and its pack
+            got no `classes_from`; or timm would take other folders as the classes.
+    """
     index = data.stored[0].index
     if index.has_deeper_folders:
         raise ConfigError(
@@ -184,11 +196,12 @@ def _with_timm_classes(data: Dataset) -> Dataset:
             f"root=fastpipe.open({str(data.path)!r})"
         )
     counts = dict(zip(data.classes, data.class_counts, strict=True))
-    # Without names, classes are called after their numbers, as in tars.
+    # Samples of tars may have numbers and no names. Then classes are called after their numbers,
+    # and sorting such names would change nothing.
     is_numbered = data.classes == [str(number) for number in range(len(counts))]
     if is_numbered and (index.in_tars or not counts):
         return data
-    # timm sees no empty folder.
+    # timm lists images and not folders, so it sees no empty class folder.
     timm_classes = [name for name in sorted(counts, key=_sort_key) if counts[name]]
     if not isinstance(index, PackedIndex):
         return data.with_classes(timm_classes)

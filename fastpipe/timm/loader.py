@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import kornia.augmentation
@@ -28,7 +29,8 @@ from fastpipe.timm.operations import (
     parse_shape,
 )
 
-# Arguments that choose nothing here: threads need no seeds, no pinning, no processes that persist.
+# Arguments that have no effect here: threads need no seeds, no pinning and no processes that
+# persist.
 _WITHOUT_EFFECT = (
     "pin_memory",
     "use_multi_epochs_loader",
@@ -106,30 +108,35 @@ def create_loader(
             two, and splits with mixing or sizes.
     """
     is_augmented = is_training and not no_aug
-    num_splits = num_aug_splits if is_augmented and num_aug_splits > 1 else 1
-    refused: dict[str, Any] = {}
+    num_splits = 1
+    if is_augmented and num_aug_splits > 1:
+        num_splits = num_aug_splits
+
+    # Arguments of timm that mean something which fastpipe cannot do, and their values.
+    unsupported: dict[str, Any] = {}
     for name, value in others.items():
         is_off = name in _MUST_BE_OFF and not value
         if name not in _WITHOUT_EFFECT and not is_off:
-            refused[name] = value
+            unsupported[name] = value
     if train_crop_mode not in (None, "rrc"):
-        refused["train_crop_mode"] = train_crop_mode
+        unsupported["train_crop_mode"] = train_crop_mode
     if batch_choice_weights:
-        refused["batch_choice_weights"] = batch_choice_weights
+        unsupported["batch_choice_weights"] = batch_choice_weights
     if batch_choice_schedule != "constant":
-        refused["batch_choice_schedule"] = batch_choice_schedule
+        unsupported["batch_choice_schedule"] = batch_choice_schedule
     if batch_size_choices and set(batch_size_choices) != {batch_size}:
-        refused["batch_size_choices"] = batch_size_choices
+        unsupported["batch_size_choices"] = batch_size_choices
     if num_splits > 1 and (collate_fn is not None or input_size_choices is not None):
-        refused["num_aug_splits"] = num_aug_splits
+        unsupported["num_aug_splits"] = num_aug_splits
     if re_mode.lower() not in _NOISE:
-        refused["re_mode"] = re_mode
+        unsupported["re_mode"] = re_mode
     if num_aug_repeats != int(num_aug_repeats):
-        refused["num_aug_repeats"] = num_aug_repeats
-    if refused:
-        _raise_refused(refused)
+        unsupported["num_aug_repeats"] = num_aug_repeats
+    if unsupported:
+        _raise_unsupported(unsupported)
 
-    # timm's AugMixDataset has the dataset inside.
+    # timm's train.py wraps the dataset in an AugMixDataset, which would make the splits. Here
+    # TimmLoader makes them, of the dataset inside.
     if num_aug_splits > 1 and not isinstance(dataset, Dataset):
         dataset = dataset.dataset
     data = as_dataset(dataset)
@@ -140,7 +147,12 @@ def create_loader(
 
     channels, height, width = parse_shape(input_size, len(mean))
     if interpolation == "random":
-        interpolation = "bicubic" if is_augmented else "bilinear"
+        # timm draws bilinear or bicubic for each photo; without augmentation it takes bilinear.
+        interpolation = "bilinear"
+        if is_augmented:
+            interpolation = "bicubic"
+    # Without augmentation timm resizes training photos: of a number their shorter side, of a pair
+    # both sides.
     crop: Crop
     if is_augmented:
         crop = RandomResizedCrop(
@@ -153,9 +165,8 @@ def create_loader(
     elif is_training:
         crop = Resize(interpolation=interpolation)
     else:
-        crop = evaluation_crop(
-            crop_pct or 0.875, crop_mode, (height, width), interpolation, mean
-        )
+        size = (height, width)
+        crop = evaluation_crop(crop_pct or 0.875, crop_mode, size, interpolation, mean)
 
     options: dict[str, Any] = {
         "mean": mean,
@@ -168,9 +179,10 @@ def create_loader(
         if vflip:
             flips.append(kornia.augmentation.RandomVerticalFlip(p=vflip))
         # As in timm, a policy replaces the colour jitter, except with "3a" in its name.
-        has_jitter = not auto_augment or "3a" in auto_augment
+        if auto_augment and "3a" not in auto_augment:
+            color_jitter = None
         operations = image_operations(
-            color_jitter if has_jitter else None,
+            color_jitter,
             color_jitter_prob,
             grayscale_prob,
             gaussian_blur_prob,
@@ -182,60 +194,78 @@ def create_loader(
         options["label_smoothing"] = collate_fn.label_smoothing
         options["num_classes"] = collate_fn.num_classes
     if is_augmented and re_prob:
-        # With re_split, timm spares the first split; of a single one, the first half of the batch.
-        spared = 0.5 if re_split and num_splits == 1 else 0.0
+        # With re_split, timm spares the first split. Without splits it spares the first half of the
+        # batch.
+        spared = 0.0
+        if re_split and num_splits == 1:
+            spared = 0.5
         noise = _NOISE[re_mode.lower()]
         after.append(
             Erasing(re_prob, noise=noise, most=max(1, re_count), spared=spared)
         )
 
-    # With splits, the loader gives uint8 images, and TimmLoader augments each split.
+    # With splits, the loader gives uint8 images, and TimmLoader flips and augments each split.
     splits: list[Augment] = []
     if num_splits == 1:
         augment = Augment([*flips, *operations], after=after, **options)
     else:
-        augment = Augment([], after=[] if re_split else after, **options)
+        # The first split shows the photos as they are.
+        first_after = [] if re_split else after
+        augment = Augment([], after=first_after, **options)
         other_split = Augment(operations, after=after, **options)
-        splits = [augment] + [other_split] * (num_splits - 1)
+        splits = [augment, *repeat(other_split, num_splits - 1)]
 
+    # Arguments of fastpipe.loader that are given only where timm's ask for them.
     loading: dict[str, Any] = {}
+    world_size = 1
+    if distributed:
+        world_size = torch.distributed.get_world_size()
+    else:
+        # Also where torch.distributed is initialised, this process reads all samples.
+        loading["rank"] = 0
+        loading["world_size"] = 1
     if num_aug_repeats and is_training:
+        # As in timm, repeats make an epoch no longer.
         loading["sampler"] = Repeated(int(num_aug_repeats))
         loading["epoch_size"] = len(data)
     if num_batches is not None and is_training:
-        world_size = torch.distributed.get_world_size() if distributed else 1
         loading["epoch_size"] = num_batches * batch_size * world_size
-    if not distributed:
-        loading["rank"] = 0
-        loading["world_size"] = 1
     num_sizes = 1
     if input_size_choices is not None:
-        shapes = [parse_shape(size, channels) for size in input_size_choices]
-        loading["size_choices"] = [shape[1:] for shape in shapes]
-        num_sizes = len(shapes)
+        sizes = []
+        for size_choice in input_size_choices:
+            shape = parse_shape(size_choice, channels)
+            sizes.append(shape[1:])
+        loading["size_choices"] = sizes
+        num_sizes = len(sizes)
     else:
         loading["size"] = (height, width)
+    if not splits:
+        loading["augment"] = augment
+    if channels == 1:
+        loading["channels"] = "gray"
+    if seed is None:
+        seed = batch_choice_seed
     photo_loader = loader(
         data,
         batch_size,
         train=is_training,
         crop=crop,
         hflip=hflip if is_augmented else False,
-        seed=batch_choice_seed if seed is None else seed,
+        seed=seed,
         num_workers=max(1, num_workers),
         device=device if use_prefetcher else "cpu",
-        channels="gray" if channels == 1 else "rgb",
-        augment=None if splits else augment,
         **loading,
     )
     return TimmLoader(photo_loader, augment, splits, vflip, num_sizes)
 
 
-def _raise_refused(refused: dict[str, Any]) -> None:
-    """Raises the error that names arguments which cannot be had, and those that can."""
-    names = ", ".join(f"{name}={value!r}" for name, value in refused.items())
-    parameters = inspect.signature(create_loader).parameters
-    known = ", ".join(name for name in parameters if name != "others")
+def _raise_unsupported(unsupported: dict[str, Any]) -> None:
+    """Raises the error that names the unsupported arguments, and those that are supported."""
+    names = ", ".join(f"{name}={value!r}" for name, value in unsupported.items())
+    parameters = list(inspect.signature(create_loader).parameters)
+    parameters.remove("others")
+    known = ", ".join(parameters)
     raise ConfigError(
         f"fastpipe.timm.create_loader cannot do {names}; it knows {known}"
     )
@@ -287,20 +317,22 @@ class TimmLoader:
         for batch in self.loader:
             images, labels = batch
             samples = batch.ids.numpy(force=True)
+            # `remaining` has counted this batch already.
             batch_index = len(self.loader) - self.loader.remaining - 1
+
             # A photo is upside down in all splits or in none.
-            is_flipped = (
-                uniform(key(seed, batch.epoch, Stream.UPSIDE_DOWN), samples)
-                < self._vflip
-            )
+            flip_key = key(seed, batch.epoch, Stream.UPSIDE_DOWN)
+            is_flipped = uniform(flip_key, samples) < self._vflip  # (N,)
             if is_flipped.any():
-                rows = torch.from_numpy(is_flipped).to(images.device)[
-                    :, None, None, None
-                ]
-                images = torch.where(rows, images.flip(2), images)
+                is_row_flipped = torch.from_numpy(is_flipped).to(images.device)
+                is_pixel_flipped = is_row_flipped[:, None, None, None]
+                images = torch.where(is_pixel_flipped, images.flip(2), images)
                 images = images.contiguous(memory_format=torch.channels_last)
+
             parts = []
             for split_index, augment in enumerate(self._splits):
+                # A copy, because an augmentation may overwrite its images. Each split has a seed of
+                # its own, so that the splits of a photo differ.
                 part = augment(
                     images.clone(),
                     seed=key(seed, split_index, 0),
@@ -317,15 +349,17 @@ class TimmLoader:
     @property
     def mixup_enabled(self) -> bool:
         """Whether mixup or cutmix is done. Set it to False between epochs: labels stay soft."""
-        return any(
-            mixer.enabled for mixer in self._augment.mixers if isinstance(mixer, Mixing)
-        )
+        for mixer in self._augment.mixers:
+            if isinstance(mixer, Mixing) and mixer.enabled:
+                return True
+        return False
 
     @mixup_enabled.setter
     def mixup_enabled(self, enabled: bool) -> None:
         for mixer in self._augment.mixers:
             if isinstance(mixer, Mixing):
                 mixer.enabled = enabled
+        # Batches that were made ahead are mixed as before.
         self.loader.discard_prefetched()
 
     def __getattr__(self, name: str) -> Any:

@@ -27,14 +27,19 @@ _BINS_PER_MAGNITUDE = LAST_BIN / 10
 
 def parse_shape(size: int | Sequence[int], channels: int) -> tuple[int, int, int]:
     """timm's size: a number, (height, width), or (channels, height, width), which is returned."""
-    shape = (size, size) if isinstance(size, int) else tuple(size)
+    shape: tuple[int, ...]
+    if isinstance(size, int):
+        shape = (channels, size, size)
+    else:
+        shape = tuple(size)
     if len(shape) == 2:
         shape = (channels, *shape)
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise ConfigError(
             f"input_size: expected a number, (height, width) or (1 or 3, height, width), got {size}"
         )
-    return shape
+    channels, height, width = shape
+    return channels, height, width
 
 
 def evaluation_crop(
@@ -53,7 +58,10 @@ def evaluation_crop(
     if mode == "squash" and crop_pct == 1:
         return Resize(interpolation=interpolation)
     if mode == "border" and crop_pct == 1:
-        rgb_mean = mean if len(mean) == 3 else [mean[0]] * 3
+        # timm pads with the mean colour, which is 0 after normalising.
+        rgb_mean = mean
+        if len(mean) != 3:
+            rgb_mean = (mean[0], mean[0], mean[0])
         red, green, blue = (round(255 * value) for value in rgb_mean)
         return Letterbox(
             fill=(red, green, blue), rounded=True, interpolation=interpolation
@@ -76,9 +84,14 @@ def image_operations(
     if policy:
         operations.append(rand_augment(policy))
     if jitter:
-        strengths = (jitter,) * 3 if isinstance(jitter, (int, float)) else tuple(jitter)
-        probability = 1.0 if jitter_prob is None else jitter_prob
-        operations.append(kornia.augmentation.ColorJitter(*strengths, p=probability))
+        # One number is the strength of brightness, contrast and saturation; timm leaves the hue.
+        if isinstance(jitter, (int, float)):
+            strengths: tuple[float, ...] = (jitter, jitter, jitter)
+        else:
+            strengths = tuple(jitter)
+        if jitter_prob is None:
+            jitter_prob = 1.0
+        operations.append(kornia.augmentation.ColorJitter(*strengths, p=jitter_prob))
     if grayscale_prob:
         operations.append(Grayscale(grayscale_prob))
     if blur_prob:
@@ -87,26 +100,32 @@ def image_operations(
 
 
 def rand_augment(policy: str) -> Policy:
-    """The operation of a text such as "rand-m9-mstd0.5-inc1"."""
+    """The operation of a text such as "rand-m9-mstd0.5-inc1", as timm writes it.
+
+    Raises:
+        ConfigError: it is another policy, or one of its numbers is wrong.
+    """
     wrong = ConfigError(
-        f'auto_augment={policy!r}: expected "rand-mM-nN-pP-mstdS-mmaxX-incI" with X of at most 10, '
-        'such as "rand-m9-mstd0.5-inc1"'
+        f'auto_augment={policy!r}: expected "rand-mM-nN-pP-mstdS-mmaxX-incI" with X of at most 10 '
+        'and P of at most 1, such as "rand-m9-mstd0.5-inc1"'
     )
     name, *parts = policy.split("-")
     if name != "rand":
         raise wrong
-    # timm's defaults.
+    # The magnitude, the number of operations, the probability of each, the standard deviation of
+    # the magnitude, and its greatest value; timm's defaults. `inc` is read and not used: it selects
+    # operations that grow stronger with the magnitude, and those of fastpipe always do.
     numbers = {"m": 10.0, "n": 2.0, "p": 0.5, "mstd": 0.0, "mmax": 10.0}
     for part in parts:
         match = re.fullmatch(r"(m|n|p|mstd|mmax|inc)(\d+(?:\.\d+)?)", part)
         if match is None:
             raise wrong
         numbers[match[1]] = float(match[2])
-    if numbers["mmax"] > 10:
+    if numbers["mmax"] > 10 or numbers["p"] > 1:
         raise wrong
     spread = numbers["mstd"] * _BINS_PER_MAGNITUDE
     if numbers["mstd"] > 100:
-        # In timm, a magnitude that is drawn evenly.
+        # timm then draws the magnitude evenly from 0 to m.
         spread = math.inf
     return Policy(
         RANDAUGMENT,

@@ -143,7 +143,7 @@ class PipelineCropping(Cropping):
         # Before set_epoch torch's generator draws, so the names are of no use.
         if self.knows_epoch:
             hashes[:] = list(map(_engine.xxh3_64, names))
-        return self.draws(hashes.view(np.int64))
+        return self.name_draws(hashes.view(np.int64))
 
     def rows(
         self,
@@ -233,7 +233,7 @@ class PipelineCropping(Cropping):
         heights = sizes[:, 1]
 
         # The engine's tasks: a record for each row, with its crop and the size of its bytes.
-        crops, flips = self.crops_of(
+        crops, flips = self.plan_rows(
             widths, heights, Draws(draws.epoch, draws.numbers[rows])
         )
         rendering = crops.rendering.keywords(PixelForm())

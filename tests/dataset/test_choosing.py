@@ -65,7 +65,7 @@ def test_numbers_in_any_form(flat: Path) -> None:
 
 def test_keys_and_functions_of_columns(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "fastpipe.dataset.by_id._AT_ONCE", 5
+        "fastpipe.dataset.column_values._AT_ONCE", 5
     )  # a function gets some samples at a time
     data = numbered(flat)
     keys = data["key"][[30, 2, 11]].tolist()

@@ -242,7 +242,7 @@ def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.Mo
     def open_shards() -> int:
         return sum(name.endswith(".tar") for name in open_files(many_shards))
 
-    monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 3)
+    monkeypatch.setattr(limits, "_MAX_OPEN_SHARDS", 3)
     dataset = fastpipe.open(many_shards)
     assert open_shards() == 0, "opened when it is read"
     for _ in range(2):
@@ -276,7 +276,7 @@ def test_another_dataset_in_its_place(flat: Path, textured: Path, copied: Copy) 
 
 
 def test_threads_share_a_dataset(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 2)  # so that they take shards from each other
+    monkeypatch.setattr(limits, "_MAX_OPEN_SHARDS", 2)  # so that they take shards from each other
     dataset = fastpipe.open(many_shards)
     wanted = [expected(many_shards, sample) for sample in range(len(dataset))]
 

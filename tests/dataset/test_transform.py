@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.dataset.tensors import as_tensor
-from fastpipe.dataset.transforms import applier
+from fastpipe.dataset.transforms import adapt_transform
 from fastpipe.errors import ConfigError
 
 Picture = NDArray[np.uint8]
@@ -49,7 +49,7 @@ def mirrored(picture: Picture) -> Picture:
 
 
 def test_no_transform_gives_the_tensor(picture: Picture) -> None:
-    image = applier(None)(picture)
+    image = adapt_transform(None)(picture)
     assert (image.shape, image.dtype) == ((3, 30, 50), torch.uint8)
     assert np.array_equal(image.permute(1, 2, 0).numpy(), picture)
     assert image.data_ptr() == picture.ctypes.data, "no copy"
@@ -61,7 +61,7 @@ def test_what_can_be_called_gets_the_tensor(picture: Picture) -> None:
         return image.flip(2)
 
     for transform in (plain, torch.nn.Flatten(0), functools.partial(torch.flip, dims=[2])):
-        assert torch.equal(applier(transform)(picture), transform(as_tensor(picture)))
+        assert torch.equal(adapt_transform(transform)(picture), transform(as_tensor(picture)))
 
 
 def test_albumentations(albumentations_compose: type[Compose], picture: Picture) -> None:
@@ -76,7 +76,7 @@ def test_albumentations(albumentations_compose: type[Compose], picture: Picture)
 
     Mine.__module__ = "mine"
     for kind in (albumentations_compose, Mine):
-        got = applier(kind(look))(picture)
+        got = adapt_transform(kind(look))(picture)
         assert torch.equal(got, as_tensor(mirrored(picture).copy())), (
             "(3, height, width), as models take it"
         )
@@ -88,19 +88,19 @@ def test_what_albumentations_returns(
 ) -> None:
     """Arrays of pictures become tensors; all else stays as it is: ToTensorV2 gives a tensor, for one."""
     for made in (picture, picture.astype(np.float32), picture[..., :1].astype(np.float32)):
-        got = applier(albumentations_compose(lambda _, made=made: made))(picture)
+        got = adapt_transform(albumentations_compose(lambda _, made=made: made))(picture)
         assert (got.shape, got.dtype) == ((made.shape[2], 30, 50), torch.from_numpy(made).dtype)
         assert np.array_equal(got.permute(1, 2, 0).numpy(), made)
         assert got.data_ptr() == made.ctypes.data or not made.flags.c_contiguous, "no copy"
     for made in (torch.zeros(3, 30, 50), np.zeros((30, 50)), np.zeros((3, 30, 50)), "words"):
-        assert applier(albumentations_compose(lambda _, made=made: made))(picture) is made
+        assert adapt_transform(albumentations_compose(lambda _, made=made: made))(picture) is made
 
 
 def test_a_keyword_only_image_is_passed_by_name(picture: Picture) -> None:
     def mirror(*, image: Picture) -> dict[str, Picture]:
         return {"image": mirrored(image)}
 
-    assert torch.equal(applier(mirror)(picture), as_tensor(mirrored(picture).copy()))
+    assert torch.equal(adapt_transform(mirror)(picture), as_tensor(mirrored(picture).copy()))
     for made in (np.zeros(3), {"mask": 1}, None, [1]):
 
         def transform(*, image: Picture, made: Any = made) -> Any:
@@ -109,7 +109,7 @@ def test_a_keyword_only_image_is_passed_by_name(picture: Picture) -> None:
         with pytest.raises(
             ConfigError, match=rf"return a dict with 'image'.*got {type(made).__name__}"
         ):
-            applier(transform)(picture)
+            adapt_transform(transform)(picture)
 
 
 def test_an_error_inside_the_transform_is_its_own(
@@ -119,7 +119,7 @@ def test_an_error_inside_the_transform_is_its_own(
         raise KeyError("image")
 
     with pytest.raises(KeyError):
-        applier(albumentations_compose(broken))(picture)
+        adapt_transform(albumentations_compose(broken))(picture)
 
 
 def test_what_cannot_be_called_is_refused() -> None:
@@ -129,4 +129,4 @@ def test_what_cannot_be_called_is_refused() -> None:
         (torch.nn.Identity, r"got the class Identity; create an object of it: Identity\(\.\.\.\)"),
     ):
         with pytest.raises(ConfigError, match=f"^transform: .*{message}"):
-            applier(transform)
+            adapt_transform(transform)

@@ -114,7 +114,7 @@ def test_options_that_torch_refuses(tmp_path: Path) -> None:
         "    except ValueError:\n"
         "        pass\n"
     )
-    first, second = watched(sys.executable, script).refused
+    first, second = watched(sys.executable, script).program_findings
     assert "persistent_workers option needs num_workers > 0" in first.what
     assert (first.where, first.section) == (f"{script}:4", 11)
     assert second.section == 0

@@ -588,7 +588,7 @@ def test_sizes_and_checksums_of_samples() -> None:
 def test_files_are_bounded_and_cut_ones_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpipe.diagnosis.inject.fastpipe_probe.files._MOST_BYTES", 100)
+    monkeypatch.setattr("fastpipe.diagnosis.inject.fastpipe_probe.files._MAX_BYTES", 100)
     log = Log(str(tmp_path / "log"))
     for number in range(100):
         log.write({"number": number})

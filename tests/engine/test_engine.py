@@ -145,7 +145,7 @@ def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path) -> None:
 def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = PackedIndex(many_shards)
     expected, _ = run_all(index)
-    monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 2)
+    monkeypatch.setattr(limits, "_MAX_OPEN_SHARDS", 2)
     plan = plan_all(index)
     pool = Engine(index, 3)
     assert open_shards(many_shards) == 0

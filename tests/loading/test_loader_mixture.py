@@ -126,8 +126,8 @@ def test_a_dataset_that_the_first_batch_lacks_is_read_ahead(
         rare = 0
         for number in range(first, len(plan)):
             batch = plan.batch(number)
-            named.update(plan.upcoming(number, first=number == first).tolist())
-            shards.update(plan.reads(number, batch, first=number == first)["shard"].tolist())
+            named.update(plan.upcoming(number, is_first=number == first).tolist())
+            shards.update(plan.reads(number, batch, is_first=number == first)["shard"].tolist())
             assert named >= set(batch.samples.tolist())
             assert shards >= set(batch.records["shard"].tolist())
             rare += int((batch.samples < FLAT_IMAGES).sum())

@@ -346,6 +346,7 @@ def test_repeats_and_batches(data: fastpipe.Dataset) -> None:
         ({"is_training": False, "crop_mode": "border"}, "with crop_pct=1; got .* crop_pct=0.875"),
         ({"collate_fn": torch.stack}, "FastCollateMixup"),
         ({"auto_augment": "rand-m9-mmax30"}, "X of at most 10"),
+        ({"auto_augment": "rand-m9-p1.5"}, "P of at most 1"),
         ({"is_training": False, "input_size": (3, 72, 64)}, "square input_size"),
         ({"re_mode": "random"}, "re_mode='random'"),
         ({"num_aug_repeats": 1.5}, "num_aug_repeats=1.5"),

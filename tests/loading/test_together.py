@@ -20,7 +20,7 @@ from support.walk.refusals import words
 
 import fastpipe
 from fastpipe import Boxes, Points, View
-from fastpipe.plan.impossible import IMPOSSIBLE
+from fastpipe.plan.option_conflicts import CONFLICTS
 from fastpipe.tools.show.preview import preview_samples
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
@@ -572,7 +572,7 @@ def test_views_of_buckets_are_mixed_alike(marked: Path) -> None:
 
 def test_the_page_has_the_table_of_what_does_not_go_together() -> None:
     head = "| option | does not go with | because | instead |\n|---|---|---|---|\n"
-    table = head + "".join(f"| {' | '.join(pair)} |\n" for pair in IMPOSSIBLE.values())
+    table = head + "".join(f"| {' | '.join(pair)} |\n" for pair in CONFLICTS.values())
     assert (ROOT / "docs" / "reference" / "together.md").read_text().endswith(f"\n\n{table}")
 
 
@@ -583,43 +583,48 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
     five: dict[str, Any] = {"crop": fastpipe.FiveCrop(), "train": False}
     without: Any = fastpipe.Weighted({}, replacement=False)
     cases: dict[str, tuple[Any, dict[str, Any]]] = {
-        "mixed places": (data, {"fields": ["image", "boxes"], "augment": plain_pixels(mixup=0.2)}),
-        "mixed masks": (data, {"fields": ["image", "seg"], "augment": plain_pixels(mixup=0.2)}),
-        "mixed twice": (
+        "mixing + boxes": (
+            data,
+            {"fields": ["image", "boxes"], "augment": plain_pixels(mixup=0.2)},
+        ),
+        "mixup + masks": (data, {"fields": ["image", "seg"], "augment": plain_pixels(mixup=0.2)}),
+        "several mixings + mix_index": (
             marked,
             {"fields": ["image", "mix_lam"], "augment": plain_pixels(k.RandomMosaic())},
         ),
-        "mixed crops": (marked, {**five, "augment": plain_pixels(cutmix=1.0)}),
-        "mixed buckets": (marked, {"size": "bucket", "augment": plain_pixels(k.RandomMosaic())}),
-        "unlabelled": (
+        "mixing + FiveCrop": (marked, {**five, "augment": plain_pixels(cutmix=1.0)}),
+        "buckets + mosaic": (marked, {"size": "bucket", "augment": plain_pixels(k.RandomMosaic())}),
+        "soft labels + unlabelled samples": (
             fastpipe.open(marked).with_labels([-1, *[0] * (COUNT - 1)]),
             {"augment": plain_pixels(cutmix=1.0)},
         ),
-        "labels of views": (
+        "views + different soft labels": (
             marked,
             {"views": [View(), View(augment=plain_pixels(label_smoothing=0.1))]},
         ),
-        "crops of views": (marked, {**five, "views": 2}),
-        "mirrored crops": (marked, {**five, "hflip": True}),
-        "crops of buckets": (marked, {"size": "bucket", "crop": fastpipe.CenterCrop()}),
-        "sizes of buckets": (marked, {"size": "bucket", "size_choices": [12, 16]}),
-        "unmoved": (
+        "views + FiveCrop": (marked, {**five, "views": 2}),
+        "hflip + FiveCrop": (marked, {**five, "hflip": True}),
+        "buckets + crop": (marked, {"size": "bucket", "crop": fastpipe.CenterCrop()}),
+        "buckets + other sizes": (marked, {"size": "bucket", "size_choices": [12, 16]}),
+        "moving module + unmovable fields": (
             data,
             {"fields": ["image", "seg"], "augment": plain_pixels(k.RandomAffine(9.0))},
         ),
-        "padding": (marked, {"size": "bucket", "augment": torch.nn.AvgPool2d(2)}),
-        "classes of buckets": (marked, {"size": "bucket", "sampler": fastpipe.PerClass(2)}),
-        "listed mixture": (mixture, {"sampler": numbers}),
-        "mixture without replacement": (mixture, {"sampler": without, "epoch_size": 8}),
-        "listed parts": (marked, {"sampler": numbers, "partition": 2}),
-        "shuffled list": (marked, {"sampler": fastpipe.Sequential(), "shuffle": True}),
-        "listed size": (marked, {"sampler": numbers, "epoch_size": 8}),
+        "buckets + unknown module": (marked, {"size": "bucket", "augment": torch.nn.AvgPool2d(2)}),
+        "buckets + PerClass": (marked, {"size": "bucket", "sampler": fastpipe.PerClass(2)}),
+        "mixture + listing sampler": (mixture, {"sampler": numbers}),
+        "mixture + no replacement": (mixture, {"sampler": without, "epoch_size": 8}),
+        "partition + listing sampler": (marked, {"sampler": numbers, "partition": 2}),
+        "shuffle + ordered sampler": (marked, {"sampler": fastpipe.Sequential(), "shuffle": True}),
+        "epoch_size + listing sampler": (marked, {"sampler": numbers, "epoch_size": 8}),
     }
-    assert {*cases, "sizes of views"} == {*IMPOSSIBLE}  # set_size has no option: test_views.py
+    assert {*cases, "set_size + sized views"} == {
+        *CONFLICTS
+    }  # set_size has no option: test_views.py
     for pair, (dataset, options) in cases.items():
         options = {"shuffle": None, **options}
         with pytest.raises(
-            fastpipe.ConfigError, match=f"^{re.escape(words(pair))}.*: {IMPOSSIBLE[pair].reason}"
+            fastpipe.ConfigError, match=f"^{re.escape(words(pair))}.*: {CONFLICTS[pair].reason}"
         ):
             loader_of(dataset, **options)
 

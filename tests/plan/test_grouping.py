@@ -70,7 +70,7 @@ def test_windows_are_dealt_out_anew(
             positions = begin + chosen
             assert made.grouped(sequence, positions).tolist() == list(range(start, stop))
             taken[sequence] += positions.tolist()
-            first, end = made.due(sequence, number, first=number == 0)
+            first, end = made.due(sequence, number, is_first=number == 0)
             assert first == due[sequence]
             due[sequence] = end
             if len(positions):
@@ -185,11 +185,11 @@ def test_what_is_used_was_read_ahead(
             steps = set()
             for number in range(begin, len(plan)):
                 made = plan.batch(number)
-                ranges = plan.reads(number, made, first=number == begin)[
+                ranges = plan.reads(number, made, is_first=number == begin)[
                     len(made) if number == begin else 0 :
                 ]
                 named += [(shard, offset, offset + size) for shard, offset, size in ranges.tolist()]
-                fetched += plan.upcoming(number, first=number == begin).tolist()
+                fetched += plan.upcoming(number, is_first=number == begin).tolist()
                 taken += made.samples.tolist()
                 for one in made.records[["shard", "offset", "size"]].tolist():
                     assert any(

@@ -17,7 +17,7 @@ from fastpipe.plan.order import (
     CHUNK_BYTES,
     CHUNKS_EARLY,
     CHUNKS_PER_WINDOW,
-    MOST_SAMPLES_PER_CHUNK,
+    MAX_SAMPLES_PER_CHUNK,
     EpochOrder,
     cache_recent,
     permute,
@@ -131,7 +131,7 @@ def test_permute_is_roughly_uniform(count: int) -> None:
 def test_chunks_are_about_8_mb() -> None:
     assert samples_per_chunk(1000, 1000 * 110_000) == round(CHUNK_BYTES / 110_000)
     assert samples_per_chunk(3, 3 * 10**9) == 1
-    assert samples_per_chunk(10, 10) == MOST_SAMPLES_PER_CHUNK
+    assert samples_per_chunk(10, 10) == MAX_SAMPLES_PER_CHUNK
 
 
 @given(sizes, chunks, st.data())
@@ -153,7 +153,7 @@ def test_every_chunk_is_read_ahead_once_and_before_it_is_due(
     asked = np.zeros(samples, dtype=int)
     for start in range(0, samples, batch_size):
         stop = min(start + batch_size, samples)
-        for first, after in order.reads(start, stop, first=start == 0):
+        for first, after in order.reads(start, stop, is_first=start == 0):
             assert 0 <= first < after <= samples
             asked[first:after] += 1
         assert asked.max() == 1
@@ -171,14 +171,14 @@ def test_a_window_is_read_ahead_while_the_one_before_it_is_used() -> None:
     asked: set[int] = set()
     for quarter in range(3):
         start = window + quarter * window // 4
-        runs = order.reads(start, start + window // 4, first=False)
+        runs = order.reads(start, start + window // 4, is_first=False)
         assert len(runs) == CHUNKS_PER_WINDOW // 4, (
             "a quarter of the chunks with each quarter of the window"
         )
         asked.update(sample for first, after in runs for sample in range(first, after))
     assert asked == coming - {
         sample
-        for first, after in order.reads(0, window, first=True)[-CHUNKS_EARLY:]
+        for first, after in order.reads(0, window, is_first=True)[-CHUNKS_EARLY:]
         for sample in range(first, after)
     }, "the rest of it was asked for before, so that its last chunk has time to come"
 
@@ -188,7 +188,7 @@ def test_reading_ahead_may_begin_in_the_middle() -> None:
     order = EpochOrder(samples, chunk, seed=0, epoch=0, shuffle=True)
     window = {
         sample
-        for first, after in order.reads(5000, 5010, first=True)
+        for first, after in order.reads(5000, 5010, is_first=True)
         for sample in range(first, after)
     }
     assert set(order.take(5000, 5010).tolist()) <= window
@@ -197,14 +197,14 @@ def test_reading_ahead_may_begin_in_the_middle() -> None:
 
 def test_without_shuffle_only_the_next_chunks_are_read_ahead() -> None:
     order = EpochOrder(10_000, 10, seed=0, epoch=0, shuffle=False)
-    assert order.reads(0, 20, first=True).tolist() == [
+    assert order.reads(0, 20, is_first=True).tolist() == [
         [n, n + 10] for n in range(0, 20 + 10 * CHUNKS_EARLY, 10)
     ]
-    assert order.reads(20, 25, first=False).tolist() == [
+    assert order.reads(20, 25, is_first=False).tolist() == [
         [20 + 10 * CHUNKS_EARLY, 30 + 10 * CHUNKS_EARLY]
     ]
-    assert order.reads(25, 30, first=False).tolist() == []
-    assert order.reads(9_000, 9_990, first=False).tolist() == [
+    assert order.reads(25, 30, is_first=False).tolist() == []
+    assert order.reads(9_000, 9_990, is_first=False).tolist() == [
         [n, n + 10] for n in range(9_080, 10_000, 10)
     ]
 

@@ -41,9 +41,9 @@ def test_a_plain_epoch_is_one_pass(epoch: int) -> None:
     assert not taken.times.any()
     for start in range(0, 1000, 50):
         first = start == 0
-        runs = passes.reads(start, start + 50, first=first, runs=True)
-        assert np.array_equal(runs, order.reads(start, start + 50, first=first))
-        ids = passes.reads(start, start + 50, first=first, runs=False)
+        runs = passes.reads(start, start + 50, is_first=first, runs=True)
+        assert np.array_equal(runs, order.reads(start, start + 50, is_first=first))
+        ids = passes.reads(start, start + 50, is_first=first, runs=False)
         assert ids.tolist() == [each for low, high in runs.tolist() for each in range(low, high)]
 
 
@@ -83,10 +83,10 @@ def test_what_is_read_is_named_before(
     fetched: set[int] = set()
     for start in range(0, size, batch):
         stop = min(start + batch, size)
-        for low, high in passes.reads(start, stop, first=start == 0, runs=True):
+        for low, high in passes.reads(start, stop, is_first=start == 0, runs=True):
             named.update(range(low, high))
         for run in passes.ahead(
-            start, stop, lambda positions: positions % 2 == 0, first=start == 0
+            start, stop, lambda positions: positions % 2 == 0, is_first=start == 0
         ):
             fetched.update(run.tolist())
         taken = passes.take(start, stop).ids

@@ -15,7 +15,7 @@ from fastpipe.dataset.format.layout import INDEX_FILE
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
 from fastpipe.plan import byte_ranges, order
-from fastpipe.plan.byte_ranges import MOST_RANGE_BYTES, RANGE_DTYPE, run_ranges, sample_ranges
+from fastpipe.plan.byte_ranges import MAX_RANGE_BYTES, RANGE_DTYPE, run_ranges, sample_ranges
 from fastpipe.plan.order import EpochOrder, samples_per_chunk
 
 
@@ -120,8 +120,8 @@ def test_huge_samples_are_read_ahead_only_so_far(
     flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = PackedIndex(flat)
-    assert MOST_RANGE_BYTES < 2**28
-    monkeypatch.setattr(byte_ranges, "MOST_RANGE_BYTES", 1000)
+    assert MAX_RANGE_BYTES < 2**28
+    monkeypatch.setattr(byte_ranges, "MAX_RANGE_BYTES", 1000)
     runs = np.array([[0, len(index)]])
     assert run_ranges(index, runs)["size"].tolist() == [1000]
     assert run_ranges(index, runs)["offset"][0] == index.records["offset"][0]
@@ -142,7 +142,7 @@ def test_an_epoch_asks_for_its_chunks_in_order_and_for_each_once(
     samples = epoch.take(0, len(index))
     assert bytes_of(first_batch) == bytes_of(sample_ranges(index.read(samples[:3])))
     chunks = np.concatenate([asked[0][0][3:], *(ranges for ranges, _ in asked[1:])])
-    everything = epoch.reads(0, len(index), first=True)
+    everything = epoch.reads(0, len(index), is_first=True)
     assert bytes_of(chunks) == bytes_of(run_ranges(index, everything))
     assert sum(len(ranges) > 0 for ranges, _ in asked) > 3, "it is spread over the epoch"
     covered = np.concatenate([np.arange(first, stop) for first, stop in everything])

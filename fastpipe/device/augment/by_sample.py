@@ -1,11 +1,11 @@
 """torch's random functions, called for a batch -> numbers that depend on each sample's seed.
 
-Note [draws by sample]: modules of other libraries draw with torch.rand and the like, mostly one row
-a sample: the first
+Note [draws by sample]
+Modules of other libraries draw with torch.rand and the like, mostly one row a sample: the first
 dimension is the number of images, or a multiple of it. Such a call is answered row by row, from a
-hash of the sample's seed, the number of the call and the place in the row. So a sample gets the
-same numbers in any batch, at any place and on any device. All other draws (torch.randperm, one
-number a batch) are left to a generator.
+hash of the sample's seed, the number of the call and the position in the row. So a sample gets the
+same numbers in any batch, at any row and on any device. All other draws (torch.randperm, one number
+a batch) are left to a generator.
 
 Source of the hash: the finaliser of MurmurHash3 (Appleby, public domain), over Weyl steps as in
 splitmix.
@@ -70,6 +70,7 @@ class BySample(TorchFunctionMode):
         keywords = dict(kwargs or {})
         if self._onto is not None:
             args = self._redirect(function, args, keywords, self._onto)
+        # A module that brings a generator of its own wants its numbers from there.
         draw = _DRAWS.get(function)
         if draw is None or keywords.get("generator") is not None:
             return function(*args, **keywords)
@@ -83,6 +84,7 @@ class BySample(TorchFunctionMode):
             if self._generator is not None and function not in _WITHOUT_GENERATOR:
                 keywords["generator"] = self._generator
             return function(*args, **keywords)
+        # As torch does with out=, whatever size it has.
         out = keywords.get("out")
         if out is None:
             return numbers
@@ -141,18 +143,18 @@ class BySample(TorchFunctionMode):
         low_halves = (seeds & 0xFFFFFFFF).add_(self._calls * _STEP).to(torch.int32)
         high_halves = (seeds >> 32).to(torch.int32)
         keys = _mix(low_halves).bitwise_xor_(high_halves)
-        places = torch.arange(
+        positions = torch.arange(
             math.prod(shape) // self._count, dtype=torch.int32, device=seeds.device
         )
-        places.mul_(_signed(_STEP))
-        # (n, places) hashed at once or, if the rows are large, row by row in the CPU's cache.
-        if seeds.device.type != "cpu" or 4 * len(places) < _ROW_BYTES:
-            return _mix(places ^ keys[:, None]).view(*shape)
+        positions.mul_(_signed(_STEP))
+        # (n, positions) hashed at once or, if the rows are large, row by row in the CPU's cache.
+        if seeds.device.type != "cpu" or 4 * len(positions) < _ROW_BYTES:
+            return _mix(positions ^ keys[:, None]).view(*shape)
         words = torch.empty(
-            self._count, len(places), dtype=torch.int32, device=seeds.device
+            self._count, len(positions), dtype=torch.int32, device=seeds.device
         )
         for row, key in zip(words, keys, strict=True):
-            _mix(torch.bitwise_xor(places, key, out=row))
+            _mix(torch.bitwise_xor(positions, key, out=row))
         return words.view(*shape)
 
 

@@ -153,7 +153,7 @@ class Chain(torch.nn.Module):
         epoch: int,
         batch: int,
         mixing_seed: int | None = None,
-        shown: Int64s | None = None,
+        image_sizes: Int64s | None = None,
         channels: int = 3,
         bits: int = 8,
     ) -> AugmentPlan:
@@ -166,22 +166,22 @@ class Chain(torch.nn.Module):
                 epoch.
             mixing_seed: in place of seed, for mixing images: views with one such seed have one
                 partner and one share.
-            shown: (n, 2), height and width of the image at the top left of each row, where the rest
-                is padding.
+            image_sizes: (n, 2), height and width of the image at the top left of each row, where
+                the rest is padding. None: rows have no padding.
             channels: 1, 3 or 4.
             bits: 8 for uint8 or 16 for uint16.
 
         Raises:
             ConfigError: mean, std or a module does not fit the channels.
         """
-        shares = None if shown is None else shown / size
+        image_shares = None if image_sizes is None else image_sizes / size
         size = (int(size[0]), int(size[1]))
         draws = Draws(
             samples,
             seed=seed,
             epoch=epoch,
             batch=batch,
-            shown=shares,
+            image_shares=image_shares,
             channels=channels,
         )
         mixing_draws = draws
@@ -213,13 +213,14 @@ class Chain(torch.nn.Module):
 
         Needs `in_pairs`.
         """
-        place = [operation.mixes for operation in self._sequence].index(True)
-        operation = self._sequence[place]
-        if isinstance(operation, Mixing):
-            return operation.partners(plan.count), plan.arrays[f"{place}.share"]
-        # A mixing module of kornia. In both arrays the first row is of the image itself.
-        partners = plan.arrays[f"{place}.partners"][1]
-        shares = plan.arrays[f"{place}.shares"][0]
+        (mixer,) = self.mixers
+        step = self._sequence.index(mixer)
+        if isinstance(mixer, Mixing):
+            return mixer.partners(plan.count), plan.arrays[f"{step}.share"]
+        # A mixing module of kornia. Both arrays are (2, n): of the image itself, and of the one
+        # that is mixed in.
+        partners = plan.arrays[f"{step}.partners"][1]
+        shares = plan.arrays[f"{step}.shares"][0]
         return partners, shares.astype(np.float32)
 
     @torch.no_grad()
@@ -229,16 +230,17 @@ class Chain(torch.nn.Module):
     ) -> Mapping[str, Placed]:
         """Moves boxes and points, by name, as `carry_out` moves images; on the host, in pixels.
 
-        Boxes are clipped to the image; one that left it has no width or no height.
+        Boxes, x0, y0, x1, y1, are clipped to the image; one that left it has no width or no height.
         """
         if self.moves.isdisjoint(("boxes", "keypoints")) or not places:
             return places
         tensors = {name: torch.from_numpy(array) for name, array in plan.arrays.items()}
-        return move_places(
-            plan,
-            places,
-            lambda points: self._move(points, plan, tensors, "keypoints", "boxes"),
-        )
+
+        def move_points(points: Tensor) -> Tensor:
+            # The corners of boxes are points, too.
+            return self._move(points, plan, tensors, "keypoints", "boxes")
+
+        return move_places(plan, places, move_points)
 
     @torch.no_grad()
     def move_masks(
@@ -263,7 +265,8 @@ class Chain(torch.nn.Module):
         self, planes: Tensor, kind: str, plan: AugmentPlan, tensors: Tensors, fill: int
     ) -> Tensor:
         """Moves integer planes (N, c, height, width), with `fill` from outside the image."""
-        # Operations fill with 0, so `fill` is subtracted before. float32 holds 16 bits exactly.
+        # Operations fill with 0, so `fill` is subtracted before, and added again. float32 holds
+        # integers of 16 bits exactly.
         values = planes.to(torch.float32, copy=True).sub_(fill)
         return self._move(values, plan, tensors, kind).add(fill).to(planes.dtype)
 
@@ -325,49 +328,52 @@ class Chain(torch.nn.Module):
         self, images: Tensor, plan: AugmentPlan, step_tensors: Sequence[Tensors]
     ) -> Tensor:
         """Carries out a plan; `step_tensors` has the tensors of each step, on the device."""
-        # The operations after normalising that are done on parts of a batch; the first one that
-        # needs the whole batch ends them.
-        part_count = 0
-        while part_count < len(self._after) and self._after[part_count].by_rows:
-            part_count += 1
+        # A CPU takes the batch in parts, so that the pixels of a part stay in its cache from the
+        # first operation to the last. Of the operations after normalising, those before the first
+        # one that needs the whole batch are done by part, and the others by batch.
+        num_by_part = 0
+        while num_by_part < len(self._after) and self._after[num_by_part].by_rows:
+            num_by_part += 1
+        first_after = len(self.stages)
         by_part = self._steps_of(
-            len(self.stages), self._after[:part_count], plan, step_tensors
+            first_after, self._after[:num_by_part], plan, step_tensors
         )
         by_batch = self._steps_of(
-            len(self.stages) + part_count, self._after[part_count:], plan, step_tensors
+            first_after + num_by_part,
+            self._after[num_by_part:],
+            plan,
+            step_tensors,
         )
+        normalising = step_tensors[-1]
 
         out: Tensor | None = None
-        for first, end in parts(images, self._part_bytes()):
-            part = self._operate(images[first:end], first, plan, step_tensors)
+        for first_row, end in parts(images, self._part_bytes()):
+            part = self._operate(images[first_row:end], first_row, plan, step_tensors)
             is_images = part.ndim == 4 and part.shape[1] == plan.channels
             if self.mean is None and not self._after and not is_images:
                 # Nothing comes after the operations, so they may return results of any shape.
                 return part.to(self.dtype)
             if out is None:
-                self._check_size(
-                    part, plan.channels, plan.sizes[-1] if self._after else None
-                )
+                # Only now the size of the results is known. Operations that come after were planned
+                # for a size; without any, a module may return another one.
+                planned_size = plan.sizes[-1] if self._after else None
+                self._check_size(part, plan.channels, planned_size)
+                # Mixing needs float32, and the output is rounded once, at the end.
                 dtype = torch.float32 if by_batch else self.dtype
-                out = self._canvases.take(
-                    images.shape[:2] + part.shape[2:], dtype, images.device
-                )
+                shape = images.shape[:2] + part.shape[2:]
+                out = self._canvases.take(shape, dtype, images.device)
             # The following operations work in the output, part by part, while it is in the cache.
-            normalise(
-                part,
-                step_tensors[-1]["scale"],
-                step_tensors[-1]["shift"],
-                out[first:end],
-            )
+            out_part = out[first_row:end]
+            normalise(part, normalising["scale"], normalising["shift"], out_part)
             for operation, host, tensors in by_part:
-                operation.run(out[first:end], first, host, tensors)
+                operation.run(out_part, first_row, host, tensors)
         assert out is not None
         for operation, host, tensors in by_batch:
             out = operation.run(out, 0, host, tensors)
         return out.to(self.dtype)
 
     def _part_bytes(self) -> int | None:
-        """Bytes of the parts that a CPU takes a batch in; None: the whole batch."""
+        """Bytes of the parts that a CPU takes a batch in; None if it has to be taken whole."""
         if not self.stages:
             return pixels.NORMALISE_BYTES
         if all(operation.by_rows for operation in self.stages):
@@ -376,50 +382,51 @@ class Chain(torch.nn.Module):
 
     def _steps_of(
         self,
-        first: int,
+        first_step: int,
         operations: Sequence[Operation],
         plan: AugmentPlan,
         step_tensors: Sequence[Tensors],
     ) -> list[tuple[Operation, Any, Tensors]]:
-        """Operations, the first of which is stage `first`, with their parts of a plan."""
-        end = first + len(operations)
-        return list(
-            zip(operations, plan.hosts[first:end], step_tensors[first:end], strict=True)
-        )
+        """Operations with their parts of a plan; the first one's is step `first_step`."""
+        end = first_step + len(operations)
+        hosts = plan.hosts[first_step:end]
+        return list(zip(operations, hosts, step_tensors[first_step:end], strict=True))
 
     def _steps(
         self, plan: AugmentPlan, tensors: Tensors
     ) -> Iterator[tuple[Operation, Any, Tensors]]:
         """All operations with their parts of a plan."""
-        # Not the normalising step.
+        # A plan has one step more, which normalises.
         return zip(self._sequence, plan.hosts, plan.split(tensors), strict=False)
 
     def _operate(
         self,
         images: Tensor,
-        first: int,
+        first_row: int,
         plan: AugmentPlan,
         step_tensors: Sequence[Tensors],
     ) -> Tensor:
-        """Runs the operations before normalising on the rows of a batch from `first` on."""
+        """Runs the operations before normalising on the rows of a batch from `first_row` on."""
         if not self.stages:
             return images
         images = to_unit(images, _memory_format(self.stages[0]))
         for number, operation in enumerate(self.stages):
+            memory_format = _memory_format(operation)
+            is_after_foreign = number > 0 and isinstance(
+                self.stages[number - 1], Foreign
+            )
             if not isinstance(operation, Foreign):
+                # It was planned for images of this size. A user's module may have changed it.
                 self._check_size(images, plan.channels, plan.sizes[number])
-                if number and isinstance(self.stages[number - 1], Foreign):
+                if is_after_foreign:
                     # The module may keep its result, which this operation may overwrite.
                     images = images.to(
-                        torch.float32,
-                        memory_format=_memory_format(operation),
-                        copy=True,
+                        torch.float32, memory_format=memory_format, copy=True
                     )
             # This copies only after an operation that left another format.
-            images = images.contiguous(memory_format=_memory_format(operation))
-            images = operation.run(
-                images, first, plan.hosts[number], step_tensors[number]
-            )
+            images = images.contiguous(memory_format=memory_format)
+            host = plan.hosts[number]
+            images = operation.run(images, first_row, host, step_tensors[number])
         return images
 
     def _check_size(self, images: Tensor, channels: int, size: Size | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-_MOST_PARTS = 100_000  # a module that holds more holds data, such as a large dictionary
+_MAX_PARTS = 100_000  # a module that holds more holds data, such as a large dictionary
 # Types that hold nothing of interest.
 _LEAVES = (
     str,
@@ -37,7 +37,7 @@ def parts_of(module: object) -> Iterator[object]:
     """The module itself, and everything that it holds, each once."""
     seen: set[int] = set()
     stack: list[object] = [module]
-    while stack and len(seen) < _MOST_PARTS:
+    while stack and len(seen) < _MAX_PARTS:
         part = stack.pop()
         if id(part) in seen or isinstance(part, _LEAVES):
             continue

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from fastpipe.device.augment import pixels
 
-# Of red, green and blue: ITU-R 601-2 luma, as in torchvision.
+# The weights of red, green and blue in grey: ITU-R 601-2 luma, as in torchvision.
 _GREY_WEIGHTS = (0.2989, 0.587, 0.114)
 _BELOW_1 = 1 - 2**-24  # the greatest float32 below 1
 _LANES = 32  # threads of a GPU that run in step
@@ -78,17 +78,17 @@ def hue(images: Tensor, turns: Tensor) -> Tensor:
     # The place on the circle, from 0 to 6: red is at 0, green at 2, blue at 4.
     if_green_is_most = blue.sub(red).div_(divisor).add_(2)
     if_blue_is_most = red.sub(green).div_(divisor).add_(4)
-    place = torch.where(green >= blue, if_green_is_most, if_blue_is_most)
+    position = torch.where(green >= blue, if_green_is_most, if_blue_is_most)
     if_red_is_most = green.sub(blue).div_(divisor)
-    place = torch.where((red >= green) & (red >= blue), if_red_is_most, place)
-    place.add_(turns[:, None, None] * 6)
-    place.sub_(torch.floor(place / 6).mul_(6))
+    position = torch.where((red >= green) & (red >= blue), if_red_is_most, position)
+    position.add_(turns[:, None, None] * 6)
+    position.sub_(torch.floor(position / 6).mul_(6))
 
     # Each channel is sign * |place - middle| + offset of the span above the least one, between 0
     # and 1.
     ramps = ((3, 1, -1), (2, -1, 2), (4, -1, 2))
     for channel, (middle, sign, offset) in enumerate(ramps):
-        height = place.sub(middle).abs_().mul_(sign).add_(offset).clamp_(0, 1)
+        height = position.sub(middle).abs_().mul_(sign).add_(offset).clamp_(0, 1)
         torch.addcmul(least, span, height, out=images[:, channel])
     return images
 

@@ -57,8 +57,8 @@ class Foreign(Operation):
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
         self.module = module
-        # The parts of a container of kornia are its modules; a module of a user may hold transforms
-        # anywhere.
+        # A container of kornia holds its modules as children. A module of a user may hold
+        # transforms anywhere: in a list, in a function, in an object that is no module.
         if kornia_modules.is_own(module):
             parts: list[object] = [module, *module.children()]
         else:
@@ -68,18 +68,22 @@ class Foreign(Operation):
         )
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
-        """Host: seed of the generators, seeds of the samples. Arrays: "seeds" (n,), the latter."""
+        """Host: image by image the seeds of the samples; else the seed of the generators, and them.
+
+        Arrays: "seeds" (n,), those of the samples, unless it goes image by image.
+        """
         seeds = draws.sample_bits(Stream.MODULE, position)
         if self.image_by_image:
             return Step(seeds.tolist(), {})
-        signed = seeds.view(np.int64)  # torch has no uint64
-        return Step(
-            (draws.generator_seed(Stream.MODULE, position), signed), {"seeds": signed}
-        )
+        generator_seed = draws.generator_seed(Stream.MODULE, position)
+        signed_seeds = seeds.view(np.int64)  # torch has no uint64
+        return Step((generator_seed, signed_seeds), {"seeds": signed_seeds})
 
-    def run(self, images: Tensor, first: int, host: Any, tensors: Tensors) -> Tensor:
+    def run(
+        self, images: Tensor, first_row: int, host: Any, tensors: Tensors
+    ) -> Tensor:
         """Calls the module; raises ConfigError if it returns no batch."""
-        kornia_modules.place(self.module, images.device)
+        kornia_modules.move_to_device(self.module, images.device)
         if self.image_by_image:
             return self._run_one_by_one(images, host)
         generator_seed, seeds = host
@@ -143,6 +147,7 @@ def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
     Gives a function that seeds them again. It never waits for a device: a CUDA generator's state is
     on the host.
     """
+    # torch.cuda, torch.xpu, ...; None: the device has no generator of its own.
     device_module = None
     if device.type not in ("cpu", "meta"):
         device_module = torch.get_device_module(device)
@@ -150,11 +155,11 @@ def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
     def seed_all(seed: int) -> None:
         torch.default_generator.manual_seed(seed)
         if device_module is not None:
-            device_module.set_rng_state(
-                torch.Generator(device).manual_seed(seed).get_state(), device
-            )
+            # Of this device alone: the module's manual_seed would seed the current device.
+            generator = torch.Generator(device).manual_seed(seed)
+            device_module.set_rng_state(generator.get_state(), device)
         random.seed(seed)
-        np.random.seed(seed % 2**32)
+        np.random.seed(seed % 2**32)  # numpy takes 32 bits
 
     with _turn:
         torch_state = torch.get_rng_state()

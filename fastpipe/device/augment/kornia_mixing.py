@@ -34,9 +34,10 @@ Parameters = dict[str, Tensor]
 Arrays = dict[str, Array]
 _CPU = torch.device("cpu")
 
-# The functions below turn the parameters that kornia drew for n images into arrays: "partners" (k,
-# n), the rows whose images make each result, its own row first; "shares" (k, n), their shares; and
-# "boxes" (n, 4) that are pasted.
+# The functions below turn the parameters that kornia drew for n images into arrays:
+# "partners" (k, n), the rows whose images make each result, its own row first;
+# "shares" (k, n), their shares; and
+# "boxes" (n, 4) top, left, bottom, right, that are pasted. kornia counts x before y.
 
 
 def _mixup(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
@@ -48,18 +49,22 @@ def _mixup(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arr
 
 def _cutmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
     """The partner's share is that of the box's pixels."""
-    # (n, 4, 2): x, y of the corners, clockwise from the left top. kornia counts x before y, and its
-    # bottom right corner is a pixel of the box.
+    # (n, 4, 2): x, y of the corners, clockwise from the left top. The bottom right corner is a
+    # pixel of the box.
     corners = parameters["crop_src"][0].numpy().astype(np.int64)
-    boxes = np.concatenate([corners[:, 0, ::-1], corners[:, 2, ::-1] + 1], axis=1)
-    return _arrays_of_boxes(parameters["mix_pairs"][0].numpy(), boxes, draws, size)
+    top_left = corners[:, 0, ::-1]
+    bottom_right = corners[:, 2, ::-1] + 1
+    boxes_tlbr = np.concatenate([top_left, bottom_right], axis=1)
+    partners = parameters["mix_pairs"][0].numpy()
+    return _arrays_of_boxes(partners, boxes_tlbr, draws, size)
 
 
 def _patchmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
     """As for cutmix."""
-    left_top = parameters["patch_coords"].numpy()[:, ::-1]
-    boxes = np.concatenate([left_top, left_top + module.patch_size], axis=1)
-    return _arrays_of_boxes(parameters["mix_pairs"].numpy(), boxes, draws, size)
+    top_left = parameters["patch_coords"].numpy()[:, ::-1]  # (n, 2): y, x
+    boxes_tlbr = np.concatenate([top_left, top_left + module.patch_size], axis=1)
+    partners = parameters["mix_pairs"].numpy()
+    return _arrays_of_boxes(partners, boxes_tlbr, draws, size)
 
 
 def _mosaic(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
@@ -96,11 +101,12 @@ def _arrays_of_pairs(partners: Int64s, shares: NDArray[Any]) -> Arrays:
 
 
 def _arrays_of_boxes(
-    partners: Int64s, boxes: Int64s, draws: Draws, size: Size
+    partners: Int64s, boxes_tlbr: Int64s, draws: Draws, size: Size
 ) -> Arrays:
     """Arrays for boxes (n, 4), top, left, bottom, right, of one partner a row, that are pasted."""
-    arrays = _arrays_of_pairs(partners, box_share(boxes, partners, draws, size))
-    arrays["boxes"] = boxes
+    shares = box_share(boxes_tlbr, partners, draws, size)
+    arrays = _arrays_of_pairs(partners, shares)
+    arrays["boxes"] = boxes_tlbr
     return arrays
 
 
@@ -150,9 +156,9 @@ class KorniaMixing(ModuleOperation):
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
         """Host: whether it mixes, kornia's parameters.
 
-        Arrays: "partners" and "shares" (images of one, n), "boxes".
+        Arrays: "partners", "shares" and "boxes", as the functions above make them.
         """
-        kornia_modules.place(self.module, _CPU)
+        kornia_modules.move_to_device(self.module, _CPU)
         if self._is_mosaic:
             self._check_mosaic(size)
         seeds = draws.sample_bits(Stream.MODULE, position).view(np.int64)
@@ -162,7 +168,8 @@ class KorniaMixing(ModuleOperation):
         )
         arrays = self._arrays_of(self.module, parameters, draws, size)
 
-        # The module's probability leaves some images as they are.
+        # The module's probability leaves some images as they are: their own share is 1, and their
+        # box is empty.
         is_mixed = parameters["batch_prob"].numpy() > 0.5
         unmixed_shares = np.zeros_like(arrays["shares"])
         unmixed_shares[0] = 1
@@ -174,7 +181,7 @@ class KorniaMixing(ModuleOperation):
     def run(
         self,
         images: Tensor,
-        first: int,
+        first_row: int,
         host: tuple[bool, Parameters],
         tensors: Tensors,
     ) -> Tensor:
@@ -188,9 +195,8 @@ class KorniaMixing(ModuleOperation):
         partner = images.index_select(0, tensors["partners"][1])
         if "boxes" not in tensors:
             return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
-        return torch.where(
-            inside(tensors["boxes"], *images.shape[2:])[:, None], partner, images
-        )
+        in_box = inside(tensors["boxes"], *images.shape[2:])  # (n, height, width)
+        return torch.where(in_box[:, None], partner, images)
 
     def move(
         self, kind: str, values: Tensor, host: tuple[bool, Parameters], tensors: Tensors
@@ -204,10 +210,9 @@ class KorniaMixing(ModuleOperation):
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Each row becomes the sum of its images' labels by their shares."""
-        mixed = labels.new_zeros(())
-        for partners, shares in zip(
-            tensors["partners"], tensors["shares"], strict=True
-        ):
+        mixed = labels.new_zeros(())  # 0, to which the first product is added
+        sources = zip(tensors["partners"], tensors["shares"], strict=True)
+        for partners, shares in sources:
             mixed = mixed + labels.index_select(0, partners) * shares[:, None]
         return mixed
 

@@ -5,8 +5,8 @@ recognised by the names of their classes. kornia moves fields without the images
 parameters that were drawn for these. It takes no lists of points, so they come as one tensor (n, P,
 2).
 
-Note [kornia's samplers]: kornia 0.9.0 draws parameters on the CPU. Moving a module to a device
-(`module.to("cuda")`,
+Note [kornia's samplers]
+kornia 0.9.0 draws parameters on the CPU. Moving a module to a device (`module.to("cuda")`,
 kornia#3825) moves its samplers along, but for most modules only in part (kornia#4426): they draw on
 the device and then copy the result to the CPU, which waits for all work that is queued.
 RandomChannelDropout reads a buffer of its own. So kornia's augmentations are put back to the CPU,
@@ -19,6 +19,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from operator import methodcaller
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ _MOVABLE_KINDS = {
     "RandomElasticTransform": frozenset(["mask", "shown"]),
     "RandomErasing": frozenset(["mask"]),
 }
-# Of modules: the value of pixels from outside the image.
+# The options of modules for the value of pixels from outside the image.
 _FILL_OPTIONS = ("fill", "pad_value")
 
 
@@ -111,24 +112,25 @@ def children(module: torch.nn.Module) -> list[torch.nn.Module] | None:
     return list(module.children())
 
 
-def place(module: torch.nn.Module, device: torch.device) -> None:
+def move_to_device(module: torch.nn.Module, device: torch.device) -> None:
     """Moves weights and buffers to the device.
 
     Kornia's augmentations stay on the CPU: Note [kornia's samplers].
     """
     for part in module.modules():
-        home = _CPU if is_own(part) else device
-        tensors = (*part.parameters(False), *part.buffers(False))
-        if any(tensor.device != home for tensor in tensors):
+        part_device = _CPU if is_own(part) else device
+        # Those of this part alone: a part inside it may belong on another device.
+        tensors = [*part.parameters(recurse=False), *part.buffers(recurse=False)]
+        if any(tensor.device != part_device for tensor in tensors):
             apply: Any = part._apply  # torch gives it no types
-            apply(lambda tensor, home=home: tensor.to(home), recurse=False)
+            apply(methodcaller("to", part_device), recurse=False)
         _put_sampler_back(part)
 
 
 def _put_sampler_back(part: Any) -> None:
     """Lets a module of kornia draw float32 on the CPU.
 
-    Its dtype is the default one when it was made.
+    Otherwise it draws in the dtype that was torch's default when the module was made.
     """
     if not hasattr(part, "set_rng_device_and_dtype"):
         return
@@ -161,6 +163,7 @@ def field_keys(module: Any) -> FieldKeys:
     """
     if type(module).__name__ != "AugmentationSequential" or not is_own(module):
         return FieldKeys()
+    # kornia names the members of its DataKey in capitals, such as BBOX_XYXY.
     kind_of_key = {name.upper(): kind for kind, name in DATA_KEYS.items()}
     keys = list(kind_of_key)
     if module.data_keys is not None:
@@ -246,7 +249,7 @@ class FieldMover:
         """
         from kornia.augmentation.container.params import ParamItem
 
-        # The parameters say how many images they are of. Here it is the number of values.
+        # kornia looks up the number of images there; a part of a batch has fewer.
         shape = parameters["forward_input_shape"].clone()
         shape[0] = len(values)
         drawn = [ParamItem(self._name, {**parameters, "forward_input_shape": shape})]

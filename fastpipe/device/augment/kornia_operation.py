@@ -1,14 +1,16 @@
 """A module of kornia -> an operation: its parameters are drawn ahead, for each sample.
 
-    plan: which images it changes -> groups -> its own forward_parameters, with draws by sample ->
-    small arrays run:  only those images -> the module, with these parameters move: masks, boxes and
-    points of only those images -> the module, with the same parameters
+    plan: which images it changes -> groups -> forward_parameters of the module, with draws by
+          sample -> small arrays
+    run:  only those images -> the module, with these parameters
+    move: masks, boxes and points of only those images -> the module, with the same parameters
 
-Note [groups]: some draws of kornia's modules are made once a call: the order of ColorJitter's
-steps, the policy of
-TrivialAugment. A batch of other samples would get another. So each sample belongs to a group, by a
-hash; each group has its own draws of an epoch and is a call of its own. A module that was made with
-`same_on_batch=True` has one group, and its draws belong to the batch, as its user wants.
+Note [groups]
+Some draws of kornia's modules are made once a call: the order of ColorJitter's steps, the policy of
+TrivialAugment. A sample would get another order in another batch. So each sample belongs to a
+group, by a hash; each group has its own draws of an epoch and is a call of its own. A module that
+was made with `same_on_batch=True` has one group, and its draws belong to the batch, as its user
+wants.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from fastpipe.device.augment.kornia_trials import (
     Nature,
     find_nature,
     find_parameters_on_device,
-    tensor_places,
+    find_tensor_leaves,
 )
 from fastpipe.device.augment.operation import Draws, ModuleOperation, Step, Tensors
 from fastpipe.device.augment.without_waits import WithoutWaits
@@ -49,15 +51,15 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the module, of a batch's step."""
+    """One call of the module, for some rows of a batch."""
 
-    # Of the batch, that it changes; a single row is there twice; None: all rows.
+    # The rows that it changes; a single row is there twice (`_at_least_two`). None: all rows.
     rows: Int64s | None
     seed: int  # of its draws that are not by sample
-    # Its parameters, as torch's pytree has them; None: they are drawn on the device.
+    # Its parameters, flattened by torch's pytree; None: they are drawn on the device.
     leaves: list[Any] | None
     tree: TreeSpec | None
-    nature: Nature
+    nature: Nature  # how the module treats images of this size
 
 
 class Kornia(ModuleOperation):
@@ -82,24 +84,23 @@ class Kornia(ModuleOperation):
             self._mover = FieldMover(module, keys)
             self.moves |= self._mover.kinds
         self._shown_mover: FieldMover | None = None  # made at the first use
-        self._natures: dict[tuple[Size, int], Nature] = {}
-        # Places among the leaves, found at the first use.
+        self._natures: dict[tuple[Size, int], Nature] = {}  # by size and channels
+        # Which leaves of the parameters may be on the device; None: not found out yet.
         self._parameters_on_device: list[int] | None = None
 
     @torch.no_grad()
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
         """Host: its calls.
 
-        Arrays of call i: "i.rows", and its parameters "i.PLACE", or "i.seeds" of its samples.
+        Arrays of call i: "i.rows", and its parameters "i.LEAF", or "i.seeds" of its samples.
         """
-        kornia_modules.place(self.module, _CPU)
+        kornia_modules.move_to_device(self.module, _CPU)
         nature = self._nature(size, draws.channels)
         seeds = _at_least_two(draws.sample_bits(Stream.MODULE, position).view(np.int64))
         calls = []
         arrays = {}
-        for number, (group, rows) in enumerate(
-            self._groups(draws, position, seeds, nature)
-        ):
+        groups = self._groups(draws, position, seeds, nature)
+        for number, (group, rows) in enumerate(groups):
             group_seed = draws.group_seed(Stream.MODULE, position, group)
             row_seeds = seeds if rows is None else seeds[rows]
             # Large parameters, such as maps of displacements, are not copied to a device. They are
@@ -113,10 +114,11 @@ class Kornia(ModuleOperation):
                     row_seeds, group_seed, size, draws.channels
                 )
                 leaves, tree = tree_flatten(parameters)
+                # A module without a probability chooses among other modules. It does so on the host,
+                # so its parameters stay there.
                 if self._has_probability:
-                    # A module that chooses among modules does so on the host.
-                    for place in tensor_places(leaves):
-                        arrays[f"{number}.{place}"] = leaves[place].numpy()
+                    for leaf_index in find_tensor_leaves(leaves):
+                        arrays[f"{number}.{leaf_index}"] = leaves[leaf_index].numpy()
             if rows is not None:
                 arrays[f"{number}.rows"] = rows
             calls.append(Call(rows, group_seed, leaves, tree, nature))
@@ -126,7 +128,7 @@ class Kornia(ModuleOperation):
         return self._nature(size, channels).size
 
     def run(
-        self, images: Tensor, first: int, host: list[Call], tensors: Tensors
+        self, images: Tensor, first_row: int, host: list[Call], tensors: Tensors
     ) -> Tensor:
         """Makes the calls; raises ConfigError if the module returns no batch."""
 
@@ -150,13 +152,14 @@ class Kornia(ModuleOperation):
 
     @torch.no_grad()
     def interpolates_masks(self, size: Size, channels: int) -> bool:
-        """Tries the module on two masks of the ids 1 and 2: a mean of both is no whole number."""
+        """Tries the module on masks of random ids, 1 and 2: a mean of both is no whole number."""
         if self._mover is None or "mask" not in self.moves:
             return False
-        kornia_modules.place(self.module, _CPU)
+        kornia_modules.move_to_device(self.module, _CPU)
         draws = Draws(np.arange(1000), seed=0, epoch=0, batch=0)
         seeds = draws.sample_bits(Stream.MODULE, 0).view(np.int64)
-        # The first two images, of a thousand, that the module's probability chooses.
+        # The first two images, of a thousand, that the module's probability chooses. A module that
+        # chooses fewer is not tried: it changes next to nothing.
         changed = self._changed_rows(seeds, 0)[:2]
         if len(changed) < 2:
             return False
@@ -174,7 +177,7 @@ class Kornia(ModuleOperation):
         act: Callable[[Tensor, Any], object],
     ) -> Tensor:
         """Calls `act` with the images, masks or points of each call, and its parameters."""
-        kornia_modules.place(self.module, images.device)
+        kornia_modules.move_to_device(self.module, images.device)
         # The parameters of a single image are there twice (`_at_least_two`), so the image is, too.
         is_single = len(images) == 1
         if is_single:
@@ -232,16 +235,19 @@ class Kornia(ModuleOperation):
         is_same_on_batch = (
             self.module.same_on_batch or getattr(self.module, "p_batch", 1) != 1
         )
-        if not nature.draws_once or is_same_on_batch or self._draws_row_by_row:
+        needs_groups = nature.draws_once and not self._draws_row_by_row
+        if is_same_on_batch or not needs_groups:
             if len(rows) == len(seeds):
                 return [(None, None)]
-            return [(None, _at_least_two(rows))] if len(rows) else []
+            if len(rows) == 0:
+                return []
+            return [(None, _at_least_two(rows))]
 
         # The group of a sample, and a group's seed, are the same in any batch.
         group_count = GROUPS if self._has_probability else POLICY_GROUPS
-        group_of_sample = draws.sample_bits(Stream.MODULE_GROUP, position) % np.uint64(
-            group_count
-        )
+        group_bits = draws.sample_bits(Stream.MODULE_GROUP, position)
+        group_of_sample = group_bits % np.uint64(group_count)
+        # A batch of one image has two seeds (`_at_least_two`), and so two equal entries here.
         group_of_row = np.resize(group_of_sample, len(seeds))[rows]
         groups: list[tuple[int | None, Int64s | None]] = []
         for group in range(group_count):
@@ -281,12 +287,12 @@ class Kornia(ModuleOperation):
                     self.module, alone, unsigned_seed, channels, size
                 )
             )
+        # A parameter with one entry is that of the row; the others are the same for all rows.
         parameters = {}
         for name, value in rows[0].items():
-            has_row = len(value) == 1
-            parameters[name] = (
-                torch.cat([row[name] for row in rows]) if has_row else value
-            )
+            if len(value) == 1:
+                value = torch.cat([row[name] for row in rows])
+            parameters[name] = value
         return parameters
 
     def _parameters_of(
@@ -294,9 +300,12 @@ class Kornia(ModuleOperation):
     ) -> Any:
         """The parameters for images, or masks, that are the rows [begin, end) of a call."""
         if call.leaves is None or call.tree is None:
-            generator = torch.Generator(
-                "cpu" if images.device.type == "meta" else images.device
-            )
+            generator_device = images.device
+            if (
+                generator_device.type == "meta"
+            ):  # a trial without data; it has no generators
+                generator_device = _CPU
+            generator = torch.Generator(generator_device)
             generator.manual_seed(call.seed)
             shape = torch.Size((len(images), call.nature.channels, *images.shape[2:]))
             with BySample(
@@ -312,23 +321,27 @@ class Kornia(ModuleOperation):
                 self._parameters_on_device = find_parameters_on_device(
                     self.module, mover, images, call.leaves, call.tree
                 )
-            for place in self._parameters_on_device:
-                leaves[place] = tensors[str(place)]
+            for leaf_index in self._parameters_on_device:
+                leaves[leaf_index] = tensors[str(leaf_index)]
         # The others, such as one number for all images, stay whole.
-        for place in call.nature.row_parameters or ():
-            leaves[place] = leaves[place][begin:end]
+        for leaf_index in call.nature.row_parameters or ():
+            leaves[leaf_index] = leaves[leaf_index][begin:end]
         return tree_unflatten(leaves, call.tree)
 
 
 def _with_prefix(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
     """The tensors whose names have the prefix, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
+    inner: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.startswith(prefix):
+            inner[name.removeprefix(prefix)] = tensor
+    return inner
 
 
 def _at_least_two(rows: Int64s) -> Int64s:
-    """The same, or a single row twice: draws for one image look like draws for a batch."""
+    """The same, or a single row twice.
+
+    kornia's parameters for one image do not show which of them have a row an image, and which are
+    one number for all images: both have the length 1. With two images they differ.
+    """
     return np.resize(rows, max(2, len(rows)))

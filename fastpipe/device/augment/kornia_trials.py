@@ -17,8 +17,8 @@ from fastpipe.device.augment.kornia_modules import FieldMover
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
 
-# Numbers a sample; a module with a larger parameter draws on the device.
-_LARGEST_PARAMETER = 2**13
+# A parameter with more numbers for each sample is drawn on the device, and not copied there.
+_MAX_PARAMETER_NUMBERS = 2**13
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
 
@@ -31,8 +31,8 @@ class Nature:
     draws_once: bool  # something once a call, and not for each image
     has_large_parameters: bool  # such as maps as large as images
     size: Size  # (height, width) of its results
-    # Places, among the leaves of its parameters, of those with a row an image; None: a call needs
-    # all its images.
+    # The indices, among the leaves of its parameters, of those with a row an image. A call may then
+    # be done in parts. None: it needs all its images at once.
     row_parameters: frozenset[int] | None
 
 
@@ -50,7 +50,7 @@ def find_nature(module: Any, size: Size, channels: int) -> Nature:
         # It chooses among other modules, on the host. So large parameters are drawn there, too.
         return Nature(channels, draws_once, False, size, None)
 
-    is_large = any(leaf.numel() > 2 * _LARGEST_PARAMETER for leaf in leaves)
+    is_large = any(leaf.numel() > 2 * _MAX_PARAMETER_NUMBERS for leaf in leaves)
     result: Tensor | None = None
     if channels != 3 or module.p == module.p_batch == 1:
         result = _try(module, parameters, (2, channels, *size))
@@ -73,23 +73,23 @@ def find_nature(module: Any, size: Size, channels: int) -> Nature:
         row_parameters = frozenset()
         if not is_large:
             other_parameters, _ = _draw_parameters(module, 3, size, channels)
-            row_parameters = _places_that_differ(
+            row_parameters = _leaves_that_differ(
                 leaves, tree_flatten(other_parameters)[0]
             )
     return Nature(channels, draws_once, is_large, size_after, row_parameters)
 
 
-def _places_that_differ(
+def _leaves_that_differ(
     leaves_of_two: list[Tensor], leaves_of_three: list[Tensor]
 ) -> frozenset[int]:
-    """The places of parameters that have another length for three images than for two."""
-    places = set()
-    for place, (two, three) in enumerate(
+    """The indices of parameters that have another length for three images than for two."""
+    leaf_indices = set()
+    for leaf_index, (two, three) in enumerate(
         zip(leaves_of_two, leaves_of_three, strict=True)
     ):
         if len(two) != len(three):
-            places.add(place)
-    return frozenset(places)
+            leaf_indices.add(leaf_index)
+    return frozenset(leaf_indices)
 
 
 def _try(module: Any, parameters: Any, shape: tuple[int, ...]) -> Tensor:
@@ -119,22 +119,22 @@ def find_parameters_on_device(
     leaves: list[Any],
     tree: TreeSpec,
 ) -> list[int]:
-    """The places of the parameters that the module, and its mover of masks, only compute with.
+    """The indices of the parameters that the module, and its mover of masks, only compute with.
 
     These may be on the device. For others the host wants to know a value, and would wait for the
-    device. It is tried on tensors without data (torch's meta device).
+    device. This is found out on tensors without data (torch's meta device), where asking for a
+    value raises.
     """
     # The mover has the module, so both are copied together.
     module, mover = copy.deepcopy((module, mover))
-    kornia_modules.place(module, _META)
+    kornia_modules.move_to_device(module, _META)
     images = torch.empty_like(images, device=_META)
-    places = tensor_places(leaves)
+    leaf_indices = find_tensor_leaves(leaves)
 
     def works(on_device: list[int]) -> bool:
-        trial = [
-            leaf.to(_META) if place in on_device else leaf
-            for place, leaf in enumerate(leaves)
-        ]
+        trial = list(leaves)
+        for leaf_index in on_device:
+            trial[leaf_index] = trial[leaf_index].to(_META)
         try:
             module(images, params=tree_unflatten(trial, tree))
             if mover is not None and "mask" in mover.kinds:
@@ -144,18 +144,21 @@ def find_parameters_on_device(
             return False
         return True
 
-    if works(places):
-        return places
+    # The usual case, in one trial.
+    if works(leaf_indices):
+        return leaf_indices
     on_device: list[int] = []
-    for place in places:
-        if works([*on_device, place]):
-            on_device.append(place)
+    for leaf_index in leaf_indices:
+        if works([*on_device, leaf_index]):
+            on_device.append(leaf_index)
     return on_device
 
 
-def tensor_places(leaves: list[Any]) -> list[int]:
-    """The places of the tensors among the leaves of parameters."""
-    return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+def find_tensor_leaves(leaves: list[Any]) -> list[int]:
+    """The indices of the tensors among the leaves of parameters."""
+    return [
+        leaf_index for leaf_index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)
+    ]
 
 
 def _draw_parameters(

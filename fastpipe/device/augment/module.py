@@ -175,7 +175,7 @@ class Augment(Chain):
             >>> augment = fastpipe.Augment.randaugment()
             >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, augment=augment)
         """
-        layers = whole("n", n, least=0, most=presets.MOST_LAYERS)
+        layers = whole("n", n, least=0, most=presets.MAX_LAYERS)
         magnitude = whole("m", m, least=0, most=presets.LAST_BIN)
         return cls(presets.Policy(presets.RANDAUGMENT, layers, magnitude), **options)
 
@@ -194,17 +194,17 @@ class Augment(Chain):
         return cls(presets.Policy(presets.TRIVIAL_AUGMENT, 1, None), **options)
 
     @property
-    def labelling(self) -> tuple[object, ...] | None:
+    def label_options(self) -> tuple[object, ...] | None:
         """The options that decide the soft labels of a batch, to be compared; None: labels stay as
         they are.
         """
         if not self.soft:
             return None
-        mixers = [
-            (place, stage.module)
-            for place, stage in enumerate(self.stages)
-            if stage.mixes
-        ]
+        # A mixing module draws by its position, so at another one it mixes otherwise.
+        mixers = []
+        for position, stage in enumerate(self.stages):
+            if stage.mixes:
+                mixers.append((position, stage.module))
         return self.label_smoothing, self.num_classes, self._alphas, mixers
 
     def forward(

@@ -1,15 +1,17 @@
 """Boxes and points of a batch -> the same after its augmentation has moved the images; on the host.
 
-Note [points on the host]: the parameters of kornia's modules are drawn on the host, so points are
-moved there too, with
-the same parameters, before they go to the device. Small boxes are also dropped there: on the
-device, nobody would know how many are left without waiting for it.
+Note [points on the host]
+The parameters of kornia's modules are drawn on the host, so points are moved there too, with the
+same parameters, before they go to the device. Small boxes are also dropped there: on the device,
+nobody would know how many are left without waiting for it.
 
-Note [edges and centres]: kornia counts from the centre of the first pixel, boxes here from its
-edge. So half a pixel is
+Note [edges and centres]
+kornia counts from the centre of the first pixel, boxes here from its edge. So half a pixel is
 subtracted before and added afterwards: kornia's RandomHorizontalFlip takes x to width - x, as the
 loader's own does. Points are counted from the centre, in kornia as here. Rotated boxes stay rotated
 from the first module to the last, and only then become the upright boxes around them.
+
+Boxes are (M, 4) x0, y0, x1, y1.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from fastpipe.plan.draws import Int64s
 from fastpipe.plan.placed import Float32s, Placed, places_in_row, swap_pairs
 
 Mover = Callable[[torch.Tensor], torch.Tensor]
-_CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
+# The entries of x0, y0, x1, y1 that are x and y of each corner, around the box.
+_CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]
 _HALF_PIXEL = np.float32(0.5)
 
 
@@ -41,12 +44,13 @@ def move_places(
         places: in pixels of the images before it.
         move: moves points (n, P, 2), P of each image, as the augmentation moves pixels.
     """
-    # Three corners of each image show whether it becomes its mirror image.
+    # Three corners of each image, as points, show whether it becomes its mirror image: then left
+    # and right points of objects change places.
     height, width = plan.sizes[0]
     corners = np.array([[0, 0], [width - 1, 0], [0, height - 1]], dtype=np.float32)
     triangles = np.broadcast_to(corners, (plan.count, 3, 2))
 
-    # Vertices (M, V, 2) and rows (M,): all in one call, boxes first.
+    # Of each field vertices (M, V, 2) and rows (M,). All are moved in one call, boxes first.
     names = sorted(places, key=lambda name: not places[name].are_boxes)
     vertices = [triangles]
     rows = [np.arange(plan.count)]
@@ -79,17 +83,23 @@ def move_places(
 def _move_all(
     count: int, vertices: list[Float32s], rows: list[Int64s], move: Mover
 ) -> list[Float32s]:
-    """Moves the vertices of several fields, (M, V, 2), of rows (M,), in one tensor."""
-    # Into the tensor: (M, 1) rows, (M, V) points.
+    """Moves the vertices of several fields, (M, V, 2), of rows (M,), in one tensor.
+
+    `move` wants as many points of each row, so rows with fewer are filled up with zeros.
+    """
+    # Of each field, where its vertices are in the tensor: (M, 1) rows, (M, V) points.
     indices: list[tuple[Int64s, Int64s]] = []
     point_count = 0
     for field_vertices, field_rows in zip(vertices, rows, strict=True):
         vertex_count = field_vertices.shape[1]
-        places = places_in_row(field_rows, count)
+        # (M,) 0 for the first box or object of a row, 1 for the second.
+        order_in_row = places_in_row(field_rows, count)
         # Each row has its first box or object first, with all its vertices.
-        points = point_count + places[:, None] * vertex_count + np.arange(vertex_count)
+        first_points = point_count + order_in_row * vertex_count
+        points = first_points[:, None] + np.arange(vertex_count)
         indices.append((field_rows[:, None], points))
-        point_count += (int(places.max(initial=-1)) + 1) * vertex_count
+        most_in_row = int(order_in_row.max(initial=-1)) + 1
+        point_count += most_in_row * vertex_count
     canvas = np.zeros((count, point_count, 2), dtype=np.float32)
     for field_vertices, index in zip(vertices, indices, strict=True):
         canvas[index] = field_vertices
@@ -98,7 +108,7 @@ def _move_all(
 
 
 def _upright_boxes(
-    boxes: Float32s, before: Float32s, after: Float32s, size: Size
+    boxes_xyxy: Float32s, before: Float32s, after: Float32s, size: Size
 ) -> Any:
     """The upright boxes around moved ones, clipped to an image of `size`.
 
@@ -111,12 +121,12 @@ def _upright_boxes(
     high = after.max(axis=1, initial=-np.inf) + _HALF_PIXEL
     # Subtracting and adding half a pixel may change the last bit of a box that did not move.
     is_unmoved = (after == before).all(axis=(1, 2))
-    low[is_unmoved] = boxes[is_unmoved, :2]
-    high[is_unmoved] = boxes[is_unmoved, 2:]
+    low[is_unmoved] = boxes_xyxy[is_unmoved, :2]
+    high[is_unmoved] = boxes_xyxy[is_unmoved, 2:]
     limit = np.array(size[::-1], dtype=np.float32)
     low = np.clip(low, 0, limit)
     high = np.clip(high, 0, limit)
     # A box that was outside the crop has no area. No rotation may bring it back.
-    is_gone = (boxes[:, :2] >= boxes[:, 2:]).any(axis=1)
+    is_gone = (boxes_xyxy[:, :2] >= boxes_xyxy[:, 2:]).any(axis=1)
     high[is_gone] = low[is_gone]
     return np.concatenate([low, high], axis=1)

@@ -1,6 +1,4 @@
-"""Operations on normalised images: a box of some becomes blank.
-
-Images are mixed with their neighbours, as are labels.
+"""Operations on normalised images: boxes become blank; images and labels are mixed.
 
 Random erasing: Zhong et al., "Random Erasing Data Augmentation", 2020, with the ranges of
 torchvision's RandomErasing. Mixup and cutmix are one formula, mask * image + (1 - mask) * partner:
@@ -8,7 +6,8 @@ mixup's mask is one number a sample (Zhang et al., "mixup: Beyond Empirical Risk
 2018), cutmix's is 0 in a box and 1 outside (Yun et al., "CutMix", 2019). The partner of a row is
 the row before it; the partner of the first is the last.
 
-Boxes are (n, 4) int64: top, left, bottom, right. An empty one has no pixels.
+Boxes are (n, 4) int64: top, left, bottom, right ("tlbr"). The last two are the first row and column
+that are not in the box. An empty box has no pixels.
 """
 
 from __future__ import annotations
@@ -25,7 +24,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.device.augment import pixels
-from fastpipe.device.augment.operation import Draws, Operation, Step, Tensors, on_rows
+from fastpipe.device.augment.operation import (
+    Array,
+    Draws,
+    Operation,
+    Step,
+    Tensors,
+    on_rows,
+)
 from fastpipe.device.augment.pixels import cut_out, inside
 from fastpipe.plan.crops import Size
 from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key
@@ -72,7 +78,9 @@ class Erasing(Operation):
             "rows" (m,) ascending, and "boxes" (m, 4): top, left, bottom, right, in pixels.
         """
         is_chosen = draws.each(Stream.ERASE) < self.probability
-        is_chosen[: int(self.spared * len(draws))] = False
+        num_spared = int(self.spared * len(draws))
+        is_chosen[:num_spared] = False
+        # (n,) how many boxes a chosen sample gets, 1 to `most`.
         counts = 1 + np.floor(draws.each(Stream.ERASE_COUNT) * self.most)
         row_parts = []
         box_parts = []
@@ -82,50 +90,57 @@ class Erasing(Operation):
             box_draws = draws
             if number > 0:
                 box_draws = replace(draws, seed=key(draws.seed, number, Stream.ERASE))
-            boxes = _erased_boxes(box_draws, size, counts)
-            has_area = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+            boxes_tlbr = _erased_boxes(box_draws, size, counts)
+            has_area = (boxes_tlbr[:, 2] > boxes_tlbr[:, 0]) & (
+                boxes_tlbr[:, 3] > boxes_tlbr[:, 1]
+            )
             rows = np.flatnonzero(is_chosen & (number < counts) & has_area)
             # 63 bits, because a generator takes signed seeds.
             seeds = box_draws.sample_bits(Stream.ERASE_NOISE, position) >> np.uint64(1)
             row_parts.append(rows)
-            box_parts.append(boxes[rows])
+            box_parts.append(boxes_tlbr[rows])
             seed_parts.append(seeds[rows])
         # By row, as `run` needs them; the boxes of a row in the order of their numbers.
         rows = np.concatenate(row_parts)
         order = np.argsort(rows, kind="stable")
         rows = rows[order]
-        boxes = np.concatenate(box_parts)[order]
+        boxes_tlbr = np.concatenate(box_parts)[order]
         seeds = np.concatenate(seed_parts)[order].astype(np.int64)
-        return Step((rows, boxes, seeds), {"rows": rows, "boxes": boxes})
+        return Step((rows, boxes_tlbr, seeds), {"rows": rows, "boxes": boxes_tlbr})
 
     def run(
-        self, images: Tensor, first: int, host: tuple[Int64s, ...], tensors: Tensors
+        self, images: Tensor, first_row: int, host: tuple[Int64s, ...], tensors: Tensors
     ) -> Tensor:
         """Blanks the boxes, in place."""
-        rows, boxes, seeds = host
+        rows, boxes_tlbr, seeds = host
         images_nhwc = images.permute(0, 2, 3, 1)  # as they lie in memory
+        # One box a row, of zeros.
         is_simple = self.noise is None and self.most == 1
-        # All boxes at once. Noise, or several boxes of a row, are done box by box.
+        # On a GPU launches take the time, so all boxes are blanked at once. Noise, or several boxes
+        # of a row, are done box by box, as on a CPU.
         if is_simple and not pixels.on_cpu(images.device):
             blanked = on_rows(
-                _blank, images_nhwc, first, rows, tensors["rows"], tensors["boxes"]
+                _blank, images_nhwc, first_row, rows, tensors["rows"], tensors["boxes"]
             )
             return blanked.permute(0, 3, 1, 2)
-        begin = bisect_left(rows, first)
-        end = bisect_left(rows, first + len(images))
-        for place in range(begin, end):
-            box = cut_out(images_nhwc[rows[place] - first], boxes[place].tolist())
+        begin = bisect_left(rows, first_row)
+        end = bisect_left(rows, first_row + len(images))
+        for box_index in range(begin, end):
+            box = cut_out(
+                images_nhwc[rows[box_index] - first_row], boxes_tlbr[box_index].tolist()
+            )
             if self.noise is None:
                 box.zero_()
             else:
-                self._fill_with_noise(box, int(seeds[place]))
+                self._fill_with_noise(box, int(seeds[box_index]))
         return images
 
     def _fill_with_noise(self, box: Tensor, seed: int) -> None:
+        """Fills a box (height, width, c) with random colours, one or as many as pixels."""
+        shape = box.shape if self.noise == "pixel" else box.shape[2:]
         generator = torch.Generator(box.device).manual_seed(seed)
-        colours = box if self.noise == "pixel" else box[0, 0]
         noise = torch.randn(
-            colours.shape, dtype=box.dtype, device=box.device, generator=generator
+            shape, dtype=box.dtype, device=box.device, generator=generator
         )
         box.copy_(noise)
 
@@ -141,32 +156,31 @@ def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
     height, width = size
     min_log = math.log(RATIO[0])
     max_log = math.log(RATIO[1])
-    boxes = np.zeros((len(draws), 4), dtype=np.int64)
+    boxes_tlbr = np.zeros((len(draws), 4), dtype=np.int64)
     is_todo = np.ones(len(draws), dtype=bool)
     top = draws.each(Stream.ERASE_Y)
     left = draws.each(Stream.ERASE_X)
     for attempt in range(_TRIES):
         if not is_todo.any():
             break
-        share = SCALE[0] + (SCALE[1] - SCALE[0]) * draws.each(
-            Stream.ERASE_AREA + attempt
-        )
+        # (n,) each: the share of the image's area evenly, the ratio evenly in its logarithm.
+        area_draws = draws.each(Stream.ERASE_AREA + attempt)
+        share = SCALE[0] + (SCALE[1] - SCALE[0]) * area_draws
         area = height * width * share / counts
-        ratio = np.exp(
-            min_log + (max_log - min_log) * draws.each(Stream.ERASE_RATIO + attempt)
-        )
+        ratio_draws = draws.each(Stream.ERASE_RATIO + attempt)
+        ratio = np.exp(min_log + (max_log - min_log) * ratio_draws)
         h = np.rint(np.sqrt(area * ratio)).astype(np.int64)
         w = np.rint(np.sqrt(area / ratio)).astype(np.int64)
         fits = is_todo & (h < height) & (w < width)
         y = (top * (height - h + 1)).astype(np.int64)
         x = (left * (width - w + 1)).astype(np.int64)
-        boxes[fits] = np.stack([y, x, y + h, x + w], axis=1)[fits]
+        boxes_tlbr[fits] = np.stack([y, x, y + h, x + w], axis=1)[fits]
         is_todo &= ~fits
-    return boxes
+    return boxes_tlbr
 
 
-def _blank(images: Tensor, boxes: Tensor) -> Tensor:
-    return images.masked_fill_(inside(boxes, *images.shape[1:3])[..., None], 0)
+def _blank(images: Tensor, boxes_tlbr: Tensor) -> Tensor:
+    return images.masked_fill_(inside(boxes_tlbr, *images.shape[1:3])[..., None], 0)
 
 
 def beta(u: Float64s, v: Float64s, alpha: float) -> Float64s:
@@ -247,6 +261,7 @@ class Mixing(Operation):
         """
 
         def draw(stream: int) -> Float64s:
+            """(n,) a draw for each sample; with `at_once` the same one for all."""
             if self.at_once:
                 return np.full(len(draws), draws.once(stream))
             return draws.each(stream)
@@ -259,24 +274,29 @@ class Mixing(Operation):
         v = draw(Stream.MIX_ANGLE)
         # A share is drawn for all samples by the alpha of their own method.
         share = np.zeros(len(draws))
-        for alpha, rows in ((mixup, ~is_cut), (cutmix, is_cut)):
+        for alpha, is_method in ((mixup, ~is_cut), (cutmix, is_cut)):
             if alpha > 0:
-                share[rows] = beta(u[rows], v[rows], alpha)
-        boxes = self._draw_boxes(draw, size, share)
+                share[is_method] = beta(u[is_method], v[is_method], alpha)
+        boxes_tlbr = self._draw_boxes(draw, size, share)
 
         probability = self.probability if self.enabled else 0.0
         if probability < 1:
             is_unmixed = draw(Stream.MIX) >= probability
             is_cut = is_cut & ~is_unmixed
             share = np.where(is_unmixed, 1, share)
-        boxes = np.where(is_cut[:, None], boxes, 0)
-        # Boxes are clipped to the image, so the share that was drawn is not the one of the pixels.
-        share_outside = 1 - box_share(boxes, self.partners(len(draws)), draws, size)
-        share = np.where(is_cut, share_outside, share).astype(np.float32)
-        return Step(
-            (is_cut, share, boxes),
-            {"cut": is_cut.astype(np.float32), "share": share, "boxes": boxes},
+        boxes_tlbr = np.where(is_cut[:, None], boxes_tlbr, 0)
+        # Boxes are clipped to the image, so a label gets the share of the pixels, and not the share
+        # that was drawn.
+        share_outside = 1 - box_share(
+            boxes_tlbr, self.partners(len(draws)), draws, size
         )
+        share = np.where(is_cut, share_outside, share).astype(np.float32)
+        arrays: dict[str, Array] = {
+            "cut": is_cut.astype(np.float32),
+            "share": share,
+            "boxes": boxes_tlbr,
+        }
+        return Step((is_cut, share, boxes_tlbr), arrays)
 
     def _draw_boxes(self, draw: Draw, size: Size, share: Float64s) -> Int64s:
         """(n, 4) boxes of cutmix for all samples, cut or not."""
@@ -287,29 +307,31 @@ class Mixing(Operation):
     def run(
         self,
         images: Tensor,
-        first: int,
+        first_row: int,
         host: tuple[NDArray[Any], ...],
         tensors: Tensors,
     ) -> Tensor:
-        is_cut, share, boxes = host
+        is_cut, share, boxes_tlbr = host
         images_nhwc = images.permute(0, 2, 3, 1)  # as they lie in memory
+        # In the order from the end, a row and its partner both change, so they cannot be mixed in
+        # place one by one.
         if pixels.on_cpu(images.device) and not self.from_the_end:
-            return _mix_one_by_one(images_nhwc, is_cut, share, boxes).permute(
-                0, 3, 1, 2
-            )
+            mixed = _mix_one_by_one(images_nhwc, is_cut, share, boxes_tlbr)
+            return mixed.permute(0, 3, 1, 2)
+        # (n, height, width, 1), or (n, 1, 1, 1) without boxes: each pixel's share of its own image.
         mask = tensors["share"][:, None, None, None]
         if is_cut.any():
             # The pixels of a cut sample do not have its share: 1 outside its box and 0 inside.
             mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
             in_box = inside(tensors["boxes"], *images_nhwc.shape[1:3])
             mask = mask.masked_fill(in_box[..., None], 0)
-        return torch.lerp(self._partners_of(images_nhwc), images_nhwc, mask).permute(
-            0, 3, 1, 2
-        )
+        mixed = torch.lerp(self._partners_of(images_nhwc), images_nhwc, mask)
+        return mixed.permute(0, 3, 1, 2)
 
     def move(self, kind: str, values: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""
         partner = self._partners_of(values)
+        # A sample that is not cut has an empty box.
         in_box = inside(tensors["boxes"], *values.shape[2:])
         pasted = torch.where(in_box[:, None], partner, values)
         if kind != "shown":
@@ -322,7 +344,9 @@ class Mixing(Operation):
         return torch.lerp(self._partners_of(labels), labels, tensors["share"][:, None])
 
 
-def box_share(boxes: Int64s, partners: Int64s, draws: Draws, size: Size) -> Float64s:
+def box_share(
+    boxes_tlbr: Int64s, partners: Int64s, draws: Draws, size: Size
+) -> Float64s:
     """(n,): the part of each row's image pixels that is its partner's, in its box.
 
     Args:
@@ -331,14 +355,19 @@ def box_share(boxes: Int64s, partners: Int64s, draws: Draws, size: Size) -> Floa
         draws: say which part of a row its image fills.
         size: (height, width) of the rows.
     """
-    if draws.shown is None:
-        areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+    if draws.image_shares is None:
+        areas = (boxes_tlbr[:, 2:] - boxes_tlbr[:, :2]).prod(axis=1)
         return np.asarray(areas / (size[0] * size[1]))
-    shown = draws.shown * size  # (n, 2) height and width
+    image_sizes = draws.image_shares * size  # (n, 2) height and width
     # (n, 2, 2): the box's bottom right, cut off at the row's own image and at its partner's.
-    corners = np.minimum(boxes[:, None, 2:], np.stack([shown, shown[partners]], axis=1))
-    covered, pasted = np.maximum(corners - boxes[:, None, :2], 0).prod(axis=2).T
-    return np.asarray(pasted / (shown.prod(axis=1) - covered + pasted))
+    corners = np.minimum(
+        boxes_tlbr[:, None, 2:], np.stack([image_sizes, image_sizes[partners]], axis=1)
+    )
+    # (n,) each: the pixels of the own image that the box covers, and those of the partner in it.
+    sides = np.maximum(corners - boxes_tlbr[:, None, :2], 0)
+    covered, pasted = sides.prod(axis=2).T
+    visible = image_sizes.prod(axis=1) - covered + pasted
+    return np.asarray(pasted / visible)
 
 
 def _boxes_of_sides(draw: Draw, size: Size, sides: tuple[float, float]) -> Int64s:
@@ -362,24 +391,24 @@ def _boxes_of_share(draw: Draw, size: Size, share: Float64s) -> Int64s:
     w = (width * side).astype(np.int64)
     y = (draw(Stream.CUT_Y) * height).astype(np.int64)
     x = (draw(Stream.CUT_X) * width).astype(np.int64)
-    boxes = np.stack([y - h // 2, x - w // 2, y + h // 2, x + w // 2], axis=1)
-    return np.clip(boxes, 0, (height, width, height, width))
+    boxes_tlbr = np.stack([y - h // 2, x - w // 2, y + h // 2, x + w // 2], axis=1)
+    return np.clip(boxes_tlbr, 0, (height, width, height, width))
 
 
 def _mix_one_by_one(
-    images: Tensor, is_cut: Bools, share: NDArray[np.float32], boxes: Int64s
+    images: Tensor, is_cut: Bools, share: NDArray[np.float32], boxes_tlbr: Int64s
 ) -> Tensor:
-    """Mixes (n, height, width, c) in place.
+    """Mixes (n, height, width, c) in place, each row with the row before it.
 
-    It goes from the last row to the first, so only one image has to be kept and no other memory is
-    touched.
+    It goes from the last row to the first, so a row's partner has not been mixed yet. Only the last
+    row, the partner of the first, has to be kept.
     """
     last = images[-1].clone()
     for row in range(len(images) - 1, -1, -1):
         image = images[row]
         partner = images[row - 1] if row else last
         if is_cut[row]:
-            box = boxes[row].tolist()
+            box = boxes_tlbr[row].tolist()
             cut_out(image, box).copy_(cut_out(partner, box))
         else:
             torch.lerp(partner, image, float(share[row]), out=image)

@@ -59,8 +59,8 @@ class Draws:
     epoch: int
     batch: int
     # (n, 2) the parts of a row's height and width that the image at its top left fills; None: all.
-    shown: Float64s | None = None
-    # Of the images; fastpipe's own operations draw the same for any number.
+    image_shares: Float64s | None = None
+    # The images' number of channels. fastpipe's own operations draw the same for any number.
     channels: int = 3
 
     def __len__(self) -> int:
@@ -179,8 +179,10 @@ class Operation(torch.nn.Module, ABC):
         """Draws a step of this operation, at `position`, for images of `size` (height, width)."""
 
     @abstractmethod
-    def run(self, images: Tensor, first: int, host: Any, tensors: Tensors) -> Tensor:
-        """Carries a step out on the rows of a batch from `first` on; may overwrite the images.
+    def run(
+        self, images: Tensor, first_row: int, host: Any, tensors: Tensors
+    ) -> Tensor:
+        """Carries a step out on the rows of a batch from `first_row` on; may overwrite the images.
 
         Args:
             images: (n, c, height, width) float32 in [0, 1].
@@ -265,7 +267,7 @@ def on_colour(function: Function) -> Function:
 def on_rows(
     function: Function,
     images: Tensor,
-    first: int,
+    first_row: int,
     rows: Int64s,
     index: Tensor,
     *parameters: Tensor,
@@ -274,24 +276,24 @@ def on_rows(
 
     Args:
         function: of images, which it may overwrite, and parameters with one entry a row.
-        images: the batch's rows from `first` on.
+        images: the batch's rows from `first_row` on.
         first: the batch's row that images[0] is.
         rows: (m,) rows of the batch to change, ascending, on the host.
         index: (m,) the same on the images' device, so that the host need not wait for it.
         parameters: (m, ...) of these rows.
     """
     count = len(images)
-    low = bisect_left(rows, first)
-    high = bisect_left(rows, first + count)
+    low = bisect_left(rows, first_row)
+    high = bisect_left(rows, first_row + count)
     if low == high:
         return images
     parameters = tuple(parameter[low:high] for parameter in parameters)
     if high - low == count:
         return function(images, *parameters)
     # The rows on the device, counted from the first image of this part.
-    places = index[low:high]
-    if first:
-        places = places - first
+    row_indices = index[low:high]
+    if first_row:
+        row_indices = row_indices - first_row
     return images.index_copy_(
-        0, places, function(images.index_select(0, places), *parameters)
+        0, row_indices, function(images.index_select(0, row_indices), *parameters)
     )

@@ -18,7 +18,7 @@ from fastpipe.errors import ConfigError, real_number
 
 Moments = float | tuple[float, ...]  # one for all channels, or one a channel
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
-_LARGEST_MOMENT = 16  # larger values are meant for pixels of 0 to 255
+_MAX_MOMENT = 16  # larger values are meant for pixels of 0 to 255
 # Constructors of Augment.
 PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -42,29 +42,29 @@ def parse_operations(operations: object, augment_class: type) -> list[Operation]
             "Augment.imagenet()"
         )
     stages = []
-    for place, module in enumerate(operations):
-        _check_module(module, place, augment_class)
+    for position, module in enumerate(operations):
+        _check_module(module, position, augment_class)
         stages += operations_of(module)
     return stages
 
 
-def _check_module(module: object, place: int, augment_class: type) -> None:
+def _check_module(module: object, position: int, augment_class: type) -> None:
     """Raises ConfigError unless the module at this place of the list can be an operation."""
     if isinstance(module, type) and issubclass(module, torch.nn.Module):
         raise ConfigError(
-            f"Augment: operation {place} is the class {module.__name__}; create an object of it: "
-            f"{module.__name__}(...)"
+            f"Augment: operation {position} is the class {module.__name__}; create an object of "
+            f"it: {module.__name__}(...)"
         )
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
-            f"Augment: operation {place}: expected a torch.nn.Module that takes and returns a "
+            f"Augment: operation {position}: expected a torch.nn.Module that takes and returns a "
             f"batch, got {type(module).__name__}; for a function, write a module whose forward() "
             "calls it. A transform of single images works with torch's "
             "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
         )
     if any(isinstance(part, augment_class) for part in module.modules()):
         raise ConfigError(
-            f"Augment: operation {place} is an Augment; pass its operations instead"
+            f"Augment: operation {position} is an Augment; pass its operations instead"
         )
 
 
@@ -157,7 +157,7 @@ def parse_moments(mean: object, std: object) -> tuple[Moments | None, Moments | 
     stds = _parse_moment("std", std)
     if min(_numbers(stds)) <= 0:
         raise ConfigError(f"std: expected numbers above 0, got {std!r}")
-    if max(map(abs, _numbers(means) + _numbers(stds))) > _LARGEST_MOMENT:
+    if max(map(abs, _numbers(means) + _numbers(stds))) > _MAX_MOMENT:
         raise ConfigError(
             f"mean and std: expected values for pixels in [0, 1], got {mean!r} and {std!r}; divide "
             "values for bytes by 255"

@@ -1,9 +1,9 @@
 """How pixels are laid out, cut out and normalised, on a CPU or on an accelerator.
 
-Note [rows]: a CPU normalises an output as (n, height, width * channels), the bytes of channels_last
-without a dimension
-of channels, so that arithmetic runs along whole rows. Along a dimension of 3 it is several times as
-slow.
+Note [rows]
+A CPU normalises an output as (n, height, width * channels), the bytes of channels_last without a
+dimension of channels, so that arithmetic runs along whole rows. Along a dimension of 3 it is
+several times as slow.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def on_cpu(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
-def cut_out(image: Tensor, box: Sequence[int]) -> Tensor:
+def cut_out(image: Tensor, box_tlbr: Sequence[int]) -> Tensor:
     """A view of the pixels of one image (height, width, c) in a box (top, left, bottom, right)."""
-    top, left, bottom, right = box
+    top, left, bottom, right = box_tlbr
     return image[top:bottom, left:right]
 
 
-def inside(boxes: Tensor, height: int, width: int) -> Tensor:
+def inside(boxes_tlbr: Tensor, height: int, width: int) -> Tensor:
     """Boxes (n, 4) int64 on the device -> (n, height, width) bool: the pixels in each box."""
-    y = torch.arange(height, device=boxes.device)[:, None]
-    x = torch.arange(width, device=boxes.device)
-    top, left, bottom, right = boxes[:, :, None, None].unbind(1)
+    y = torch.arange(height, device=boxes_tlbr.device)[:, None]
+    x = torch.arange(width, device=boxes_tlbr.device)
+    top, left, bottom, right = boxes_tlbr[:, :, None, None].unbind(1)
     return ((y >= top) & (y < bottom)) & ((x >= left) & (x < right))
 
 
@@ -58,8 +58,8 @@ def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
     step = count
     if on_cpu(images.device) and part_bytes is not None:
         step = max(1, part_bytes * torch.get_num_threads() // (4 * images[0].numel()))
-    for first in range(0, count, step):
-        yield first, min(first + step, count)
+    for first_row in range(0, count, step):
+        yield first_row, min(first_row + step, count)
 
 
 def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:

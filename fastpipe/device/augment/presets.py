@@ -4,9 +4,9 @@ SimCLR: colour jitter, grayscale, blur. Its crop and flip are the loader's. Rand
 TrivialAugment: for each sample an operation and its strength, carried out group by group.
 
 Sources: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", 2020,
-appendix A; Cubuk et al., "RandAugment", 2020; Müller and Hutter, "TrivialAugment", 2021; operations
-and ranges of the last two are those of torchvision's RandAugment and TrivialAugmentWide, in 31
-steps from least to most.
+appendix A; Cubuk et al., "RandAugment", 2020; Müller and Hutter, "TrivialAugment", 2021.
+Operations and ranges of the last two are those of torchvision's RandAugment and TrivialAugmentWide,
+in 31 steps from least to most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ from fastpipe.plan.crops import Size
 from fastpipe.plan.draws import Float64s, Int64s, Stream
 
 LAST_BIN = 30  # the greatest magnitude
-MOST_LAYERS = 16  # the number of streams that a draw has
+MAX_LAYERS = 16  # Stream has as many numbers for the draws of layers
 
 _JITTERS = (
     (Stream.BRIGHTNESS, effects.brightness),
@@ -85,7 +85,7 @@ PICKS = (
 )
 _WARPS = PICKS[1:6]  # these move pixels, by one function with a matrix for each sample
 _SIGNED = PICKS[1:10]  # these go in one of two directions
-# In the order in which groups are done; with the count of numbers that each sample has.
+# The functions, in the order in which groups are done, with how many numbers each sample has.
 _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
     "warp": (effects.warp, 6),
     "brightness": (effects.brightness, 1),
@@ -98,6 +98,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
     "equalize": (effects.equalize, 0),
 }
 _GROUPS = (*_FUNCTIONS, "identity")  # samples that stay as they are come last
+# (picks,) the position in _GROUPS of each pick's group.
 _GROUP_OF_PICK = np.array(
     [_GROUPS.index("warp" if pick in _WARPS else pick) for pick in PICKS]
 )
@@ -116,11 +117,13 @@ def numbers_of(pick: str, share: Float64s, space: Space, size: Size) -> Float64s
     numbers = np.zeros((len(share), 6))
     if pick in _WARPS:
         height, width = size
-        numbers[:, [0, 4]] = 1  # the identity
+        # a b c d e f of effects.warp, first those of the identity.
+        numbers[:, [0, 4]] = 1
         for entry, values in _matrix_entries(pick, share, space, size).items():
             numbers[:, "abcdef".index(entry)] = values
-        # From pixels to grid_sample's range of -1 to 1.
-        numbers *= np.array([2 / width] * 3 + [2 / height] * 3)
+        # From pixels to grid_sample's range of -1 to 1: a b c give x, and d e f give y.
+        numbers[:, :3] *= 2 / width
+        numbers[:, 3:] *= 2 / height
     elif pick in ("brightness", "saturation", "contrast", "sharpness"):
         numbers[:, 0] = 1 + share * space.enhance
     elif pick == "posterize":
@@ -153,7 +156,7 @@ def _matrix_entries(
 def _whole_pixels(share: Float64s, most: float | None, side: int) -> Float64s:
     """The distance of a translation, rounded towards 0."""
     if most is None:
-        most = 150 / 331 * side
+        most = 150 / 331 * side  # torchvision's: 150 pixels in an image of 331
     # A number that is whole except for rounding errors stays.
     return np.asarray(np.sign(share) * np.floor(np.abs(share) * most + 1e-6))
 
@@ -225,9 +228,11 @@ class Policy(Operation):
     def _plan_layer(
         self, draws: Draws, size: Size, number: int
     ) -> tuple[Layer, NDArray[np.float32]]:
+        """Draws a layer, and the numbers of its functions: (n, 6), sorted as the layer's rows."""
         pick_draws = draws.each(Stream.OPERATION + number)
         is_changed = pick_draws < self.probability
-        # A draw below the probability is stretched to [0, 1). 0 picks the identity.
+        # One draw decides whether there is an operation, and which: a draw below the probability is
+        # stretched to [0, 1). 0 picks the identity.
         pick_draws = np.where(is_changed, pick_draws / (self.probability or 1), 0)
         picks = (pick_draws * len(PICKS)).astype(np.int64)
         bins = self._bins(draws.each(Stream.MAGNITUDE + number))
@@ -240,14 +245,14 @@ class Policy(Operation):
                 share = share * signs[rows]
             numbers[rows] = numbers_of(pick, share, self.space, size)
 
+        # Sorts the rows group by group; in a group they stay ascending.
         group_of_row = _GROUP_OF_PICK[picks]
         order = np.argsort(group_of_row, kind="stable")
-        edges = np.searchsorted(
-            group_of_row[order], np.arange(len(_FUNCTIONS) + 1)
-        ).tolist()
+        # (groups + 1,) where each group begins, and the end of the last one.
+        group_numbers = np.arange(len(_FUNCTIONS) + 1)
+        edges = np.searchsorted(group_of_row[order], group_numbers).tolist()
         groups = []
-        for index, name in enumerate(_FUNCTIONS):
-            begin, end = edges[index : index + 2]
+        for name, (begin, end) in zip(_FUNCTIONS, pairwise(edges), strict=True):
             if begin < end:
                 groups.append((name, begin, end))
         return Layer(order, tuple(groups)), numbers[order].astype(np.float32)
@@ -259,6 +264,7 @@ class Policy(Operation):
         if self.spread == math.inf:
             bins = draws * self.magnitude
         elif self.spread:
+            # A uniform draw becomes a normal one by the inverse of the distribution function.
             normal = torch.special.ndtri(torch.from_numpy(draws)).numpy()
             bins = self.magnitude + normal * self.spread
         else:
@@ -266,7 +272,7 @@ class Policy(Operation):
         return np.clip(bins, 0, self.most)
 
     def run(
-        self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Tensors
+        self, images: Tensor, first_row: int, host: tuple[Layer, ...], tensors: Tensors
     ) -> Tensor:
         if not pixels.on_cpu(images.device):
             return self._run_sorted(images, host, tensors)
@@ -278,7 +284,7 @@ class Policy(Operation):
                 images = on_rows(
                     self._function(name),
                     images,
-                    first,
+                    first_row,
                     rows,
                     torch.from_numpy(rows),
                     *parameters,
@@ -302,6 +308,7 @@ class Policy(Operation):
 
         `only`: the function that is done; None: all.
         """
+        # Two buffers, `images` and `spare`, which change places at each sort.
         spare = torch.empty_like(images)
         for number, layer in enumerate(host):
             source = images
@@ -328,7 +335,10 @@ class Policy(Operation):
         return function if name == "warp" else on_colour(function)
 
     def extra_repr(self) -> str:
-        return f"layers={self.layers}, magnitude={self.magnitude}, spread={self.spread}, {self.space}"
+        return (
+            f"layers={self.layers}, magnitude={self.magnitude}, spread={self.spread}, "
+            f"{self.space}"
+        )
 
 
 def _parameters(name: str, numbers: Tensor) -> list[Tensor]:
@@ -382,14 +392,13 @@ class ColourJitter(_SomeSamples):
         factors = []
         for (stream, _), (least, most) in zip(_JITTERS, ranges, strict=True):
             factors.append(least + (most - least) * draws.each(stream)[rows])
-        order = _JITTER_ORDERS[
-            int(draws.once(Stream.JITTER_ORDER) * len(_JITTER_ORDERS))
-        ]
+        order_draw = draws.once(Stream.JITTER_ORDER)
+        order = _JITTER_ORDERS[int(order_draw * len(_JITTER_ORDERS))]
         factors_f32 = np.stack(factors, axis=1).astype(np.float32)
         return Step((rows, order), {"rows": rows, "factors": factors_f32})
 
     def run(
-        self, images: Tensor, first: int, host: tuple[Int64s, Any], tensors: Tensors
+        self, images: Tensor, first_row: int, host: tuple[Int64s, Any], tensors: Tensors
     ) -> Tensor:
         rows, order = host
 
@@ -400,7 +409,12 @@ class ColourJitter(_SomeSamples):
             return images
 
         return on_rows(
-            on_colour(jitter), images, first, rows, tensors["rows"], tensors["factors"]
+            on_colour(jitter),
+            images,
+            first_row,
+            rows,
+            tensors["rows"],
+            tensors["factors"],
         )
 
     def extra_repr(self) -> str:
@@ -415,11 +429,13 @@ class Grayscale(_SomeSamples):
         rows = np.flatnonzero(draws.each(Stream.GRAYSCALE) < self.probability)
         return Step(rows, {"rows": rows})
 
-    def run(self, images: Tensor, first: int, host: Int64s, tensors: Tensors) -> Tensor:
+    def run(
+        self, images: Tensor, first_row: int, host: Int64s, tensors: Tensors
+    ) -> Tensor:
         return on_rows(
             on_colour(self.fast(effects.grayscale)),
             images,
-            first,
+            first_row,
             host,
             tensors["rows"],
         )
@@ -439,9 +455,11 @@ class Blur(_SomeSamples):
         return Step((rows, radius), {"rows": rows, "sigmas": sigmas.astype(np.float32)})
 
     def run(
-        self, images: Tensor, first: int, host: tuple[Int64s, int], tensors: Tensors
+        self, images: Tensor, first_row: int, host: tuple[Int64s, int], tensors: Tensors
     ) -> Tensor:
         rows, radius = host
         # Not through `fast`: on a CPU the compiled form takes five times as long.
         blur = on_colour(partial(effects.gaussian_blur, radius=radius))
-        return on_rows(blur, images, first, rows, tensors["rows"], tensors["sigmas"])
+        return on_rows(
+            blur, images, first_row, rows, tensors["rows"], tensors["sigmas"]
+        )

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-# Of pageable memory CUDA copies so much aside at once, and need not wait.
+# CUDA copies at most this much of pageable memory aside at once, and need not wait for the copy to
+# the GPU.
 _COPIED_ASIDE_BYTES = 2**16
 
 

@@ -14,16 +14,16 @@ from fastpipe.diagnosis.source.places import find_change
 from fastpipe.diagnosis.stages import Stages
 
 # Fewer iterators are no habit: a program may look at a batch before it trains.
-_LEAST_EPOCHS = 5
-# With more batches an epoch, a loop uses its iterator.
+_MIN_EPOCHS = 5
+# A loop with fewer batches an epoch makes a new iterator for each batch, with next(iter(loader)).
 _FEW_BATCHES = 1.5
 # The share of the time that the starts of epochs may take.
-_MOST_STARTING = 0.1
+_MAX_STARTING = 0.1
 # A later batch comes that many times as fast as the first one of a slow start.
 _TIMES_TYPICAL = 10
-_LEAST_START_S = 1.0
-# Of a single epoch: forks that take that long copy a large process.
-_LEAST_FORK_S = 3.0
+_MIN_START_S = 1.0
+# Forks that take this long in a single epoch copy a large process.
+_MIN_FORK_S = 3.0
 
 
 def check(observation: Observation, stages: Stages | None) -> Iterator[Finding]:
@@ -98,7 +98,7 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
     loader_count = len({epoch.loader_index for epoch in observation.epochs})
     is_new_loader = loader_count > begun_count / 2
     if (
-        begun_count < _LEAST_EPOCHS
+        begun_count < _MIN_EPOCHS
         or len(observation.batches) > _FEW_BATCHES * begun_count
     ):
         return
@@ -106,7 +106,7 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
         return  # an epoch has no more batches
     elapsed_s = observation.batches[-1].came_s - observation.epochs[0].at_s
     share = begun_count * stages.start_s / max(elapsed_s, 1e-9)
-    if share < _MOST_STARTING:
+    if share < _MAX_STARTING:
         return  # it happens now and then, as for a batch to look at
 
     symptom = (
@@ -146,7 +146,7 @@ def _check_start(observation: Observation, stages: Stages) -> Iterator[Finding]:
         return  # a spawned worker imports torch, and there is no second start to save
     typical_s = stages.wait_s + (stages.step_s or 0.0)
     late_s = stages.start_s - stages.fetch_s
-    least_s = _LEAST_FORK_S if is_single_epoch else _LEAST_START_S
+    least_s = _MIN_FORK_S if is_single_epoch else _MIN_START_S
     if late_s <= _TIMES_TYPICAL * typical_s or late_s <= least_s:
         return
     workers = format_count(observation.num_workers, "worker")

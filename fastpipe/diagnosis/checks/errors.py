@@ -11,7 +11,7 @@ from fastpipe.diagnosis.quantities import format_count
 from fastpipe.diagnosis.source.places import find_assignment
 
 _UNEQUAL = "equal size"  # torch's words for samples that do not fit into one batch
-_MOST_NAMED = 3  # further files that a sentence lists
+_MAX_NAMED = 3  # further files that a sentence lists
 
 
 def check(observation: Observation) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def _report_shared_file(
     symptom = f"{first['path']} is an open {first['kind']}"
     if first["file"]:
         symptom += f" ({first['file']})"
-    others = ", ".join(file["path"] for file in shared[1 : 1 + _MOST_NAMED])
+    others = ", ".join(file["path"] for file in shared[1 : 1 + _MAX_NAMED])
     if others:
         symptom += f", and {others}"
     symptom += f": {format_count(observation.num_workers, 'worker')} share it"

@@ -19,34 +19,34 @@ from fastpipe.diagnosis.source.files import read_line
 from fastpipe.diagnosis.source.keeping import find_keeping_lines
 
 # Less growth is noise of the allocator (bytes, as the next three).
-_LEAST_COPIED = 4 << 20
+_MIN_COPIED = 4 << 20
 # Growth that is reported if a line of the program is seen to keep something.
-_LEAST_KEPT = 16 << 20
+_MIN_KEPT = 16 << 20
 # The same without such a line.
-_LEAST_GROWTH = 48 << 20
+_MIN_GROWTH = 48 << 20
 # Copies in all workers that are worth a note, even if none has been seen to grow.
-_LEAST_HEAVY = 200 << 20
+_MIN_HEAVY = 200 << 20
 # Copies that take more of the free memory are bad.
-_MOST_OF_MEMORY = 0.1
+_MAX_MEMORY_SHARE = 0.1
 # Counts of open files are exact, so fewer of them show that they grow.
-_LEAST_COUNTS = 4
-_LEAST_OPENED = 32
+_MIN_COUNTS = 4
+_MIN_OPENED = 32
 # A process has to be seen for that many batches, divided by the workers, but not for fewer than
 # the second number.
-_LEAST_BATCHES = 40
-_LEAST_BATCHES_EACH = 8
+_MIN_BATCHES = 40
+_MIN_BATCHES_EACH = 8
 
 
 def check(observation: Observation, surroundings: Surroundings) -> Iterator[Finding]:
     """Finds workers that copy the dataset's objects, open files that pile up, and other growth."""
     grown = [
-        g for g in measure_growth(observation) if g.steadily_grown_bytes > _LEAST_COPIED
+        g for g in measure_growth(observation) if g.steadily_grown_bytes > _MIN_COPIED
     ]
     copying = [growth for growth in grown if not growth.is_main]
     heavy_bytes = sum(container["bytes"] for container in observation.facts["heavy"])
     total_bytes = observation.num_workers * heavy_bytes
     is_copied = observation.facts["method"] == "fork" and bool(copying)
-    if total_bytes and (is_copied or total_bytes > _LEAST_HEAVY):
+    if total_bytes and (is_copied or total_bytes > _MIN_HEAVY):
         yield _report_heavy_objects(observation, surroundings, total_bytes, copying)
         if is_copied:  # that explains the growth of the workers
             grown = [growth for growth in grown if growth.is_main]
@@ -89,7 +89,7 @@ def _report_heavy_objects(
             "by pickle, when it starts"
         )
     free_bytes = surroundings.free_bytes
-    is_large = free_bytes is not None and total_bytes > _MOST_OF_MEMORY * free_bytes
+    is_large = free_bytes is not None and total_bytes > _MAX_MEMORY_SHARE * free_bytes
     attribute = largest["path"].replace("dataset", "self", 1)
     return Finding(
         code,
@@ -112,8 +112,8 @@ def _check_open_files(observation: Observation) -> Iterator[Finding]:
         for snapshot in process.snapshots:
             if snapshot.files is not None:
                 counts.append((snapshot.batch, snapshot.files))
-        opened, opened_per_batch = measure_steady(counts, _LEAST_COUNTS)
-        if opened < _LEAST_OPENED:
+        opened, opened_per_batch = measure_steady(counts, _MIN_COUNTS)
+        if opened < _MIN_OPENED:
             continue
         file_count = counts[-1][1]
         batches_to_limit = max(0, round((limit - file_count) / opened_per_batch))
@@ -157,8 +157,8 @@ def _check_kept(observation: Observation, worst: Growth) -> Iterator[Finding]:
     lines = [*find_keeping_lines(loop_place), *find_keeping_lines(dataset_place)]
 
     sharing_count = 1 if worst.is_main else max(observation.num_workers, 1)
-    least_batches = max(_LEAST_BATCHES_EACH, _LEAST_BATCHES // sharing_count)
-    least_bytes = _LEAST_KEPT if lines else _LEAST_GROWTH
+    least_batches = max(_MIN_BATCHES_EACH, _MIN_BATCHES // sharing_count)
+    least_bytes = _MIN_KEPT if lines else _MIN_GROWTH
     if worst.batches < least_batches or worst.kept_bytes < least_bytes:
         return
     where = lines[0] if lines else loop_place or dataset_place

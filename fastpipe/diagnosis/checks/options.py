@@ -14,9 +14,9 @@ from fastpipe.diagnosis.stages import Stages
 
 # Batches made ahead may take this share of the free memory: the model and the system need some,
 # too.
-_MOST_OF_MEMORY = 0.5
+_MAX_MEMORY_SHARE = 0.5
 # Little else uses /dev/shm, so more of it may be in use.
-_MOST_OF_SHARED_MEMORY = 0.8
+_MAX_SHARED_MEMORY_SHARE = 0.8
 # The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
 _CROWDED = 0.3
 # The share of its time that a worker computes, up to which it mostly waits for disk or network.
@@ -26,14 +26,17 @@ _USUAL_THREADS = 3
 # A worker that uses more CPUs than this computes on several threads.
 _SEVERAL_CPUS = 1.3
 # Threads in all workers may be that many times the CPUs.
-_MOST_BUSY_THREADS = 2
-_MOST_IDLE_THREADS = 8
+_MAX_BUSY_THREADS = 2
+_MAX_IDLE_THREADS = 8
 
 
 def check(
     observation: Observation, surroundings: Surroundings, stages: Stages | None
 ) -> Iterator[Finding]:
-    """Finds options that do nothing, and options that ask for too much."""
+    """Finds options that do nothing, give no batch, or ask for more than the machine has.
+
+    `stages` has the times of the workers; None: too few batches were watched for them.
+    """
     if observation.facts["batches"] == 0 and not observation.batches:
         yield _report_no_batches(observation)
     if observation.num_workers == 0:
@@ -146,7 +149,9 @@ def _report_too_many_workers(
 def _check_binding(
     observation: Observation, surroundings: Surroundings
 ) -> Iterator[Finding]:
-    """Finds workers that have fewer CPUs than the program was granted."""
+    """Finds workers that may run on too few CPUs: on fewer than there are workers, all together,
+    although the program was granted more.
+    """
     workers = [
         worker for worker in observation.workers if worker.number >= 0 and worker.cpus
     ]
@@ -190,7 +195,7 @@ def _check_prefetched(
     )
     # Measured before the loader ran, so that none of its batches is in use yet.
     free_bytes = surroundings.free_bytes
-    if free_bytes is not None and ahead_bytes > _MOST_OF_MEMORY * free_bytes:
+    if free_bytes is not None and ahead_bytes > _MAX_MEMORY_SHARE * free_bytes:
         yield Finding(
             Code.PREFETCH_MEMORY,
             observation.made_at,
@@ -201,7 +206,7 @@ def _check_prefetched(
             section=7,
         )
     shared_free = facts["shared_free"]
-    if shared_free is not None and ahead_bytes > _MOST_OF_SHARED_MEMORY * shared_free:
+    if shared_free is not None and ahead_bytes > _MAX_SHARED_MEMORY_SHARE * shared_free:
         yield Finding(
             Code.SMALL_SHARED_MEMORY,
             observation.made_at,
@@ -243,7 +248,7 @@ def _check_threads(
     cpus_used = stages.on_cpu if stages is not None else 0.0
     is_busy = cpus_used > _SEVERAL_CPUS
     # Idle threads cost next to nothing. A spawned worker has some before torch limits them.
-    most_a_cpu = _MOST_BUSY_THREADS if is_busy else _MOST_IDLE_THREADS
+    most_a_cpu = _MAX_BUSY_THREADS if is_busy else _MAX_IDLE_THREADS
     most_threads = most_a_cpu * surroundings.cpus
     if threads > _USUAL_THREADS and threads * observation.num_workers > most_threads:
         yield _report_too_many_threads(

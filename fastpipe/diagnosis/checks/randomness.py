@@ -14,9 +14,9 @@ from fastpipe.diagnosis.source.places import (
 )
 
 # A state that repeats after fewer samples may be chance.
-_LEAST_STATES = 8
+_MIN_STATES = 8
 # Further generators that a sentence lists.
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 # The global generators -> the call that seeds them in a worker, different for each worker and
 # epoch.
 _SEED_CALLS = {
@@ -63,7 +63,7 @@ def _check_copied_generators(
     first = repeated[0]
     symptom = f"{first} is a random generator, with the same state in several workers"
     if len(repeated) > 1:
-        symptom += f"; so are {', '.join(repeated[1 : 1 + _MOST_NAMED])}"
+        symptom += f"; so are {', '.join(repeated[1 : 1 + _MAX_NAMED])}"
     is_of_collate = first in observation.facts["collate_generators"]
     owner = str(
         observation.facts["collate_place" if is_of_collate else "dataset_place"]
@@ -120,7 +120,7 @@ def _find_reseeded(observation: Observation) -> str:
     none.
     """
     for worker in observation.workers:
-        if len(worker.states) <= _LEAST_STATES:
+        if len(worker.states) <= _MIN_STATES:
             continue
         before = worker.states[0]
         for name, state in before.items():

@@ -11,9 +11,9 @@ from fastpipe.diagnosis.inject.fastpipe_probe.checksums import checksum
 from fastpipe.diagnosis.observation import Observation, Worker
 
 # A part with fewer different values, such as a label, does not identify samples.
-_LEAST_DISTINCT = 16
+_MIN_DISTINCT = 16
 # Fewer samples in common may be chance: a stream may repeat some.
-_LEAST_SHARED = 8
+_MIN_SHARED = 8
 
 
 def check(observation: Observation) -> Iterator[Finding]:
@@ -137,20 +137,20 @@ def _count_shared(first: list[list[int]], second: list[list[int]]) -> tuple[int,
         return length, length
     # In another order, compare the whole, then one part after the other. Only a part that differs
     # from sample to sample, such as a name, identifies samples; labels do not.
-    counter = [checksum(number) for number in range(_LEAST_DISTINCT)]
+    counter = [checksum(number) for number in range(_MIN_DISTINCT)]
     part_count = min((len(sums) for sums in [*first, *second]), default=0)
     for part in range(part_count):
         first_sums = [sums[part] for sums in first]
         second_sums = [sums[part] for sums in second]
-        is_own_count = part > 0 and first_sums[:_LEAST_DISTINCT] == counter
+        is_own_count = part > 0 and first_sums[:_MIN_DISTINCT] == counter
         if is_own_count:
             continue  # 0, 1, 2, ...: the worker counts its samples
         first_distinct = _take_distinct(first_sums)
         second_distinct = _take_distinct(second_sums)
-        if min(len(first_distinct), len(second_distinct)) < _LEAST_DISTINCT:
+        if min(len(first_distinct), len(second_distinct)) < _MIN_DISTINCT:
             continue
         shared = first_distinct & second_distinct
-        if len(shared) >= _LEAST_SHARED:
+        if len(shared) >= _MIN_SHARED:
             return len(shared), len(first_distinct)
     return 0, 0
 

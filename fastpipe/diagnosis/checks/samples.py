@@ -15,26 +15,24 @@ from fastpipe.diagnosis.source.places import find_assignment
 from fastpipe.diagnosis.stages import Stages
 
 # A sample is slow if it takes longer than this and than that many times the median.
-_LEAST_SLOW_S = 0.05
-_LEAST_TIMES_MEDIAN = 10
+_MIN_SLOW_S = 0.05
+_MIN_TIMES_MEDIAN = 10
 # The share of all samples' time that slow samples cost, and of the loop's time that it waits.
-_LEAST_SHARE = 0.05
-_LEAST_SAMPLES = 20
+_MIN_SHARE = 0.05
+_MIN_SAMPLES = 20
 # The share of its time in which a batch may wait for a CPU.
-_MOST_DELAYED = 0.2
+_MAX_DELAYED = 0.2
 # A sample computes if it is on a CPU for this share of its time, and waits if it is off for it.
 _COMPUTING = 0.7
 _SHOWN = 5
 # Once or twice may be chance.
-_LEAST_REUSED = 3
+_MIN_REUSED = 3
 
 
 def check(observation: Observation, stages: Stages | None) -> Iterator[Finding]:
     """Finds slow samples, if somebody waits for them, and samples that lie in the same memory."""
     # A loop that does not wait has no use for faster samples.
-    loop_waits = (
-        stages is None or stages.step_s is None or stages.waiting >= _LEAST_SHARE
-    )
+    loop_waits = stages is None or stages.step_s is None or stages.waiting >= _MIN_SHARE
     if loop_waits:
         yield from _check_slow_samples(observation)
     yield from _check_reused_buffer(observation)
@@ -50,17 +48,17 @@ def _check_slow_samples(observation: Observation) -> Iterator[Finding]:
         # The first batch of a process opens files and imports modules.
         for fetch in worker.fetches[1:]:
             # A busy machine makes samples slow, too: a batch that waited for a CPU proves nothing.
-            if (fetch.delayed_s or 0.0) < _MOST_DELAYED * fetch.seconds:
+            if (fetch.delayed_s or 0.0) < _MAX_DELAYED * fetch.seconds:
                 fetches.append(fetch)
     times_us = [time_us for fetch in fetches for time_us in fetch.times_us]
-    if len(times_us) < _LEAST_SAMPLES:
+    if len(times_us) < _MIN_SAMPLES:
         return
     times_s = np.array(times_us, dtype=float) / 1e6  # (samples,)
     median_s = float(np.median(times_s))
-    limit_s = max(_LEAST_TIMES_MEDIAN * median_s, _LEAST_SLOW_S)
+    limit_s = max(_MIN_TIMES_MEDIAN * median_s, _MIN_SLOW_S)
     slow_s = times_s[times_s > limit_s]
     lost_s = (slow_s - median_s).sum()
-    if len(slow_s) < 2 or lost_s < _LEAST_SHARE * times_s.sum():
+    if len(slow_s) < 2 or lost_s < _MIN_SHARE * times_s.sum():
         return
 
     share = slow_s.sum() / times_s.sum()
@@ -107,7 +105,7 @@ def _describe_worst(fetches: list[Fetch], limit_s: float) -> list[str]:
     """Describes each sample that was slow at least once, the slowest first."""
     slow = [entry for fetch in fetches for entry in fetch.worst if entry[1] > limit_s]
     slow.sort(key=lambda entry: -entry[1])
-    slow_count = Counter(index for index, seconds, _ in slow if seconds > _LEAST_SLOW_S)
+    slow_count = Counter(index for index, seconds, _ in slow if seconds > _MIN_SLOW_S)
     described: dict[str, str] = {}
     for index, seconds, name in slow:
         if index in described:
@@ -125,7 +123,7 @@ def _describe_worst(fetches: list[Fetch], limit_s: float) -> list[str]:
 def _check_reused_buffer(observation: Observation) -> Iterator[Finding]:
     """Finds samples that lie in the memory of the sample before, which is still in use."""
     reused = [part for worker in observation.workers for part in worker.reused]
-    if len(reused) < _LEAST_REUSED:
+    if len(reused) < _MIN_REUSED:
         return
     first = reused[0]
     symptom = (

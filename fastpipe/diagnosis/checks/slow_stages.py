@@ -16,7 +16,7 @@ from fastpipe.diagnosis.quantities import format_count, format_ms
 from fastpipe.diagnosis.stages import Stages
 
 # Batches that are made faster need no workers.
-_LEAST_FETCH_S = 2e-3
+_MIN_FETCH_S = 2e-3
 # CPU time takes up to so many times as long while other programs use the machine.
 _SLOWDOWN = 2.5
 # More workers than these are not advised at once, however long each sleeps.
@@ -152,7 +152,7 @@ def report_slow_transfer(
     observation: Observation, stages: Stages, waiting: str
 ) -> Finding:
     """The way from the workers to the loop is slow."""
-    if stages.fetch_s > _LEAST_FETCH_S:
+    if stages.fetch_s > _MIN_FETCH_S:
         change = (
             "return tensors from collate_fn (torch.from_numpy(array)), "
             "of uint8 where that is enough: a quarter of float32"

@@ -27,19 +27,19 @@ from fastpipe.diagnosis.stages import (
 )
 
 # The share of its time that the loop may wait.
-_MOST_WAITING = 0.2
+_MAX_WAITING = 0.2
 # A shorter wait is no fault; nor is the second if the workers are not busy.
-_LEAST_WAIT_S = 5e-3
-_LEAST_LATE_S = 20e-3
+_MIN_WAIT_S = 5e-3
+_MIN_LATE_S = 20e-3
 # Workers that make batches for this share of their time are busy. It is not nearly 1, because a
 # machine with other work delays the loop's requests.
 _BUSY = 0.6
 # A batch that takes less to make, without workers: with workers, its way would take about as long.
-_LEAST_ALONE_S = 10e-3
+_MIN_ALONE_S = 10e-3
 # The share of its time that the loop may wait for late batches.
-_MOST_LATE = 0.1
+_MAX_LATE = 0.1
 # Before so many batches for each worker, none counts as idle.
-_LEAST_BATCHES = 4
+_MIN_BATCHES = 4
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def summarize(
         return sentence
     sentence = f"the loader keeps up: the loop waits {format_ms(stages.wait_s)} a batch"
     # If a step is short, even a small wait may be a large share: then the share would mislead.
-    if stages.waiting <= _MOST_WAITING:
+    if stages.waiting <= _MAX_WAITING:
         sentence += f", {stages.waiting:.0%} of its time"
         if is_sound:
             step_share = 1 - stages.waiting
@@ -104,9 +104,9 @@ def _keeps_up(observation: Observation, stages: Stages) -> bool:
     if stages.step_s is None:
         return False
     if observation.num_workers == 0:
-        return stages.fetch_s <= max(_LEAST_ALONE_S, _MOST_WAITING * stages.step_s)
-    least_wait_s = _LEAST_WAIT_S if stages.busy >= _BUSY else _LEAST_LATE_S
-    return stages.waiting <= _MOST_WAITING or stages.wait_s <= least_wait_s
+        return stages.fetch_s <= max(_MIN_ALONE_S, _MAX_WAITING * stages.step_s)
+    least_wait_s = _MIN_WAIT_S if stages.busy >= _BUSY else _MIN_LATE_S
+    return stages.waiting <= _MAX_WAITING or stages.wait_s <= least_wait_s
 
 
 def _find_bottleneck(observation: Observation, stages: Stages) -> _Bottleneck | None:
@@ -175,11 +175,11 @@ def _explain_waiting(
     """Finds the reason why a loop waits. The first reason that applies is the one."""
     waiting = _describe_waiting(observation, stages)
     if stages.step_s is None:
-        if observation.num_workers == 0 and stages.fetch_s > _LEAST_ALONE_S:
+        if observation.num_workers == 0 and stages.fetch_s > _MIN_ALONE_S:
             yield _report_no_workers(observation, surroundings, stages, Severity.NOTE)
         return
     sampler_s = statistics.fmean([batch.sampler_s for batch in observation.batches])
-    if sampler_s > max(stages.wait_s / 2, _LEAST_WAIT_S):
+    if sampler_s > max(stages.wait_s / 2, _MIN_WAIT_S):
         yield _report_slow_sampler(observation, stages, sampler_s)
         return
     # Idle workers come first: they explain a wait even while other programs use the CPUs.
@@ -205,7 +205,7 @@ def _explain_waiting(
         )
     elif observation.num_workers > 1 and observation.facts["in_order"]:
         late = _measure_late(observation, stages)
-        if late > _MOST_LATE:
+        if late > _MAX_LATE:
             yield _report_late_batches(observation, waiting_and_step, late)
 
 
@@ -243,7 +243,7 @@ def _report_slow_sampler(
 
 def _has_idle_workers(observation: Observation, counts: Counter[int]) -> bool:
     working = list_working(counts)
-    has_enough = sum(working) >= _LEAST_BATCHES * observation.num_workers
+    has_enough = sum(working) >= _MIN_BATCHES * observation.num_workers
     return len(working) < len(counts) and has_enough
 
 
@@ -272,7 +272,7 @@ def _measure_late(observation: Observation, stages: Stages) -> float:
         fetch.seconds for worker in observation.workers for fetch in worker.fetches
     ]
     usual_s = statistics.median(fetch_s)
-    least_s = max(2 * usual_s, _LEAST_LATE_S)
+    least_s = max(2 * usual_s, _MIN_LATE_S)
     slow_at_s: list[float] = []  # when each slow batch was made
     for worker in observation.workers:
         for fetch in worker.fetches[1:]:
@@ -281,7 +281,7 @@ def _measure_late(observation: Observation, stages: Stages) -> float:
                 slow_at_s.append(fetch.at_s)
     waited_s = 0.0
     for batch in observation.batches:
-        if batch.number < observation.num_workers or batch.wait_s <= _LEAST_LATE_S:
+        if batch.number < observation.num_workers or batch.wait_s <= _MIN_LATE_S:
             continue
         if any(batch.asked_s < at_s <= batch.came_s for at_s in slow_at_s):
             waited_s += batch.wait_s

@@ -144,13 +144,13 @@ def _watch(
             {
                 "ended": watched.ended,
                 "loaders": [diagnosis.as_dict() for diagnosis in watched.diagnoses],
-                "refused": [finding.as_dict() for finding in watched.refused],
+                "refused": [finding.as_dict() for finding in watched.program_findings],
                 "trouble": watched.trouble,
             }
         )
     else:
         _print_watched(watched)
-    findings = list(watched.refused)
+    findings = list(watched.program_findings)
     for diagnosis in watched.diagnoses:
         findings += diagnosis.findings
     has_fault = any(finding.severity is not Severity.NOTE for finding in findings)
@@ -161,7 +161,7 @@ def _watch(
 def _print_watched(watched: Watched) -> None:
     out.print()
     out.print(f"fastpipe doctor: {watched.ended}")
-    for finding in watched.refused:
+    for finding in watched.program_findings:
         out.print(finding.what)
         out.print(f"  where   {readable(finding.where)}")
         out.print(f"  change  {finding.change}")
@@ -174,7 +174,7 @@ def _print_watched(watched: Watched) -> None:
             "doctor could watch no Python program of this command: it starts no Python, or starts "
             "it with -I, -E or -S"
         )
-    elif not watched.diagnoses and not watched.refused:
+    elif not watched.diagnoses and not watched.program_findings:
         out.print(
             "this command iterated over no torch DataLoader: there is nothing to diagnose"
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.dataset.by_id import spans
+from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.opening import as_dataset
 

@@ -188,7 +188,7 @@ def write_contact_sheet(
         )
         plan = EpochPlan(recipe, epoch=0)
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))
-    captions = [index.class_name(label) for label in batch.there.labels.tolist()]
+    captions = [index.class_name(label) for label in batch.filled_plan.labels.tolist()]
     write_png(out, contact_sheet(batch.views[0], captions))
     return len(captions), stats.replaced
 

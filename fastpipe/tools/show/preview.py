@@ -106,7 +106,7 @@ def preview(
     ids = _some_samples(recipe, whole("rows", rows, least=1, most=MOST_ROWS))
 
     # One column for each epoch, or for each view.
-    has_views = bool(recipe.more)
+    has_views = bool(recipe.other_views)
     columns: list[Seen] = []
     for epoch in range(1 if has_views else VARIANTS):
         columns += preview_samples(loader, ids, epoch)
@@ -205,10 +205,10 @@ def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[
             for key, name in host_batch.fields.names.items():
                 # Of several views, a batch has a list where each view has its own values.
                 value = batch[key]
-                if host_batch.plan.more and host_batch.fields.by_view(name):
+                if host_batch.plan.other_views and host_batch.fields.by_view(name):
                     value = value[view]
                 values[name] = _on_cpu(value)
-        plan = replace(host_batch.plan.views[view], more=())
+        plan = replace(host_batch.plan.views[view], other_views=())
         views.append(Seen(plan, images.cpu(), staged.labels.cpu(), values))
     return views
 

@@ -34,7 +34,7 @@ def test_ten_million_samples(flat: Path, tmp_path: Path) -> None:
     seen: list[int] = []
     for number in range(len(plan) // 2, len(plan) // 2 + BATCHES):
         batch = plan.batch(number)
-        plan.reads(number, batch, first=not seen)
+        plan.reads(number, batch, is_first=not seen)
         assert np.array_equal(batch.records, records_of(batch.samples))
         assert np.array_equal(batch.labels, batch.samples % 1000)
         seen += batch.samples.tolist()

@@ -39,7 +39,7 @@ def test_every_sample_is_read_ahead_before_it_is_due(tmp_path: Path, kind: str) 
         plan, asked = plan_of(index, shuffle=shuffle), []
         for number in range(len(plan)):
             batch = plan.batch(number)
-            asked += spans(plan.reads(number, batch, first=number == 0))
+            asked += spans(plan.reads(number, batch, is_first=number == 0))
             for record in batch.records:
                 shard, start = int(record["shard"]), int(record["offset"])
                 end = start + int(record["size"])

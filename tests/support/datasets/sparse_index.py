@@ -66,7 +66,7 @@ def needed_samples(dataset: Path, batch_size: int, batches: int) -> NDArray[np.i
     start = len(plan) // 2 * batch_size
     stop = start + batches * batch_size
     order = plan.orders[0]
-    runs = order.reads(start, stop, first=True, runs=True)
+    runs = order.reads(start, stop, is_first=True, runs=True)
     shard_ends = [
         index.shard_starts[np.unique(runs // SAMPLES_PER_SHARD)] + edge for edge in (-1, 0)
     ]

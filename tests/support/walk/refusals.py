@@ -6,12 +6,12 @@ from support.walk.drawing import OF_BUCKETS, OF_MIXING, USUAL, fields_of
 from support.walk.model import MOVING, PLACED, Model, pair
 
 import fastpipe
-from fastpipe.plan.impossible import IMPOSSIBLE
+from fastpipe.plan.option_conflicts import CONFLICTS
 
 
 def words(pair: str) -> str:
     """The beginning of the error of a pair of the product's table."""
-    one, other, *_ = IMPOSSIBLE[pair]
+    one, other, *_ = CONFLICTS[pair]
     return f"{one} does not go with {other}".replace("`", "")
 
 
@@ -44,31 +44,31 @@ def refusals(model: Model) -> set[str]:
     listing = model.listed or per_class is not None
     found: set[str] = set()
     for broken, *names in (
-        (draw.mixed and listing, words("listed mixture")),
-        (draw.mixed and without, words("mixture without replacement")),
-        (listing and model["partition"] != "sample", words("listed parts")),
-        (model.ordered and options.get("shuffle") is True, words("shuffled list")),
-        (model.listed and options.get("epoch_size") is not None, words("listed size")),
-        (model.buckets and per_class is not None, words("classes of buckets")),
+        (draw.mixed and listing, words("mixture + listing sampler")),
+        (draw.mixed and without, words("mixture + no replacement")),
+        (listing and model["partition"] != "sample", words("partition + listing sampler")),
+        (model.ordered and options.get("shuffle") is True, words("shuffle + ordered sampler")),
+        (model.listed and options.get("epoch_size") is not None, words("epoch_size + listing sampler")),
+        (model.buckets and per_class is not None, words("buckets + PerClass")),
         (per_class is not None and (many * each != model.rows or not 0 < many <= named), "PerClass"),
         (not model.buckets and {"image_size", "pixel_mask"} & set(fields), "image_size", "pixel_mask"),
         (set(fields) - set(own) - _ALWAYS, "fields", "image, label"),
-        (model.buckets and (sized or "crop=" in draw.options.get("views", "")), words("crops of buckets")),
-        (model.buckets and "size_choices" in options, words("sizes of buckets")),
-        (model.buckets and options.get("crop") is not None, words("crops of buckets")),
+        (model.buckets and (sized or "crop=" in draw.options.get("views", "")), words("buckets + crop")),
+        (model.buckets and "size_choices" in options, words("buckets + other sizes")),
+        (model.buckets and options.get("crop") is not None, words("buckets + crop")),
         ("size" in options and options["size"] is not None and options.get("size_choices") is not None, "size_choices"),
-        (views and several, words("crops of views")),
-        (soft and "augment=" in draw.options.get("views", ""), words("labels of views")),
-        (several and model.train and model["hflip"] is None, words("mirrored crops")),
-        (several and model.hflip, words("mirrored crops")),
-        (several and soft and _mixes(text), words("mixed crops")),
+        (views and several, words("views + FiveCrop")),
+        (soft and "augment=" in draw.options.get("views", ""), words("views + different soft labels")),
+        (several and model.train and model["hflip"] is None, words("hflip + FiveCrop")),
+        (several and model.hflip, words("hflip + FiveCrop")),
+        (several and soft and _mixes(text), words("mixing + FiveCrop")),
         ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
-        (soft and unlabelled and not model.by_class and per_class is None, words("unlabelled")),
-        (soft and _mixes(text) and kinds & {"boxes", "keypoints"}, words("mixed places")),
-        (soft and "mixup" in text and kinds & {"mask", "image"}, words("mixed masks")),
+        (soft and unlabelled and not model.by_class and per_class is None, words("soft labels + unlabelled samples")),
+        (soft and _mixes(text) and kinds & {"boxes", "keypoints"}, words("mixing + boxes")),
+        (soft and "mixup" in text and kinds & {"mask", "image"}, words("mixup + masks")),
         ({"mix_lam", "mix_index"} & set(fields) and not _mixes(text), "mix_lam", "mix_index"),
-        (_moves(text) and kinds & set(PLACED), words("unmoved")),
-        ("RandomAffine" in text and "image" in kinds, words("unmoved")),
+        (_moves(text) and kinds & set(PLACED), words("moving module + unmovable fields")),
+        ("RandomAffine" in text and "image" in kinds, words("moving module + unmovable fields")),
         (without and options.get("epoch_size") is None, "replacement"),
         (due and not all(due), "Weighted"),
         (without and due and model.size_of_epoch > due[0] // parts * parts * model.repeats, "epoch_size"),

@@ -69,14 +69,14 @@ def watched_here(source: str, folder: Path) -> Watched:
         read_observations(files), ran, None, _SURROUNDINGS, files
     )
     diagnoses = loader_diagnoses.choose_worst(diagnosed)
-    refused = tuple(
-        loader_diagnoses.report_refused_options(error)
+    program_findings = tuple(
+        loader_diagnoses.report_option_error(error)
         for program in ran
-        for error in program.refused
+        for error in program.option_errors
     )
     trouble = files / "trouble.txt"
     return Watched(
-        diagnoses, "", refused, bool(ran), trouble.read_text() if trouble.exists() else ""
+        diagnoses, "", program_findings, bool(ran), trouble.read_text() if trouble.exists() else ""
     )
 
 
@@ -97,7 +97,7 @@ def watched(source: str, folder: Path, **limits: Any) -> Watched:
 
 def findings(found: Watched) -> list[Finding]:
     return [
-        *found.refused,
+        *found.program_findings,
         *(finding for diagnosis in found.diagnoses for finding in diagnosis.findings),
     ]
 

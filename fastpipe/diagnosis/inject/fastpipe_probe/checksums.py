@@ -10,10 +10,10 @@ from typing import Any
 
 from .objects import PLAIN_TYPES, walk
 
-_MOST_PARTS = 4
-_MOST_LETTERS = 65536
-_MOST_NUMBERS = 8192  # of each array
-_MOST_SUBSETS = 4
+_MAX_PARTS = 4
+_MAX_LETTERS = 65536
+_MAX_NUMBERS = 8192  # of each array
+_MAX_SUBSETS = 4
 # The attributes in which datasets usually list their files.
 _FILE_LISTS = (
     "samples",
@@ -46,7 +46,7 @@ def checksum_parts(sample: Any) -> list[int]:
         parts = sample.values()
     elif isinstance(sample, (list, tuple)):
         parts = sample
-    return [checksum(sample), *(checksum(part) for part in islice(parts, _MOST_PARTS))]
+    return [checksum(sample), *(checksum(part) for part in islice(parts, _MAX_PARTS))]
 
 
 def checksum(sample: Any) -> int:
@@ -56,17 +56,17 @@ def checksum(sample: Any) -> int:
         kind = f"{path} {type(value).__name__}"
         total = zlib.crc32(kind.encode("utf-8", "replace"), total)
         if isinstance(value, PLAIN_TYPES):
-            text = repr(value)[:_MOST_LETTERS]
+            text = repr(value)[:_MAX_LETTERS]
             total = zlib.crc32(text.encode("utf-8", "replace"), total)
         elif hasattr(value, "nbytes"):
             array = value
             if hasattr(value, "detach"):
                 array = value.detach().cpu().numpy()
-            total = zlib.crc32(array.reshape(-1)[:_MOST_NUMBERS].tobytes(), total)
+            total = zlib.crc32(array.reshape(-1)[:_MAX_NUMBERS].tobytes(), total)
     return total
 
 
-def find_sample_name(dataset: Any, index: Any, depth: int = _MOST_SUBSETS) -> str:
+def find_sample_name(dataset: Any, index: Any, depth: int = _MAX_SUBSETS) -> str:
     """Finds the file of a sample, if the dataset lists its files in a usual attribute; else ""."""
     with contextlib.suppress(Exception):
         if depth and hasattr(dataset, "indices") and hasattr(dataset, "dataset"):

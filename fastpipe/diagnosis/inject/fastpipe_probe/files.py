@@ -31,11 +31,11 @@ from typing import Any, NamedTuple, TextIO
 DUMP_SIGNAL: int = (
     signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 )
-_MOST_BYTES = 32 << 20
+_MAX_BYTES = 32 << 20
 _STATE = struct.Struct("<d24s224s")  # time.monotonic() of its begin, stage, sample
 _SAMPLE_BYTES = 224
-_MOST_LETTERS = 200
-_MOST_ITEMS = 20
+_MAX_LETTERS = 200
+_MAX_ITEMS = 20
 
 
 class Log:
@@ -47,7 +47,7 @@ class Log:
     def __init__(self, path: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._handle = os.open(path, flags, 0o600)
-        self._free_bytes = _MOST_BYTES
+        self._free_bytes = _MAX_BYTES
 
     def write(self, line: dict[str, Any]) -> None:
         # One write a line: a process that is killed leaves at most its last line incomplete.
@@ -132,12 +132,12 @@ def safe_repr(value: object) -> str:
     """The repr of any object, at most 200 letters."""
     try:
         if isinstance(value, (list, tuple, str, bytes)):
-            value = value[:_MOST_ITEMS]
+            value = value[:_MAX_ITEMS]
         text = repr(value)
     except Exception:
         return f"<{type(value).__name__}>"
-    if len(text) > _MOST_LETTERS:
-        return text[: _MOST_LETTERS - 3] + "..."
+    if len(text) > _MAX_LETTERS:
+        return text[: _MAX_LETTERS - 3] + "..."
     return text
 
 

@@ -25,7 +25,7 @@ _HANDLE_TYPES = {
     ("lmdb", "Transaction"),
     ("lmdb", "Cursor"),
 }
-_MOST_REPORTED = 16
+_MAX_REPORTED = 16
 
 _parents_threads: list[dict[str, str]] = []
 
@@ -56,7 +56,7 @@ class Inherited:
     """Open files, database handles and held locks of a dataset, as a forked worker begins."""
 
     def __init__(self, **roots: Any) -> None:
-        self.threads = _parents_threads[:_MOST_REPORTED]
+        self.threads = _parents_threads[:_MAX_REPORTED]
         self.locks: list[dict[str, str]] = []
         self._roots = roots
         self._objects = dict(walk_with_globals(**roots))
@@ -107,7 +107,7 @@ class Inherited:
                     used.append(
                         {"path": path, "kind": kind, "file": "", "place": place}
                     )
-        return used[:_MOST_REPORTED]
+        return used[:_MAX_REPORTED]
 
     def _find_holder(self, path: str) -> tuple[str, str]:
         """Finds the outermost object around a file that is not the user's own, such as a ZipFile.

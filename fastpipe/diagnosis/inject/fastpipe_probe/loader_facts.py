@@ -15,7 +15,7 @@ from .objects import find_definition, find_user_place, walk_with_globals
 from .worker_hazards import list_heavy_containers, list_unpicklable
 
 _SHARED_MEMORY = "/dev/shm"
-_MOST_LOCKS = 4
+_MAX_LOCKS = 4
 _OPTIONS = (
     "batch_size",
     "num_workers",
@@ -81,7 +81,7 @@ def read_facts(loader: Any, made_at: str) -> dict[str, Any]:
     objects = walk_with_globals(dataset=dataset)
     facts |= {
         "collate_generators": sorted(collate_generators - dataset_generators),
-        "locks": [path for path, value in objects if is_lock(value)][:_MOST_LOCKS],
+        "locks": [path for path, value in objects if is_lock(value)][:_MAX_LOCKS],
         "unpicklable": [
             *list_unpicklable(dataset, "dataset"),
             *list_unpicklable(collate, "collate_fn"),

@@ -19,7 +19,7 @@ from .records import Snapshot
 
 _SMALL_OBJECT_BYTES = 64  # the mean of Python's objects, about
 _TIMES_COST = 20  # a snapshot may take a twentieth of the time
-_MOST_PAUSE_S = 30.0
+_MAX_PAUSE_S = 30.0
 _BINDING_VARIABLES = "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"
 
 
@@ -36,7 +36,7 @@ class Snapshots:
         began_s = time.thread_time()
         snapshot = take_snapshot(batch)
         cost_s = time.thread_time() - began_s
-        self._next_s = time.monotonic() + min(_TIMES_COST * cost_s, _MOST_PAUSE_S)
+        self._next_s = time.monotonic() + min(_TIMES_COST * cost_s, _MAX_PAUSE_S)
         return [snapshot]
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from .user_code import is_user_file, is_user_place
 
 # The limits keep the work bounded, however large a dataset is.
-MOST_ITEMS = 32  # of a container
-MOST_ATTRIBUTES = 128  # of an object
-_MOST_OBJECTS = 5000
-_MOST_DEPTH = 6
-_MOST_BASES = 4
+MAX_ITEMS = 32  # of a container
+MAX_ATTRIBUTES = 128  # of an object
+_MAX_OBJECTS = 5000
+_MAX_DEPTH = 6
+_MAX_BASES = 4
 # Values without parts. Modules and classes would lead to all of the program.
 PLAIN_TYPES = (
     str,
@@ -50,7 +50,7 @@ def walk(
     seen_ids: set[int] = set()
     # path, value, depth.
     waiting: deque[tuple[str, Any, int]] = deque([(name, root, 0)])
-    while waiting and len(seen_ids) < _MOST_OBJECTS:
+    while waiting and len(seen_ids) < _MAX_OBJECTS:
         path, value, depth = waiting.popleft()
         if isinstance(value, PLAIN_TYPES):
             if with_plain:
@@ -60,7 +60,7 @@ def walk(
             continue
         seen_ids.add(id(value))
         yield path, value
-        if depth < _MOST_DEPTH:
+        if depth < _MAX_DEPTH:
             for inner_path, item in _list_inside(path, value):
                 waiting.append((inner_path, item, depth + 1))
 
@@ -68,13 +68,13 @@ def walk(
 def _list_inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yields the items of a container, or the attributes of an object."""
     if isinstance(value, dict):
-        for key, item in islice(value.items(), MOST_ITEMS):
+        for key, item in islice(value.items(), MAX_ITEMS):
             if isinstance(key, (str, int)):
                 yield f"{path}[{key!r}]", item
             else:
                 yield f"{path}[...]", item
     elif isinstance(value, CONTAINER_TYPES):
-        for index, item in enumerate(islice(value, MOST_ITEMS)):
+        for index, item in enumerate(islice(value, MAX_ITEMS)):
             yield f"{path}[{index}]", item
     elif isinstance(value, functools.partial):
         yield f"{path}.func", value.func
@@ -85,7 +85,7 @@ def _list_inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif not isinstance(value, types.FunctionType):
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
-            for key, item in islice(attributes.items(), MOST_ATTRIBUTES):
+            for key, item in islice(attributes.items(), MAX_ATTRIBUTES):
                 yield f"{path}.{key}", item
 
 
@@ -94,7 +94,7 @@ def walk_with_globals(**roots: object) -> Iterator[tuple[str, Any]]:
     seen_ids: set[int] = set()
     seen_codes: set[types.CodeType] = set()
     waiting: deque[tuple[str, Any]] = deque(roots.items())
-    while waiting and len(seen_codes) < MOST_ITEMS:
+    while waiting and len(seen_codes) < MAX_ITEMS:
         path, value = waiting.popleft()
         for inner_path, item in walk(value, path):
             if id(item) in seen_ids:
@@ -115,7 +115,7 @@ def list_functions(value: Any) -> Iterator[types.FunctionType]:
         return
     if isinstance(value, (*PLAIN_TYPES, *CONTAINER_TYPES)):
         return
-    for base in type(value).__mro__[:_MOST_BASES]:
+    for base in type(value).__mro__[:_MAX_BASES]:
         for attribute in vars(base).values():
             if isinstance(attribute, types.FunctionType):
                 yield attribute

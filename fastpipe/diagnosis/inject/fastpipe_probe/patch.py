@@ -21,7 +21,7 @@ from .user_code import find_main_line, find_raising_line, find_user_line
 FOLDER = "FASTPIPE_WATCH"  # the variable that names the folder
 STOPPING = "stopping"  # a file in the folder: the program was asked to end
 _PATCHED_MODULE = "torch.utils.data.dataloader"
-_MOST_LINES = 256
+_MAX_LINES = 256
 # The errors of a program that ends by Ctrl-C or, as torchrun's, by a signal.
 _ENDS_BY_SIGNAL = ("KeyboardInterrupt", "SignalException")
 
@@ -102,7 +102,7 @@ def _patch_loader(loader_class: Any, folder: str) -> None:
     """Patches the methods by which a DataLoader is made, and makes its iterator."""
     make = loader_class.__init__
     get_iterator = loader_class._get_iterator
-    # By identity, what the loaders of this process share that one source line made.
+    # Identity of a loader (its line and options) -> the LoaderLine that such loaders share.
     lines: dict[Any, Any] = {}
 
     @functools.wraps(make)
@@ -117,8 +117,8 @@ def _patch_loader(loader_class: Any, folder: str) -> None:
             make(self, *arguments, **options)
         except ValueError as problem:
             with contain_errors(folder):
-                refused = {"made_at": made_at, "error": str(problem)[:1000]}
-                write_program_line(folder, {"refused": [refused]})
+                error = {"made_at": made_at, "error": str(problem)[:1000]}
+                write_program_line(folder, {"option_errors": [error]})
             raise
 
     @functools.wraps(get_iterator)
@@ -157,7 +157,7 @@ def _find_or_make_watch(loader: Any, folder: str, lines: dict[Any, Any]) -> Any:
     if get_worker_info() is not None or not os.path.isdir(folder):
         return None
     watch = _find_watch(loader)
-    if watch is None and len(lines) < _MOST_LINES:
+    if watch is None and len(lines) < _MAX_LINES:
         made_at = loader.__dict__.get("_fastpipe_made_at", "")
         watch = LoaderWatch(folder, loader, made_at, lines)
         loader.__dict__["_fastpipe_watch"] = watch

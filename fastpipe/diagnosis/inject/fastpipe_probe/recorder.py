@@ -23,10 +23,10 @@ from .records import Fetch
 from .user_code import find_raising_line
 
 # Limits of the looks that cost time: faults that they find show in the first batches.
-_MOST_CHECKSUMS = 2048  # of samples of a stream
-_MOST_STATES = 16  # of the global generators
+_MAX_CHECKSUMS = 2048  # of samples of a stream
+_MAX_STATES = 16  # of the global generators
 _FIRST_BATCHES = 8  # in which memory and inherited files are looked at
-_MOST_FAILURES = 100
+_MAX_FAILURES = 100
 _WORST_COUNT = 5
 # A smaller array may be a setting that all samples share.
 _SMALL_BYTES = 256
@@ -58,7 +58,8 @@ class Recorder:
         self._snapshots = Snapshots()
         self._batch_count = 0
         self._failure_count = 0
-        # Of a stream: the checksums of its first samples, since the last line of the log.
+        # For a stream: how many of its first samples have a checksum, and the checksums since the
+        # last line of the log.
         self._checksum_count = 0
         self._checksums: list[list[int]] = []
         # Checksums of the global generators, after each of the first samples.
@@ -135,7 +136,7 @@ class Recorder:
                 self._seconds[stage] += seconds
                 if is_stream or function is getitem:
                     self._times.append((seconds, index))
-                if stage == "dataset" and len(self._states) <= _MOST_STATES:
+                if stage == "dataset" and len(self._states) <= _MAX_STATES:
                     self._states.append(checksum_global_generators())
 
     def look_at_memory(self, sample: Any) -> None:
@@ -181,7 +182,7 @@ class Recorder:
                 dataset=self._dataset, collate_fn=self._collate
             )
             self.log.write({"generators_before": states})
-        if self._checksum_count >= _MOST_CHECKSUMS:
+        if self._checksum_count >= _MAX_CHECKSUMS:
             return
         self._checksum_count += 1
         checksums = [-1]
@@ -201,7 +202,7 @@ class Recorder:
         `repeat` reads the sample once more, which tells a bad sample from a passing error.
         """
         self._failure_count += 1
-        if self._failure_count > _MOST_FAILURES:
+        if self._failure_count > _MAX_FAILURES:
             return
         if stage == "collate":  # the samples of the batch
             index = [sample_index for _, sample_index in self._times] or self._indices

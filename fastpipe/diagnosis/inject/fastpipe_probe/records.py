@@ -83,8 +83,9 @@ class Ending:
     place: str = ""  # the user's line that it came through; "" if there is none
     # Workers that ended with an error: number, process, exit code.
     exits: Sequence[Sequence[int]] = ()
-    # Attributes of the dataset that pickle refused.
-    refused: Sequence[dict[str, str]] = ()
+    # The attributes of the dataset that cannot be pickled, where this was the error: "path",
+    # "kind" (pickle's message) and "place" of each.
+    unpicklable: Sequence[dict[str, str]] = ()
 
     @property
     def is_timeout(self) -> bool:

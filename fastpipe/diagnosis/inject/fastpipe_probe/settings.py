@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from .checksums import checksum
 from .objects import (
     CONTAINER_TYPES,
-    MOST_ATTRIBUTES,
-    MOST_ITEMS,
+    MAX_ATTRIBUTES,
+    MAX_ITEMS,
     find_definition,
     list_functions,
     walk,
@@ -49,7 +49,7 @@ def read_settings(dataset: Any) -> dict[str, Setting]:
     settings: dict[str, Setting] = {}
     for path, owner in owners:
         attributes = getattr(owner, "__dict__", {})
-        for name, value in islice(attributes.items(), MOST_ATTRIBUTES):
+        for name, value in islice(attributes.items(), MAX_ATTRIBUTES):
             if name in names_read:
                 setting = _read_setting(value)
                 if setting is not None:
@@ -93,7 +93,7 @@ def _read_setting(value: Any) -> Setting | None:
         is_plain_list = (
             isinstance(value, list)
             and len(value) > 0
-            and all(isinstance(item, _LISTED_TYPES) for item in value[:MOST_ITEMS])
+            and all(isinstance(item, _LISTED_TYPES) for item in value[:MAX_ITEMS])
         )
         return Setting(
             id(value), (len(value), checksum(value)), counts_in_place=is_plain_list

@@ -21,7 +21,7 @@ from .records import Batch, Ending, Epoch
 from .settings import Setting, list_changed, read_settings
 from .user_code import find_raising_line
 from .worker import WorkerWatch
-from .worker_hazards import list_refused_by_pickle
+from .worker_hazards import list_pickle_failures
 
 # The kernel may take a moment to hand over the exit code of a worker.
 _EXIT_PATIENCE_S = 1.0
@@ -187,13 +187,14 @@ class LoaderWatch:
     ) -> None:
         """Records an error with which a request for a batch, by a line of the program, ended."""
         text = f"{type(problem).__name__}: {str(problem)[:4000]}"
-        refused: list[dict[str, str]] = []
+        unpicklable: list[dict[str, str]] = []
         if "pickle" in text.lower():
-            refused = list_refused_by_pickle(dataset, "dataset")
+            unpicklable = list_pickle_failures(dataset, "dataset")
         exits: list[list[int]] = []
         if isinstance(problem, _GONE_ERRORS):
             exits = _wait_for_exits(iterator)
-        ending = Ending(text, find_raising_line(problem) or place, exits, refused)
+        raised_at = find_raising_line(problem) or place
+        ending = Ending(text, raised_at, exits, unpicklable)
         self.line.log.write({"errors": [vars(ending)]})
         self.line.set_stage("failed")
 

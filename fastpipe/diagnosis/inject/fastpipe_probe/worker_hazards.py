@@ -9,9 +9,9 @@ import types
 from itertools import islice
 from typing import Any
 
-from .objects import CONTAINER_TYPES, MOST_ITEMS, PLAIN_TYPES, find_definition, walk
+from .objects import CONTAINER_TYPES, MAX_ITEMS, PLAIN_TYPES, find_definition, walk
 
-_LEAST_HEAVY_ITEMS = 10_000
+_MIN_HEAVY_ITEMS = 10_000
 # The size of a container is estimated by some of its items, and by what these hold.
 _SAMPLED_ITEMS = 100
 _SAMPLED_DEPTH = 3
@@ -34,40 +34,40 @@ def list_unpicklable(root: object, name: str) -> list[dict[str, str]]:
         unpicklable.append(
             {"path": path, "kind": kind, "place": find_definition(value)}
         )
-    return unpicklable[:MOST_ITEMS]
+    return unpicklable[:MAX_ITEMS]
 
 
-def list_refused_by_pickle(root: Any, name: str) -> list[dict[str, str]]:
-    """Lists the attributes that pickle refuses, such as a lock, a generator or an open file."""
-    refused = []
+def list_pickle_failures(root: Any, name: str) -> list[dict[str, str]]:
+    """Pickles each attribute, and lists those that fail: a lock, a generator, an open file."""
+    failures = []
     attributes = list(getattr(root, "__dict__", {}).items())
     with open(os.devnull, "wb") as nowhere:
-        for attribute, value in attributes[:MOST_ITEMS]:
+        for attribute, value in attributes[:MAX_ITEMS]:
             try:
                 pickle.dump(value, nowhere)
             except Exception as problem:
-                refused.append(
+                failures.append(
                     {
                         "path": f"{name}.{attribute}",
                         "kind": str(problem)[:200],
                         "place": find_definition(root),
                     }
                 )
-    return refused
+    return failures
 
 
 def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
     """Lists the containers of many Python objects, and their bytes, the largest first."""
     heavy: list[dict[str, Any]] = []
     for path, value in walk(root, name):
-        if not isinstance(value, CONTAINER_TYPES) or len(value) < _LEAST_HEAVY_ITEMS:
+        if not isinstance(value, CONTAINER_TYPES) or len(value) < _MIN_HEAVY_ITEMS:
             continue
         spread: Any = value
         if isinstance(value, (list, tuple)):
             spread = value[:: len(value) // _SAMPLED_ITEMS]
         sampled = _list_parts(spread, _SAMPLED_ITEMS)
         sampled_bytes = sum(_estimate_bytes(item, _SAMPLED_DEPTH) for item in sampled)
-        # Of a dict: bytes of a key and its value.
+        # For a dict, the bytes of a key and its value.
         item_bytes = sampled_bytes / _SAMPLED_ITEMS
         if item_bytes == 0:
             continue
@@ -80,7 +80,7 @@ def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
             }
         )
     heavy.sort(key=lambda container: -container["bytes"])
-    return heavy[:MOST_ITEMS]
+    return heavy[:MAX_ITEMS]
 
 
 def _list_parts(value: Any, most_items: int) -> list[Any]:
@@ -104,6 +104,6 @@ def _estimate_bytes(value: Any, depth: int) -> int:
     if isinstance(value, (*PLAIN_TYPES, tuple, list, dict, os.PathLike)):
         size_bytes = sys.getsizeof(value)
     if depth and isinstance(value, (tuple, list, dict)):
-        for item in _list_parts(value, MOST_ITEMS):
+        for item in _list_parts(value, MAX_ITEMS):
             size_bytes += _estimate_bytes(item, depth - 1)
     return size_bytes

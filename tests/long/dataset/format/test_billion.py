@@ -42,7 +42,7 @@ MEASURE = """
     for number in range(len(plan) // 2, len(plan) // 2 + batches):
         started = time.process_time()
         batch = plan.batch(number)
-        plan.reads(number, batch, first=not seconds)
+        plan.reads(number, batch, is_first=not seconds)
         seconds.append(time.process_time() - started)
     print(json.dumps({
         "samples": len(index),

@@ -1,6 +1,6 @@
 """The table of options that cannot go together by their meaning, and their errors.
 
-Docs/together.md is made from it.
+A test compares docs/reference/together.md with it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fastpipe.errors import ConfigError
 
 
-class Pair(NamedTuple):
+class Conflict(NamedTuple):
     """Two options that cannot go together. The texts are Markdown."""
 
     one: str
@@ -19,77 +19,78 @@ class Pair(NamedTuple):
     instead: str  # what to do, as an imperative
 
 
-IMPOSSIBLE = {
-    "mixed places": Pair(
+# "one option + the other" -> the conflict. The order is that of the page.
+CONFLICTS = {
+    "mixing + boxes": Conflict(
         "`augment=` that mixes images (mixup, cutmix)",
         "boxes and points in `fields=`",
         "mixed images show objects only partly, so their boxes are undefined",
         "leave these fields out, or the mixing",
     ),
-    "mixed masks": Pair(
+    "mixup + masks": Conflict(
         "`augment=` with mixup, or kornia's mosaic",
         "masks and second images in `fields=`",
         "a mixed pixel is of two images, and an id is of one",
         "use cutmix alone, which pastes masks and second images, too; or leave these fields out",
     ),
-    "mixed twice": Pair(
+    "several mixings + mix_index": Conflict(
         "`augment=` that mixes images several times, or with kornia's mosaic",
         '"mix_index" and "mix_lam" in `fields=`',
         "an image then has more than one partner",
         "leave them out, or mix once",
     ),
-    "mixed crops": Pair(
+    "mixing + FiveCrop": Conflict(
         "`augment=` that mixes images (mixup, cutmix)",
         "`crop=` FiveCrop or TenCrop",
         "several crops are for evaluation, and a mixed image has no class to be evaluated",
         "leave the mixing out",
     ),
-    "mixed buckets": Pair(
+    "buckets + mosaic": Conflict(
         "`augment=` with kornia's mosaic",
         '`size="bucket"`',
         "a part of a mosaic may be padding alone, so that labels would have wrong shares",
         "use mixup or cutmix, whose shares are those of the images' pixels",
     ),
-    "unlabelled": Pair(
+    "soft labels + unlabelled samples": Conflict(
         "`augment=` with soft labels (mixup, cutmix, `label_smoothing=`)",
         "samples without labels",
         "there is nothing to make soft",
         "leave them out with data.select(data['label'] >= 0), or give labels with "
         "data.with_labels(...)",
     ),
-    "labels of views": Pair(
+    "views + different soft labels": Conflict(
         "`views=` with several `augment=`",
         "soft labels (mixup, cutmix, `label_smoothing=`) that differ",
         "a batch has its labels once, for all views",
         "give all views the same mixup=, cutmix=, label_smoothing=, num_classes= and mixing "
         "modules",
     ),
-    "crops of views": Pair(
+    "views + FiveCrop": Conflict(
         "`views=`",
         "`crop=` FiveCrop or TenCrop",
         "a view is one crop of each image",
         "pass another crop, or leave views out",
     ),
-    "mirrored crops": Pair(
+    "hflip + FiveCrop": Conflict(
         "`hflip=`",
         "`crop=` FiveCrop or TenCrop",
         "they are for evaluation, and mirror by themselves or not at all",
         "pass hflip=False, or train=False without hflip; TenCrop has the crops of the mirrored "
         "image, too",
     ),
-    "crops of buckets": Pair(
+    "buckets + crop": Conflict(
         '`size="bucket"`',
         "`crop=`, and `size=` or `crop=` of a View",
         "buckets show whole images, and the size of a batch follows from its images",
         "leave them out; interpolation and padding are options of fastpipe.Buckets",
     ),
-    "sizes of buckets": Pair(
+    "buckets + other sizes": Conflict(
         '`size="bucket"`',
         "`size_choices=` and `loader.set_size`",
         "each batch has the size of its images",
         "leave them out, or pass one size",
     ),
-    "unmoved": Pair(
+    "moving module + unmovable fields": Conflict(
         "`augment=` with modules that may move pixels",
         "boxes, points, masks and second images in `fields=` that these cannot move",
         "they would stay in place",
@@ -97,52 +98,52 @@ IMPOSSIBLE = {
         "colours only, such as Augment.simclr(); or call the module in the training loop with the "
         "fields",
     ),
-    "padding": Pair(
+    "buckets + unknown module": Conflict(
         '`size="bucket"`',
         "`augment=` with modules that may move pixels, and of which fastpipe does not know how",
         "nobody could say where the padding is afterwards, so image_sizes and pixel_mask would be "
         "wrong",
         "use kornia's geometric modules, Augment.randaugment() or one that changes colours only",
     ),
-    "classes of buckets": Pair(
+    "buckets + PerClass": Conflict(
         '`size="bucket"`',
         "`sampler=` PerClass",
         "buckets say by shape which samples are in a batch, PerClass says it by class",
         "pass one size",
     ),
-    "sizes of views": Pair(
+    "set_size + sized views": Conflict(
         "`loader.set_size`",
         "`views=` that all have a size of their own",
         "no view has the size of the loader",
         "pass a fastpipe.View without a size",
     ),
-    "listed mixture": Pair(
+    "mixture + listing sampler": Conflict(
         "`fastpipe.mix(...)`",
         "`sampler=` PerClass, a torch Sampler or a function of the epoch",
         "both say which samples a batch has",
         "use fastpipe.concat(...) in place of fastpipe.mix(...)",
     ),
-    "mixture without replacement": Pair(
+    "mixture + no replacement": Conflict(
         "`fastpipe.mix(...)`",
         "`sampler=` Weighted(replacement=False)",
         "a mixture reads each dataset without an end, so there is no epoch in which a sample could "
         "come once only",
         "leave replacement out, or use fastpipe.concat(...)",
     ),
-    "listed parts": Pair(
+    "partition + listing sampler": Conflict(
         '`partition="node"` or a number',
         "`sampler=` PerClass, a torch Sampler or a function of the epoch",
         "the sampler says which samples a batch has, so a node cannot keep to its own part of the "
         "dataset",
         'use partition="sample"',
     ),
-    "shuffled list": Pair(
+    "shuffle + ordered sampler": Conflict(
         "`shuffle=True`",
         "`sampler=` Sequential, PerClass, a torch Sampler or a function of the epoch",
         "both give the order",
         "leave shuffle out",
     ),
-    "listed size": Pair(
+    "epoch_size + listing sampler": Conflict(
         "`epoch_size=`",
         "`sampler=` a torch Sampler or a function of the epoch",
         "the sampler says how many samples an epoch has",
@@ -151,18 +152,19 @@ IMPOSSIBLE = {
 }
 
 
-def impossible(pair: str, got: str = "", way: str = "") -> ConfigError:
-    """The error of a pair of IMPOSSIBLE.
+def conflict_error(conflict: str, got: str = "", advice: str = "") -> ConfigError:
+    """The error about two options that cannot go together.
 
     Args:
-        pair: its key.
-        got: the names or objects that the user passed; they follow the pair in brackets.
-        way: what to do about these, in place of the pair's own advice.
+        conflict: a key of CONFLICTS.
+        got: the names or objects that the user passed; they follow the options in brackets.
+        advice: what to do about these, in place of the conflict's own advice.
     """
-    one, other, reason, instead = IMPOSSIBLE[pair]
-    if way:
-        instead = way
+    one, other, reason, instead = CONFLICTS[conflict]
+    if not advice:
+        advice = instead
     values = f" ({got})" if got else ""
-    advice = instead[0].upper() + instead[1:]
-    message = f"{one} does not go with {other}{values}: {reason}. {advice}"
+    sentence = advice[0].upper() + advice[1:]
+    message = f"{one} does not go with {other}{values}: {reason}. {sentence}"
+    # The texts are Markdown for the docs; a message is plain text.
     return ConfigError(message.replace("`", ""))

@@ -17,22 +17,23 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.open_file import OpenFile, Rows
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.plan.content import ById
+from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.draws import Int64s
 
-_AT_ONCE = 1 << 20  # rows
+# Rows that are read at once: few enough for memory, and enough that numpy's calls take no time.
+_AT_ONCE = 1 << 20
 
 
 class UserColumn:
     """A value for each sample that a user gave: an array in memory, or an .npy file.
 
-    Of a file only the rows that are asked for are read. Its pickle has the path, the size and the
-    time of the file, and not its values.
+    Of a file only the rows that are needed are read. Its pickle has the path, the size and the time
+    of the file, and not its values. So it is small, and another process notices a changed file.
     """
 
     def __init__(self, source: NDArray[Any] | Path) -> None:
         self._source = source
-        # Size and time of the file when its rows were first asked for.
+        # Size and time of the file when it was first opened; None: not yet, or no file.
         self._state: tuple[int, int] | None = None
 
     @cached_property
@@ -50,6 +51,7 @@ class UserColumn:
         """
         if not isinstance(self._source, Path):
             return self._source
+        # Of the open file, and not of its path, which may be another file by now.
         status = os.fstat(self._file.descriptor)
         state = (status.st_size, status.st_mtime_ns)
         if self._state not in (None, state):
@@ -62,6 +64,7 @@ class UserColumn:
             rows: NDArray[Any] = np.load(
                 self._source, mmap_mode="r", allow_pickle=False
             )
+            # In Fortran's order the numbers of a row lie far apart, so no row could be read alone.
             if not rows.flags.c_contiguous:
                 raise ValueError(
                     "its rows are not in C order; save np.ascontiguousarray(values)"
@@ -76,16 +79,22 @@ class UserColumn:
     def _read_rows(self) -> Callable[[Int64s], NDArray[Any]]:
         """Reads rows by their numbers: from the array, or from the file."""
         rows = self.rows
+        # Rows of shape (0,) have no bytes to read.
         has_bytes = bool(rows[:1].nbytes)
         if not isinstance(rows, np.memmap) or not has_bytes:
             return rows.__getitem__
+        # Not through the map: Note [records of the index] in format/open_file.py.
         row_dtype = np.dtype((rows.dtype, rows.shape[1:]))
         return Rows(self._file, rows.offset, row_dtype).take
 
     def take(self, ids: Int64s) -> Any:
         """(n, ...) numbers, or a list of n texts."""
-        values = self._read_rows(ids).astype(self.rows.dtype.newbyteorder("="))
-        return values.tolist() if values.dtype.kind == "U" else values
+        # A file may have the other byte order, which torch does not take.
+        native_dtype = self.rows.dtype.newbyteorder("=")
+        values = self._read_rows(ids).astype(native_dtype)
+        if values.dtype.kind == "U":
+            return values.tolist()
+        return values
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_source": self._source, "_state": self._state}
@@ -102,7 +111,7 @@ class DerivedColumn:
 
     def __init__(
         self,
-        column: ById,
+        column: ColumnReader,
         function: Callable[[Any], Any] | None = None,
         ids: Int64s | None = None,
     ) -> None:
@@ -126,7 +135,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     come as numpy arrays; texts as arrays of objects.
     """
 
-    def __init__(self, column: ById, count: int, name: str) -> None:
+    def __init__(self, column: ColumnReader, count: int, name: str) -> None:
         self._column = column
         self._count = count
         self._name = name
@@ -136,13 +145,17 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Any:
         # As in numpy, the first index is that of samples, and further ones are of their values.
-        more: tuple[Any, ...] = ()
+        value_indices: tuple[Any, ...] = ()
         if isinstance(key, tuple) and key:
             key, *rest = key
-            more = tuple(rest)
+            value_indices = tuple(rest)
         ids = _parse_ids(key, self._count)
-        values = as_array(self._column.take(np.atleast_1d(ids)))[:, *more]
-        return values if np.ndim(ids) else values[0]
+        values = as_array(self._column.take(np.atleast_1d(ids)))[:, *value_indices]
+        if (
+            np.ndim(ids) == 0
+        ):  # of a single sample its value, without the axis of samples
+            return values[0]
+        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -151,6 +164,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
                 "copy: use np.asarray(column), or copy=None"
             )
         parts = [self[ids] for ids in spans(self._count)]
+        # The usual case needs no second copy.
         values = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return values if dtype is None else values.astype(dtype)
 
@@ -159,12 +173,14 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> Any:
         arrays = []
         for value in inputs:
-            arrays.append(np.asarray(value) if isinstance(value, Column) else value)
+            if isinstance(value, Column):
+                value = np.asarray(value)
+            arrays.append(value)
         return getattr(ufunc, method)(*arrays, **kwargs)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
+        """The dtype of the values, found by reading none of them."""
         return np.asarray(self[:0]).dtype
 
     @property
@@ -178,6 +194,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getattr__(self, name: str) -> Any:
         """The methods and attributes of numpy's arrays: mean(), max(), tolist(), ..."""
+        # numpy, torch and pickle look for special methods. None of them may read the whole column.
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
@@ -190,18 +207,24 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def _parse_ids(key: Any, count: int) -> Int64s:
-    """An index of a user, as numpy takes it -> ids, or a single id. IndexError: out of range."""
+    """An index of a user, as numpy takes it -> ids, (n,), or a single id, ().
+
+    Raises:
+        IndexError: it is out of range, or no index of samples.
+    """
     if isinstance(key, slice):
         return np.arange(*key.indices(count), dtype=np.int64)
     array = np.asarray(key)
     if array.dtype == np.bool_ and array.shape == (count,):
         return np.flatnonzero(array)
+    # An empty list is an array of floats, and a valid choice of no samples.
     is_integer = array.dtype.kind in "iu"
     if array.ndim > 1 or (array.size and not is_integer):
         raise _index_error(key, count)
     ids = array.astype(np.int64)
     if bool(((ids < -count) | (ids >= count)).any()):
         raise _index_error(key, count)
+    # Negative numbers count from the end.
     return np.where(ids < 0, ids + count, ids)
 
 
@@ -212,16 +235,21 @@ def _index_error(key: Any, count: int) -> IndexError:
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Values of a column as an array: of objects, if they are not numbers."""
+    """Values of a column, as `take` returns them -> (n, ...) numbers, or (n,) objects.
+
+    Objects are texts, or arrays of several lengths.
+    """
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, Ragged):
+        # Of no samples, np.split would return one empty part.
         has_samples = len(values.offsets) > 1
         values = np.split(values.values, values.offsets[1:-1]) if has_samples else []
+    # np.array would make a matrix of arrays that happen to have one length.
     return np.fromiter(values, dtype=object, count=len(values))
 
 
 def spans(count: int) -> Iterator[Int64s]:
-    """All ids, some at a time."""
+    """The ids of `count` samples, (n,) at a time, so that a billion of them fit into memory."""
     for start in range(0, count, _AT_ONCE):
         yield np.arange(start, min(start + _AT_ONCE, count), dtype=np.int64)
