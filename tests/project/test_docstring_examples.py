@@ -26,7 +26,7 @@ CLASSES = ("Loader", "Dataset", "Writer", "Augment")
 INNER = {
     "Augment.extra_repr",
     "Augment.forward",
-    "Augment.labelling",
+    "Augment.label_options",
     "Dataset.transform",
     "Loader.batch_size",
     "Loader.discard_prefetched",
