@@ -35,6 +35,7 @@ exclude_patterns = ["site", "pictures/*.py"]
 # A block without a language is a command line or what a command prints.
 highlight_language = "text"
 default_role = "code"  # docstrings write names in single backticks
+smartquotes = False  # "--max-pixels" has two hyphens
 nitpicky = True
 # Types of other projects, which this site has no pages of.
 nitpick_ignore_regex = [("py:.*", ".*")]
