@@ -33,6 +33,7 @@ DOCS = ROOT / "docs"
 GUIDES = [
     "from-dali",
     "from-ffcv",
+    "from-huggingface",
     "from-torchvision",
     "from-webdataset",
     "multi-label",
@@ -100,9 +101,10 @@ def programs(page: Path) -> list[str]:
 
 
 def is_runnable(program: str) -> bool:
-    """Whether the libraries of others that a program imports are installed."""
+    """Whether a program downloads nothing, and the libraries of others in it are installed."""
     needed = re.findall(rf"^(?:import|from) ({'|'.join(OF_OTHERS)})\b", program, re.MULTILINE)
-    return all(importlib.util.find_spec(name) for name in needed)
+    is_offline = "load_dataset" not in program
+    return is_offline and all(importlib.util.find_spec(name) for name in needed)
 
 
 def run(page: Path, names: dict[str, Any]) -> dict[str, Any]:
