@@ -1,7 +1,7 @@
 # `make demo` and `make test` work on a fresh machine: scripts/bootstrap installs what is missing first.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long soak asan tsan fuzz format bench-peers wheel clean
+.PHONY: help demo test test-long soak asan tsan fuzz format bench-peers docs wheel clean
 
 DIR ?=
 TESTS ?= tests tests/long
@@ -20,6 +20,7 @@ help:
 	@echo "make tsan [TESTS=path]     the tests under the thread sanitizer"
 	@echo "make fuzz [COUNT=1000000] [SEED=0] [PHOTOS=folder]   damaged JPEGs, KEY.fpcs and PNGs through the engine, under the first two"
 	@echo "make bench-peers           the loaders that bench/run.py compares with, each in an environment of its own"
+	@echo "make docs                  the documentation as a site, in build/site; every warning is an error"
 	@echo "make wheel                 wheels with libjpeg-turbo in them, each tried in an empty environment, in dist"
 	@echo "make clean                 remove what was built; .venv stays"
 
@@ -68,6 +69,10 @@ fuzz:
 bench-peers:
 	@scripts/bootstrap
 	@.venv/bin/python -m bench.install $(PEERS)
+
+docs:
+	@scripts/bootstrap --tools
+	@.venv/bin/python docs/site/build.py build/site
 
 wheel:
 	@scripts/wheel

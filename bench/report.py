@@ -1,4 +1,4 @@
-"""The results of a run -> Markdown tables, ready to be pasted into docs/benchmarks.md."""
+"""The results of a run -> Markdown tables, ready to be pasted into docs/development/benchmarks.md."""
 
 from __future__ import annotations
 

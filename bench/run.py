@@ -3,7 +3,7 @@
     make bench-peers
     .venv/bin/python -m bench.run PHOTOS [--peers dali,ffcv-jpg] [--rounds 5] [--seconds 4] [--out DIR]
 
-PHOTOS is a folder with one folder of JPEG files a class. docs/benchmarks.md says how it is measured.
+PHOTOS is a folder with one folder of JPEG files a class. docs/development/benchmarks.md says how it is measured.
 """
 
 from __future__ import annotations

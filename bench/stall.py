@@ -3,7 +3,7 @@
     .venv/bin/python -m bench.stall [PHOTOS] [--forms large,transform,photos] [--feeds workers,fastpipe] [--out DIR]
 
 Writes stalls.json, stalls.md and a timeline stalls-FORM.png for each form. PHOTOS, a folder with one folder of JPEG
-files a class, is for the form "photos"; the others are made. docs/stalls.md says what is compared.
+files a class, is for the form "photos"; the others are made. docs/development/stalls.md says what is compared.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/train_clip.py data/train --val data/val
 
-The datasets have a field `caption` of text (docs/fields.md). Both encoders are small, and words become numbers by a
+The datasets have a field `caption` of text (the page Fields). Both encoders are small, and words become numbers by a
 hash: replace them with yours; the loader and the loss stay. With --val, each epoch prints for how many images the
 nearest caption of their batch is theirs.
 """

@@ -2,8 +2,9 @@
 
     python examples/train_demo.py
 
-Makes photos to learn and others to test (docs/demo-photos.md), packs them, trains four convolutions with batches of
-fastpipe.loader, and ends with exit code 1 if fewer than 80 % of the test photos are recognised. 10 % would be chance.
+Makes photos to learn and others to test (the page "The demo photos" of the documentation), packs them, trains four
+convolutions with batches of fastpipe.loader, and ends with exit code 1 if fewer than 80 % of the test photos are
+recognised. 10 % would be chance.
 """
 
 from __future__ import annotations

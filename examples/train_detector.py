@@ -2,7 +2,7 @@
 
     python examples/train_detector.py data/train --val data/val
 
-The datasets have a field `boxes` with labels (docs/fields.md). The loader crops, resizes and mirrors boxes with their
+The datasets have a field `boxes` with labels (the page Fields). The loader crops, resizes and mirrors boxes with their
 images; kornia moves both again, in the same loader. With --val, each epoch prints how many photos' surest box is right:
 it has the label of a true box, and shares at least half of their common area with it.
 """

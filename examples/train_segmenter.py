@@ -2,7 +2,7 @@
 
     python examples/train_segmenter.py data/train --val data/val --classes 21
 
-The datasets have a field `mask` of ids from 0 to classes - 1; 255 stands for pixels without a class (docs/fields.md).
+The datasets have a field `mask` of ids from 0 to classes - 1; 255 stands for pixels without a class (the page Fields).
 The loader crops, resizes and mirrors masks with their images; kornia moves both again, in the same loader. What comes
 from outside an image gets 255, too, and so does all of a sample without a mask. With --val, each epoch prints the mean
 IoU: the shared area of what is found and what is there, by all the area of both.

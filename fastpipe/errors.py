@@ -42,15 +42,37 @@ _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE
 
 
 class FastpipeError(Exception):
-    """Base of every error that fastpipe raises on purpose."""
+    """Base of every error that fastpipe raises on purpose.
+
+    Example:
+        >>> try:
+        ...     fastpipe.loader("data/tarin")
+        ... except fastpipe.FastpipeError as error:
+        ...     print(type(error).__name__)
+        DatasetError
+    """
 
 
 class ConfigError(FastpipeError, ValueError):
-    """An argument or option has a wrong value; the message lists the accepted values."""
+    """An argument or option has a wrong value; the message lists the accepted values.
+
+    Example:
+        >>> fastpipe.loader("data/train", batch_size=0)
+        Traceback (most recent call last):
+            ...
+        fastpipe.errors.ConfigError: ...
+    """
 
 
 class DatasetError(FastpipeError):
-    """A packed dataset is missing, unfinished, damaged or of another format version."""
+    """A packed dataset is missing, unfinished, damaged or of another format version.
+
+    Example:
+        >>> fastpipe.open("data/tarin")
+        Traceback (most recent call last):
+            ...
+        fastpipe.errors.DatasetError: ...
+    """
 
 
 class SampleError(DatasetError):
@@ -108,7 +130,14 @@ class ImageError(FastpipeError, ValueError):
 
 
 class PackError(FastpipeError):
-    """Packing cannot continue, because of the destination, the source folder or the disk."""
+    """Packing cannot continue, because of the destination, the source folder or the disk.
+
+    Example:
+        >>> fastpipe.pack("fotos", "data/new")
+        Traceback (most recent call last):
+            ...
+        fastpipe.errors.PackError: ...
+    """
 
 
 class ClusterError(FastpipeError):

@@ -1,4 +1,4 @@
-"""Writes docs/sources-table.md anew from the tests of sources as people have them."""
+"""Writes docs/reference/sources-table.md anew from the tests of sources as people have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// The first bytes of a KEY.fpc <-> what they say (docs/format.md, "KEY.fpc").
+// The first bytes of a KEY.fpc <-> what they say (docs/explanation/format.md, "KEY.fpc").
 #pragma once
 
 #include <cstddef>

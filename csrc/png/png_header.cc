@@ -10,7 +10,7 @@ namespace fastpipe {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 13;
-constexpr char kStripsChunk[] = "fpST";  // ours (docs/format.md)
+constexpr char kStripsChunk[] = "fpST";  // ours (docs/explanation/format.md)
 // Deflate writes at most 258 bytes for a bit of length and one of distance.
 constexpr std::size_t kMostInflation = 1032;
 

@@ -75,6 +75,14 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
     method (of a URL: "forkserver" or "spawn", since requests cannot be made in a forked child). Its
     pickle contains paths, fingerprints and what was chosen. Each process opens the files again at
     its first read.
+
+    Example:
+        >>> data = fastpipe.open("data/train")
+        >>> len(data), data.classes
+        (24, ['cat', 'dog'])
+        >>> wide = data.select(data["width"] > 50)
+        >>> train, val = wide.fold(0, of=3)
+        >>> loader = fastpipe.loader(train, batch_size=2)
     """
 
     # The open files of this process, from the first read on.
@@ -157,6 +165,15 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
         Raises:
             ConfigError: it is no choice, or no sample is left.
+
+        Example:
+            >>> data = fastpipe.open("data/train")
+            >>> data.select(data["width"] > 50)
+            <fastpipe dataset 'data/train': 9 samples of 24, 2 classes>
+            >>> data.select(lambda columns: columns["label"] == 1)
+            <fastpipe dataset 'data/train': 12 samples of 24, 2 classes>
+            >>> data.select(["cat/4.jpg", "dog/7.jpg"])["key"]
+            <column 'key' of 2 samples: cat/4.jpg, dog/7.jpg>
         """
         return self._choose(parse_choice(self, chosen), "select")
 
@@ -166,6 +183,10 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         Args:
             classes: their names.
             keep_labels: labels and `data.classes` stay as they are.
+
+        Example:
+            >>> fastpipe.open("data/train").only(["dog"]).classes
+            ['dog']
         """
         ids, new_labels = choose_classes(self, classes)
         chosen = self._choose(ids, "only")
@@ -183,6 +204,11 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
         Raises:
             ConfigError: they are no names, or a class that has samples is not among them.
+
+        Example:
+            >>> val = fastpipe.open("data/val").with_classes(["ant", "cat", "dog"])
+            >>> val.class_counts
+            [0, 12, 12]
         """
         # A dataset for detection has classes of fields only. They cannot be renumbered, so they
         # have to be these classes already.
@@ -201,6 +227,10 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         A hash of each source file decides, so a smaller fraction is a part of a larger one, and the
         same files are taken however and wherever they are stored. Of what is not packed 12 kB of
         each file are read for it, once.
+
+        Example:
+            >>> fastpipe.open("data/train").take(0.5)
+            <fastpipe dataset 'data/train': ... samples of 24, 2 classes>
         """
         share = real_number(fraction)
         if share is None or not 0 < share <= 1:
@@ -235,6 +265,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
         Raises:
             ConfigError: an argument is wrong, or one of the two has no sample.
+
+        Example:
+            >>> data = fastpipe.open("data/train")
+            >>> train, val = data.fold(0, of=4, stratify="label")
+            >>> len(train), val.class_counts
+            (18, [3, 3])
         """
         num_parts = whole("fold: of", of, least=2, most=1 << 20)
         fold = whole("fold", fold, least=0, most=num_parts - 1)
@@ -272,6 +308,11 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             values: a row for each sample: an array of numbers of any shape behind the first axis, a
                 list of texts, or the path of an .npy file of these, of which only the rows of a
                 batch are read.
+
+        Example:
+            >>> data = fastpipe.open("data/train").with_column("score", np.linspace(0, 1, 24))
+            >>> len(data.select(lambda columns: columns["score"] > 0.5))
+            12
         """
         try:
             check_name(name)
@@ -290,6 +331,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
                 or the path of an .npy file of numbers.
             classes: names of the classes. None: those that there are; of names, all that occur,
                 sorted.
+
+        Example:
+            >>> data = fastpipe.open("data/train")
+            >>> sizes = ["wide" if width > 50 else "narrow" for width in data["width"]]
+            >>> data.with_labels(sizes).classes
+            ['narrow', 'wide']
         """
         return Dataset(with_user_labels(self, labels, classes), self._sample_format)
 
@@ -303,6 +350,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
         Raises:
             ConfigError: samples have been chosen, or another dataset is there.
+
+        Example:
+            >>> data = fastpipe.open("data/train").with_column("score", np.linspace(0, 1, 24))
+            >>> data.save_columns("data/train")
+            >>> fastpipe.open("data/train")["score"][:2].round(2)
+            array([0.  , 0.04])
         """
         save(self, Path(destination))
 
@@ -323,6 +376,11 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             images: what the transform gets: "tensor", (channels, height, width); or "pil", Pillow's
                 image, which torchvision's first transforms (ToTensor, for example) and processors
                 of Hugging Face expect. After `with_fields` this is the entry of "image".
+
+        Example:
+            >>> data = fastpipe.open("data/train").with_transform(lambda image: image.float() / 255)
+            >>> data[0][0].dtype
+            torch.float32
         """
         return self._with_format(transform=transform, images=images)
 
@@ -349,6 +407,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             hflip: mirror crops left to right: True (half of them), False, or a probability.
             seed: of crops and mirroring after `set_epoch`.
             exact: True: always decode at full size. See fastpipe.loader.
+
+        Example:
+            >>> data = fastpipe.open("data/train").cropped(fastpipe.RandomResizedCrop(), 32, hflip=True)
+            >>> batches = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
+            >>> next(iter(batches))[0].shape
+            torch.Size([8, 3, 32, 32])
         """
         return self._with_format(
             cropping=Cropping(crop, size, hflip=hflip, seed=seed, exact=exact)
@@ -369,6 +433,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         Raises:
             ConfigError: an argument is wrong, or with "own" samples have several numbers of
                 channels.
+
+        Example:
+            >>> data = fastpipe.open("data/train").with_pixels("gray", torch.float32)
+            >>> image, label = data[0]
+            >>> image.shape[0], image.dtype
+            (1, torch.float32)
         """
         # Imports the augmentation, which most programs with single samples do not need.
         from fastpipe.dataset.pixels import Pixels
@@ -389,6 +459,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
                 the dataset's fields; see fastpipe.loader. Labels of boxes come as NAME_labels;
                 points as (M, K, 2), and NAME_visibility (M, K). Without "image" nothing is decoded.
                 Or a dict: {"pixel_values": "image"}.
+
+        Example:
+            >>> data = fastpipe.open("data/objects").with_fields(["image", "boxes", "caption"])
+            >>> sample = data[5]
+            >>> sample["caption"], sample["boxes"].shape
+            ('photo 5', torch.Size([1, 4]))
         """
         return self._with_format(fields=sample_fields(self, fields))
 
@@ -398,6 +474,10 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         They are those of fastpipe.loader with the same seed and options. Call it before each epoch,
         in the process that iterates over the DataLoader, or not at all. Workers see it, also
         persistent ones. Whole images are the same in all epochs.
+
+        Example:
+            >>> data = fastpipe.open("data/train").cropped(fastpipe.RandomResizedCrop(), 32)
+            >>> data.set_epoch(3)  # crops are now those of fastpipe.loader in epoch 3
         """
         if self._sample_format.cropping is not None:
             self._sample_format.cropping.set_epoch(epoch)

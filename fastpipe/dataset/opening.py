@@ -46,7 +46,7 @@ def open(
         data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
             hf://datasets/ORG/NAME/FOLDER. Or, for a first try, what is not packed: a folder with
             one folder of images for each class, a folder of images, a tar file, a folder of tar
-            files, or a pattern of tars ("shards/*.tar"). That is slower: docs/quickstart.md.
+            files, or a pattern of tars ("shards/*.tar"). That is slower.
         version: of a packed dataset, as `fastpipe log` counts them; None: the newest.
         classes_from: names of all classes in the order of their numbers, as `fastpipe.pack` takes
             them: a packed dataset, a source such as a folder of class folders, a text file with a
@@ -78,6 +78,16 @@ def open(
         ConfigError: an argument is wrong.
         DatasetError: there is nothing of that kind, or a packed dataset is unfinished, damaged or
             of another format version.
+
+    Example:
+        >>> data = fastpipe.open("data/train")
+        >>> data
+        <fastpipe dataset 'data/train': 24 samples, 2 classes>
+        >>> image, label = data[3]
+        >>> image.dtype, data.classes[label]
+        (torch.uint8, 'cat')
+        >>> data["width"].max()
+        np.int64(59)
     """
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
@@ -117,6 +127,10 @@ def concat(
     Raises:
         ConfigError: there are no datasets, or a column of with_column is not in all of them.
         DatasetError: as `fastpipe.open`.
+
+    Example:
+        >>> fastpipe.concat("data/train", "data/val")
+        <fastpipe dataset 'data/train + data/val': 48 samples, 2 classes>
     """
     if not datasets:
         raise ConfigError("concat: expected datasets, got none")
@@ -136,6 +150,12 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     Raises:
         ConfigError: a weight is no number above 0, or as `fastpipe.concat`.
         DatasetError: as `fastpipe.open`.
+
+    Example:
+        >>> data = fastpipe.mix({"data/train": 0.75, "data/val": 0.25})
+        >>> batch = next(iter(fastpipe.loader(data, batch_size=8, size=32, fields=("image", "source"))))
+        >>> batch["source"].bincount()  # six rows of the first, two of the second
+        tensor([6, 2])
     """
     if not isinstance(datasets, Mapping) or not datasets:
         raise ConfigError(f"mix: expected {{dataset: weight}}, got {datasets!r}")

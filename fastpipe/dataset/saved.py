@@ -1,4 +1,4 @@
-"""The columns that a user has added to a dataset <-> files in DST/columns (docs/format.md)."""
+"""The columns that a user has added to a dataset <-> files in DST/columns (docs/explanation/format.md)."""
 
 from __future__ import annotations
 

@@ -54,6 +54,11 @@ def diagnose(
 
     Raises:
         ConfigError: an argument is wrong. Errors of `step` are passed on.
+
+    Example:
+        >>> batches = torch.utils.data.DataLoader(fastpipe.open("data/train"), batch_size=None)
+        >>> for finding in fastpipe.diagnose(batches, batches=8).findings:
+        ...     print(finding.what, finding.change)
     """
     from fastpipe.diagnosis.run import Limits, run
     from fastpipe.diagnosis.source.places import find_creation

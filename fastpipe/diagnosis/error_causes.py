@@ -26,7 +26,7 @@ class ErrorCause:
     signs: tuple[str, ...]  # an error whose text has one of them has this cause
     why: str
     change: str
-    section: int  # of docs/failures.md
+    section: int  # of docs/reference/failures.md
 
     def make_finding(self, symptom: str, where: str) -> Finding:
         return Finding(self.code, where, symptom, self.why, self.change, self.section)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from fastpipe.pages import name_page
+
 
 class Severity(StrEnum):
     """How bad a finding is."""
@@ -78,7 +80,7 @@ class Finding:
     what: str  # what was seen, with figures
     why: str  # the mechanism
     change: str  # what to write instead
-    section: int = 0  # the section of docs/failures.md about it; 0 if it has none
+    section: int = 0  # its section in docs/reference/failures.md; 0 if it has none
     severity: Severity = Severity.BAD
     # One clause for the report's first lines; only a stuck loader has one.
     headline: str = ""
@@ -93,7 +95,7 @@ class Finding:
         """Where to read on; "" if nowhere."""
         if self.section == 0:
             return ""
-        return f"docs/failures.md, {self.section}"
+        return name_page("Seventeen failures of input pipelines", self.section)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -19,7 +19,7 @@ class Reason:
 
     why: str
     change: str
-    section: int  # of docs/failures.md
+    section: int  # of docs/reference/failures.md
 
 
 # A call of Python's library, as "file function" -> what a process waits for that is in this call.

@@ -92,6 +92,15 @@ class Stats:
         ranges_waiting: ranges of shards that are to be requested. 0 while all that the plan needs
             is here.
         ring_bytes: memory that holds samples which no cache keeps.
+
+    Example:
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+        >>> before = loader.stats()
+        >>> for images, labels in loader:
+        ...     pass
+        >>> epoch = loader.stats().since(before)
+        >>> epoch.samples, epoch.replaced
+        (24, 0)
     """
 
     epoch: int = -1

@@ -107,7 +107,7 @@ def loader(
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width). Or a function
             of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
-            fastpipe.Buckets(...): whole images in batches of like shape; `image_sizes` and
+            fastpipe.Buckets(...): whole images in batches of similar shape; `image_sizes` and
             `pixel_mask` of a batch say which pixels are padding.
         size_choices: sizes of which each batch has one, selected by the seed, the same on all
             ranks.
@@ -183,6 +183,16 @@ def loader(
     Raises:
         ConfigError: an argument is wrong.
         DatasetError: `data` holds no finished dataset, and no images.
+
+    Example:
+        >>> train = fastpipe.loader("data/train", batch_size=8, size=32)
+        >>> images, labels = next(iter(train))
+        >>> images.shape, images.dtype, labels.shape
+        (torch.Size([8, 3, 32, 32]), torch.uint8, torch.Size([8]))
+        >>> normalise = fastpipe.Augment.imagenet()
+        >>> val = fastpipe.loader("data/val", batch_size=8, size=32, train=False, augment=normalise)
+        >>> sum(len(labels) for images, labels in val)
+        24
     """
     # First everything that needs no dataset: opening one may take long.
     flag("train", train)

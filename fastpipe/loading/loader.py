@@ -58,6 +58,14 @@ class Loader(DataLoaderAttributes):
 
     The end of a `with` block, `close`, deleting the loader and the end of the program end the
     threads.
+
+    Example:
+        >>> with fastpipe.loader("data/train", batch_size=8, size=32) as loader:
+        ...     for epoch in range(2):
+        ...         for images, labels in loader:
+        ...             pass
+        ...     print(len(loader), "batches an epoch")
+        3 batches an epoch
     """
 
     def __dir__(self) -> list[str]:
@@ -91,7 +99,12 @@ class Loader(DataLoaderAttributes):
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset that the loader reads. A batch's `ids` are numbers of samples in it."""
+        """The dataset that the loader reads. A batch's `ids` are numbers of samples in it.
+
+        Example:
+            >>> fastpipe.loader("data/train", batch_size=8).dataset
+            <fastpipe dataset 'data/train': 24 samples, 2 classes>
+        """
         return self._data
 
     @property
@@ -115,7 +128,12 @@ class Loader(DataLoaderAttributes):
 
     @property
     def classes(self) -> list[str]:
-        """Class names; a label is a position in it."""
+        """Class names; a label is a position in it.
+
+        Example:
+            >>> fastpipe.loader("data/train", batch_size=8).classes
+            ['cat', 'dog']
+        """
         return self._data.classes
 
     def __repr__(self) -> str:
@@ -131,7 +149,14 @@ class Loader(DataLoaderAttributes):
 
     @property
     def remaining(self) -> int:
-        """Number of batches that the running epoch, or else the next one, has not given yet."""
+        """Number of batches that the running epoch, or else the next one, has not given yet.
+
+        Example:
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> batch = next(iter(loader))
+            >>> loader.remaining
+            2
+        """
         return self._epochs.num_remaining
 
     @uncompiled
@@ -150,6 +175,11 @@ class Loader(DataLoaderAttributes):
 
         The number of a loaded epoch continues inside that epoch; any other starts an epoch from its
         beginning.
+
+        Example:
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> images, labels = next(iter(loader))  # a look; it has begun epoch 0
+            >>> loader.set_epoch(0)  # training begins with epoch 0
         """
         self._epochs.set_epoch(epoch)
 
@@ -165,6 +195,12 @@ class Loader(DataLoaderAttributes):
         Raises:
             ConfigError: the size is wrong, or too large for a RandomCrop, or the loader's sizes
                 come from a function, size_choices= or buckets.
+
+        Example:
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> loader.set_size(48)
+            >>> next(iter(loader))[0].shape
+            torch.Size([8, 3, 48, 48])
         """
         recipe = self.recipe
         if isinstance(recipe.crop, Buckets):
@@ -195,6 +231,12 @@ class Loader(DataLoaderAttributes):
 
         Raises:
             ConfigError: the loader draws by no weights, or they are wrong.
+
+        Example:
+            >>> weights = np.ones(24)
+            >>> loader = fastpipe.loader("data/train", batch_size=8, sampler=fastpipe.Weighted(weights))
+            >>> weights[:12] = 3  # these were hard
+            >>> loader.set_weights(weights)
         """
         with self._epochs.lock:
             self._epochs.recipes.set_weights(weights, self._data)
@@ -214,6 +256,16 @@ class Loader(DataLoaderAttributes):
         It counts the batches that the loop has got, and is the same on all ranks. With it, a loader
         in another process gives the remaining batches, with any num_workers, and with any
         world_size if the global batch size stays the same.
+
+        Example:
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> batches = iter(loader)
+            >>> images, labels = next(batches)
+            >>> state = loader.state_dict()
+            >>> again = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> again.load_state_dict(state)
+            >>> torch.equal(next(iter(again))[0], next(batches)[0])  # the second batch, in both
+            True
         """
         epochs = self._epochs
         # Only a size of set_size is in a state: another one is an option of the loader.
@@ -227,6 +279,10 @@ class Loader(DataLoaderAttributes):
 
         Raises:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
+
+        Example:
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> loader.load_state_dict(loader.state_dict())
         """
         order = parse_order(state, self._data)
         rows = order.get("global_batch_size")
@@ -252,6 +308,14 @@ class Loader(DataLoaderAttributes):
         """The loader's counts and times so far, and its queues now.
 
         Any thread may call it; it takes 0.01 ms.
+
+        Example:
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> for images, labels in loader:
+            ...     pass
+            >>> stats = loader.stats()
+            >>> stats.batches, stats.samples
+            (3, 24)
         """
         return self._read_stats()
 
@@ -260,6 +324,10 @@ class Loader(DataLoaderAttributes):
 
         Batches that the loop has got stay valid. Waits for the rows that threads are working on,
         milliseconds, or 10 s if a read does not end.
+
+        Example:
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> loader.close()
         """
         self.maker.engine.close()
         if self.maker.prepare is not None:

@@ -35,6 +35,12 @@ def monitor(
 
     Raises:
         ConfigError: an argument is wrong.
+
+    Example:
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+        >>> with fastpipe.monitor(loader):
+        ...     for images, labels in loader:
+        ...         pass
     """
     if not isinstance(loader, Loader):
         raise ConfigError(

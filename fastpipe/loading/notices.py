@@ -9,6 +9,7 @@ from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.index import Index
 from fastpipe.loading.ranks import ranks_per_node
 from fastpipe.machine import binding
+from fastpipe.pages import name_page
 from fastpipe.plan.partition import Ranks
 
 _LOG = logging.getLogger("fastpipe")
@@ -74,5 +75,5 @@ def warn_unpacked(index: Index) -> None:
     _LOG.warning(
         f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part "
         "of an image that it needs, reads the disk in large pieces, and checks the bytes; "
-        "docs/performance.md has measurements"
+        f"{name_page('Train without packing')} compares them"
     )

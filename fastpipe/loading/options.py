@@ -45,6 +45,13 @@ class View:
         size: of the view in pixels, which never changes: a number for a square, or (height, width).
         count: how many views of this kind, each with random crops of its own.
         crop, hflip, augment: as in `fastpipe.loader`. Soft labels have to be the same in all views.
+
+    Example:
+        >>> small = fastpipe.View(crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.3)), size=16)
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, views=[fastpipe.View(), small])
+        >>> (large_images, small_images), labels = next(iter(loader))
+        >>> large_images.shape, small_images.shape
+        (torch.Size([8, 3, 32, 32]), torch.Size([8, 3, 16, 16]))
     """
 
     size: int | tuple[int, int] | None = None

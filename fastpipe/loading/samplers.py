@@ -39,6 +39,11 @@ class Weighted:
             weight for each sample of the dataset, by number. `fastpipe.balanced(data)` gives each
             class the same share.
         replacement: False: no sample is drawn twice in an epoch. It needs `epoch_size`.
+
+    Example:
+        >>> data = fastpipe.open("data/train")
+        >>> sampler = fastpipe.Weighted({"cat": 3.0, "dog": 1.0})
+        >>> loader = fastpipe.loader(data, batch_size=8, sampler=sampler)
     """
 
     weights: Mapping[str, float] | ArrayLike
@@ -56,6 +61,12 @@ class PerClass:
     Args:
         samples: K.
         classes: P; P * K is the global batch, of all ranks. None: as many as fill it.
+
+    Example:
+        >>> sampler = fastpipe.PerClass(classes=2, samples=4)
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, sampler=sampler)
+        >>> next(iter(loader))[1].bincount()
+        tensor([4, 4])
     """
 
     samples: int
@@ -70,6 +81,12 @@ class Repeated:
     Args:
         times: how often.
         sampler: which samples; None: all.
+
+    Example:
+        >>> sampler = fastpipe.Repeated(3)
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, sampler=sampler)
+        >>> len(loader)  # an epoch is as long as without repeats: 8 samples, three times each
+        3
     """
 
     times: int
@@ -78,7 +95,14 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Sequential:
-    """The samples in the order of the dataset: the same as shuffle=False."""
+    """The samples in the order of the dataset: the same as shuffle=False.
+
+    Example:
+        >>> sampler = fastpipe.Sequential()
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, sampler=sampler)
+        >>> next(iter(loader)).ids
+        tensor([0, 1, 2, 3, 4, 5, 6, 7])
+    """
 
 
 def balanced(data: Dataset) -> dict[str, float]:
@@ -93,6 +117,10 @@ def balanced(data: Dataset) -> dict[str, float]:
 
     Raises:
         ConfigError: `data` is not a dataset, or has no classes.
+
+    Example:
+        >>> data = fastpipe.open("data/train").select(range(20))
+        >>> loader = fastpipe.loader(data, batch_size=8, sampler=fastpipe.Weighted(fastpipe.balanced(data)))
     """
     if not isinstance(data, Dataset):
         raise ConfigError(

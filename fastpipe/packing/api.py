@@ -106,8 +106,9 @@ def pack(
             classes; a tar file, or a folder of tar files (WebDataset), whose members such as
             KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a folder
             with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or YOLO; images
-            beside masks; a folder of the splits train, val and the like: see docs/sources.md. Or
-            the URL of one of these (s3://, gs://, az://, https://, hf://): see docs/remote.md.
+            beside masks; a folder of the splits train, val and the like (the page
+            "Sources" of the documentation). Or the URL of one of these (s3://, gs://, az://,
+            https://, hf://).
         dst: a new or empty folder for the dataset, or one that holds it, finished or not; or its
             URL (s3://, gs://, az://).
         format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV),
@@ -175,7 +176,8 @@ def pack(
             On a cluster: folder or URL that all workers see, for lists and converted rows of
             tables; None: the cache folder; on a cluster: in `dst`.
         executor: run in "threads" of this process, or with "ray" in tasks of a Ray cluster: see
-            docs/cluster.md. The bytes are the same.
+            the page "Packing and verifying on a cluster" of the documentation. The bytes are the
+            same.
         address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT;
             None: $RAY_ADDRESS, else Ray is started on this machine.
         on_progress: called now and then, in this thread.
@@ -187,6 +189,11 @@ def pack(
         ConfigError: an option is wrong, or one of the folders is inside the other.
         PackError: the source or destination cannot be used, or the disk refuses.
         ClusterError: the cluster cannot be reached, or its machines fail a task again and again.
+
+    Example:
+        >>> summary = fastpipe.pack("photos", "data/new")
+        >>> summary.info["samples"], summary.info["classes"]
+        (24, ['cat', 'dog'])
     """
     # This must be the first line: `locals` has the parameters, and nothing else yet.
     given = {
@@ -221,7 +228,7 @@ def add(
     **options: Any,
 ) -> Grown:
     """Adds the samples that a dataset does not have yet: what the command `fastpipe add` does; see
-    docs/growing.md.
+    the page "A dataset that grows" of the documentation.
 
     They are converted with the options of the dataset, and come into new shards; its own shards
     stay as they are. Until the end loaders see the old version. If the program is interrupted, run
@@ -249,6 +256,11 @@ def add(
         PackError: the source cannot be used, its fields are others, or another program writes to
             the dataset.
         ClusterError: as of `pack`.
+
+    Example:
+        >>> grown = fastpipe.add("more-photos", "data/growing")
+        >>> len(fastpipe.open("data/growing"))
+        26
     """
     choice("--by", by, CHOICES["by"])
     choice("--changed", changed, CHOICES["changed"])
@@ -291,7 +303,8 @@ def remove(
     storage_options: Mapping[str, Any] | None = None,
     read_timeout: float = READ_TIMEOUT_S,
 ) -> Grown:
-    """Removes samples from a dataset: what the command `fastpipe remove` does; see docs/growing.md.
+    """Removes samples from a dataset: what the command `fastpipe remove` does; see the page
+    "A dataset that grows" of the documentation.
 
     Index and columns of the new version do not have them. Shards stay: `fastpipe.pack(dst, new)`
     gives their space back. With several of the three, a sample goes that all of them name.
@@ -312,6 +325,11 @@ def remove(
         ConfigError: a key, class or column is not there, or all samples would go.
         DatasetError: there is no dataset, or it is damaged.
         PackError: another program writes to the dataset.
+
+    Example:
+        >>> removed = fastpipe.remove("data/growing", where="width < 40")
+        >>> len(fastpipe.open("data/growing")) < 26
+        True
     """
     given = pack_options(storage_options=storage_options, read_timeout=read_timeout)
     return grow.remove(destination_of(dst), given, SampleChoice(keys, classes, where))

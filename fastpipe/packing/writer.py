@@ -74,7 +74,8 @@ class Writer:
             gs://, az://).
         fields: name -> kind of what samples carry besides image and label: "int", "floats",
             "classes", "text", "json", "bytes", "boxes", "keypoints", "mask" or "image".
-            `docs/format.md` explains them.
+            The page "Fields" of the documentation explains
+            them.
         classes: names of all classes; a label is a name, or a position in this list. None: labels
             are numbers, and the classes are called after them.
         classes_from: in place of `classes`: what has the names, as `fastpipe.pack` takes it: a
@@ -90,6 +91,14 @@ class Writer:
     Raises:
         ConfigError: an argument is wrong.
         PackError: the folder holds something else, or the disk refuses.
+
+    Example:
+        >>> with fastpipe.Writer("data/written", fields={"caption": "text"}, classes=["cat"]) as writer:
+        ...     for number in range(3):
+        ...         pixels = np.full((48, 64, 3), 80 * number, np.uint8)
+        ...         writer.add(pixels, label="cat", key=f"{number}", caption="one colour")
+        >>> len(fastpipe.open("data/written"))
+        3
     """
 
     summary: Summary
@@ -191,6 +200,15 @@ class Writer:
             PackError: the disk refuses; or, with on_error="fail", an earlier sample cannot be
                 packed; or the samples are not those of the interrupted run. After it no sample can
                 be added, and no dataset appears.
+
+        Example:
+            >>> with fastpipe.Writer("data/boxes", fields={"boxes": "boxes"}) as writer:
+            ...     writer.add(
+            ...         "photos/cat/0.jpg",
+            ...         label=0,
+            ...         key="cat/0.jpg",
+            ...         boxes={"boxes": [[2, 3, 20, 30]], "labels": [1]},
+            ...     )
         """
         series = self._series
         if series is None:

@@ -51,6 +51,13 @@ class Buckets(PaddedCrop):
         size_divisible: height and width of batches are multiples of this.
         fill, padding_mode: of the padding; see RandomCrop.
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
+
+    Example:
+        >>> size = fastpipe.Buckets(area=48 * 48)
+        >>> loader = fastpipe.loader("data/train", batch_size=4, size=size)
+        >>> batch = next(iter(loader))
+        >>> batch.pixel_mask.shape == batch[0].shape[:1] + batch[0].shape[2:]
+        True
     """
 
     area: int | None = None

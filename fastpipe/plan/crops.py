@@ -171,6 +171,10 @@ class RandomResizedCrop(BaseCrop):
         mask_fill: the id, 0 to 255, of pixels that come from outside the image: in the padding, and
             where `augment=` moves masks or erases pixels of them. A sample without a mask has it
             everywhere.
+
+    Example:
+        >>> crop = fastpipe.RandomResizedCrop(scale=(0.2, 1.0), interpolation="bicubic")
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, crop=crop)
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -194,6 +198,10 @@ class CenterCrop(ResizedCrop):
         resize: length of the shorter side in pixels before the crop; None: size * 256 / 224,
             rounded.
         interpolation, antialias, mask_fill: see RandomResizedCrop.
+
+    Example:
+        >>> crop = fastpipe.CenterCrop(resize=36)
+        >>> loader = fastpipe.loader("data/val", batch_size=8, size=32, train=False, crop=crop)
     """
 
 
@@ -202,6 +210,9 @@ class Resize(BaseCrop):
     """The whole image, resized to the output's size, whatever its aspect ratio.
 
     Options: see RandomResizedCrop.
+
+    Example:
+        >>> loader = fastpipe.loader("data/val", batch_size=8, size=32, train=False, crop=fastpipe.Resize())
     """
 
     @classmethod
@@ -237,6 +248,10 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge
             once) or "symmetric" (mirrored, the edge twice).
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
+
+    Example:
+        >>> crop = fastpipe.RandomCrop(padding=4, pad_if_needed=True)
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, crop=crop)
     """
 
     padding: int | tuple[int, ...] = 0
@@ -295,6 +310,10 @@ class Letterbox(PaddedCrop):
             Resize(size=None, max_size=).
         fill, padding_mode: see RandomCrop.
         interpolation, antialias, mask_fill: see RandomResizedCrop.
+
+    Example:
+        >>> crop = fastpipe.Letterbox(fill=(124, 116, 104))
+        >>> loader = fastpipe.loader("data/val", batch_size=8, size=32, train=False, crop=crop)
     """
 
     centered: bool = True
@@ -318,6 +337,12 @@ class FiveCrop(ResizedCrop):
         resize: length of the shorter side in pixels before the crops; None: size * 256 / 224,
             rounded.
         interpolation, antialias, mask_fill: see RandomResizedCrop.
+
+    Example:
+        >>> crop = fastpipe.FiveCrop(resize=36)
+        >>> loader = fastpipe.loader("data/val", batch_size=8, size=32, train=False, crop=crop)
+        >>> next(iter(loader))[0].shape
+        torch.Size([8, 5, 3, 32, 32])
     """
 
     rows = 5
@@ -327,6 +352,12 @@ class FiveCrop(ResizedCrop):
 class TenCrop(FiveCrop):
     """For evaluation: the crops of FiveCrop, whose options it has, and those of the mirrored image,
     as torchvision's Resize and TenCrop. A batch has images of shape (N, 10, 3, height, width).
+
+    Example:
+        >>> crop = fastpipe.TenCrop(resize=36)
+        >>> loader = fastpipe.loader("data/val", batch_size=8, size=32, train=False, crop=crop)
+        >>> next(iter(loader))[0].shape
+        torch.Size([8, 10, 3, 32, 32])
     """
 
     rows = 10

@@ -1,6 +1,6 @@
 """The table of options that cannot go together by their meaning, and their errors.
 
-A test compares docs/together.md with it.
+A test compares docs/reference/together.md with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONFLICTS = {
     "mixing + boxes": Conflict(
         "`augment=` that mixes images (mixup, cutmix)",
         "boxes and points in `fields=`",
-        "an object of a mixed image is there in part, so nobody can say which boxes are left",
+        "mixed images show objects only partly, so their boxes are undefined",
         "leave these fields out, or the mixing",
     ),
     "mixup + masks": Conflict(

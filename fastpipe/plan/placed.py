@@ -46,6 +46,12 @@ class Boxes:
             smaller, in pixels. With 0, and min_area=0, no box is dropped: a box outside the crop
             has no area.
         min_area: boxes are dropped if their area in the output is smaller, in pixels.
+
+    Example:
+        >>> fields = ("image", fastpipe.Boxes("boxes", form="flat"))
+        >>> batch = next(iter(fastpipe.loader("data/objects", batch_size=8, size=32, fields=fields)))
+        >>> batch["boxes"].shape[1], len(batch["boxes_offsets"])
+        (4, 9)
     """
 
     name: str
@@ -75,6 +81,13 @@ class Points:
             2)] for a left and a right eye with the numbers 1 and 2; []: there are none. Mirrored
             points need it. None: the pairs that the field has itself, as a dataset packed from COCO
             has.
+
+    Example:
+        >>> joints = fastpipe.Points("joints", flip_pairs=[(0, 1)])  # a mirrored left eye is a right one
+        >>> loader = fastpipe.loader("data/objects", batch_size=8, size=32, fields=("image", joints))
+        >>> batch = next(iter(loader))
+        >>> len(batch["joints"]), batch["joints"][0].shape
+        (8, torch.Size([1, 2, 3]))
     """
 
     name: str

@@ -57,6 +57,13 @@ def crop(
 
     Raises:
         ConfigError: an argument is wrong.
+
+    Example:
+        >>> import webdataset
+        >>> samples = webdataset.WebDataset("data/train/shard-000000.tar", shardshuffle=False)
+        >>> image, label = next(iter(samples.decode(fastpipe.wds.crop(32)).to_tuple("jpg", "cls")))
+        >>> image.shape
+        torch.Size([3, 32, 32])
     """
     return SampleCrop(
         size,
@@ -162,6 +169,11 @@ def batch_crop(
 
     Raises:
         ConfigError: an argument is wrong.
+
+    Example:
+        >>> import webdataset
+        >>> samples = webdataset.WebDataset("data/train/shard-000000.tar", shardshuffle=False)
+        >>> batch = next(iter(samples.batched(8).map(fastpipe.wds.batch_crop(32))))
     """
     if num_workers is not None:
         whole("num_workers", num_workers, least=1, most=1024)

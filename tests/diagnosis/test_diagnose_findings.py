@@ -404,7 +404,7 @@ def test_every_finding_is_made_somewhere_and_stands_on_the_page() -> None:
         path.read_text() for path in folder.rglob("*.py") if path.name != "findings.py"
     )
     assert [code for code in Code if f"Code.{code.name}" not in sources] == []
-    page = (ROOT / "docs/diagnose.md").read_text()
+    page = (ROOT / "docs/how-to/diagnose.md").read_text()
     assert [code for code in Code if f"`{code}`" not in page] == []
 
 

@@ -82,9 +82,9 @@ def ramp(epoch: int, *, start: int, end: int, least: int, most: int) -> int:
 @pytest.mark.parametrize(
     ("page", "epochs", "bounds"),
     [
-        ("recipes.md", 16, {"start": 6, "end": 12, "least": 160, "most": 192}),
-        ("quickstart.md", 90, {"start": 35, "end": 39, "least": 160, "most": 192}),
-        ("quickstart.md", 90, {"start": 10, "end": 60, "least": 96, "most": 288}),
+        ("how-to/recipes.md", 16, {"start": 6, "end": 12, "least": 160, "most": 192}),
+        ("reference/loader.md", 90, {"start": 35, "end": 39, "least": 160, "most": 192}),
+        ("reference/loader.md", 90, {"start": 10, "end": 60, "least": 96, "most": 288}),
     ],
 )
 def test_the_schedules_of_the_docs_are_ffcvs(

@@ -573,7 +573,7 @@ def test_views_of_buckets_are_mixed_alike(marked: Path) -> None:
 def test_the_page_has_the_table_of_what_does_not_go_together() -> None:
     head = "| option | does not go with | because | instead |\n|---|---|---|---|\n"
     table = head + "".join(f"| {' | '.join(pair)} |\n" for pair in CONFLICTS.values())
-    assert (ROOT / "docs" / "together.md").read_text().endswith(f"\n\n{table}")
+    assert (ROOT / "docs" / "reference" / "together.md").read_text().endswith(f"\n\n{table}")
 
 
 def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs the programs in docs/datasets.md; what they print is what the page says, but for numbers: it has more photos."""
+"""Runs the programs in docs/reference/datasets.md; they print what it says, but for numbers: it has more photos."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from support.checkout import ROOT
 import fastpipe
 from fastpipe.tools.demo.photos import write_photos
 
-PAGE = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "datasets.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```pycon\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 PHOTOS = 20
 
 
 @pytest.fixture
 def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """data/objects, made by the program in docs/fields.md, of fewer photos than those of the page."""
+    """data/objects, made by the program in docs/reference/fields.md, of fewer photos than those of the page."""
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "fields.md").read_text(encoding="utf-8")
     section = page[page.index("## Try it") : page.index("## Python instead")]
     (program,) = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
     write_photos(
         tmp_path / "fastpipe-demo" / "photos", PHOTOS, truth=tmp_path / "fastpipe-demo" / "truth"
     )
-    exec(compile(program, "docs/fields.md", "exec"), {})
+    exec(compile(program, "docs/reference/fields.md", "exec"), {})
 
 
 def statements(block: str) -> list[tuple[str, str]]:
@@ -48,7 +48,10 @@ def statements(block: str) -> list[tuple[str, str]]:
 def printed_by(code: str, names: dict[str, Any]) -> str:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        exec(compile(ast.Interactive(ast.parse(code).body), "docs/datasets.md", "single"), names)
+        exec(
+            compile(ast.Interactive(ast.parse(code).body), "docs/reference/datasets.md", "single"),
+            names,
+        )
     return said.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""Runs the programs in docs/epochs.md, on a small dataset, so that they stay true."""
+"""Runs the programs in docs/reference/epochs.md, on a small dataset, so that they stay true."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 
-PAGE = (ROOT / "docs" / "epochs.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "epochs.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -36,7 +36,7 @@ def run(number: int, dataset: Path, folder: Path, **given: Any) -> dict[str, Any
     program = program.replace("epoch_size=1024", "epoch_size=10").replace(
         "epoch_size=1000", "epoch_size=10"
     )
-    exec(compile(program, "docs/epochs.md", "exec"), names)
+    exec(compile(program, "docs/reference/epochs.md", "exec"), names)
     return names
 
 

@@ -1,4 +1,4 @@
-"""Runs the programs in docs/fields.md that load fields or pack the demo, on small datasets, so that they stay true."""
+"""Runs the programs in docs/reference/fields.md that load fields or pack the demo, on small datasets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import fastpipe
 from fastpipe.dataset import tensors
 from fastpipe.tools.demo.photos import CLASSES, write_photos
 
-PAGE = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "fields.md").read_text(encoding="utf-8")
 LOADING = PAGE[PAGE.index("## Load them") : PAGE.index("## Read them elsewhere")]
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", LOADING, flags=re.MULTILINE | re.DOTALL)
 
@@ -32,7 +32,7 @@ def run(number: int, fielded: Path, folder: Path, **given: Any) -> dict[str, Any
         .replace("=2, col", "=1, col")
     )
     program = program.replace("256, fields", "8, size=32, fields").replace('"cuda"', '"cpu"')
-    exec(compile(program, "docs/fields.md", "exec"), names)
+    exec(compile(program, "docs/reference/fields.md", "exec"), names)
     return names
 
 
@@ -73,7 +73,7 @@ def test_the_demo_with_its_fields(tmp_path: Path) -> None:
     write_photos(
         tmp_path / "fastpipe-demo" / "photos", 20, truth=tmp_path / "fastpipe-demo" / "truth"
     )
-    exec(compile(program, "docs/fields.md", "exec"), {})
+    exec(compile(program, "docs/reference/fields.md", "exec"), {})
     assert fastpipe.open("data/objects").classes == list(CLASSES)
     wanted = ("image", "label", "boxes", "mask", "caption")
     with fastpipe.loader(

@@ -18,6 +18,7 @@ LAYERS: dict[str, str] = {
     "distribution": "",
     "native": "fastpipe._engine",
     "errors": "",
+    "pages": "",
     "machine": "",
     "dataset/format": "fastpipe.native",
     "plan": "",
@@ -162,6 +163,7 @@ def test_few_modules_lie_beside_the_folders() -> None:
         "distribution.py",
         "errors.py",
         "native.py",
+        "pages.py",
         "prometheus.py",
     ]
 

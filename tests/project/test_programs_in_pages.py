@@ -1,6 +1,7 @@
 """Programs in the documents: each is Python, and what it takes of fastpipe is there, with these arguments.
 
-tests/long/project/test_recipes.py runs those of docs/recipes.md, with their libraries; others are run beside this file.
+tests/long/project/test_recipes.py runs those of docs/how-to/recipes.md, with their libraries;
+tests beside this file run others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from support.checkout import ROOT
 
 import fastpipe
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def programs() -> Iterator[tuple[str, str]]:

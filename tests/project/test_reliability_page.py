@@ -1,4 +1,4 @@
-"""docs/reliability.md: every promise names tests that are there, and its table has all that the tests say they try."""
+"""docs/development/reliability.md: promises name tests that exist, and its table has all faults that tests try."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from support.checkout import TESTS
 
-PAGE = (TESTS.parent / "docs" / "reliability.md").read_text()
+PAGE = (TESTS.parent / "docs" / "development" / "reliability.md").read_text()
 PROMISES = re.findall(
     r"^- (.*(?:\n  .*)*)", PAGE.partition("## What is not promised")[0], re.MULTILINE
 )
@@ -58,4 +58,6 @@ def test_the_table_has_what_is_tried() -> None:
     rows = {
         cells[0] for cells in re.findall(r"^\| (.*?) \| ([\d,]+) \| (.*?) \|$", PAGE, re.MULTILINE)
     }
-    assert tried() - rows == set(), "run `make soak` and put its table into docs/reliability.md"
+    assert tried() - rows == set(), (
+        "run `make soak` and put its table into docs/development/reliability.md"
+    )

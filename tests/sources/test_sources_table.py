@@ -1,4 +1,4 @@
-"""docs/sources-table.md has a row for each test of sources as people have them."""
+"""docs/reference/sources-table.md has a row for each test of sources as people have them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The bytes of a packed dataset, and what reads and writes them (docs/format.md)."""
+"""The bytes of a packed dataset, and what reads and writes them (docs/explanation/format.md)."""

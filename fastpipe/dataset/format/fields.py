@@ -1,4 +1,4 @@
-"""dataset.json -> the fields of its samples: kinds, numbers and files, checked (docs/format.md)."""
+"""dataset.json -> the fields of its samples: kinds, numbers and files, checked (docs/explanation/format.md)."""
 
 from __future__ import annotations
 

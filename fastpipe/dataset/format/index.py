@@ -64,7 +64,7 @@ class Index(ABC):
     jpeg_bytes: int  # size of all images as JPEGs, whatever the storage
     stored_bytes: int  # size of all images as they are stored
     form_counts: Counter[PixelForm]  # samples of each form of pixels
-    counts: dict[str, Any]  # of packing or of the scan: docs/format.md
+    counts: dict[str, Any]  # of packing or of the scan: docs/explanation/format.md
     can_be_large: bool = True  # whether pictures of more than max_pixels are possible
 
     # (shards,) when each was last written, which is checked when it is opened; None: not checked.

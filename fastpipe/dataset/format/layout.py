@@ -1,4 +1,4 @@
-"""The bytes of a packed dataset: file names, index records and format version (docs/format.md)."""
+"""The bytes of a packed dataset: file names, index records and format version (docs/explanation/format.md)."""
 
 from __future__ import annotations
 

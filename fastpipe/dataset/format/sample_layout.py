@@ -1,4 +1,4 @@
-"""A sample -> its names, and the bytes before and after its image in a shard (docs/format.md)."""
+"""A sample -> its names, and the bytes before and after its image in a shard (docs/explanation/format.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PIECE_BYTES = 4096  # of a picture, for its identity
 
 
 def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview]) -> int:
-    """The identity of a picture's file (docs/format.md).
+    """The identity of a picture's file (docs/explanation/format.md).
 
     Args:
         size_bytes: of the file.

@@ -29,7 +29,7 @@ class SourcePaths:
         self._open_shard = lru_cache(_MAX_OPEN_SHARDS)(index.open_shard)
 
     def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
-        """The source paths of samples (docs/format.md).
+        """The source paths of samples (docs/explanation/format.md).
 
         Args:
             samples: (n,) their numbers.

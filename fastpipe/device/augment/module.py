@@ -88,6 +88,14 @@ class Augment(Chain):
 
     Raises:
         ConfigError: an argument is wrong.
+
+    Example:
+        >>> import kornia.augmentation as K
+        >>> augment = fastpipe.Augment([K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8)], mixup=0.2)
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, augment=augment)
+        >>> images, labels = next(iter(loader))
+        >>> images.dtype, labels.shape  # labels are mixed, too
+        (torch.float32, torch.Size([8, 2]))
     """
 
     def __dir__(self) -> list[str]:
@@ -143,6 +151,12 @@ class Augment(Chain):
 
         Args:
             options: the options of Augment.
+
+        Example:
+            >>> augment = fastpipe.Augment.imagenet(dtype=torch.bfloat16)
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, augment=augment)
+            >>> next(iter(loader))[0].dtype
+            torch.bfloat16
         """
         return cls(**options)
 
@@ -156,6 +170,11 @@ class Augment(Chain):
             strength: strength of the jitter, from 0 to 2.5; the paper uses 1 for ImageNet and 0.5
                 for CIFAR-10.
             options: the options of Augment.
+
+        Example:
+            >>> augment = fastpipe.Augment.simclr()
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, views=2, augment=augment)
+            >>> (first, second), labels = next(iter(loader))
         """
         strength = parse_number("strength", strength, most=2.5)
         operations = [
@@ -175,6 +194,10 @@ class Augment(Chain):
             n: number of operations, applied in sequence, from 0 to 16.
             m: magnitude, from 0 (weakest) to 30 (strongest).
             options: the options of Augment.
+
+        Example:
+            >>> augment = fastpipe.Augment.randaugment()
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, augment=augment)
         """
         layers = whole("n", n, least=0, most=presets.MAX_LAYERS)
         magnitude = whole("m", m, least=0, most=presets.LAST_BIN)
@@ -187,6 +210,10 @@ class Augment(Chain):
 
         Args:
             options: the options of Augment.
+
+        Example:
+            >>> augment = fastpipe.Augment.trivial_augment()
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, augment=augment)
         """
         return cls(presets.Policy(presets.TRIVIAL_AUGMENT, 1, None), **options)
 

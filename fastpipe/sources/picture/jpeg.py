@@ -17,6 +17,7 @@ from turbojpeg import TurboJPEG
 from fastpipe.distribution import REINSTALL
 from fastpipe.errors import ImageError, PackError
 from fastpipe.native import _engine
+from fastpipe.pages import name_page
 
 # `scripts/build_wheel.py` puts the library there; a build from source has none. It has a soname of
 # its own, so that the process may have loaded another libturbojpeg.
@@ -143,8 +144,8 @@ def opencv() -> Any:
     except ImportError as missing:
         raise PackError(
             "OpenCV makes this picture smaller or converts it, and cannot be imported "
-            f"({missing}); install it: pip install opencv-python-headless. For the free-threaded "
-            "Python, which it has no wheel for, see docs/install.md"
+            f"({missing}); install it: pip install opencv-python-headless. It has no wheel for the "
+            f"free-threaded Python; see {name_page('Install')}"
         ) from missing
     # Packing runs a thread on each core already. 0: OpenCV uses only the calling thread.
     cv2.setNumThreads(0)

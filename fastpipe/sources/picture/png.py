@@ -1,6 +1,6 @@
 """Samples -> a PNG that holds exactly these, in strips that can be inflated one by one.
 
-See docs/format.md.
+See docs/explanation/format.md.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ _BRANDS = {
     b"crx ": "Canon raw (CR3)",
 }
 _CHANNELS_OF_COLOR_TYPE = {0: 1, 2: 3, 3: 3, 4: 4, 6: 4}  # W3C PNG, 11.2.1
-_COMPONENTS_OFFSET = 20  # in a KEY.fpc: docs/format.md
+_COMPONENTS_OFFSET = 20  # in a KEY.fpc: docs/explanation/format.md
 
 
 def image_format(data: bytes) -> str:

@@ -1,7 +1,7 @@
 """The values of a column -> the kind of field that holds them without loss.
 
 Note [kinds of columns]
-A kind is chosen only if it fits all values: docs/sources.md has the table. A missing value has no
+A kind is chosen only if it fits all values: docs/reference/sources.md has the table. A missing value has no
 number, so it makes a column of numbers "json". In a CSV file, texts count as the numbers, lists or
 objects that they spell if all texts of the column do.
 """

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from fastpipe.pages import name_page
 from fastpipe.sources.options import Format
 
 # The groups of options in --help.
@@ -216,7 +217,7 @@ On = Annotated[
     typer.Option(
         "--on",
         help="Work in threads of this process, or with ray in tasks of a Ray cluster; see "
-        "docs/cluster.md. The bytes are the same.",
+        f"{name_page('Packing and verifying on a cluster')}. The bytes are the same.",
         rich_help_panel=WORK,
     ),
 ]

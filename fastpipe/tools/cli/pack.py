@@ -18,6 +18,7 @@ from fastpipe.errors import readable
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.publish import read_rejected
+from fastpipe.pages import name_page
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.options import Format
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
@@ -48,8 +49,8 @@ def pack(
             "KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a "
             "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or "
             "YOLO; images beside masks; a folder of the splits train, val and the like: see "
-            "docs/sources.md. Or the URL of one of these (s3://, gs://, az://, https://, hf://): "
-            "see docs/remote.md.",
+            f"{name_page('Sources')}. Or the URL of one of these (s3://, gs://, az://, "
+            f"https://, hf://): see {name_page('Datasets in buckets and on web servers')}.",
         ),
     ],
     dst: Annotated[

@@ -1,6 +1,6 @@
 """Draws the size of a photo and the kind of its JPEG file, as ImageNet has them.
 
-The numbers were read off 300 ImageNet-like photos; docs/demo-photos.md shows both side by side.
+The numbers were read off 300 ImageNet-like photos; docs/development/demo-photos.md shows both side by side.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def duplicates(
     The other dataset may be a validation set. No picture is read: the index has hashes. Two samples
     of one packed dataset are the same picture if their stored bytes have the same XXH3-64. In two
     datasets, or where nothing is packed, their source files have to have the same size, and the
-    same bytes at the start, in the middle and at the end (docs/format.md, "identity"). A picture
+    same bytes at the start, in the middle and at the end. A picture
     that was saved again, or is larger or smaller, is another one. Takes about 32 bytes of memory a
     sample.
 
@@ -77,6 +77,11 @@ def duplicates(
 
     Raises:
         DatasetError: there is no dataset, or it is damaged.
+
+    Example:
+        >>> found = fastpipe.duplicates("data/train", "data/val")
+        >>> len(found.groups)  # the same photos, in this example
+        24
     """
     first = as_dataset(data)
     if other is None:

@@ -82,6 +82,10 @@ def preview(
         ConfigError: an argument is wrong, another file has the name of the PNG, or the augmentation returns no images.
         SampleError: a photo cannot be decoded.
         DatasetError: a field cannot be read.
+
+    Example:
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+        >>> sheet = fastpipe.preview(loader, "preview.png", rows=2)
     """
     if not isinstance(loader, Loader):
         raise ConfigError(

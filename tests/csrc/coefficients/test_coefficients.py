@@ -1,4 +1,4 @@
-"""Tests of KEY.fpc: its bytes are as docs/format.md says, every kernel reads them, and the JPEG comes back."""
+"""Tests of KEY.fpc: its bytes follow docs/explanation/format.md, every kernel reads them, and the JPEG comes back."""
 
 from __future__ import annotations
 

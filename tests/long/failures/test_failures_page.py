@@ -1,4 +1,4 @@
-"""docs/failures.md has a section for each failure, with all its parts, and each is shown by a test beside this one."""
+"""docs/reference/failures.md has a whole section for each failure, and a test beside this one shows it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.checkout import ROOT
 
-PAGE = (ROOT / "docs" / "failures.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "failures.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\d+\. .*)\n((?:(?!^## ).*\n)*)", PAGE, re.MULTILINE))
 PARTS = ("Symptom", "Cause", "See it", "With fastpipe", "If you stay with DataLoader")
 

@@ -1,4 +1,4 @@
-"""The Slurm script of docs/cluster.md: a pack on a Ray cluster of two nodes, which the script starts."""
+"""The Slurm script of docs/how-to/cluster.md: a pack on a Ray cluster of two nodes, which the script starts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def end_ray(home: Path) -> None:
 
 def test_the_script_of_the_page(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
-    page = (ROOT / "docs" / "cluster.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "cluster.md").read_text()
     (script,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
     assert len(script.splitlines()) <= 12
     source = folder(tmp_path / "source", images=6)

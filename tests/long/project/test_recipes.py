@@ -1,4 +1,4 @@
-"""Runs the programs in docs/recipes.md, on the CPU and with small numbers, so that they stay true."""
+"""Runs the programs in docs/how-to/recipes.md, on the CPU and with small numbers, so that they stay true."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.sources.wds_tars import image_bytes, written
 
 import fastpipe
 
-RECIPES = ROOT / "docs" / "recipes.md"
+RECIPES = ROOT / "docs" / "how-to" / "recipes.md"
 EPOCHS, BATCH_SIZE = 2, 8
 BATCHES = FLAT_IMAGES // BATCH_SIZE
 

@@ -1,4 +1,4 @@
-"""KEY.fpc, read by docs/format.md alone: a second reader, in plain Python, for the tests."""
+"""KEY.fpc, read by docs/explanation/format.md alone: a second reader, in plain Python, for the tests."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def seeds(data: str, out: Path) -> None:
 
 
 def lightning(data: str, out: Path) -> None:
-    """As docs/recipes.md writes it: the loader stands before the trainer, which starts the second process itself."""
+    """As docs/how-to/recipes.md writes it: the loader is made before the trainer, which starts the second process."""
     import_module("bench.peers.import_torchvision")  # before Lightning imports it
     import pytorch_lightning as pl
 

@@ -100,7 +100,7 @@ def accelerate(data: str, out: Path, world: int) -> Noted:
 
 
 def trainer(data: str, out: Path, world: int) -> Noted:
-    """Hugging Face's, as docs/recipes.md writes it; its evaluation counts each sample once."""
+    """Hugging Face's, as docs/how-to/recipes.md writes it; its evaluation counts each sample once."""
     import transformers
 
     class Model(torch.nn.Module):

@@ -26,7 +26,7 @@ def times(short: int, long: int) -> int:
 def tried(request: pytest.FixtureRequest) -> Tried:
     """To be called at a test's end, when all that it checks has held: fault, times tried, outcome.
 
-    `make soak` prints the table of all that, which docs/reliability.md holds; equal faults and outcomes are summed.
+    `make soak` prints the table of docs/development/reliability.md; equal faults and outcomes are summed.
     """
 
     def note(fault: str, count: int, outcome: str) -> None:

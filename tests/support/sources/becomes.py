@@ -1,4 +1,4 @@
-"""Tests of sources as people have them -> the table of docs/sources-table.md, one row a test."""
+"""Tests of sources as people have them -> the table of docs/reference/sources-table.md, one row a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 _TESTS = Path(__file__).parents[2] / "sources" / "people"
-TABLE = Path(__file__).parents[3] / "docs" / "sources-table.md"
+TABLE = Path(__file__).parents[3] / "docs" / "reference" / "sources-table.md"
 _BEGIN = """# Sources as people have them, and what becomes of each
 
 Each row is a test in `tests/sources/people`, which checks the values that are packed or loaded. "Option" is what you

@@ -1,0 +1,100 @@
+"""Runs the examples in the docstrings of public names, and says which names have none."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.pictures.drawn import smooth_noise
+
+import fastpipe
+
+PHOTOS = 24
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+# Errors that an example cannot provoke in one line; a module; a text.
+WITHOUT = {"ClusterError", "EngineError", "ImageError", "SampleError", "__version__", "wds"}
+CLASSES = ("Loader", "Dataset", "Writer", "Augment")
+# They say how the loader calls them, and nobody else does.
+INNER = {
+    "Augment.extra_repr",
+    "Augment.forward",
+    "Augment.label_options",
+    "Dataset.transform",
+    "Loader.batch_size",
+    "Loader.discard_prefetched",
+    "Loader.recipe",
+    "Loader.view_seeds",
+}
+
+
+def public_objects() -> Iterator[tuple[str, object]]:
+    for name in sorted(set(fastpipe.__all__) - WITHOUT):
+        value = getattr(fastpipe, name)
+        yield name, value
+        if name in CLASSES:
+            for member, described in vars(value).items():
+                is_public = not member.startswith("_") and f"{name}.{member}" not in INNER
+                if is_public and inspect.getdoc(described):
+                    yield f"{name}.{member}", described
+    yield "wds.crop", fastpipe.wds.crop
+    yield "wds.batch_crop", fastpipe.wds.batch_crop
+
+
+OBJECTS = dict(public_objects())
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """photos/, more-photos/, data/train, data/val, data/growing and data/objects."""
+    folder = tmp_path_factory.mktemp("examples")
+    for number in range(PHOTOS + 2):
+        source = "photos" if number < PHOTOS else "more-photos"
+        path = folder / source / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        smooth_noise(36 + number, 60 - number, seed=number).save(path)
+    for name in ("train", "val", "growing"):
+        fastpipe.pack(folder / "photos", folder / "data" / name)
+    fields = {"boxes": "boxes", "joints": "keypoints", "caption": "text"}
+    with fastpipe.Writer(folder / "data" / "objects", fields=fields) as writer:
+        for number in range(PHOTOS):
+            writer.add(
+                folder / "photos" / ("cat", "dog")[number % 2] / f"{number}.jpg",
+                label=number % 2,
+                key=f"{number}",
+                boxes={"boxes": [[2, 3, 20, 30]], "labels": [number % 2]},
+                joints=[[[5, 6, 1], [10, 6, 1]]],
+                caption=f"photo {number}",
+            )
+    return folder
+
+
+# webdataset leaves a tar open.
+@pytest.mark.filterwarnings("ignore:unclosed file <_io.BufferedReader:ResourceWarning")
+@pytest.mark.parametrize("name", OBJECTS)
+def test_examples_run(
+    name: str,
+    template: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    torchvision: ModuleType,
+    one_thread: None,
+) -> None:
+    monkeypatch.chdir(shutil.copytree(template, tmp_path / "work"))
+    if name == "remove":
+        fastpipe.add("more-photos", "data/growing")
+    names: dict[str, Any] = {"fastpipe": fastpipe, "np": np, "torch": torch}
+    examples = doctest.DocTestParser().get_doctest(
+        inspect.getdoc(OBJECTS[name]) or "", names, name, None, None
+    )
+    assert examples.examples, f"{name} has no example in its docstring"
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=OPTIONS).run(examples, out=said.append)
+    assert not said, "".join(said)

@@ -1,0 +1,258 @@
+"""Runs the programs of the tutorial, of the how-to pages and of others, on the CPU and with few small photos.
+
+The programs of other pages are run by tests of their own, such as test_epochs_page.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import prometheus_client
+import pytest
+import torch
+from support.checkout import ROOT
+from support.pictures.drawn import smooth_noise
+from support.programs.cli_run import succeeded
+from torch.utils.data import DataLoader
+
+import fastpipe
+from fastpipe.tools.demo.photos import write_photos
+
+DOCS = ROOT / "docs"
+GUIDES = [
+    "from-dali",
+    "from-ffcv",
+    "from-huggingface",
+    "from-torchvision",
+    "from-webdataset",
+    "multi-label",
+    "notebooks",
+    "operations",
+    "own-labels",
+    "performance",
+    "predictions",
+    "raw-bytes",
+    "spot",
+    "stopping",
+    "subset",
+    "transforms",
+]
+# Their programs begin in the middle: with a loader, a network, a batch.
+OTHERS = [
+    "explanation/augmentation",
+    "explanation/order",
+    "how-to/diagnose",
+    "how-to/growing",
+    "how-to/single-samples",
+    "how-to/slow-loop",
+    "how-to/unpacked",
+    "how-to/webdataset",
+    "index",
+    "reference/loader",
+]
+# These have tests of their own; a cluster is for the long tier.
+ELSEWHERE = {
+    "how-to/cluster",
+    "how-to/recipes",
+    "reference/epochs",
+    "reference/fields",
+    "tutorial",
+    "development/demo-photos",
+}
+# What stands in the pages -> what the tests run instead.
+SMALLER = {
+    r'"cuda"': '"cpu"',
+    r"batch_size=(256|32)\b": "batch_size=4",
+    r"num_workers=8": "num_workers=0",
+    r"(pin_memory|persistent_workers)=True": r"\1=False",
+    r"\b224\b": "32",
+    r"size=64": "size=32",
+    r"(< |range\(|total_steps=)(90|15)\b": r"\g<1>2",
+    r"steps = 20": "steps = 2",
+    r"shards/\{000\.\.099\}\.tar": "shards/train-{000..001}.tar",
+    r'"data/train", size': '"data/train", 4, size',
+    # A signature, cut short.
+    r", \.\.\.\)": ")",
+    # A bucket that is not there.
+    r"s3://bucket/train": "data/train",
+    r', cache_dir="/nvme/fastpipe", cache_limit="3TB"': "",
+}
+OF_OTHERS = ("albumentations", "ffcv", "nvidia")
+PHOTOS = 24
+
+
+def programs(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    for pattern, run in SMALLER.items():
+        blocks = [re.sub(pattern, run, block) for block in blocks]
+    return blocks
+
+
+def is_runnable(program: str) -> bool:
+    """Whether a program downloads nothing, and the libraries of others in it are installed."""
+    needed = re.findall(rf"^(?:import|from) ({'|'.join(OF_OTHERS)})\b", program, re.MULTILINE)
+    is_offline = "load_dataset" not in program
+    return is_offline and all(importlib.util.find_spec(name) for name in needed)
+
+
+def run(page: Path, names: dict[str, Any]) -> dict[str, Any]:
+    """Runs a page's programs one after the other, as a reader would; returns their names."""
+    for number, program in enumerate(programs(page)):
+        code = compile(program, f"{page.name}, program {number}", "exec")
+        if is_runnable(program):
+            exec(code, names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """photos/, data/train and data/val, shards/ and labels.db."""
+    folder = tmp_path_factory.mktemp("guides")
+    for number in range(PHOTOS):
+        path = folder / "photos" / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        smooth_noise(36 + number, 60 - number, seed=number).save(path)
+    for name in ("train", "val"):
+        fastpipe.pack(folder / "photos", folder / "data" / name)
+    (folder / "shards").mkdir()
+    for number, name in enumerate(("train", "val")):
+        shard = folder / "data" / name / "shard-000000.tar"
+        shutil.copy(shard, folder / "shards" / f"train-00{number}.tar")
+    with sqlite3.connect(folder / "labels.db") as database:
+        database.execute("CREATE TABLE photos (path TEXT, species TEXT)")
+        rows = [(f"cat/{number}.jpg", "tabby") for number in range(0, PHOTOS - 4, 2)]
+        rows += [(f"dog/{number}.jpg", "collie") for number in range(1, PHOTOS, 2)]
+        database.executemany("INSERT INTO photos VALUES (?, ?)", rows)
+    database.close()
+    return folder
+
+
+@pytest.fixture
+def workplace(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> Iterator[Path]:
+    folder = shutil.copytree(template, tmp_path / "work")
+    monkeypatch.chdir(folder)
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    yield folder
+    signal.signal(signal.SIGTERM, on_sigterm)
+
+
+def given() -> dict[str, Any]:
+    """The network and its optimizer, which the pages do not repeat."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(3, 8, 3, stride=4), torch.nn.AdaptiveAvgPool2d(1)]
+    model = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(8, 2))
+    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+
+
+# webdataset leaves a tar open.
+@pytest.mark.filterwarnings("ignore:unclosed file <_io.BufferedReader name='shards:ResourceWarning")
+@pytest.mark.parametrize("name", GUIDES)
+def test_programs_run(name: str, workplace: Path, torchvision: ModuleType) -> None:
+    if name == "from-torchvision":
+        for split in ("train", "val"):
+            shutil.copytree("photos", f"photos-by-split/{split}")
+        shutil.rmtree("photos")
+        Path("photos-by-split").rename("photos")
+    run(DOCS / "how-to" / f"{name}.md", given())
+
+
+@pytest.mark.parametrize("page", OTHERS)
+@pytest.mark.filterwarnings("ignore:unclosed file <_io.BufferedReader name='shards:ResourceWarning")
+def test_programs_that_begin_in_the_middle_run(
+    page: str, workplace: Path, torchvision: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing of a program stays behind.
+    monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
+    monkeypatch.setattr(prometheus_client, "start_http_server", lambda port: None)
+    small: dict[str, Any] = {"batch_size": 4, "size": 32, "num_workers": 1}
+    names = given() | {"fastpipe": fastpipe, "np": np, "torch": torch, "modules": []}
+    names["loader"] = names["train"] = fastpipe.loader("data/train", **small)
+    names["val"] = fastpipe.loader("data/val", train=False, dtype=torch.float32, **small)
+    names["images"], names["labels"] = next(iter(names["loader"]))
+    names |= {"hits": 0, "count": 0, "train_step": lambda batch: None}
+    if page == "how-to/diagnose":
+        names["loader"] = DataLoader(fastpipe.open("data/train"), batch_size=None)
+    run(DOCS / f"{page}.md", names)
+    for loader in (names["loader"], names["train"], names["val"]):
+        if isinstance(loader, fastpipe.Loader):
+            loader.close()
+
+
+def test_every_page_is_run() -> None:
+    pages = {
+        page.relative_to(DOCS).with_suffix("").as_posix()
+        for page in DOCS.rglob("*.md")
+        if programs(page)
+    }
+    assert pages - ELSEWHERE - set(OTHERS) == {f"how-to/{name}" for name in GUIDES}
+
+
+def test_each_rank_writes_its_predictions_once(workplace: Path) -> None:
+    run(DOCS / "how-to" / "predictions.md", given())
+    rows = []
+    for rank in range(2):
+        with open(f"predictions-{rank}.csv", newline="") as file:
+            rows += list(csv.reader(file))
+    with open("predictions.csv", newline="") as file:
+        alone = list(csv.reader(file))
+    keys = sorted(str(key) for key in fastpipe.open("data/val")["key"])
+    assert sorted(row[0] for row in rows) == sorted(row[0] for row in alone) == keys
+
+
+def test_a_stopped_training_goes_on(workplace: Path) -> None:
+    stopping = programs(DOCS / "how-to" / "spot.md")[0].replace("stop.is_set()", "True")
+    with pytest.raises(SystemExit):
+        exec(compile(stopping, "spot.md", "exec"), given())
+    names = run(DOCS / "how-to" / "spot.md", given())
+    saved = torch.load("checkpoint.pt")["loader"]
+    assert saved["epoch"] == 2
+    assert names["train"].stats().batches == 2 * (PHOTOS // 4) - 1  # one came before the stop
+
+
+def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_photos(tmp_path / "fastpipe-demo" / "photos", 40, scale=0.3)
+    page = DOCS / "tutorial.md"
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            command = shlex.split(line)
+            if command[0] == "fastpipe" and command[1] != "demo":
+                succeeded(*command[1:])
+    run(page, {})
+    rows = Path("predictions.csv").read_text().splitlines()
+    held_out = fastpipe.open("data/shapes").fold(0, of=5, stratify="label")[1]
+    assert [row.split(",")[0] for row in rows[1:]] == [str(key) for key in held_out["key"]]
+
+
+def test_the_notebook_is_that_of_the_page() -> None:
+    spec = importlib.util.spec_from_file_location("notebook", DOCS / "site" / "notebook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    notebook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(notebook)
+    expected = notebook.notebook_of(notebook.PAGE.read_text(encoding="utf-8"))
+    is_same = notebook.NOTEBOOK.read_text(encoding="utf-8") == expected
+    assert is_same, "run: python docs/site/notebook.py"
+
+
+def test_the_pictures_are_those_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS / "pictures")
+    import draw
+
+    for name, drawing in draw.DRAWINGS.items():
+        is_same = (DOCS / "pictures" / name).read_text(encoding="utf-8") == drawing().render()
+        assert is_same, f"{name}: run: python docs/pictures/draw.py"

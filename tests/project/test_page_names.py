@@ -1,0 +1,72 @@
+"""Help and messages name pages of the documentation by titles that pages have, since a wheel has no docs folder."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from support.checkout import ROOT
+
+import fastpipe
+from fastpipe.pages import name_page
+
+PACKAGE = ROOT / "fastpipe"
+
+
+def titles() -> set[str]:
+    pages = (ROOT / "docs").rglob("*.md")
+    return {
+        page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in pages
+    }
+
+
+def calls_of_name_page() -> Iterator[str]:
+    for module in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "name_page":
+                yield ast.literal_eval(node.args[0])
+
+
+def shown_texts(tree: ast.Module) -> Iterator[str]:
+    """The strings of a module that are not docstrings."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in docstrings:
+            yield node.value
+
+
+def test_pages_have_these_titles() -> None:
+    named = set(calls_of_name_page())
+    assert len(named) > 5
+    assert named - titles() == set()
+
+
+def test_docstrings_name_pages_by_their_titles() -> None:
+    for name in fastpipe.__all__:
+        text = getattr(fastpipe, name).__doc__ or ""
+        assert "docs/" not in text, name
+        named = re.findall(r'the page\s+"([^"]+)"', " ".join(text.split()))
+        assert set(named) <= titles(), name
+
+
+def test_no_message_names_a_file_of_the_docs_folder() -> None:
+    found = [
+        f"{module.relative_to(ROOT)}: {text}"
+        for module in PACKAGE.rglob("*.py")
+        for text in shown_texts(ast.parse(module.read_text(encoding="utf-8")))
+        if re.search(r"\bdocs/[\w/-]+\.md", text)
+    ]
+    assert found == []
+
+
+def test_the_words() -> None:
+    assert name_page("Fields") == 'the page "Fields" of the documentation'
+    assert name_page("Fields", 3).endswith("documentation, section 3")
