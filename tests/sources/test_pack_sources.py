@@ -15,9 +15,11 @@ from support.sources.tars import write_tar
 
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Facts, Listing, Source, read_source
+from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.source_bytes import read_source
 
 
 def tree(root: Path, *paths: str) -> Path:

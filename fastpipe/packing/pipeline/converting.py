@@ -28,19 +28,17 @@ from fastpipe.packing.pipeline.table_rows import (
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import (
-    FILE_ERRNOS,
-    LARGE_BYTES,
-    START_BYTES,
-    STORED,
-    Listing,
-    Source,
-    expect,
-    read_source,
-)
+from fastpipe.sources.listing import STORED, Listing, Source
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.source_bytes import (
+    FILE_ERRNOS,
+    LARGE_BYTES,
+    START_BYTES,
+    expect,
+    read_source,
+)
 from fastpipe.sources.tables.tables import TableListing
 
 if TYPE_CHECKING:

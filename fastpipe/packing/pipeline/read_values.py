@@ -22,15 +22,10 @@ from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_
 from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
-from fastpipe.sources.listing import (
-    ByteRange,
-    Listing,
-    Source,
-    SourceField,
-    read_source,
-)
+from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
 from fastpipe.sources.picture import mask_file
 from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.column_kinds import json_value
 
 

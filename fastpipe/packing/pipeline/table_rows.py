@@ -12,8 +12,9 @@ from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import parse_value
 from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.field_values import field_value
-from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField
+from fastpipe.sources.listing import Source, SourceField
 from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.source_bytes import LARGE_BYTES, START_BYTES
 from fastpipe.sources.tables.tables import TableListing, needed_groups, open_table
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from fastpipe.sources.annotations.coco_annotations import (
     Id,
     is_object,
 )
+from fastpipe.sources.column_names import named
+from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.options import FieldColumn, named
 from fastpipe.sources.tables.rows import Row
 
 Value = TypeVar("Value")

@@ -26,8 +26,9 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.splits import first_paths
-from fastpipe.sources.listing import Assumption, Source, change, read_source
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.listing import Assumption, Source, change
+from fastpipe.sources.picture_names import is_picture
+from fastpipe.sources.source_bytes import read_source
 
 # There may be millions of sources. These many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096

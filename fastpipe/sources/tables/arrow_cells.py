@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from fastpipe.dataset.format.fields import PICTURE_KINDS
-from fastpipe.sources.options import ColumnChoice
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.tables.arrow_columns import type_name
 
 

@@ -15,12 +15,12 @@ import pyarrow.types as types
 from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.detections import CATEGORIES
-from fastpipe.sources.options import (
+from fastpipe.sources.column_choice import (
     ColumnChoice,
-    SourceOptions,
     choose_columns,
     find_image_like_columns,
 )
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.likely import Known
 
 # Kinds of fields that hold pictures.

@@ -20,7 +20,8 @@ from fastpipe.sources.folders.class_lists import (
     read_class_list,
     read_descriptions,
 )
-from fastpipe.sources.listing import Assumption, Notes, SourceField
+from fastpipe.sources.listing import Assumption, SourceField
+from fastpipe.sources.notes import Notes
 from fastpipe.sources.options import quoted
 from fastpipe.sources.tables.box_cells import is_missing, parse_boxes
 from fastpipe.sources.tables.column_kinds import parse_text

@@ -8,14 +8,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fastpipe.sources.column_choice import ColumnChoice
+from fastpipe.sources.column_names import named
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import (
-    ColumnChoice,
-    SourceOptions,
-    is_picture,
-    named,
-    quoted,
-)
+from fastpipe.sources.options import SourceOptions, quoted
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.column_kinds import Seen
 
 # Words in the name of a column that holds classes.

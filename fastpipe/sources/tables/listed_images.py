@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import LISTS, detect_text_form

@@ -15,20 +15,19 @@ from typing import Any, NamedTuple
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
+from fastpipe.sources.column_choice import (
+    FILE_NAME,
+    ColumnChoice,
+    choose_columns,
+    find_image_like_columns,
+)
 from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.folders.class_lists import read_descriptions
 from fastpipe.sources.listing import Assumption, Listing, SourceField
-from fastpipe.sources.options import (
-    FILE_NAME,
-    MOST_FIELDS,
-    ColumnChoice,
-    SourceOptions,
-    choose_columns,
-    find_image_like_columns,
-    is_picture,
-    quoted,
-)
+from fastpipe.sources.member_fields import MOST_FIELDS
+from fastpipe.sources.options import SourceOptions, quoted
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable
 from fastpipe.sources.tables.column_kinds import Seen

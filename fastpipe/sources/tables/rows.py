@@ -16,17 +16,12 @@ from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.placed import Placed, placed
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
-from fastpipe.sources.listing import (
-    Assumption,
-    Listing,
-    Note,
-    Notes,
-    Source,
-    SourceField,
-)
-from fastpipe.sources.options import KEEP, ColumnChoice
+from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
+from fastpipe.sources.notes import Note, Notes
+from fastpipe.sources.options import KEEP
 from fastpipe.sources.tables.column_kinds import NO_LABELS
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.row_paths import (

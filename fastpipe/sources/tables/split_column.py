@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.column_names import named
 from fastpipe.sources.folders.splits import count_shared, find_split, find_split_names
-from fastpipe.sources.options import SourceOptions, named
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.column_kinds import Seen
 
 ALL = "all"  # --split all packs all rows

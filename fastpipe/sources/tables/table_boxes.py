@@ -15,8 +15,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.column_choice import ColumnChoice
+from fastpipe.sources.column_names import named
 from fastpipe.sources.listing import Assumption, SourceField
-from fastpipe.sources.options import ColumnChoice, SourceOptions, named
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.box_cells import NO_BOX, parse_boxes
 from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable
 from fastpipe.sources.tables.column_kinds import Seen

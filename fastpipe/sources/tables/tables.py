@@ -15,9 +15,10 @@ from fastpipe.dataset.format.open_file import FileState
 from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.detections import Detections
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Group, Listing, Source
-from fastpipe.sources.options import ColumnChoice, SourceOptions
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_label_name
 from fastpipe.sources.tables.row_labels import Labels

@@ -18,7 +18,7 @@ from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, is_left_behind, names_in
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 
 _MOST_FOLDERS = 1000
 _MOST_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 
 _MOST_SHOWN = 5
 
