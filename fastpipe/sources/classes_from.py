@@ -33,7 +33,7 @@ ClassesFrom = str | os.PathLike[str] | Sequence[str]
 def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     """The names that a user gives. ConfigError, PackError, DatasetError: there are none."""
     if isinstance(given, (list, tuple)):
-        return ClassNames(checked_names(given, "classes_from"))
+        return ClassNames(check_names(given, "classes_from"))
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"classes_from: {_EXPECTED}; got {given!r:.100}")
     path = source_path(given, remote)
@@ -51,7 +51,7 @@ def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     return names
 
 
-def checked_names(names: Iterable[object], option: str) -> tuple[str, ...]:
+def check_names(names: Iterable[object], option: str) -> tuple[str, ...]:
     """The names, each once. ConfigError, which begins with `option`: one is no name."""
     checked: dict[str, None] = {}  # in place of a set, as it keeps the order
     for name in names:
@@ -131,4 +131,4 @@ def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
             f"{option}: line {names.index('') + 1} is empty; the number of a class is that of its "
             "line"
         )
-    return checked_names(names, option)
+    return check_names(names, option)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.column_names import field_name, named
+from fastpipe.sources.column_names import describe_columns, field_name
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.options import SourceOptions
@@ -85,11 +85,11 @@ def choose_columns(
             example = FILE_NAME if further else "path, file_name or image"
             raise PackError(
                 f"{table}: expected a column with images, or with paths such as {example}; got "
-                f"{named(columns)}. --image-column names it{hint}"
+                f"{describe_columns(columns)}. --image-column names it{hint}"
             )
         if len(images) > 1:
             raise PackError(
-                f"{table} has several columns that may hold the images: {named(images)}. "
+                f"{table} has several columns that may hold the images: {describe_columns(images)}. "
                 "--image-column picks one"
             )
         image = next(iter(images))
@@ -137,7 +137,7 @@ def _check_columns(
     for option, column in chosen:
         if column is not None and column not in columns:
             raise PackError(
-                f"{option}: {table} has no such column; expected one of {named(columns)}"
+                f"{option}: {table} has no such column; expected one of {describe_columns(columns)}"
             )
 
 

@@ -31,7 +31,7 @@ def field_name(column: str, taken: Container[str] = ()) -> str:
     return free_name
 
 
-def named(columns: Iterable[str]) -> str:
+def describe_columns(columns: Iterable[str]) -> str:
     """The names of columns for a message, sorted."""
     names = [readable(column) for column in sorted(columns)]
     if not names:

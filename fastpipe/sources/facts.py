@@ -26,7 +26,7 @@ class Facts:
         files: number of sources.
         size_bytes: of all of them.
         content: see `Listing.digest`.
-        state: see `Listing.digest_with_times`.
+        state: see `Listing.state_digest`.
         changed_ns: when the last file was changed, replaced or renamed: by ctime, which nobody can
             set.
         made_by: the program that added the samples; "": they were listed.
@@ -57,7 +57,7 @@ class Facts:
             files=len(listing.sources),
             size_bytes=listing.size_bytes,
             content=listing.digest(),
-            state=listing.digest_with_times(),
+            state=listing.state_digest(),
             taken_ns=listing.taken_ns,
             changed_ns=max((source.ctime_ns for source in listing.sources), default=0),
             fields=listing.fields,

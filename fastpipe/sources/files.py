@@ -131,7 +131,7 @@ class LocalFile(io.FileIO):
         return state_of(os.fstat(self.fileno()))
 
 
-def opened(path: SourcePath) -> LocalFile | RemoteFile:
+def open_file(path: SourcePath) -> LocalFile | RemoteFile:
     return LocalFile(path) if isinstance(path, Path) else path.open()
 
 
@@ -141,7 +141,7 @@ def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
     PackError: it cannot be read, or has no ranges, as a pipe.
     """
     try:
-        file = opened(path)
+        file = open_file(path)
     except OSError as problem:
         raise PackError(
             f"cannot read {readable(str(path))}: {problem.strerror}"
@@ -156,7 +156,7 @@ def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
 
 
 def open_binary(path: SourcePath) -> BinaryIO:
-    return io.BufferedReader(opened(path), 1 << 20)
+    return io.BufferedReader(open_file(path), 1 << 20)
 
 
 @contextmanager
@@ -321,7 +321,7 @@ def read_listed_file(
         return root.objects.read((root / path).key, start, stop, listed)
     before_text = f": it had {listed.size_bytes:,} bytes when it was listed, and"
     try:
-        file = opened(root / path)
+        file = open_file(root / path)
     except OSError as problem:
         if problem.errno not in _ABSENT_ERRNOS:
             raise

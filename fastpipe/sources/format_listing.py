@@ -32,7 +32,7 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise_folder
 from fastpipe.sources.tables.manifest import list_manifest
-from fastpipe.sources.tables.table_files import left_out
+from fastpipe.sources.tables.table_files import assume_forms_skipped
 from fastpipe.sources.tables.tables import list_tables
 from fastpipe.sources.tars.tar_reader import compressed
 from fastpipe.sources.tars.tar_samples import TarColumns
@@ -151,7 +151,7 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
     listing = list_manifest(
         path, format_name, options, metadata=is_metadata, alone=is_only_list
     )
-    return assume(listing, left_out(manifest_names(source.names)))
+    return assume(listing, assume_forms_skipped(manifest_names(source.names)))
 
 
 def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:

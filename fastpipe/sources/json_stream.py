@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.encodings import HINT, as_utf8
+from fastpipe.sources.encodings import ENCODING_HINT, open_as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged
 
 _MOST_ENTRY_CHARACTERS = 16 << 20
@@ -49,12 +49,12 @@ def array_entries(path: SourcePath, encoding: str | None = None) -> Iterator[Any
     """The entries of a file that is a JSON array. PackError: the file cannot be parsed."""
     try:
         with open_unchanged(path) as file:
-            parser = _Parser(as_utf8(file, encoding, str(path)))
+            parser = _Parser(open_as_utf8(file, encoding, str(path)))
             for _ in parser.items("[", "]"):
                 yield parser.value()
             parser.take("")
     except (ValueError, RecursionError) as problem:
-        hint = f". {HINT}" if isinstance(problem, UnicodeDecodeError) else ""
+        hint = f". {ENCODING_HINT}" if isinstance(problem, UnicodeDecodeError) else ""
         raise PackError(
             f"{readable(str(path))} is damaged or not a JSON array: {problem}{hint}"
         ) from problem

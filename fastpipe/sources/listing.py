@@ -185,7 +185,7 @@ class Listing:
             )
         return to_hex(total)
 
-    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
+    def state_digest(self, start: int = 0, stop: int | None = None) -> str:
         """Names the state of the files of a run of sources, or of all.
 
         A file that is written again or replaced has another state.
@@ -243,7 +243,9 @@ def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, 
     return lambda source: (source.label, source.path)
 
 
-def change(sources: list[Source], changed: Callable[[Source], Source | None]) -> None:
+def replace_sources(
+    sources: list[Source], changed: Callable[[Source], Source | None]
+) -> None:
     """Replaces each source by another, or removes it if `changed` returns None.
 
     It works in place, as there may be millions of sources.
@@ -268,7 +270,7 @@ def relabel_sources(sources: list[Source], new_labels: Sequence[int]) -> None:
             return source
         return source._replace(label=new_labels[source.label])
 
-    change(sources, relabelled)
+    replace_sources(sources, relabelled)
 
 
 def with_classes(listing: Listing, classes: Sequence[str]) -> Listing:

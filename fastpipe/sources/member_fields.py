@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from fastpipe.dataset.format.fields import Field, member
 from fastpipe.errors import PackError
-from fastpipe.sources.column_names import field_name, named
+from fastpipe.sources.column_names import describe_columns, field_name
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.listing import SourceField
 
@@ -52,7 +52,7 @@ def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
     return tuple(fields.values())
 
 
-def fields_asked(
+def chosen_member_fields(
     asked: Iterable[FieldColumn], endings: Collection[str]
 ) -> tuple[SourceField, ...]:
     """The fields that a user asks for, of members with these endings. PackError: one is missing."""
@@ -62,7 +62,7 @@ def fields_asked(
         if field.column not in kinds:
             raise PackError(
                 f"{field}: no sample has a member with the ending {field.column}; there are "
-                f"{named(kinds)}"
+                f"{describe_columns(kinds)}"
             )
         if field.kind is not None and field.kind not in _POSSIBLE_KINDS:
             raise PackError(

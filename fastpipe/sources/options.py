@@ -149,7 +149,7 @@ def _is_encoding(name: str) -> bool:
     return True
 
 
-def recorded_options(
+def read_recorded_options(
     recorded: Mapping[str, Any], image_root: str | None = None
 ) -> SourceOptions:
     """The options that `SourceOptions.recorded` has given."""
@@ -161,7 +161,7 @@ def recorded_options(
     return SourceOptions(**options, image_root=image_root)
 
 
-def source_options(
+def parse_source_options(
     *,
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
@@ -196,6 +196,6 @@ def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> 
     )
 
 
-def quoted(text: str) -> str:
+def quote_for_shell(text: str) -> str:
     """The text as a shell needs it."""
     return text if re.fullmatch(r"[\w.,:=-]+", text) else shlex.quote(text)

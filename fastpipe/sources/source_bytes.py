@@ -44,7 +44,7 @@ def read_source(
         ) from problem
 
 
-def expect(root: RemotePath, run: Sequence[Source]) -> None:
+def prefetch_sources(root: RemotePath, run: Sequence[Source]) -> None:
     """Begins to fetch sources behind a URL that will be read soon, all at the same time."""
     spans = []
     for source in run:

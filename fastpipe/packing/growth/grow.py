@@ -128,7 +128,7 @@ def add(
         )
         if compared.new:
             about = {
-                "listing": listing.digest_with_times(),
+                "listing": listing.state_digest(),
                 "options": options.shaping(listing.kinds),
             }
             adjust_plan = _plan_adjuster(version, source)

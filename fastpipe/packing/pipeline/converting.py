@@ -36,7 +36,7 @@ from fastpipe.sources.source_bytes import (
     FILE_ERRNOS,
     LARGE_BYTES,
     START_BYTES,
-    expect,
+    prefetch_sources,
     read_source,
 )
 from fastpipe.sources.tables.tables import TableListing
@@ -120,7 +120,11 @@ def _convert_files_ahead(
 
     # The files of a run are requested together when a thread gets the run.
     return Ahead(
-        convert_file, options.threads, size_bytes, partial(expect, remote_root), forget
+        convert_file,
+        options.threads,
+        size_bytes,
+        partial(prefetch_sources, remote_root),
+        forget,
     )
 
 

@@ -22,7 +22,7 @@ from fastpipe.sources.folders.class_lists import (
 )
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.notes import Notes
-from fastpipe.sources.options import quoted
+from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.tables.box_cells import is_missing, parse_boxes
 from fastpipe.sources.tables.column_kinds import parse_text
 from fastpipe.sources.tables.row_paths import clean_path, describe_wrong_path
@@ -220,7 +220,7 @@ class BoxTable:
                 f"labels: none, though each image has one box, and column {self.class_column!r} "
                 "has its class"
             )
-            option = f"--label-column {quoted(self.class_column or '')}"
+            option = f"--label-column {quote_for_shell(self.class_column or '')}"
             self.boxes.assumed.append(Assumption(text, option))
 
     @property

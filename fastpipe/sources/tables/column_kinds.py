@@ -65,7 +65,7 @@ _FIELD_TYPES: dict[Any, str] = {
 _NUMBER_TYPES = frozenset(("int", "whole", "float", "padded", *NO_LABELS))
 
 
-class Seen:
+class ColumnSummary:
     """A summary of the values of a column, to which `add` adds one value after the other.
 
     Args:

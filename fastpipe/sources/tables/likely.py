@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fastpipe.sources.column_choice import ColumnChoice
-from fastpipe.sources.column_names import named
+from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import SourceOptions, quoted
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.picture_names import is_picture
-from fastpipe.sources.tables.column_kinds import Seen
+from fastpipe.sources.tables.column_kinds import ColumnSummary
 
 # Words in the name of a column that holds classes.
 _LABELS = (
@@ -72,7 +72,7 @@ _RUN_LENGTHS = re.compile(r"\d+ \d+( \d+ \d+)*|-1|")
 
 
 class Known(NamedTuple):
-    """As `Seen`, of a column whose values were not all read: its type and a few values say this."""
+    """As `ColumnSummary`, of a column whose values were not all read: its type and a few values say this."""
 
     texts: Collection[str] = ()
     first: Collection[str] = ()
@@ -82,7 +82,7 @@ class Known(NamedTuple):
     are_lists: bool = False
 
 
-_Columns = Mapping[str, Seen | Known]
+_Columns = Mapping[str, ColumnSummary | Known]
 
 
 class _Joined(NamedTuple):
@@ -114,7 +114,7 @@ def is_label_name(column: str) -> bool:
     return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
 
 
-def are_captions(column: str, values: Seen | Known) -> bool:
+def are_captions(column: str, values: ColumnSummary | Known) -> bool:
     """Whether the values of a column are sentences, most of which come once."""
     texts = [text for text in values.first if text]
     if not texts or values.repeats:
@@ -130,16 +130,16 @@ def are_captions(column: str, values: Seen | Known) -> bool:
     ) and not any(text[0] in "[{" or is_picture(text) for text in texts)
 
 
-def _has_class_a_row(column: str, values: Seen | Known) -> bool:
+def _has_class_a_row(column: str, values: ColumnSummary | Known) -> bool:
     """Whether a column of labels has other texts in each row, such as captions or words to read."""
     if are_captions(column, values):
         return True
-    if not isinstance(values, Seen) or values.count < _MIN_ROWS:
+    if not isinstance(values, ColumnSummary) or values.count < _MIN_ROWS:
         return False
     return values.kind == "text" and values.are_all_different
 
 
-def _has_few_names(column: str, values: Seen | Known) -> bool:
+def _has_few_names(column: str, values: ColumnSummary | Known) -> bool:
     """Whether a column has a few short texts that come again, as names of classes do."""
     if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
         return False
@@ -182,7 +182,7 @@ def find_separator(texts: Collection[str]) -> str:
     return ""
 
 
-def _has_class_numbers(column: str, values: Seen | Known) -> bool:
+def _has_class_numbers(column: str, values: ColumnSummary | Known) -> bool:
     """Whether a column has all whole numbers from 0 or 1 on, up to some, and they come again."""
     texts = values.texts
     if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
@@ -196,7 +196,7 @@ def _has_class_numbers(column: str, values: Seen | Known) -> bool:
     )
 
 
-def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
+def _find_joined(column: str, values: ColumnSummary | Known) -> _Joined | None:
     """The first text of a column that looks like several classes, such as "cat|dog"."""
     texts = values.texts or values.first
     is_label = is_label_name(column)  # other columns may hold sentences
@@ -284,7 +284,10 @@ def find_column_assumptions(
         label = columns.label
         if label in seen and _has_class_a_row(label, seen[label]):
             text = f"labels: each text in column {label!r} is a class of its own, and is not stored as text"
-            return (Assumption(text, f"--field {quoted(f'text={label}')}"), *of_shapes)
+            return (
+                Assumption(text, f"--field {quote_for_shell(f'text={label}')}"),
+                *of_shapes,
+            )
         joined = _find_joined(label, seen[label]) if label in seen else None
         if joined is None:
             return of_shapes
@@ -309,7 +312,7 @@ def find_column_assumptions(
     if not likely:
         return (*of_flags, *of_shapes)
 
-    option = f"--label-column {quoted(likely[0])}"
+    option = f"--label-column {quote_for_shell(likely[0])}"
     for column in likely:
         joined = _find_joined(column, seen[column])
         if joined is not None or seen[column].are_lists:
@@ -318,7 +321,7 @@ def find_column_assumptions(
     if len(likely) == 1:
         text = f"labels: none, though column {likely[0]!r} looks like one"
     else:
-        text = f"labels: none, though columns {named(likely)} look like them"
+        text = f"labels: none, though columns {describe_columns(likely)} look like them"
     return (Assumption(text, option), *of_flags, *of_shapes)
 
 
@@ -350,7 +353,7 @@ def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumptio
             assumptions.append(Assumption(text))
         elif (
             field.kind == "text"
-            and isinstance(values, Seen)
+            and isinstance(values, ColumnSummary)
             and values.first
             and all(map(is_picture, values.first))
         ):
@@ -358,7 +361,7 @@ def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumptio
             is_mask = not _MASKS.isdisjoint(_words_in(field.column))
             kind = "mask" if is_mask else "image"
             name = "mask" if is_mask else field.name
-            option = f"--field {quoted(f'{name}={field.column}:{kind}')}"
+            option = f"--field {quote_for_shell(f'{name}={field.column}:{kind}')}"
             assumptions.append(Assumption(text, option))
         elif values is not None and _has_run_lengths(field.column, values):
             text = (
@@ -369,7 +372,7 @@ def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumptio
     return tuple(assumptions)
 
 
-def _has_run_lengths(column: str, values: Seen | Known) -> bool:
+def _has_run_lengths(column: str, values: ColumnSummary | Known) -> bool:
     if not _RUN_LENGTH_COLUMN.fullmatch(column):
         return False
     return all(map(_RUN_LENGTHS.fullmatch, values.texts or values.first))
@@ -377,7 +380,7 @@ def _has_run_lengths(column: str, values: Seen | Known) -> bool:
 
 def _field_of_classes(column: str, joined: _Joined | None) -> str:
     """The option that makes a field of a column with several classes for each image."""
-    option = f"--field {quoted(f'tags={column}:classes')}"
+    option = f"--field {quote_for_shell(f'tags={column}:classes')}"
     return option if joined is None else f"{option} --separator '{joined.separator}'"
 
 
@@ -401,9 +404,9 @@ def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, 
     pattern = ",".join(columns) if len(columns) <= 4 else "*"
     text = (
         f"classes: none, though {len(columns)} columns of {min(numbers)} and 1 look like a class "
-        f"each: {named(columns[:5])}"
+        f"each: {describe_columns(columns[:5])}"
     )
-    return (Assumption(text, f"--field {quoted(f'tags={pattern}:classes')}"),)
+    return (Assumption(text, f"--field {quote_for_shell(f'tags={pattern}:classes')}"),)
 
 
 def numbers_as_texts(classes: Sequence[str]) -> str | None:

@@ -21,16 +21,16 @@ from fastpipe.sources.column_choice import (
     choose_columns,
     find_image_like_columns,
 )
-from fastpipe.sources.encodings import as_utf8
+from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.folders.class_lists import read_descriptions
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.member_fields import MOST_FIELDS
-from fastpipe.sources.options import SourceOptions, quoted
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable
-from fastpipe.sources.tables.column_kinds import Seen
+from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import (
     are_captions,
     columns_of_ids,
@@ -86,7 +86,7 @@ class _Manifest:
     # Begins to read the rows. It is called once for the columns, and then for the images.
     read_rows: Callable[[], Iterator[Row]]
     # The values of each column, in the order of the columns.
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, ColumnSummary] = field(default_factory=dict)
     # A column that may have the paths of images -> the folders in these paths.
     folders: dict[str, set[str]] = field(default_factory=dict)
 
@@ -300,7 +300,7 @@ def _scan_columns(manifest: _Manifest) -> None:
                     raise PackError(
                         f"{table}: expected at most {MOST_COLUMNS} columns, got more"
                     )
-                seen[column] = Seen(
+                seen[column] = ColumnSummary(
                     typed=manifest.is_typed, keeps_all=column in class_columns
                 )
                 if column == options.image_column or find_image_like_columns(
@@ -447,7 +447,7 @@ def _caption_fields(manifest: _Manifest, columns: ColumnChoice) -> list[SourceFi
 
 def _gather_captions(
     manifest: _Manifest,
-    field_values: Mapping[str, Seen],
+    field_values: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
     captions: Sequence[SourceField],
     split: SplitColumn | None,
@@ -480,7 +480,7 @@ def _gather_captions(
             f"rows: the rows of an image are one sample, with the list of its texts in {column!r}; "
             "as text, each row is a sample of its own"
         )
-        option = f"--field {quoted(f'{captions[0].name}={column}:text')}"
+        option = f"--field {quote_for_shell(f'{captions[0].name}={column}:text')}"
         assumed.append(Assumption(text, option))
     return _ImageRows(
         Rows(gathered.rows), gathered.fields(), gathered.empty, None, assumed
@@ -489,7 +489,7 @@ def _gather_captions(
 
 def _settle_rows(
     manifest: _Manifest,
-    field_values: Mapping[str, Seen],
+    field_values: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
     split: SplitColumn | None,
 ) -> _ImageRows:
@@ -548,7 +548,7 @@ def detect_json_layout(path: SourcePath, encoding: str | None = None) -> str:
     if path.suffix.lower() != ".json":
         return "lines"
     with open_unchanged(path) as file:
-        head = as_utf8(file, encoding, str(path)).read(_HEAD_BYTES)
+        head = open_as_utf8(file, encoding, str(path)).read(_HEAD_BYTES)
     head = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if head.startswith(b"["):
         return "array"

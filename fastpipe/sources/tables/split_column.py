@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.column_names import named
+from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.folders.splits import count_shared, find_split, find_split_names
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables.column_kinds import Seen
+from fastpipe.sources.tables.column_kinds import ColumnSummary
 
 ALL = "all"  # --split all packs all rows
 _COLUMNS = frozenset(
@@ -82,7 +82,7 @@ class SplitColumn(NamedTuple):
 
 
 def find_split_column(
-    seen: Mapping[str, Seen], options: SourceOptions, table: str
+    seen: Mapping[str, ColumnSummary], options: SourceOptions, table: str
 ) -> SplitColumn | None:
     """Finds the column with splits, and the split to pack.
 
@@ -158,7 +158,7 @@ def _choose_split(
 
     prefix = "" if options.split is None else f"--split {options.split}: "
     raise PackError(
-        f"{prefix}{table} has the splits {named(splits)} in {place}: --split picks one, "
+        f"{prefix}{table} has the splits {describe_columns(splits)} in {place}: --split picks one, "
         f"--split {ALL} packs all rows"
     )
 

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice
-from fastpipe.sources.column_names import named
+from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.box_cells import NO_BOX, parse_boxes
 from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable
-from fastpipe.sources.tables.column_kinds import Seen
+from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import is_label_name
 
 BOXES = "boxes"  # the column of --field that stands for the boxes of such a table
@@ -79,7 +79,7 @@ _IMAGE_SIZES = (
 
 
 def find_box_columns(
-    seen: Mapping[str, Seen], options: SourceOptions, table: str
+    seen: Mapping[str, ColumnSummary], options: SourceOptions, table: str
 ) -> BoxColumns | None:
     """The columns of boxes; None if there are none, or if --field makes fields of them.
 
@@ -116,7 +116,7 @@ def no_boxes(table: str) -> PackError:
     )
 
 
-def _holds_boxes(column: Seen) -> bool:
+def _holds_boxes(column: ColumnSummary) -> bool:
     """Whether the values are lists of four numbers, or texts with four numbers."""
     if column.are_boxes:
         return True
@@ -157,7 +157,7 @@ def _plain(column: str) -> str:
 
 
 def describe_box_table(
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
     boxes: BoxColumns,
     options: SourceOptions,
@@ -218,7 +218,7 @@ def describe_box_table(
 
 
 def _find_class_columns(
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
     boxes: BoxColumns,
     options: SourceOptions,
@@ -245,13 +245,15 @@ def _find_class_columns(
         return names[0], numbers[0] if len(numbers) == 1 else None
     if len(likely) > 1:
         raise PackError(
-            f"several columns may hold the classes of boxes: {named(likely)}. --label-column picks "
+            f"several columns may hold the classes of boxes: {describe_columns(likely)}. --label-column picks "
             "one; --field NAME=COLUMN stores another one"
         )
     return (likely[0] if likely else None), None
 
 
-def _find_size_columns(seen: Mapping[str, Seen], boxes: BoxColumns) -> tuple[str, ...]:
+def _find_size_columns(
+    seen: Mapping[str, ColumnSummary], boxes: BoxColumns
+) -> tuple[str, ...]:
     """The columns with width and height of the image; empty if there are none."""
     by_letters = {
         _letters(column): column for column in seen if column not in boxes.columns

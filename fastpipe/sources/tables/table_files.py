@@ -37,7 +37,7 @@ def sort_labelled_first(tables: Iterable[str]) -> list[str]:
     )
 
 
-def left_out(tables: Sequence[str]) -> list[Assumption]:
+def assume_forms_skipped(tables: Sequence[str]) -> list[Assumption]:
     """Says which tables are not read because they are forms for results."""
     forms = [name for name in tables if is_result_form(name)]
     if not forms or len(forms) == len(tables):

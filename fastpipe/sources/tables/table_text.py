@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import find_image_like_columns
-from fastpipe.sources.encodings import as_utf8
+from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, open_binary
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
@@ -66,7 +66,7 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
     """
     with open_binary(path) as file:
         head = (
-            as_utf8(file, encoding, str(path))
+            open_as_utf8(file, encoding, str(path))
             .read(_HEAD_BYTES)
             .decode("utf-8-sig", "replace")
         )
@@ -227,7 +227,7 @@ def read_column_names(path: SourcePath, encoding: str | None = None) -> Sequence
     if form.columns:
         return form.columns
     with open_binary(path) as file:
-        text = as_utf8(file, encoding, str(path))
+        text = open_as_utf8(file, encoding, str(path))
         for _ in range(form.skipped):
             text.readline()
         line = text.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")
