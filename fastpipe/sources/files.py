@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cast
 
 from fastpipe.dataset.format.folder import Url
-from fastpipe.dataset.format.open_file import FileState, changed, read_at, state_of
+from fastpipe.dataset.format.open_file import (
+    FileState,
+    changed_error,
+    read_at,
+    state_of,
+)
 from fastpipe.errors import PackError, readable
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
@@ -172,7 +177,7 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
             f"cannot read {readable(str(path))}: {problem.strerror}"
         ) from problem
     if not _is_same(before, after):
-        raise changed(path)
+        raise changed_error(path)
 
 
 def _is_same(first: FileState, second: FileState) -> bool:
@@ -326,7 +331,7 @@ def read_listed_file(
         if problem.errno not in _ABSENT_ERRNOS:
             raise
         with_all = "" if root.exists() else ", with all of the source"
-        raise changed(
+        raise changed_error(
             root / path, f"{before_text} has disappeared{with_all} ({problem.strerror})"
         ) from problem
     with file:
@@ -335,7 +340,7 @@ def read_listed_file(
         after = file.state
     is_unchanged = _is_same(before, listed) and _is_same(after, listed)
     if not is_unchanged or len(data) != stop - start:
-        raise changed(
+        raise changed_error(
             root / path,
             f"{before_text} now has {after.size_bytes:,}: it was written again, or something else "
             "is in its place",

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.dataset.format.fields import PICTURE_KINDS
-from fastpipe.dataset.format.open_file import changed
+from fastpipe.dataset.format.open_file import changed_error
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import parse_value
 from fastpipe.sources.class_names import renumbered
@@ -53,14 +53,14 @@ def read_table_rows(
         with open_table(listing.kind, path) as file:
             # Size and mtime: a hard link to a file changes its ctime.
             if file.opened.state[:2] != table.state[:2]:
-                raise changed(path)
+                raise changed_error(path)
             for group in needed_groups(table, wanted):
                 first_row = group.first_row
                 for batch in file.read(group, listing.columns.read()):
                     with file.reading(f"rows from {first_row:,} on"):
                         cells = Cells(batch, listing.columns)
                     if file.is_replaced():
-                        raise changed(path)
+                        raise changed_error(path)
                     for index, size_bytes in enumerate(cells.sizes):
                         listed = wanted.get(first_row + index)
                         if listed is not None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastpipe.dataset.format.open_file import FileState, changed
+from fastpipe.dataset.format.open_file import FileState, changed_error
 from fastpipe.errors import PackError, in_one_line, readable
 from fastpipe.sources.files import SourcePath, open_regular, state_or_problem
 from fastpipe.sources.listing import Group
@@ -150,7 +150,7 @@ class TableFile(ABC):
         ) as problem:
             # Size and mtime: a hard link to a file changes its ctime.
             if self.opened.state[:2] != self._first_state[:2]:
-                raise changed(self.path) from problem
+                raise changed_error(self.path) from problem
             if isinstance(problem, MemoryError):  # pyarrow's own error is one, too
                 why = "not enough memory to read it. Run the same command again where there is more"
             else:
