@@ -75,24 +75,13 @@ def choose_columns(
     Raises:
         PackError: a column is missing, or the user has to choose.
     """
-    columns_by_field = {
-        field: field.columns_of(columns) for field in options.fields or ()
-    }
+    columns_by_field = {}
+    for wish in options.fields or ():
+        columns_by_field[wish] = wish.columns_of(columns)
     _check_columns(table, columns, options, columns_by_field)
     image = options.image_column
     if image is None:
-        if not images:
-            example = FILE_NAME if further else "path, file_name or image"
-            raise PackError(
-                f"{table}: expected a column with images, or with paths such as {example}; got "
-                f"{describe_columns(columns)}. --image-column names it{hint}"
-            )
-        if len(images) > 1:
-            raise PackError(
-                f"{table} has several columns that may hold the images: {describe_columns(images)}. "
-                "--image-column picks one"
-            )
-        image = next(iter(images))
+        image = _only_image_column(table, columns, images, further, hint)
 
     label = options.label_column
     # A column that alone makes a field is no label, unless the user says so.
@@ -108,17 +97,44 @@ def choose_columns(
         others = [column for column in columns if column not in (image, label)]
         chosen = _name_fields(others, further)
     fields = []
-    for field in chosen:
+    for wish in chosen:
         flags = _flag_columns(
-            field, columns_by_field.get(field, ()), (image, label), are_flags
+            wish, columns_by_field.get(wish, ()), (image, label), are_flags
         )
-        kind = "classes" if flags else field.kind or kind_of(field.column)
-        fields.append(
-            SourceField(
-                field.name, kind, names=flags, column=field.column, columns=flags
-            )
+        if flags:
+            kind = "classes"
+        else:
+            kind = wish.kind or kind_of(wish.column)
+        # Of columns of 0 and 1, their names are the names of the classes.
+        field = SourceField(
+            wish.name, kind, names=flags, column=wish.column, columns=flags
         )
+        fields.append(field)
     return ColumnChoice(image, label, tuple(fields))
+
+
+def _only_image_column(
+    table: str,
+    columns: Collection[str],
+    images: Collection[str],
+    further: str,
+    hint: str,
+) -> str:
+    """The only column that may hold the images; see `choose_columns`. PackError: none, or several."""
+    if len(images) == 1:
+        return next(iter(images))
+    if images:
+        raise PackError(
+            f"{table} has several columns that may hold the images: {describe_columns(images)}. "
+            "--image-column picks one"
+        )
+    example = "path, file_name or image"
+    if further:
+        example = FILE_NAME
+    raise PackError(
+        f"{table}: expected a column with images, or with paths such as {example}; got "
+        f"{describe_columns(columns)}. --image-column names it{hint}"
+    )
 
 
 def _check_columns(
@@ -128,17 +144,20 @@ def _check_columns(
     columns_by_field: Mapping[FieldColumn, Sequence[str]],
 ) -> None:
     """Raises PackError if a user asks for a column that the table does not have."""
-    chosen = [
-        (f"--image-column {options.image_column}", options.image_column),
-        (f"--label-column {options.label_column}", options.label_column),
-    ]
+    # The option as a user gives it -> the columns that it names.
+    wishes: dict[str, Sequence[str | None]] = {
+        f"--image-column {options.image_column}": [options.image_column],
+        f"--label-column {options.label_column}": [options.label_column],
+    }
     for field, field_columns in columns_by_field.items():
-        chosen += [(str(field), column) for column in field_columns]
-    for option, column in chosen:
-        if column is not None and column not in columns:
-            raise PackError(
-                f"{option}: {table} has no such column; expected one of {describe_columns(columns)}"
-            )
+        wishes[str(field)] = field_columns
+    for option, wanted_columns in wishes.items():
+        for column in wanted_columns:
+            if column is not None and column not in columns:
+                raise PackError(
+                    f"{option}: {table} has no such column; expected one of "
+                    f"{describe_columns(columns)}"
+                )
 
 
 def _name_fields(columns: Iterable[str], further: str) -> tuple[FieldColumn, ...]:
@@ -160,34 +179,35 @@ def _flag_columns(
     """The columns of 0 and 1 that a field of classes is made of; () if it is made of one column."""
     if columns in ((), (field.column,)):
         return ()
+    expected = f"{field}: expected columns of 0 and 1, or -1 and 1, a column a class"
     # A pattern leaves out other columns that it fits. A column that is named must have flags.
     by_name = {name.strip() for name in field.column.split(",")}
-    wrong = [
-        column for column in columns if column in by_name and not are_flags(column)
-    ]
-    flags = tuple(
-        column for column in columns if column not in others and are_flags(column)
-    )
-    if wrong or not flags:
-        got = f"{readable(wrong[0])} has others" if wrong else "no column that fits has"
-        raise PackError(
-            f"{field}: expected columns of 0 and 1, or -1 and 1, a column a class; {got}"
-        )
-    return flags
+    flags = []
+    for column in columns:
+        if are_flags(column):
+            if column not in others:
+                flags.append(column)
+        elif column in by_name:
+            raise PackError(f"{expected}; {readable(column)} has others")
+    if not flags:
+        raise PackError(f"{expected}; no column that fits has")
+    return tuple(flags)
 
 
 def find_image_like_columns(
     columns: Iterable[str], options: SourceOptions
 ) -> list[str]:
     """The columns that are called as if they held the paths of images, and are no fields."""
-    of_fields = {field.column for field in options.fields or ()}
+    field_columns = options.field_columns
     paths = []
     ids = []
     for column in columns:
-        if column not in of_fields:
-            name = re.sub(r"[ -]", "_", column.lower())
-            if name in IMAGE_COLUMNS:
-                paths.append(column)
-            elif name in _ID_COLUMNS:
-                ids.append(column)
+        if column in field_columns:
+            continue
+        name = re.sub(r"[ -]", "_", column.lower())
+        if name in IMAGE_COLUMNS:
+            paths.append(column)
+        elif name in _ID_COLUMNS:
+            ids.append(column)
+    # An id beside a path is no second path: "image_id" of a table that also has "file_name".
     return paths or ids

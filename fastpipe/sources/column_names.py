@@ -12,17 +12,18 @@ _MAX_NAME_CHARACTERS = 64  # of a field
 _MAX_NAMES_SHOWN = 20  # in a message
 
 
-def field_name(column: str, taken: Container[str] = ()) -> str:
+def field_name(column: str, other_names: Container[str] = ()) -> str:
     """The name of a field that is called like a column or ending.
 
     If another field has the name, or it means something else, _ or a number follows it.
     """
+    # Some characters stay free for the "_" or the number behind the name.
     name = re.sub(r"[^a-z0-9_]", "_", column)[:60]
     if not name[:1].isalpha():
         name = f"field_{name}"[:60]
     free_name = name
     number = 1
-    while free_name in taken or free_name in RESERVED:
+    while free_name in other_names or free_name in RESERVED:
         number += 1
         if len(free_name) < _MAX_NAME_CHARACTERS:
             free_name = f"{free_name}_"

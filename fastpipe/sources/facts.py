@@ -69,18 +69,16 @@ class Facts:
 
     def with_more(self, other: Facts) -> Facts:
         """The facts of two parts of a source, which have the same classes."""
-        # Both digests have the hash of the classes in them.
-        content = (
-            int(self.content, 16)
-            + int(other.content, 16)
-            - hash_classes(self.classes or ())
-        )
+        # Both digests have the hash of the classes in them, and the sum has it once.
+        content = int(self.content, 16) + int(other.content, 16)
+        content -= hash_classes(self.classes or ())
+        state = int(self.state, 16) + int(other.state, 16)
         return replace(
             self,
             files=self.files + other.files,
             size_bytes=self.size_bytes + other.size_bytes,
             content=to_hex(content),
-            state=to_hex(int(self.state, 16) + int(other.state, 16)),
+            state=to_hex(state),
             taken_ns=min(self.taken_ns, other.taken_ns),
             changed_ns=max(self.changed_ns, other.changed_ns),
         )

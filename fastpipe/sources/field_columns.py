@@ -31,22 +31,29 @@ class FieldColumn(NamedTuple):
         known = list(columns)
         if self.column in known or self.kind != "classes":
             return (self.column,)
-        chosen = []
+        chosen: dict[str, None] = {}  # in place of a set, as it keeps the order
         for part in self.column.split(","):
             pattern = part.strip()
-            matches = [
-                name for name in known if name == pattern or fnmatchcase(name, pattern)
-            ]
+            fits_none = True
+            for name in known:
+                # A column may be called "a[1]", which as a pattern means "a1".
+                if name == pattern or fnmatchcase(name, pattern):
+                    chosen[name] = None
+                    fits_none = False
             # A name that no column has stays, so that it is refused.
-            chosen += matches or [pattern]
-        return tuple(dict.fromkeys(chosen))
+            if fits_none:
+                chosen[pattern] = None
+        return tuple(chosen)
 
     def __str__(self) -> str:
         text = f"--field {self.name}={self.column}"
-        return f"{text}:{self.kind}" if self.kind else text
+        if self.kind:
+            text += f":{self.kind}"
+        return text
 
 
 def parse_fields(fields: object) -> tuple[FieldColumn, ...]:
+    """Parses the fields that a user names; see `parse_source_options`. ConfigError: one is wrong."""
     parsed: dict[str, FieldColumn] = {}
     for name, column in _names_and_columns(fields):
         try:
@@ -57,28 +64,32 @@ def parse_fields(fields: object) -> tuple[FieldColumn, ...]:
                 raise ValueError(f"expected the name of a column, got {column!r}")
         except ValueError as problem:
             raise ConfigError(f"--field {name}={column}: {problem}") from None
-        # The name of a column may have a colon in it.
+        # The name of a column may have a colon in it: only a kind behind the last one counts.
         before, colon, kind = column.rpartition(":")
-        has_kind = colon and kind in KINDS
-        parsed[name] = (
-            FieldColumn(name, before, kind) if has_kind else FieldColumn(name, column)
-        )
+        if colon and kind in KINDS:
+            parsed[name] = FieldColumn(name, before, kind)
+        else:
+            parsed[name] = FieldColumn(name, column)
     return tuple(parsed.values())
 
 
 def _names_and_columns(fields: object) -> list[tuple[Any, Any]]:
+    """The name of each field, with the text that says its column and perhaps its kind."""
     if isinstance(fields, Mapping):
         return list(fields.items())
-    texts: list[Any] | None = None
-    if isinstance(fields, Iterable) and not isinstance(fields, (str, bytes)):
-        texts = list(fields)
-    if texts is None or not all(isinstance(text, str) for text in texts):
-        raise ConfigError(
-            "fields: expected names of fields and their columns, such as {'caption': 'text'} or "
-            f"['caption=text'], got {fields!r}"
-        )
+    expected = ConfigError(
+        "fields: expected names of fields and their columns, such as {'caption': 'text'} or "
+        f"['caption=text'], got {fields!r}"
+    )
+    # A single text would be read as a list of its characters.
+    if not isinstance(fields, Iterable) or isinstance(fields, (str, bytes)):
+        raise expected
     pairs = []
-    for text in texts:
+    for text in fields:
+        if not isinstance(text, str):
+            raise expected
         name, equals, column = text.partition("=")
-        pairs.append((name, column if equals else name))
+        if not equals:
+            column = name  # "caption" is short for "caption=caption"
+        pairs.append((name, column))
     return pairs

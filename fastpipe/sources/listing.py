@@ -75,7 +75,9 @@ class Source(NamedTuple):
     @property
     def file_path(self) -> str:
         """The path of the file to open, relative to the source."""
-        return self.path if self.file is None else self.file
+        if self.file is None:
+            return self.path
+        return self.file
 
 
 class SourceField(NamedTuple):
@@ -121,7 +123,9 @@ class Assumption(NamedTuple):
     option: str = ""
 
     def __str__(self) -> str:
-        return f"{self.text} ({self.option})" if self.option else self.text
+        if not self.option:
+            return self.text
+        return f"{self.text} ({self.option})"
 
 
 @dataclass(frozen=True)
@@ -179,10 +183,10 @@ class Listing:
         total = hash_classes(self.classes) + self._hash_numbers()
         for source in self.sources:
             note = None if source.note is None else source.note.content
+            # Not the offsets: the same members may lie elsewhere in another tar.
             sizes = [None if part is None else part[1] for part in source.parts]
-            total += _hash_source(
-                source, f"{source.label} {source.size_bytes}", sizes, note
-            )
+            details = f"{source.label} {source.size_bytes}"
+            total += _hash_source(source, details, sizes, note)
         return to_hex(total)
 
     def state_digest(self, start: int = 0, stop: int | None = None) -> str:
@@ -205,10 +209,11 @@ class Listing:
 
         The values of rows do not have these numbers.
         """
-        renumbered = [field for field in self.fields if field.numbers]
-        return sum(
-            xxhash.xxh3_128_intdigest(repr(field).encode()) for field in renumbered
-        )
+        total = 0
+        for source_field in self.fields:
+            if source_field.numbers:
+                total += xxhash.xxh3_128_intdigest(repr(source_field).encode())
+        return total
 
 
 def _hash_source(source: Source, details: str, parts: object, note: int | None) -> int:
@@ -244,15 +249,15 @@ def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, 
 
 
 def replace_sources(
-    sources: list[Source], changed: Callable[[Source], Source | None]
+    sources: list[Source], new_source_of: Callable[[Source], Source | None]
 ) -> None:
-    """Replaces each source by another, or removes it if `changed` returns None.
+    """Replaces each source by another, or removes it if `new_source_of` returns None.
 
     It works in place, as there may be millions of sources.
     """
     kept = 0
     for source in sources:
-        new_source = changed(source)
+        new_source = new_source_of(source)
         if new_source is not None:
             sources[kept] = new_source
             kept += 1

@@ -40,42 +40,45 @@ def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
     KEY.txt is a text "txt", KEY.seg.png a mask "seg". If two endings would give one name, the whole
     ending is the name: KEY.note.txt is "note_txt" beside KEY.note.json.
     """
+    # Ending -> the part of it that names the field: of "seg.png" it is "seg", of "txt" all.
     stems = {ending: ending.rpartition(".")[0] or ending for ending in sorted(endings)}
     name_counts = Counter(field_name(stem) for stem in stems.values())
     fields: dict[str, SourceField] = {}
     for ending, stem in stems.items():
-        is_unique = name_counts[field_name(stem)] == 1
+        if name_counts[field_name(stem)] > 1:
+            stem = ending
         # The whole endings a-b.txt and a_b.txt give one name, too.
-        name = field_name(stem if is_unique else ending, fields)
+        name = field_name(stem, fields)
         kind = _KINDS_OF_MEMBERS.get(ending.rpartition(".")[2], "bytes")
         fields[name] = SourceField(name, kind, column=ending)
     return tuple(fields.values())
 
 
 def chosen_member_fields(
-    asked: Iterable[FieldColumn], endings: Collection[str]
+    wishes: Iterable[FieldColumn], endings: Collection[str]
 ) -> tuple[SourceField, ...]:
     """The fields that a user asks for, of members with these endings. PackError: one is missing."""
     kinds = {field.column: field.kind for field in fields_of(endings)}
     fields = []
-    for field in asked:
-        if field.column not in kinds:
+    for wish in wishes:
+        if wish.column not in kinds:
             raise PackError(
-                f"{field}: no sample has a member with the ending {field.column}; there are "
+                f"{wish}: no sample has a member with the ending {wish.column}; there are "
                 f"{describe_columns(kinds)}"
             )
-        if field.kind is not None and field.kind not in _POSSIBLE_KINDS:
+        if wish.kind is not None and wish.kind not in _POSSIBLE_KINDS:
             raise PackError(
-                f"{field}: expected one of the kinds {', '.join(_POSSIBLE_KINDS)} for a member of "
+                f"{wish}: expected one of the kinds {', '.join(_POSSIBLE_KINDS)} for a member of "
                 "a tar. Store other values as json, or write them with fastpipe.Writer"
             )
-        kind = field.kind or kinds[field.column]
-        fields.append(SourceField(field.name, kind, column=field.column))
+        kind = wish.kind or kinds[wish.column]
+        fields.append(SourceField(wish.name, kind, column=wish.column))
     return tuple(fields)
 
 
 def field_of_dataset(field: Field) -> SourceField:
     """A field of a packed dataset, as its shards hold it."""
+    # Values without a member of their own stand in the sample's JSON.
     ending = member(field)
     return SourceField(
         field.name,

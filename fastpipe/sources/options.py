@@ -99,13 +99,21 @@ class SourceOptions:
             choice("--box-format", self.box_format, BOX_FORMATS)
         if self.unlisted is not None:
             choice("--unlisted", self.unlisted, UNLISTED)
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        """Raises ConfigError if an option is no text, or a text that it cannot be."""
         for name in _TEXTS:
             value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                expected = "the path of a folder" if name == "image_root" else "a text"
-                raise ConfigError(
-                    f"{option_name(name)}: expected {expected}, got {value!r}"
-                )
+            if value is None or isinstance(value, str):
+                continue
+            expected = "a text"
+            if name == "image_root":
+                expected = "the path of a folder"
+            raise ConfigError(
+                f"{option_name(name)}: expected {expected}, got {value!r}"
+            )
+        # With "" no text would be split, and nobody would notice.
         if self.separator == "":
             raise ConfigError(
                 "--separator: expected the text between classes, such as '|'; got ''"
@@ -116,12 +124,16 @@ class SourceOptions:
                 f"utf-16; got {self.encoding!r}"
             )
 
+    @property
+    def field_columns(self) -> set[str]:
+        """The columns that the user names as fields; empty if the source chooses the fields."""
+        return {field.column for field in self.fields or ()}
+
     def root_of_images(self) -> SourcePath | None:
-        return (
-            None
-            if self.image_root is None
-            else source_path(self.image_root, self.remote)
-        )
+        """The path of `image_root`; None if the user does not name one."""
+        if self.image_root is None:
+            return None
+        return source_path(self.image_root, self.remote)
 
     def recorded(self) -> dict[str, Any]:
         """The options for dataset.json that differ from the defaults.
@@ -153,7 +165,11 @@ def read_recorded_options(
     recorded: Mapping[str, Any], image_root: str | None = None
 ) -> SourceOptions:
     """The options that `SourceOptions.recorded` has given."""
-    options = {name: recorded[name] for name in _RECORDED if name in recorded}
+    options: dict[str, Any] = {}
+    for name in _RECORDED:
+        # An option that was left at its default is not in the record.
+        if name in recorded:
+            options[name] = recorded[name]
     if recorded.get("fields") is not None:
         options["fields"] = tuple(FieldColumn(*field) for field in recorded["fields"])
     if "classes_from" in recorded:
@@ -174,9 +190,13 @@ def parse_source_options(
         image_root: see `SourceOptions`; also a path.
         **others: see `SourceOptions`.
     """
-    root = os.fspath(image_root) if isinstance(image_root, os.PathLike) else image_root
-    parsed = None if fields is None else parse_fields(fields)
-    return SourceOptions(fields=parsed, image_root=root, **others)
+    # SourceOptions takes a text, and refuses all else.
+    if isinstance(image_root, os.PathLike):
+        image_root = os.fspath(image_root)
+    parsed_fields = None
+    if fields is not None:
+        parsed_fields = parse_fields(fields)
+    return SourceOptions(fields=parsed_fields, image_root=image_root, **others)
 
 
 def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> str:
@@ -189,7 +209,9 @@ def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> 
     if split is not None and split in splits:
         return split
     names = [readable(name) or "(files that say none)" for name in sorted(splits)]
-    option = "" if split is None else f"--split {split}: "
+    option = ""
+    if split is not None:
+        option = f"--split {split}: "
     raise PackError(
         f"{option}{readable(str(root))} has the splits {', '.join(names) or '(none)'}: --split "
         "picks one"
@@ -198,4 +220,7 @@ def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> 
 
 def quote_for_shell(text: str) -> str:
     """The text as a shell needs it."""
-    return text if re.fullmatch(r"[\w.,:=-]+", text) else shlex.quote(text)
+    # shlex quotes letters outside ASCII, too, which no shell needs: --label-column étiquette.
+    if re.fullmatch(r"[\w.,:=-]+", text):
+        return text
+    return shlex.quote(text)

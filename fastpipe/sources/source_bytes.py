@@ -30,7 +30,9 @@ def read_source(
     OSError: a source that is a file by itself cannot be read. PackError: its tar cannot be read.
     """
     start = source.offset_bytes
-    size_bytes = min(source.size_bytes, most_bytes or source.size_bytes)
+    size_bytes = source.size_bytes
+    if most_bytes is not None:
+        size_bytes = min(size_bytes, most_bytes)
     if source.archive is None:
         state = FileState(source.size_bytes, source.mtime_ns, 0)
         return read_listed_file(root, source.file_path, state, 0, size_bytes)
@@ -64,6 +66,7 @@ def _span_of(source: Source) -> tuple[str, int, int]:
     if source.archive is None:
         return source.file_path, start, stop
     parts = sorted(part for part in source.parts if part is not None)
+    # Members that follow the image, the nearest first, and then those before it.
     for offset, size_bytes in parts:
         end = offset + size_bytes
         if end > stop and offset - stop <= _GAP_BYTES:
