@@ -16,6 +16,7 @@ from typing import Any
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ImageError, PackError, first_names, readable
+from fastpipe.sources.folders.split_classes import are_own_numbers
 from fastpipe.sources.listing import Assumption, Listing, SourceField, relabel_sources
 
 _OPTION = "--classes-from"
@@ -137,7 +138,7 @@ def are_positions(
         used: those of them that have samples, in the same order.
         names: the given names.
     """
-    if not used or list(ours) != [str(number) for number in range(len(ours))]:
+    if not used or not are_own_numbers(list(ours)):
         return False
     return set(used).isdisjoint(names) and int(used[-1]) < len(names)
 

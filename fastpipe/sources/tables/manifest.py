@@ -24,12 +24,12 @@ from fastpipe.sources.column_choice import (
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.folders.class_lists import read_descriptions
+from fastpipe.sources.folders.split_classes import are_own_numbers
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.member_fields import MOST_FIELDS
 from fastpipe.sources.options import SourceOptions, quote_for_shell
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.settled_fields import settle_fields
-from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable
+from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import (
     are_captions,
@@ -131,9 +131,9 @@ def list_manifest(
     has_splits = split is not None or options.split == ALL
     if split is not None and len(set(split.names.values())) == 1:
         split = None  # all rows are of this split, so the column may become a field
-    field_values = seen
+    field_values = dict(seen)
     if split is not None:
-        field_values = {name: seen[name] for name in seen if name != split.column}
+        del field_values[split.column]
     boxes = find_box_columns(seen, options, table)
     column_names = list(field_values)
     if boxes is not None and BOXES not in seen:
@@ -148,6 +148,7 @@ def list_manifest(
             assumed.append(Assumption(text, f"--image-column {column}"))
     columns = _choose_columns(manifest, column_names, images)
     if not has_splits:
+        # Where no column has the splits, the folders in the paths of images may be called so.
         folders = manifest.folders.get(columns.image, ())
         split = find_split_folders(columns.image, folders, options, table)
         if split is None and alone and options.split is not None:
@@ -165,15 +166,11 @@ def list_manifest(
     else:
         images_of_rows = _settle_rows(manifest, field_values, columns, split)
     root = options.root_of_images() or path.parent
-    beside: Iterable[str] = ()
-    if metadata and (isinstance(root, Path) or root.objects.has_lists):
-        names = files_below(root)
-        beside = (name for name in names if name.rpartition("/")[2] not in METADATA)
     listing = list_rows(
         root,
         images_of_rows.rows,
         images_of_rows.fields,
-        beside=beside,
+        beside=_files_beside_metadata(root) if metadata else (),
         assumed=[*assumed, *images_of_rows.assumed],
         unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
         table=path.name,
@@ -188,13 +185,24 @@ def list_manifest(
     return listing
 
 
+def _files_beside_metadata(root: SourcePath) -> Iterator[str]:
+    """The files below an image root but metadata itself; none where a server lists no files."""
+    if not isinstance(root, Path) and not root.objects.has_lists:
+        return
+    for path in files_below(root):
+        if path.rpartition("/")[2] not in METADATA:
+            yield path
+
+
 def _refuse_images_elsewhere(
     path: SourcePath, listing: Listing, options: SourceOptions
 ) -> None:
     """Raises PackError if no image of a table is beside it, with the place where they may be."""
     if any(source.problem is None for source in listing.sources):
         return
-    first_path = listing.sources[0].path if listing.sources else ""
+    first_path = ""
+    if listing.sources:
+        first_path = listing.sources[0].path
     if scheme_of(first_path):
         raise PackError(
             f"{readable(str(path))} lists URLs, such as {readable(first_path)}, and its images are "
@@ -204,9 +212,13 @@ def _refuse_images_elsewhere(
     folder = path.parent
     if not isinstance(folder, Path):
         return
-    parent = folder.parent if folder.name else folder / ".."
+    parent = folder.parent
+    if not folder.name:
+        parent = folder / ".."  # "." has no parent for pathlib
     tables = find_listing_tables(folder, [path.name], options.encoding, parent)
-    image_root = tables[0].image_root if tables else None
+    if not tables:
+        return
+    image_root = tables[0].image_root
     # Other datasets may lie beside the folder, with files of the same names.
     if image_root is not None and is_called_images(image_root.name):
         raise PackError(
@@ -231,21 +243,13 @@ def _compare_with_training(
     for source_field in listing.fields:
         if source_field.kind == "boxes" and not classes:
             classes = list(source_field.names)
-    if not classes or classes == [str(number) for number in range(len(classes))]:
+    if not classes or are_own_numbers(classes):
         return []
     for table in training_tables(path):
-        descriptions = read_descriptions(path.parent)
-        names = {} if descriptions is None else descriptions.names
-        labels = set()
-        try:
-            read_rows, _ = _choose_reader(table, kind, options)
-            for row in rows_of(read_rows(), columns, typed=kind != "csv"):
-                if isinstance(row.label, str):
-                    labels.add(names.get(row.label, row.label))
-        except PackError:
-            continue  # it is another kind of table
+        labels = _labels_in_table(table, kind, columns, options)
         if not labels:
-            continue  # it has no such column
+            continue
+        # The table of the training may have more classes, if they come behind these.
         if sorted(labels)[: len(classes)] == classes:
             return []
         text = (
@@ -254,6 +258,25 @@ def _compare_with_training(
         )
         return [Assumption(text, f"--classes-from {readable(str(table))}")]
     return []
+
+
+def _labels_in_table(
+    table: SourcePath, kind: str, columns: ColumnChoice, options: SourceOptions
+) -> set[str]:
+    """The names of the classes in another table; none if it has no such columns."""
+    names: Mapping[str, str] = {}
+    descriptions = read_descriptions(table.parent)
+    if descriptions is not None:
+        names = descriptions.names
+    labels = set()
+    try:
+        read_rows, _ = _choose_reader(table, kind, options)
+        for row in rows_of(read_rows(), columns, typed=kind != "csv"):
+            if isinstance(row.label, str):
+                labels.add(names.get(row.label, row.label))
+    except PackError:
+        return set()  # it is another kind of table
+    return labels
 
 
 def _choose_reader(
@@ -282,11 +305,10 @@ def _scan_columns(manifest: _Manifest) -> None:
     seen = manifest.seen
     folders = manifest.folders
     # All values of these count, for they are the names of classes.
-    class_columns = {
-        source_field.column
-        for source_field in options.fields or ()
-        if source_field.kind == "classes"
-    }
+    class_columns = set()
+    for wish in options.fields or ():
+        if wish.kind == "classes":
+            class_columns.add(wish.column)
     row_count = 0
     first_problem = None
     for row in manifest.read_rows():
@@ -296,6 +318,7 @@ def _scan_columns(manifest: _Manifest) -> None:
         row_count += 1
         for column, value in row.values.items():
             if column not in seen:
+                # In JSONL a row may have columns that no row before it has.
                 if len(seen) == MOST_COLUMNS:
                     raise PackError(
                         f"{table}: expected at most {MOST_COLUMNS} columns, got more"
@@ -303,9 +326,8 @@ def _scan_columns(manifest: _Manifest) -> None:
                 seen[column] = ColumnSummary(
                     typed=manifest.is_typed, keeps_all=column in class_columns
                 )
-                if column == options.image_column or find_image_like_columns(
-                    [column], options
-                ):
+                is_named = column == options.image_column
+                if is_named or find_image_like_columns([column], options):
                     folders[column] = set()
             seen[column].add(value, row.where)
         for column, folders_of_column in folders.items():
@@ -334,17 +356,20 @@ def _image_columns(manifest: _Manifest) -> list[str]:
 
 def _columns_of_pictures(manifest: _Manifest) -> list[str]:
     """The column whose values all look like names of pictures; empty if not exactly one does."""
-    columns = []
-    for column, values in manifest.seen.items():
-        if values.first and all(map(is_picture, values.first)):
-            columns.append(column)
-    columns = _without_fields(columns, manifest.options)
-    return columns if len(columns) == 1 else []
+    columns = _without_fields(_columns_with_endings(manifest), manifest.options)
+    if len(columns) != 1:
+        return []
+    return columns
+
+
+def _columns_with_endings(manifest: _Manifest) -> list[str]:
+    """The columns whose values all end as the names of pictures do."""
+    return [column for column, values in manifest.seen.items() if values.are_pictures]
 
 
 def _without_fields(columns: Iterable[str], options: SourceOptions) -> list[str]:
     """The columns that the user does not want as fields."""
-    field_columns = {source_field.column for source_field in options.fields or ()}
+    field_columns = options.field_columns
     return [column for column in columns if column not in field_columns]
 
 
@@ -357,29 +382,21 @@ def _choose_columns(
     def kind_of(column: str) -> str:
         if manifest.is_metadata and column.endswith(_FURTHER_IMAGES):
             return "image"
-        return seen[column].kind if column in seen else "boxes"
+        if column not in seen:
+            return "boxes"  # BOXES stands for several columns
+        return seen[column].kind
 
     def has_flags(column: str) -> bool:
         return bool(seen[column].flags)
 
     hint = ""
-    id_columns: list[str] = []
     if not images and manifest.options.image_column is None:
-        root = manifest.options.root_of_images() or manifest.path.parent
-        first_values = {column: seen[column].first for column in seen}
-        with_endings = {}
-        for column, values in first_values.items():
-            if values and all(map(is_picture, values)):
-                with_endings[column] = values
-        # The values tell more than the names of columns.
-        first_values = with_endings or first_values
-        id_columns = find_columns_of_pictures(root, first_values)
-        id_columns = id_columns or columns_of_ids(seen)
-    if id_columns:
-        hint = f" (--image-column {' or '.join(id_columns)})"
+        hint = _hint_for_image_column(manifest)
     if not manifest.is_typed:
         hint += ". If the file has no header row, write one, such as path,label"
-    ending = _FURTHER_IMAGES if manifest.is_metadata else ""
+    ending = ""
+    if manifest.is_metadata:
+        ending = _FURTHER_IMAGES
     return choose_columns(
         manifest.table,
         column_names,
@@ -390,6 +407,21 @@ def _choose_columns(
         has_flags,
         hint,
     )
+
+
+def _hint_for_image_column(manifest: _Manifest) -> str:
+    """Names the columns that may have the images, where no name of a column says it."""
+    root = manifest.options.root_of_images() or manifest.path.parent
+    first_values = {}
+    # Values with the ending of a picture tell more than the names of columns.
+    for column in _columns_with_endings(manifest) or manifest.seen:
+        first_values[column] = manifest.seen[column].first
+    columns = find_columns_of_pictures(root, first_values)
+    if not columns:
+        columns = columns_of_ids(manifest.seen)
+    if not columns:
+        return ""
+    return f" (--image-column {' or '.join(columns)})"
 
 
 def _gather_boxes(
@@ -465,9 +497,7 @@ def _gather_captions(
         has_number_classes=False,
         labels_images=False,
         box_field=None,
-        others=tuple(
-            source_field._replace(kind="json") for source_field in columns.fields
-        ),
+        others=as_lists(columns.fields),
         number_columns=frozenset(number_columns),
         size_columns=(),
     )
@@ -499,7 +529,7 @@ def _settle_rows(
     """
     options = manifest.options
     seen = manifest.seen
-    texts = {}
+    texts = {}  # column -> all different texts in it
     # Columns whose values are objects with boxes -> the names of their classes.
     detections = {}
     for column, values in seen.items():
@@ -524,11 +554,10 @@ def _settle_rows(
             rows, settled, typed=manifest.is_typed, numbered=is_numbered, split=split
         )
 
-    no_boxes: dict[str, Any] = {
-        source_field.name: {"boxes": []}
-        for source_field in settled.fields
-        if source_field.kind == "boxes"
-    }
+    no_boxes: dict[str, Any] = {}
+    for source_field in settled.fields:
+        if source_field.kind == "boxes":
+            no_boxes[source_field.name] = {"boxes": []}
     return _ImageRows(Rows(begin), settled.fields, no_boxes, label, assumed)
 
 
@@ -557,5 +586,7 @@ def detect_json_layout(path: SourcePath, encoding: str | None = None) -> str:
         first_record: Any = json.loads(first_line)
     except (ValueError, RecursionError):
         return "object"
-    is_record = isinstance(first_record, dict)
-    return "lines" if is_record and rest.lstrip().startswith(b"{") else "object"
+    # One object in one line, or over several lines, is the file of another format, such as COCO.
+    if isinstance(first_record, dict) and rest.lstrip().startswith(b"{"):
+        return "lines"
+    return "object"

@@ -97,13 +97,9 @@ def rows_of(
             yield Row(row.where, problem=problem)
             continue
 
-        label = None if columns.label is None else row.values.get(columns.label)
-        if isinstance(label, str):
-            text = label.strip()
-            if not text or (not typed and text in NO_LABELS):
-                label = None
-            elif not typed:
-                label = int(text.partition(".")[0]) if numbered else text
+        label = None
+        if columns.label is not None:
+            label = _read_label(row.values.get(columns.label), typed, numbered)
         if split is not None and not split.has(row.values):
             yield Row(row.where, path=path, label=label, is_of_another=True)
             continue
@@ -118,6 +114,22 @@ def rows_of(
             except ImageError as error:
                 problem = f"field {field.name}: {error}"
         yield Row(row.where, values, problem, path, label)
+
+
+def _read_label(value: Any, typed: bool, numbered: bool) -> Any:
+    """The label in a cell; None if it has none. See `rows_of`."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if not text:
+        return None
+    if typed:
+        return value  # in JSON, spaces around a name belong to it
+    if text in NO_LABELS:
+        return None
+    if numbered:
+        return int(text.partition(".")[0])  # pandas writes 7.0 for 7
+    return text
 
 
 def list_rows(
@@ -164,10 +176,7 @@ def list_rows(
     lister = _RowLister(image_root, fields, place, classes)
     lister.add_rows(rows)
     if table and not lister.has_files and isinstance(image_root, Path):
-        paths = (
-            row.path for row in rows if is_name(row.path) and not scheme_of(row.path)
-        )
-        elsewhere = placed(image_root, paths, table)
+        elsewhere = placed(image_root, _local_paths(rows), table)
         if elsewhere is not None:
             lister = _RowLister(image_root, fields, place, classes)
             lister.add_rows(_moved_rows(rows, elsewhere, fields))
@@ -179,9 +188,8 @@ def list_rows(
             image_root, lister.names, lister.other_split_paths
         )
         if unlisted.choice == KEEP:
-            lister.add_rows(
-                Row(path, unlisted.values, path=path) for path in without_row
-            )
+            values = unlisted.values
+            lister.add_rows(Row(path, values, path=path) for path in without_row)
         elif unlisted.choice is None:
             assumptions += assume_unlisted_dropped(without_row, len(lister.sources))
 
@@ -203,6 +211,13 @@ def list_rows(
     )
 
 
+def _local_paths(rows: Iterable[Row]) -> Iterator[str]:
+    """The paths of images in rows, without URLs and without texts that no file can be called."""
+    for row in rows:
+        if is_name(row.path) and not scheme_of(row.path):
+            yield row.path
+
+
 def _file_fields(fields: Iterable[SourceField]) -> list[str]:
     """Names of the fields whose values may be paths."""
     return [field.name for field in fields if field.kind in PICTURE_KINDS]
@@ -218,7 +233,9 @@ def _moved_rows(
         for name in names:
             if isinstance(values.get(name), str):
                 values[name] = elsewhere.path(values[name], is_image=False)
-        path = elsewhere.path(row.path, is_image=True) if row.path else ""
+        path = ""  # the row has a problem
+        if row.path:
+            path = elsewhere.path(row.path, is_image=True)
         yield row._replace(path=path, values=values)
 
 
@@ -254,7 +271,9 @@ class _RowLister:
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Adds rows, a batch at a time."""
         remaining = iter(rows)
-        batch_size = _LOCAL_BATCH if isinstance(self._root, Path) else _REMOTE_BATCH
+        batch_size = _REMOTE_BATCH
+        if isinstance(self._root, Path):
+            batch_size = _LOCAL_BATCH
         while batch := list(islice(remaining, batch_size)):
             self._find_files(batch)
             for row in batch:
@@ -268,7 +287,9 @@ class _RowLister:
         if not self._repeated:
             return ()
         count = len(self._repeated)
-        images = f"{count:,} images are" if count > 1 else "an image is"
+        images = "an image is"
+        if count > 1:
+            images = f"{count:,} images are"
         if count == _MAX_REPEATED:
             images = f"at least {images}"
         path = readable(next(iter(self._repeated)))
@@ -285,7 +306,7 @@ class _RowLister:
 
     def _find_files(self, rows: Iterable[Row]) -> None:
         """Looks up the files of a batch of rows."""
-        wanted: dict[str, None] = {}
+        wanted: dict[str, None] = {}  # in place of a set, as it keeps the order
         for row in rows:
             if row.is_of_another:
                 continue
@@ -309,7 +330,9 @@ class _RowLister:
                 self._find_written(path)
 
     def _describe_absent(self, path: str) -> str:
-        return self._no_url if scheme_of(path) else self._no_file
+        if scheme_of(path):
+            return self._no_url
+        return self._no_file
 
     def _find_written(self, path: str) -> None:
         """Looks for a file that a table writes differently. See Note [names as written]."""
@@ -330,7 +353,10 @@ class _RowLister:
         return state
 
     def _make_source(self, row: Row) -> Source:
-        path = relative_path(row.path, self._root) if is_name(row.path) else ""
+        """The source of a row. One that cannot be packed has the reason as its problem."""
+        path = ""
+        if is_name(row.path):
+            path = relative_path(row.path, self._root)
         note = None
         fields_ctime_ns = 0
         try:
@@ -346,25 +372,30 @@ class _RowLister:
             if self._fields or row.size:
                 note, fields_ctime_ns = self._write_note(row)
         except ValueError as error:
-            problem = f"{error} ({row.where})" if path else str(error)
+            problem = str(error)
+            if path:
+                problem += f" ({row.where})"
             if path in self._actual_paths:
                 # The file has a row, if a bad one, so it is no image without a row.
                 self.names.setdefault(self._actual_paths[path], 0)
-            return Source(
-                self._unique_name(path or row.where), NO_LABEL, 0, 0, 0, problem
-            )
+            # A row without a path is called by its place in the table.
+            name = self._unique_name(path or row.where)
+            return Source(name, NO_LABEL, 0, 0, 0, problem)
 
         path = self._actual_paths.get(path, path)
         name = self._unique_name(path)
-        if name != path and len(self._repeated) < _MAX_REPEATED:
-            self._repeated[path] = None
+        file = None
+        if name != path:
+            file = path
+            if len(self._repeated) < _MAX_REPEATED:
+                self._repeated[path] = None
         return Source(
             name,
             label,
             state.size_bytes,
             state.mtime_ns,
             max(state.ctime_ns, fields_ctime_ns),
-            file=path if name != path else None,
+            file=file,
             note=note,
         )
 
@@ -398,7 +429,11 @@ class _RowLister:
                 states[field.name] = state
             values[field.name] = value
 
-        mtimes = {name: state.mtime_ns for name, state in states.items()}
+        mtimes = {}
+        ctime_ns = 0
+        for name, state in states.items():
+            mtimes[name] = state.mtime_ns
+            ctime_ns = max(ctime_ns, state.ctime_ns)
         try:
             content = json.dumps([row.size, values]).encode()
             line = json.dumps([row.size, values, mtimes]).encode()
@@ -407,10 +442,11 @@ class _RowLister:
         note = Note(
             self.notes.add(line),
             len(line),
+            # Without times, so that the digest of the content is the same for a copy of the source.
             xxhash.xxh3_64_intdigest(content),
             xxhash.xxh3_64_intdigest(line + repr(states).encode()),
         )
-        return note, max((state.ctime_ns for state in states.values()), default=0)
+        return note, ctime_ns
 
     def _describe_file(
         self, field: str, value: object
