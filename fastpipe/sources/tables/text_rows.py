@@ -47,10 +47,7 @@ def csv_rows(
         try:
             for cells in records:
                 if not columns:
-                    columns = [
-                        cell.strip() or f"column_{number}"
-                        for number, cell in enumerate(cells, 1)
-                    ]
+                    columns = _read_header(cells)
                     _check_header(columns)
                 elif cells:  # an empty line has no cells
                     yield _csv_row(row_name(path.name, line_number), columns, cells)
@@ -84,6 +81,14 @@ class _TextLines:
             yield line.decode("utf-8", "surrogateescape")
 
 
+def _read_header(cells: list[str]) -> list[str]:
+    """The names of the columns in a header. pandas writes none for its row numbers."""
+    columns = []
+    for number, cell in enumerate(cells, 1):
+        columns.append(cell.strip() or f"column_{number}")
+    return columns
+
+
 def _check_header(columns: list[str]) -> None:
     """Raises csv.Error if these cannot be the names of a table's columns."""
     expected = f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got"
@@ -100,7 +105,8 @@ def _check_header(columns: list[str]) -> None:
 def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:
     if len(cells) != len(columns):
         count = len(columns)
-        if len(cells) < count or not any(cells[:count]) or any(cells[count:]):
+        is_longer = len(cells) > count and any(cells[:count])
+        if not is_longer or any(cells[count:]):
             return Row(where, problem=f"expected {count} columns, got {len(cells):,}")
         # Separators at the end of a line make empty cells.
         cells = cells[:count]
