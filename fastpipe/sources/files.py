@@ -137,14 +137,14 @@ class LocalFile(io.FileIO):
 
 
 def open_file(path: SourcePath) -> LocalFile | RemoteFile:
-    return LocalFile(path) if isinstance(path, Path) else path.open()
+    """Opens a file to read ranges of. OSError: it does not exist, or cannot be read."""
+    if isinstance(path, Path):
+        return LocalFile(path)
+    return path.open()
 
 
 def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
-    """Opens a file to read ranges of.
-
-    PackError: it cannot be read, or has no ranges, as a pipe.
-    """
+    """As `open_file`. PackError: the file cannot be read, or has no ranges, as a pipe."""
     try:
         file = open_file(path)
     except OSError as problem:
@@ -187,10 +187,10 @@ def _is_same(first: FileState, second: FileState) -> bool:
 
 def is_left_behind(name: str) -> bool:
     """Whether a system or a program leaves files or folders of this name among pictures."""
-    # The first test is cheap and excludes nearly all names, of which there may be millions.
-    return name[0] in FIRST_OF_LEFT_BEHIND and (
-        name in _LEFT_BEHIND or name.startswith(_MACOS_PREFIX)
-    )
+    # This test is cheap and excludes nearly all names, of which there may be millions.
+    if name[0] not in FIRST_OF_LEFT_BEHIND:
+        return False
+    return name in _LEFT_BEHIND or name.startswith(_MACOS_PREFIX)
 
 
 def lies_in_left_behind(path: str) -> bool:
@@ -221,10 +221,10 @@ def names_in(folder: SourcePath, most: int | None = None) -> Names:
     """
     if isinstance(folder, Path):
         try:
+            listed = []
             with os.scandir(folder) as entries:
-                listed = [
-                    (entry.name, _is_folder(entry)) for entry in islice(entries, most)
-                ]
+                for entry in islice(entries, most):
+                    listed.append((entry.name, _is_folder(entry)))
         except OSError as problem:
             _raise_not_listed(problem)
     else:
@@ -261,9 +261,11 @@ def files_below(
         yield from _remote_files_below(root, folder, hidden=hidden)
         return
     top = root.resolve()
-    # A link to a folder above is a cycle. The top itself comes first in the walk.
-    above = [top, *top.parents] if folder else top.parents
-    visited = {_identity_of(path) for path in above}
+    # A link to a folder above is a cycle. The top itself comes first in the walk, unless the walk
+    # begins in a folder below it.
+    visited = {_identity_of(path) for path in top.parents}
+    if folder:
+        visited.add(_identity_of(top))
     for place, folders, files in os.walk(
         root / folder, followlinks=True, onerror=_raise_not_listed
     ):
@@ -272,12 +274,12 @@ def files_below(
             folders.clear()
             continue
         visited.add(identity)
-        # os.walk goes into the folders that stay in this list.
-        folders[:] = sorted(
-            name
-            for name in folders
-            if (hidden or name[0] != ".") and not is_left_behind(name)
-        )
+        visible_folders = []
+        for name in sorted(folders):
+            if (hidden or name[0] != ".") and not is_left_behind(name):
+                visible_folders.append(name)
+        # os.walk goes into the folders that stay in its list.
+        folders[:] = visible_folders
         prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
         prefix = prefix.removeprefix("./")
         for name in files:
@@ -296,10 +298,11 @@ def _identity_of(folder: str | Path) -> tuple[int, int]:
 def _remote_files_below(
     root: RemotePath, folder: str, *, hidden: bool
 ) -> Iterator[str]:
+    prefix = f"{folder}/" if folder else ""
     for path in (root / folder).files_below():
         is_dotted = any(part.startswith(".") for part in path.split("/"))
         if (hidden or not is_dotted) and not lies_in_left_behind(path):
-            yield f"{folder}/{path}" if folder else path
+            yield prefix + path
 
 
 def _raise_not_listed(problem: OSError) -> NoReturn:
@@ -330,13 +333,19 @@ def read_listed_file(
     except OSError as problem:
         if problem.errno not in _ABSENT_ERRNOS:
             raise
-        with_all = "" if root.exists() else ", with all of the source"
+        with_all = ""
+        if not root.exists():
+            with_all = ", with all of the source"
         raise changed_error(
             root / path, f"{before_text} has disappeared{with_all} ({problem.strerror})"
         ) from problem
     with file:
         before = file.state
-        data = file.read_at(stop - start, start) if before.is_regular else b""
+        data = b""
+        # A pipe has no bytes at an offset.
+        if before.is_regular:
+            data = file.read_at(stop - start, start)
+        # A program may write the file while it is read.
         after = file.state
     is_unchanged = _is_same(before, listed) and _is_same(after, listed)
     if not is_unchanged or len(data) != stop - start:

@@ -211,6 +211,7 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     masks = pair.labels
     splits = split_folders(images, names_in(images, FEW))
     listed = None
+    # VOC has masks of some of its images only, and lists of these for each split.
     has_lists = isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir()
     if has_lists and not splits:
         listed = names_of_split(Path(str(source.root)), MASK_LISTS.name, options.split)

@@ -54,7 +54,9 @@ def array_entries(path: SourcePath, encoding: str | None = None) -> Iterator[Any
                 yield parser.value()
             parser.take("")
     except (ValueError, RecursionError) as problem:
-        hint = f". {ENCODING_HINT}" if isinstance(problem, UnicodeDecodeError) else ""
+        hint = ""
+        if isinstance(problem, UnicodeDecodeError):
+            hint = f". {ENCODING_HINT}"
         raise PackError(
             f"{readable(str(path))} is damaged or not a JSON array: {problem}{hint}"
         ) from problem
@@ -96,9 +98,9 @@ class _Parser:
         """Takes the next character, which must be one of these; "" is the end of the file."""
         character = self.peek()
         if character not in expected:
-            names = " or ".join(
-                repr(option) if option else "no more text" for option in expected
-            )
+            names = " or ".join(map(repr, expected))
+            if expected == ("",):
+                names = "no more text"
             position = self._dropped_characters + self._position
             raise ValueError(
                 f"expected {names} at character {position:,}, got {character!r}"
@@ -146,4 +148,6 @@ class _Parser:
 
 def _parse_constant(name: str) -> float | None:
     """NaN means a missing value, as pandas writes it; Infinity and -Infinity are numbers."""
-    return None if name == "NaN" else float(name)
+    if name == "NaN":
+        return None
+    return float(name)
