@@ -42,7 +42,7 @@ class ColumnChoice(NamedTuple):
     has_paths: bool = True
     classes: tuple[str, ...] | None = None
 
-    def read(self) -> list[str]:
+    def columns_to_read(self) -> list[str]:
         """Names of the columns that a sample is made of; its label is known before."""
         columns = [self.image]
         for field in self.fields:

@@ -149,7 +149,7 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
     )
     is_only_list = source.is_file or not (source.other_files or is_of_split)
     listing = list_manifest(
-        path, format_name, options, metadata=is_metadata, alone=is_only_list
+        path, format_name, options, is_metadata=is_metadata, is_alone=is_only_list
     )
     return assume(listing, assume_forms_skipped(manifest_names(source.names)))
 

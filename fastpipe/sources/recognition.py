@@ -39,7 +39,7 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
-from fastpipe.sources.tables.manifest import METADATA, detect_json_layout
+from fastpipe.sources.tables.manifest_reader import METADATA, detect_json_layout
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import LISTS
 
@@ -220,27 +220,21 @@ def _recognise_lists(
     elif format_name == "coco":
         by_split = coco_files_by_split(root, names)
 
-    # Rows of metadata beside the images may name a split that no folder is called after.
-    has_no_folder = split is None or (
-        format_name == "metadata" and find_split(split, by_split) is None
-    )
-    if "" in by_split and has_no_folder:
-        chosen = ""
+    if by_split:
+        wanted = _choose_by_split(format_name, split, by_split)
     else:
-        if not by_split:
-            # From here on, `by_split` is by the names of files.
-            by_split = _files_by_name(format_name, root, names)
-            split = _choose_by_name(split, by_split)
-        elif split is not None:
-            # "val" also means "Valid" or "val2017", if that is the only such split.
-            split = find_split(split, by_split) or split
-        chosen = pick_split(split, by_split, root)
-        if format_name == "metadata" and split is None and len(names.folders) > 1:
-            raise PackError(
-                f"{readable(str(root))} has metadata in {chosen} and none in its other folders: "
-                f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
-                "classes"
-            )
+        # From here on, `by_split` is by the names of files.
+        by_split = _files_by_name(format_name, root, names)
+        wanted = _choose_by_name(split, by_split)
+    chosen = pick_split(wanted, by_split, root)
+
+    is_one_of_folders = chosen != "" and len(names.folders) > 1
+    if format_name == "metadata" and split is None and is_one_of_folders:
+        raise PackError(
+            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: "
+            f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
+            "classes"
+        )
     if format_name == "coco":
         for file in by_split[chosen]:
             refuse_tool(file)
@@ -257,6 +251,22 @@ def _recognise_lists(
         list_name=chosen,
         other_files=other_files,
     )
+
+
+def _choose_by_split(
+    format_name: str, split: str | None, by_split: Mapping[str, object]
+) -> str | None:
+    """The split whose lists the user means; "" for lists of no split, None for the only ones."""
+    if split is None:
+        return "" if "" in by_split else None
+    # "val" also means "Valid" or "val2017", if that is the only such split.
+    known_split = find_split(split, by_split)
+    if known_split is not None:
+        return known_split
+    # Rows of metadata beside the images may name a split that no folder is called after.
+    if format_name == "metadata" and "" in by_split:
+        return ""
+    return split
 
 
 def _files_by_name(

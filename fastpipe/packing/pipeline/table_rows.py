@@ -56,7 +56,7 @@ def read_table_rows(
                 raise changed_error(path)
             for group in needed_groups(table, wanted):
                 first_row = group.first_row
-                for batch in file.read(group, listing.columns.read()):
+                for batch in file.read(group, listing.columns.columns_to_read()):
                     with file.reading(f"rows from {first_row:,} on"):
                         cells = Cells(batch, listing.columns)
                     if file.is_replaced():

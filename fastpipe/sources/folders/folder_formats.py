@@ -18,7 +18,7 @@ from fastpipe.sources.folders.labelled import (
 )
 from fastpipe.sources.folders.splits import split_folders
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables.manifest import METADATA
+from fastpipe.sources.tables.manifest_reader import METADATA
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import read_column_names
 

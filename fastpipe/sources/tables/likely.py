@@ -158,13 +158,13 @@ def _has_few_names(column: str, values: ColumnSummary | Known) -> bool:
     return len(values.texts) > 1
 
 
-def columns_of_ids(seen: _Columns) -> list[str]:
+def columns_of_ids(summaries: _Columns) -> list[str]:
     """The columns that may have the names of images, such as id, id_code and patientId."""
     columns = []
-    for column in seen:
+    for column in summaries:
         words = set(_words_in(column))
         is_id = not words.isdisjoint(("id", "uuid", "key", "name"))
-        if is_id and not is_label_name(column) and not seen[column].has_fractions:
+        if is_id and not is_label_name(column) and not summaries[column].has_fractions:
             columns.append(column)
     return columns
 
@@ -292,41 +292,41 @@ def _find_repeated_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] |
 
 
 def find_column_assumptions(
-    seen: _Columns, columns: ColumnChoice, options: SourceOptions
+    summaries: _Columns, columns: ColumnChoice, options: SourceOptions
 ) -> tuple[Assumption, ...]:
     """The assumptions on labels: a column looks like them and is none, or has several in a text."""
-    of_shapes = _assumed_of_shapes(seen, columns)
+    of_shapes = _assumed_of_shapes(summaries, columns)
     label = columns.label
     if label is not None:
-        if label not in seen:
+        if label not in summaries:
             return of_shapes
-        return (*_assumed_of_label(label, seen[label]), *of_shapes)
+        return (*_assumed_of_label(label, summaries[label]), *of_shapes)
 
     used = {columns.image}
     for field in options.fields or ():
-        used.update(field.columns_of(seen))
-    free = [column for column in seen if column not in used]
+        used.update(field.columns_of(summaries))
+    free = [column for column in summaries if column not in used]
     of_flags: tuple[Assumption, ...] = ()
     # The columns of VIA's CSV say what its shapes are, and have 0 and 1 as well.
-    if _VIA_SHAPES not in seen:
-        of_flags = _assumed_of_flags(seen, free)
+    if _VIA_SHAPES not in summaries:
+        of_flags = _assumed_of_flags(summaries, free)
 
     likely = []
     for column in free:
         # Columns of 0 and 1 are already in the assumption on these.
-        is_flag = bool(of_flags and seen[column].flags)
-        is_label = is_label_name(column) and not are_captions(column, seen[column])
-        if is_label and not seen[column].has_fractions and not is_flag:
+        is_flag = bool(of_flags and summaries[column].flags)
+        is_label = is_label_name(column) and not are_captions(column, summaries[column])
+        if is_label and not summaries[column].has_fractions and not is_flag:
             likely.append(column)
     if not likely and not of_flags:
-        likely = _likely_by_values(seen, free)
+        likely = _likely_by_values(summaries, free)
     if not likely:
         return (*of_flags, *of_shapes)
 
     option = f"--label-column {quote_for_shell(likely[0])}"
     for column in likely:
-        joined = _find_joined(column, seen[column])
-        if joined is not None or seen[column].are_lists:
+        joined = _find_joined(column, summaries[column])
+        if joined is not None or summaries[column].are_lists:
             option = _field_of_classes(column, joined)
             break
     if len(likely) == 1:
@@ -353,12 +353,12 @@ def _assumed_of_label(
     return (Assumption(text, _field_of_classes(label, joined)),)
 
 
-def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
+def _likely_by_values(summaries: _Columns, free: Sequence[str]) -> list[str]:
     """The columns whose values look like classes, where no name of a column says it."""
     if len(free) == 1:
         # The only column besides the images is likely what the table was written for.
         column = free[0]
-        values = seen[column]
+        values = summaries[column]
         is_id = not _ID_WORDS.isdisjoint(_words_in(column))
         if is_id or values.has_fractions or are_captions(column, values):
             return []
@@ -369,18 +369,20 @@ def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
     with_names = []
     with_numbers = []
     for column in free:
-        if _has_few_names(column, seen[column]):
+        if _has_few_names(column, summaries[column]):
             with_names.append(column)
-        elif _has_class_numbers(column, seen[column]):
+        elif _has_class_numbers(column, summaries[column]):
             with_numbers.append(column)
     return with_names or with_numbers
 
 
-def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumption, ...]:
+def _assumed_of_shapes(
+    summaries: _Columns, columns: ColumnChoice
+) -> tuple[Assumption, ...]:
     """The assumptions on columns with boxes or masks in forms that are stored as they are."""
     assumptions = []
     for field in columns.fields:
-        values = seen.get(field.column)
+        values = summaries.get(field.column)
         if field.column == _VIA_SHAPES:
             text = (
                 f"boxes: none, for the shapes in column {_VIA_SHAPES!r} of VIA's CSV are not read. "
@@ -420,13 +422,15 @@ def _field_of_classes(column: str, joined: _Joined | None) -> str:
     return option
 
 
-def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, ...]:
+def _assumed_of_flags(
+    summaries: _Columns, free: Iterable[str]
+) -> tuple[Assumption, ...]:
     """The assumption on columns of 0 and 1, or -1 and 1, that may be a class each; or none."""
     columns = []
     numbers: set[int] = set()
     differ = False
     for column in free:
-        flags = seen[column].flags
+        flags = summaries[column].flags
         letters = re.sub(r"[^a-z0-9]", "", column.lower())
         # A column that is called "Label" has the numbers of two classes.
         if flags and letters not in _LABEL_WORDS:

@@ -85,7 +85,7 @@ class SplitColumn(NamedTuple):
 
 
 def find_split_column(
-    seen: Mapping[str, ColumnSummary], options: SourceOptions, table: str
+    summaries: Mapping[str, ColumnSummary], options: SourceOptions, table: str
 ) -> SplitColumn | None:
     """Finds the column with splits, and the split to pack.
 
@@ -102,7 +102,7 @@ def find_split_column(
         options.image_column,
         *options.field_columns,
     }
-    for column, values in seen.items():
+    for column, values in summaries.items():
         if column in used_columns:
             continue
         names = _splits_of_values(column, values.texts)

@@ -79,7 +79,7 @@ _IMAGE_SIZES = (
 
 
 def find_box_columns(
-    seen: Mapping[str, ColumnSummary], options: SourceOptions, table: str
+    summaries: Mapping[str, ColumnSummary], options: SourceOptions, table: str
 ) -> BoxColumns | None:
     """The columns of boxes; None if there are none, or if --field makes fields of them.
 
@@ -89,10 +89,10 @@ def find_box_columns(
     # Columns that become fields are no boxes: the user wants their values as they are.
     field_columns: set[str] = set()
     for wish in options.fields or ():
-        field_columns.update(wish.columns_of(seen))
+        field_columns.update(wish.columns_of(summaries))
 
     numeric = {}  # the name of a column without words for a box -> the column
-    for column, values in seen.items():
+    for column, values in summaries.items():
         if values.is_numeric:
             numeric[_plain(column)] = column
     for names, form in _FOUR_COLUMNS.items():
@@ -103,7 +103,7 @@ def find_box_columns(
             continue  # the corners of a quadrilateral
         return _with_format(columns, form, names not in _AMBIGUOUS, options, table)
 
-    for column, values in seen.items():
+    for column, values in summaries.items():
         if column in field_columns or _letters(column) not in _ONE_COLUMN:
             continue
         if _holds_boxes(values):
@@ -159,7 +159,7 @@ def _plain(column: str) -> str:
 
 
 def describe_box_table(
-    seen: Mapping[str, ColumnSummary],
+    summaries: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
     boxes: BoxColumns,
     options: SourceOptions,
@@ -175,12 +175,14 @@ def describe_box_table(
     Raises:
         PackError: several columns may hold the classes, or --field gives a kind of its own.
     """
-    class_column, number_column = _find_class_columns(seen, columns, boxes, options)
+    class_column, number_column = _find_class_columns(
+        summaries, columns, boxes, options
+    )
     has_number_classes = False
     if class_column is not None:
         shown = f"{table}, column {class_column}"
-        has_number_classes = seen[class_column].are_numbers(shown)
-    size_columns = _find_size_columns(seen, boxes)
+        has_number_classes = summaries[class_column].are_numbers(shown)
+    size_columns = _find_size_columns(summaries, boxes)
 
     if options.fields is None:
         box_field: SourceField | None = SourceField("boxes", "boxes")
@@ -204,7 +206,7 @@ def describe_box_table(
     # In CSV all values are texts, also those that are numbers.
     number_columns = set()
     for field in others:
-        if not typed and seen[field.column].is_numeric:
+        if not typed and summaries[field.column].is_numeric:
             number_columns.add(field.column)
     return BoxTable(
         image_column=columns.image,
@@ -221,7 +223,7 @@ def describe_box_table(
 
 
 def _find_class_columns(
-    seen: Mapping[str, ColumnSummary],
+    summaries: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
     boxes: BoxColumns,
     options: SourceOptions,
@@ -231,7 +233,7 @@ def _find_class_columns(
         return columns.label, None
     used = {columns.image, *boxes.columns, *options.field_columns}
     likely = []
-    for column, values in seen.items():
+    for column, values in summaries.items():
         # Numbers with fractions are scores, which may be called class_confidence.
         can_be_class = column not in used and not values.has_fractions
         if can_be_class and is_label_name(column):
@@ -241,7 +243,7 @@ def _find_class_columns(
     names = []
     numbers = []
     for column in likely:
-        if not seen[column].is_numeric:
+        if not summaries[column].is_numeric:
             names.append(column)
         elif _CLASS_NUMBER.match(_letters(column)):
             numbers.append(column)
@@ -261,18 +263,18 @@ def _find_class_columns(
 
 
 def _find_size_columns(
-    seen: Mapping[str, ColumnSummary], boxes: BoxColumns
+    summaries: Mapping[str, ColumnSummary], boxes: BoxColumns
 ) -> tuple[str, ...]:
     """The columns with width and height of the image; empty if there are none."""
     by_letters = {}
-    for column in seen:
+    for column in summaries:
         if column not in boxes.columns:
             by_letters[_letters(column)] = column
     for width_letters, height_letters in _IMAGE_SIZES:
         if width_letters in by_letters and height_letters in by_letters:
             width = by_letters[width_letters]
             height = by_letters[height_letters]
-            if seen[width].is_numeric and seen[height].is_numeric:
+            if summaries[width].is_numeric and summaries[height].is_numeric:
                 return (width, height)
             return ()
     return ()

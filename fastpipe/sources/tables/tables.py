@@ -339,7 +339,7 @@ def _list_image_files(
     options: SourceOptions,
 ) -> Listing:
     """Lists the files that the rows of tables name."""
-    read_columns = columns.read()
+    read_columns = columns.columns_to_read()
     if columns.label is not None:
         read_columns.append(columns.label)
     return list_rows(
