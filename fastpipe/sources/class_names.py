@@ -206,8 +206,10 @@ def _with_given_names(
     assumptions: list[Assumption],
 ) -> SourceField:
     """The field with given names and numbers. What is uncertain is added to `assumptions`."""
-    if field.kind not in CLASS_KINDS or (field.kind == "mask" and not field.names):
+    if field.kind not in CLASS_KINDS:
         return field
+    if field.kind == "mask" and not field.names:
+        return field  # the numbers in its pixels may be anything
     names = dict(given.fields).get(field.name)
     if names is None and listing.classes:
         # The given names are those of the labels, and say nothing of this field.
@@ -244,7 +246,8 @@ def _with_given_names(
     numbers, is_by_position = _number_classes(listing, field.names, used, names)
     if is_by_position:
         assumptions.append(by_position)
-    if field.kind == "mask" and 0 in (numbers[number] for number in used):
+    used_numbers = {numbers[number] for number in used}
+    if field.kind == "mask" and 0 in used_numbers:
         raise PackError(
             f"{_OPTION}: {names[0]!r} would be number 0 in the masks {field.name}, which is the "
             "background. Take the names from a packed dataset with such masks"

@@ -83,6 +83,7 @@ def caption_fields(manifest: Manifest, columns: ColumnChoice) -> list[SourceFiel
         if wish.kind not in (None, "json"):
             return []
         are_lists_wanted = are_lists_wanted or wish.kind == "json"
+    # Where each image has one row, its caption is a text, and no list of one text.
     if not are_lists_wanted and not summaries[columns.image].names_come_again:
         return []
     captions = []
@@ -106,6 +107,7 @@ def gather_captions(
     for source_field in columns.fields:
         if not manifest.is_typed and manifest.summaries[source_field.column].is_numeric:
             number_columns.add(source_field.column)
+    # A table of boxes that has no boxes: the other columns are gathered by image.
     gathered = BoxTable(
         image_column=columns.image,
         boxes=BoxColumns((), ""),
@@ -120,7 +122,7 @@ def gather_captions(
     )
     _check_field_count(manifest, gathered.others)
     gathered.gather(manifest.read_rows(), split)
-    assumed = [*find_column_assumptions(field_values, columns, manifest.options)]
+    assumed = list(find_column_assumptions(field_values, columns, manifest.options))
     if manifest.options.fields is None:
         column = captions[0].column
         text = (
@@ -153,7 +155,7 @@ def settle_rows(
         texts[column] = values.texts
         if values.detections.is_certain and values.detections.count:
             detections[column] = sorted(values.detections.names)
-    assumed = [*find_column_assumptions(field_values, columns, options)]
+    assumed = list(find_column_assumptions(field_values, columns, options))
     settled, assumed_of_fields = settle_fields(
         columns, texts, detections, options, manifest.table
     )

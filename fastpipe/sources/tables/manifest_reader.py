@@ -39,7 +39,7 @@ def choose_reader(
             raise PackError(
                 f"cannot read {readable(str(path))}: {problem.strerror}"
             ) from problem
-        return partial(csv_rows, path, form, options.encoding), [*form.assumed]
+        return partial(csv_rows, path, form, options.encoding), list(form.assumed)
     if kind == "parquet":
         return partial(read_metadata_rows, path, options), []
     if detect_json_layout(path, options.encoding) == "array":

@@ -175,9 +175,11 @@ def list_rows(
     assumptions = list(assumed)
     lister = _RowLister(image_root, fields, place, classes)
     lister.add_rows(rows)
+    # Where not a single file is in its place, the paths are meant from another folder.
     if table and not lister.has_files and isinstance(image_root, Path):
         elsewhere = placed(image_root, _local_paths(rows), table)
         if elsewhere is not None:
+            # The lister has a source with a problem for each row. Another one begins anew.
             lister = _RowLister(image_root, fields, place, classes)
             lister.add_rows(_moved_rows(rows, elsewhere, fields))
             assumptions.append(elsewhere.assumption)
@@ -198,6 +200,7 @@ def list_rows(
     for path in beside:
         if path not in lister.names and path not in lister.other_split_paths:
             stray.append(path)
+    # Classes get their final numbers only here, as the last row may have another class.
     names = lister.labels.settle(lister.sources)
     assumptions += lister.labels.assumed(names)
     return Listing(
@@ -419,7 +422,7 @@ class _RowLister:
             ValueError: JSON cannot hold a value, or the file of a field cannot be read.
         """
         values: dict[str, Any] = {}
-        states: dict[str, FileState] = {}
+        states: dict[str, FileState] = {}  # of the files that values name, by field
         for field in self._fields:
             value = row.values.get(field.name)
             if value is None:
