@@ -120,7 +120,10 @@ def _only_image_column(
     further: str,
     hint: str,
 ) -> str:
-    """The only column that may hold the images; see `choose_columns`. PackError: none, or several."""
+    """The only column that may hold the images; see `choose_columns`.
+
+    PackError: there is none, or there are several.
+    """
     if len(images) == 1:
         return next(iter(images))
     if images:

@@ -84,7 +84,8 @@ class _Utf8File(io.RawIOBase):
             text = self._decoder.decode(piece, final=self._is_at_end)
         except UnicodeError as problem:
             raise PackError(
-                f"{readable(self._name)}: expected text in {self._encoding} ({problem}); {ENCODING_HINT}"
+                f"{readable(self._name)}: expected text in {self._encoding} ({problem}); "
+                f"{ENCODING_HINT}"
             ) from problem
         # UTF-7 can hold half of a surrogate pair. The reader of this file refuses it, as it does
         # with other bytes that are not UTF-8.

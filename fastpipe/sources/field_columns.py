@@ -53,7 +53,7 @@ class FieldColumn(NamedTuple):
 
 
 def parse_fields(fields: object) -> tuple[FieldColumn, ...]:
-    """Parses the fields that a user names; see `parse_source_options`. ConfigError: one is wrong."""
+    """Parses fields as a user gives them; see `parse_source_options`. ConfigError: one is wrong."""
     parsed: dict[str, FieldColumn] = {}
     for name, column in _names_and_columns(fields):
         try:

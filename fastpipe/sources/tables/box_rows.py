@@ -156,8 +156,8 @@ class BoxTable:
                 self._rejected.append(Row(row.where, problem=problem))
                 continue
 
-            # The other rows of the image may come at the end of the table. Until then the boxes wait
-            # in a file, for there may be many millions.
+            # The other rows of the image may come at the end of the table. Until then the boxes
+            # wait in a file, for there may be many millions.
             note = json.dumps(self._read_row(row)).encode()
             offset_bytes = self._notes.add(note)
             places = self._places.setdefault(clean_path(path), array("q"))
@@ -232,7 +232,10 @@ class BoxTable:
             rows = f"{count:,} rows have"
             if count == 1:
                 rows = "1 row has"
-            text = f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is background"
+            text = (
+                f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is "
+                "background"
+            )
             self.boxes.assumed.append(Assumption(text))
         if self._may_have_image_labels:
             text = (

@@ -260,7 +260,8 @@ class ColumnSummary:
             if value_type not in ("int", "whole"):
                 names.append(where)
         # 007 beside 10 is a name, and then 10 is one, too.
-        if names and "int" in rows and not rows.keys() <= {"int", "padded"}:
+        are_padded = rows.keys() <= {"int", "padded"}
+        if names and "int" in rows and not are_padded:
             raise PackError(
                 f"{column}: labels are numbers ({rows['int']}) and names ({names[0]}); expected "
                 'only one of both. In JSONL, 7 is a number and "7" is a name'

@@ -18,15 +18,15 @@ from fastpipe.sources.tables.column_kinds import ColumnSummary
 
 # Words in the name of a column that holds classes.
 _LABELS = (
-    "label labels class classes classid classname category categories target targets diagnosis "
-    "diagnoses dx species breed variety genus disease finding findings grade severity level gt "
-    "groundtruth tag tags emotion choice "
+    "label labels class classes classid classname category categories target targets "
+    "diagnosis diagnoses dx species breed variety genus disease finding findings grade severity "
+    "level gt groundtruth tag tags emotion choice "
     # Other languages, without their accents.
     "klasse klassen kategorie etikett gattung befund diagnose classe categorie etiquette libelle "
-    "espece clase clases categoria etiqueta rotulo especie diagnostico etichetta specie soort klasa "
-    "kategoria etykieta gatunek trida stitek klass sinif sınıf etiket kategori kelas "
-    "класс метка категория клас мітка 类 类别 類別 标签 標籤 分类 分類 种类 種類 ラベル クラス カテゴリ "
-    "라벨 레이블 클래스 카테고리 분류"
+    "espece clase clases categoria etiqueta rotulo especie diagnostico etichetta specie soort "
+    "klasa kategoria etykieta gatunek trida stitek klass sinif sınıf etiket kategori kelas "
+    "класс метка категория клас мітка 类 类别 類別 标签 標籤 分类 分類 种类 種類 "
+    "ラベル クラス カテゴリ 라벨 레이블 클래스 카테고리 분류"
 )
 # Words in the name of a column that holds several classes for each image.
 _SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
@@ -315,25 +315,36 @@ def find_column_assumptions(
     for column in free:
         # Columns of 0 and 1 are already in the assumption on these.
         is_flag = bool(of_flags and summaries[column].flags)
-        is_label = is_label_name(column) and not are_captions(column, summaries[column])
-        if is_label and not summaries[column].has_fractions and not is_flag:
+        if not is_flag and _is_named_as_label(column, summaries[column]):
             likely.append(column)
+    # The values say less than the names, so they count only where no name says anything.
     if not likely and not of_flags:
         likely = _likely_by_values(summaries, free)
     if not likely:
         return (*of_flags, *of_shapes)
 
-    option = f"--label-column {quote_for_shell(likely[0])}"
-    for column in likely:
-        joined = _find_joined(column, summaries[column])
-        if joined is not None or summaries[column].are_lists:
-            option = _field_of_classes(column, joined)
-            break
     if len(likely) == 1:
         text = f"labels: none, though column {likely[0]!r} looks like one"
     else:
         text = f"labels: none, though columns {describe_columns(likely)} look like them"
+    option = _option_of_likely(summaries, likely)
     return (Assumption(text, option), *of_flags, *of_shapes)
+
+
+def _is_named_as_label(column: str, values: ColumnSummary | Known) -> bool:
+    """Whether the name of a column says that it holds classes, and its values may be some."""
+    if not is_label_name(column) or values.has_fractions:
+        return False
+    return not are_captions(column, values)
+
+
+def _option_of_likely(summaries: _Columns, likely: Sequence[str]) -> str:
+    """The option that takes a column for labels; several classes in a row need a field."""
+    for column in likely:
+        joined = _find_joined(column, summaries[column])
+        if joined is not None or summaries[column].are_lists:
+            return _field_of_classes(column, joined)
+    return f"--label-column {quote_for_shell(likely[0])}"
 
 
 def _assumed_of_label(

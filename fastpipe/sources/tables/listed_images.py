@@ -20,7 +20,8 @@ from fastpipe.sources.tables.text_rows import csv_rows, json_rows
 _ROWS_READ = 20
 _TABLES_READ = 16
 _TABLES_SHOWN = 5
-# Folders in which pictures are looked for, beside a table and below. Behind a URL each is a request.
+# Folders in which pictures are looked for, beside a table and below. Behind a URL each costs a
+# request.
 _MOST_FOLDERS = 16
 _MOST_REMOTE_FOLDERS = 2
 _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")

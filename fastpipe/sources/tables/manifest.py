@@ -119,8 +119,8 @@ def list_manifest(
     if is_alone and options.image_root is None:
         _refuse_images_elsewhere(path, listing, options)
 
-    # Other tables may say what the numbers of the classes are in training. A split of this table has
-    # the numbers of the whole table, and classes that the user gives have theirs.
+    # Another table may have the numbers that the classes have in training. A split of this table
+    # has the numbers of the whole table, and classes that the user gives have theirs.
     class_column = images_of_rows.class_column
     has_own_numbers = is_alone and split is None and options.classes is None
     if has_own_numbers and class_column is not None:

@@ -1,4 +1,4 @@
-"""The columns of a manifest -> a summary of their values, and the columns of image, label and fields."""
+"""The columns of a manifest -> what their values are, and which have image, label and fields."""
 
 from __future__ import annotations
 

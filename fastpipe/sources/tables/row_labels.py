@@ -94,8 +94,8 @@ class Labels:
 
         names = sorted(self._numbers)
         sorted_numbers = {name: number for number, name in enumerate(names)}
-        # `_numbers` has the names in the order in which they were read, which is that of the numbers
-        # that the sources have.
+        # `_numbers` has the names in the order in which they were read, which is the order of the
+        # numbers that the sources have.
         new_numbers = [sorted_numbers[name] for name in self._numbers]
         relabel_sources(sources, new_numbers)
         return names

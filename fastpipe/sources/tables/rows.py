@@ -445,7 +445,7 @@ class _RowLister:
         note = Note(
             self.notes.add(line),
             len(line),
-            # Without times, so that the digest of the content is the same for a copy of the source.
+            # Without times: a copy of the source has the same content, and another state.
             xxhash.xxh3_64_intdigest(content),
             xxhash.xxh3_64_intdigest(line + repr(states).encode()),
         )

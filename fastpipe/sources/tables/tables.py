@@ -253,8 +253,8 @@ def _other_columns(
         part_index += 1
     return PackError(
         f"{name} has other columns than {first_name}: {columns._fields[part_index]} is "
-        f"{columns[part_index]!r} in the former, {first[part_index]!r} in the latter. Pack them one "
-        "by one, or choose columns that all have (--image-column, --label-column, --field)"
+        f"{columns[part_index]!r} in the former, {first[part_index]!r} in the latter. Pack them "
+        "one by one, or choose columns that all have (--image-column, --label-column, --field)"
     )
 
 

@@ -91,7 +91,10 @@ def _read_header(cells: list[str]) -> list[str]:
 
 def _check_header(columns: list[str]) -> None:
     """Raises csv.Error if these cannot be the names of a table's columns."""
-    expected = f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got"
+    expected = (
+        f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; "
+        "got"
+    )
     damage = _DAMAGE.search(" ".join(columns))
     if damage is not None:
         raise csv.Error(f"{expected} {_describe_byte(damage)}. {ENCODING_HINT}")
