@@ -6,27 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError
-from fastpipe.sources.column_choice import (
-    ColumnChoice,
-)
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.member_fields import MOST_FIELDS
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
 from fastpipe.sources.tables.column_kinds import ColumnSummary
-from fastpipe.sources.tables.likely import (
-    are_captions,
-    find_column_assumptions,
-)
+from fastpipe.sources.tables.likely import are_captions, find_column_assumptions
 from fastpipe.sources.tables.manifest_columns import Manifest
 from fastpipe.sources.tables.rows import Row, Rows, rows_of
-from fastpipe.sources.tables.split_column import (
-    SplitColumn,
-)
-from fastpipe.sources.tables.table_boxes import (
-    describe_box_table,
-)
+from fastpipe.sources.tables.split_column import SplitColumn
+from fastpipe.sources.tables.table_boxes import describe_box_table
 
 
 class ImageRows(NamedTuple):

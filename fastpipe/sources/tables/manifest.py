@@ -11,9 +11,7 @@ from pathlib import Path
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
-from fastpipe.sources.column_choice import (
-    ColumnChoice,
-)
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath, files_below
 from fastpipe.sources.folders.class_lists import read_descriptions
 from fastpipe.sources.folders.split_classes import are_own_numbers
@@ -25,9 +23,8 @@ from fastpipe.sources.tables.image_rows import (
     gather_captions,
     settle_rows,
 )
-from fastpipe.sources.tables.listed_images import (
-    find_listing_tables,
-)
+from fastpipe.sources.tables.list_rows import list_rows
+from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.manifest_columns import (
     Manifest,
     choose_manifest_columns,
@@ -36,17 +33,14 @@ from fastpipe.sources.tables.manifest_columns import (
     scan_columns,
 )
 from fastpipe.sources.tables.manifest_reader import METADATA, choose_reader
-from fastpipe.sources.tables.rows import list_rows, rows_of
+from fastpipe.sources.tables.rows import rows_of
 from fastpipe.sources.tables.split_column import (
     ALL,
     SplitColumn,
     find_split_column,
     find_split_folders,
 )
-from fastpipe.sources.tables.table_boxes import (
-    BOXES,
-    find_box_columns,
-)
+from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
 from fastpipe.sources.tables.table_files import training_tables
 from fastpipe.sources.tables.unlisted import Unlisted
 

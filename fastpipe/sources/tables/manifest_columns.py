@@ -15,19 +15,11 @@ from fastpipe.sources.column_choice import (
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.column_kinds import ColumnSummary
-from fastpipe.sources.tables.likely import (
-    columns_of_ids,
-)
-from fastpipe.sources.tables.listed_images import (
-    find_columns_of_pictures,
-)
+from fastpipe.sources.tables.likely import columns_of_ids
+from fastpipe.sources.tables.listed_images import find_columns_of_pictures
 from fastpipe.sources.tables.rows import Row
-from fastpipe.sources.tables.split_column import (
-    folder_of,
-)
-from fastpipe.sources.tables.text_rows import (
-    MOST_COLUMNS,
-)
+from fastpipe.sources.tables.split_column import folder_of
+from fastpipe.sources.tables.text_rows import MOST_COLUMNS
 
 # In metadata, columns whose names end so have paths of further images.
 _FURTHER_IMAGES = f"_{FILE_NAME}"

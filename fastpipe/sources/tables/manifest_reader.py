@@ -16,11 +16,7 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_text import detect_text_form
 from fastpipe.sources.tables.tables import read_metadata_rows
-from fastpipe.sources.tables.text_rows import (
-    csv_rows,
-    json_array_rows,
-    json_rows,
-)
+from fastpipe.sources.tables.text_rows import csv_rows, json_array_rows, json_rows
 
 # Files of metadata, as Hugging Face's ImageFolder names them.
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")

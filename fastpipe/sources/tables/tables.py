@@ -21,8 +21,9 @@ from fastpipe.sources.listing import Assumption, Group, Listing, Source
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_label_name
+from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.row_labels import Labels
-from fastpipe.sources.tables.rows import Row, Rows, list_rows, row_name, rows_of
+from fastpipe.sources.tables.rows import Row, Rows, row_name, rows_of
 from fastpipe.sources.tables.table_paths import TablePaths, find_tables
 from fastpipe.sources.tables.unlisted import Unlisted
 
