@@ -154,7 +154,7 @@ def are_positions(
     return set(used).isdisjoint(names) and int(used[-1]) < len(names)
 
 
-def renumbered(field: SourceField, value: Any) -> Any:
+def renumber_value(field: SourceField, value: Any) -> Any:
     """A value of a field, as its source has it -> the value with the given class numbers.
 
     Raises:

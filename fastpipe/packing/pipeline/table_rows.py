@@ -10,7 +10,7 @@ from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.dataset.format.open_file import changed_error
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import parse_value
-from fastpipe.sources.class_names import renumbered
+from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import Source, SourceField
 from fastpipe.sources.picture.probe import image_format
@@ -100,6 +100,6 @@ def read_values_of_row(row: Row, fields: Sequence[SourceField]) -> Iterator[Any]
             raise ImageError(str(problem)) from None
         if field.kind not in PICTURE_KINDS:
             value = parse_value(
-                field.kind, renumbered(field, field_value(value, field))
+                field.kind, renumber_value(field, field_value(value, field))
             )
         yield value

@@ -178,12 +178,10 @@ class BoxTable:
 
     def _read_class_number(self, row: Row) -> None:
         """Reads the number that the row gives the name of its class."""
-        if (
-            self._class_numbers is None
-            or self.class_column is None
-            or self.number_column is None
-        ):
+        if self.class_column is None or self.number_column is None:
             return
+        if self._class_numbers is None:
+            return  # a row before has shown that these are no numbers of classes
         name: Any = row.values.get(self.class_column)
         number: Any = row.values.get(self.number_column)
         if not isinstance(name, str) or not name.strip():
@@ -210,6 +208,7 @@ class BoxTable:
             self._class_numbers = None
 
     def _add_assumptions(self) -> None:
+        """Adds what only all rows together show, such as that some have a class and no box."""
         if self._class_numbers:
             name, number = max(self._class_numbers.items(), key=lambda item: item[1])
             place = CLASS_LIST

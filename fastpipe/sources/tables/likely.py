@@ -307,7 +307,7 @@ def find_column_assumptions(
         used.update(field.columns_of(summaries))
     free = [column for column in summaries if column not in used]
     of_flags: tuple[Assumption, ...] = ()
-    # The columns of VIA's CSV say what its shapes are, and have 0 and 1 as well.
+    # region_count and region_id of VIA's CSV may have 0 and 1 alone, and are no classes.
     if _VIA_SHAPES not in summaries:
         of_flags = _assumed_of_flags(summaries, free)
 

@@ -228,7 +228,10 @@ def _find_class_columns(
     boxes: BoxColumns,
     options: SourceOptions,
 ) -> tuple[str | None, str | None]:
-    """The column with the class of each box, and the one with its number; None if there is none."""
+    """The column with the class of each box, and the one with its number; None if there is none.
+
+    PackError: several columns may hold the classes.
+    """
     if columns.label is not None:
         return columns.label, None
     used = {columns.image, *boxes.columns, *options.field_columns}
