@@ -48,7 +48,8 @@ from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, cut_into_slices
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.sources.listing import Facts, Group, Listing, Source, packing_order
+from fastpipe.sources.facts import Facts
+from fastpipe.sources.listing import Group, Listing, Source, packing_order
 from fastpipe.sources.tables.tables import Table, TableListing
 from fastpipe.store.remote.objects import REQUEST_BYTES
 from fastpipe.store.store import Folder, NewFile, Store

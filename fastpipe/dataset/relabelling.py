@@ -105,13 +105,13 @@ def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], lis
         ConfigError: they are not names, or a class that has samples is not among them.
     """
     # Most programs give no classes.
-    from fastpipe.sources.classes_from import checked_names
+    from fastpipe.sources.classes_from import check_names
 
     if not isinstance(classes, (list, tuple)):
         raise ConfigError(
             f"with_classes: expected a list of the names of all classes, got {classes!r:.100}"
         )
-    names = list(checked_names(classes, "with_classes"))
+    names = list(check_names(classes, "with_classes"))
     if not data.classes:
         raise ConfigError(
             f"with_classes: {data.path} has no classes; with_labels(labels, classes=) gives it some"

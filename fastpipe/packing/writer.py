@@ -28,7 +28,8 @@ from fastpipe.packing.shard.make import PackContext, ShardFinisher, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Plan
 from fastpipe.sources.classes_from import ClassesFrom, class_names
-from fastpipe.sources.listing import STORED, Facts, SourceField
+from fastpipe.sources.facts import Facts
+from fastpipe.sources.listing import STORED, SourceField
 from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"

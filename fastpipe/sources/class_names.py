@@ -16,6 +16,7 @@ from typing import Any
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ImageError, PackError, first_names, readable
+from fastpipe.sources.folders.split_classes import are_own_numbers
 from fastpipe.sources.listing import Assumption, Listing, SourceField, relabel_sources
 
 _OPTION = "--classes-from"
@@ -49,23 +50,25 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
         PackError: the listing has a class that is not given, or no classes at all.
     """
     root = readable(str(listing.root))
-    # Given classes settle the assumptions that name their option.
-    assumptions = [
-        assumption
-        for assumption in listing.assumed
-        if not assumption.option.startswith(_OPTION)
-    ]
+    assumptions = []
+    for assumption in listing.assumed:
+        # Given classes settle the assumptions that name their option.
+        if not assumption.option.startswith(_OPTION):
+            assumptions.append(assumption)
     classes: list[str] = []
     if listing.classes:
         if not given.labels:
             raise PackError(
                 f"{_OPTION}: it has no names of labels, and {root} has labels"
             )
-        used = {
-            source.label for source in listing.sources if source.problem is None
-        } - {NO_LABEL}
+        # A source with a problem is not packed, so its class need not be given.
+        used_labels = set()
+        for source in listing.sources:
+            if source.problem is None:
+                used_labels.add(source.label)
+        used_labels.discard(NO_LABEL)
         numbers, is_by_position = _number_classes(
-            listing, listing.classes, used, given.labels
+            listing, listing.classes, used_labels, given.labels
         )
         if is_by_position:
             text = f"labels are numbers: number 0 is {given.labels[0]!r}, and so on"
@@ -73,10 +76,10 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
         relabel_sources(listing.sources, numbers)
         classes = list(given.labels)
 
-    fields = tuple(
-        _with_given_names(listing, field, given, assumptions)
-        for field in listing.fields
-    )
+    new_fields = []
+    for field in listing.fields:
+        new_fields.append(_with_given_names(listing, field, given, assumptions))
+    fields = tuple(new_fields)
     if not listing.classes and fields == listing.fields:
         raise PackError(f"{_OPTION}: {root} has no classes; leave it out")
     return replace(listing, classes=classes, fields=fields, assumed=tuple(assumptions))
@@ -84,9 +87,11 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
 
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
     """The listing of one split, with the classes of boxes and fields numbered as in all splits."""
-    all_names = {
-        field.name: set(field.names) for field in listing.fields if field.names
-    }
+    # The name of a field -> the names of its classes in all splits.
+    all_names = {}
+    for field in listing.fields:
+        if field.names:
+            all_names[field.name] = set(field.names)
     for other in others:
         for field in other.fields:
             if field.name in all_names:
@@ -99,10 +104,9 @@ def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
         if field.names and is_sorted and field.kind in ("boxes", "classes"):
             names = sorted(all_names[field.name])
             numbers = {name: number for number, name in enumerate(names)}
+            new_numbers = [numbers[name] for name in field.names]
             if names != list(field.names):
-                field = _renumber_field(
-                    field, names, [numbers[name] for name in field.names]
-                )
+                field = _renumber_field(field, names, new_numbers)
         fields.append(field)
     return replace(listing, fields=tuple(fields))
 
@@ -113,18 +117,26 @@ def numbered_folders(
     given: ClassNames | None,
     is_empty: Callable[[str], bool],
 ) -> list[tuple[int, str]]:
-    """Some of the class folders with their numbers.
+    """Some of the class folders with their numbers, without empty ones that have none.
 
     Raises:
         PackError: one of them has files, but no given class has its name.
     """
-    names = folders if given is None else given.labels
+    names = folders
+    if given is not None:
+        names = given.labels
     numbers = {name: number for number, name in enumerate(names)}
     if given is not None and are_positions(folders, folders, names):
         numbers = {name: int(name) for name in folders}
-    unknown = [name for name in some if name not in numbers and not is_empty(name)]
+    numbered = []
+    unknown = []
+    for name in some:
+        if name in numbers:
+            numbered.append((numbers[name], name))
+        elif not is_empty(name):
+            unknown.append(name)
     _check_unknown(unknown, names, "the source")
-    return [(numbers[name], name) for name in some if name in numbers]
+    return numbered
 
 
 def are_positions(
@@ -137,12 +149,12 @@ def are_positions(
         used: those of them that have samples, in the same order.
         names: the given names.
     """
-    if not used or list(ours) != [str(number) for number in range(len(ours))]:
+    if not used or not are_own_numbers(list(ours)):
         return False
     return set(used).isdisjoint(names) and int(used[-1]) < len(names)
 
 
-def renumbered(field: SourceField, value: Any) -> Any:
+def renumber_value(field: SourceField, value: Any) -> Any:
     """A value of a field, as its source has it -> the value with the given class numbers.
 
     Raises:
@@ -150,19 +162,14 @@ def renumbered(field: SourceField, value: Any) -> Any:
     """
     if not field.numbers or value is None:
         return value
-    if (
-        field.kind == "boxes"
-        and isinstance(value, dict)
-        and value.get("labels") is not None
-    ):
-        return {
-            **value,
-            "labels": [_given_number(field, label) for label in value["labels"]],
-        }
-    if field.kind == "mask" and isinstance(value, dict) and "shapes" in value:
-        shapes = [
-            (_given_number(field, label), shape) for label, shape in value["shapes"]
-        ]
+    is_object = isinstance(value, dict)
+    if field.kind == "boxes" and is_object and value.get("labels") is not None:
+        labels = [_given_number(field, label) for label in value["labels"]]
+        return {**value, "labels": labels}
+    if field.kind == "mask" and is_object and "shapes" in value:
+        shapes = []
+        for label, shape in value["shapes"]:
+            shapes.append((_given_number(field, label), shape))
         return {**value, "shapes": shapes}
     if field.kind == "classes" and isinstance(value, list):
         return [_given_name(field, class_value) for class_value in value]
@@ -170,6 +177,7 @@ def renumbered(field: SourceField, value: Any) -> Any:
 
 
 def _given_number(field: SourceField, label: Any) -> int:
+    """The given number of a class of the source. ImageError: it has none."""
     number = NO_LABEL
     if isinstance(label, int) and 0 <= label < len(field.numbers):
         number = field.numbers[label]
@@ -181,6 +189,7 @@ def _given_number(field: SourceField, label: Any) -> int:
 
 
 def _given_name(field: SourceField, value: Any) -> str:
+    """The given name of a class of the source, by number or name. ImageError: it has none."""
     if not isinstance(value, str):
         return field.names[_given_number(field, value)]
     if value not in field.names:
@@ -197,8 +206,10 @@ def _with_given_names(
     assumptions: list[Assumption],
 ) -> SourceField:
     """The field with given names and numbers. What is uncertain is added to `assumptions`."""
-    if field.kind not in CLASS_KINDS or (field.kind == "mask" and not field.names):
+    if field.kind not in CLASS_KINDS:
         return field
+    if field.kind == "mask" and not field.names:
+        return field  # the numbers in its pixels may be anything
     names = dict(given.fields).get(field.name)
     if names is None and listing.classes:
         # The given names are those of the labels, and say nothing of this field.
@@ -214,6 +225,7 @@ def _with_given_names(
             f"{_OPTION}: it has no names for the field {field.name}, but for {others}"
         )
     if field.kind == "mask" and listing.notes is None:
+        # Masks of shapes are drawn when their image is converted. Others are stored as they are.
         raise PackError(
             f"{_OPTION}: the masks {field.name} are stored as pixels, which have their numbers "
             "already. Pack their annotations anew, or choose other fields with --field"
@@ -234,7 +246,8 @@ def _with_given_names(
     numbers, is_by_position = _number_classes(listing, field.names, used, names)
     if is_by_position:
         assumptions.append(by_position)
-    if field.kind == "mask" and 0 in (numbers[number] for number in used):
+    used_numbers = {numbers[number] for number in used}
+    if field.kind == "mask" and 0 in used_numbers:
         raise PackError(
             f"{_OPTION}: {names[0]!r} would be number 0 in the masks {field.name}, which is the "
             "background. Take the names from a packed dataset with such masks"
@@ -250,12 +263,14 @@ def _renumber_field(
     Values stay as the source has them. So a field that has new numbers already, such as those of
     all splits, gets the numbers that both steps give together.
     """
+    new_numbers = numbers
     if field.numbers:
-        numbers = [
-            number if number == NO_LABEL else numbers[number]
-            for number in field.numbers
-        ]
-    return field._replace(names=tuple(names), numbers=tuple(numbers))
+        new_numbers = []
+        for number in field.numbers:
+            if number != NO_LABEL:
+                number = numbers[number]
+            new_numbers.append(number)
+    return field._replace(names=tuple(names), numbers=tuple(new_numbers))
 
 
 def _number_classes(

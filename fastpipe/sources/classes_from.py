@@ -33,7 +33,7 @@ ClassesFrom = str | os.PathLike[str] | Sequence[str]
 def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     """The names that a user gives. ConfigError, PackError, DatasetError: there are none."""
     if isinstance(given, (list, tuple)):
-        return ClassNames(checked_names(given, "classes_from"))
+        return ClassNames(check_names(given, "classes_from"))
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"classes_from: {_EXPECTED}; got {given!r:.100}")
     path = source_path(given, remote)
@@ -51,7 +51,7 @@ def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     return names
 
 
-def checked_names(names: Iterable[object], option: str) -> tuple[str, ...]:
+def check_names(names: Iterable[object], option: str) -> tuple[str, ...]:
     """The names, each once. ConfigError, which begins with `option`: one is no name."""
     checked: dict[str, None] = {}  # in place of a set, as it keeps the order
     for name in names:
@@ -80,14 +80,19 @@ def _saved_classes(path: SourcePath, fingerprint: str) -> list[str] | None:
     """
     try:
         saved = json.loads((path / f"columns/{fingerprint}.json").read_bytes())
-        return saved["classes"] if "label" in saved["columns"] else None
+        if "label" in saved["columns"]:
+            classes: list[str] = saved["classes"]
+            return classes
     except (OSError, ValueError, KeyError):
-        return None
+        pass  # most datasets have no such file
+    return None
 
 
 def _names_in_source(path: SourcePath) -> ClassNames:
     # The names of class folders are known without listing the files in them.
-    folders = class_folders(path, SourceOptions()) if path.is_dir() else None
+    folders = None
+    if path.is_dir():
+        folders = class_folders(path, SourceOptions())
     if folders is not None:
         return ClassNames(tuple(folders.classes))
     listing = list_sources(path, 0, shuffle=False, is_pattern=True)
@@ -98,11 +103,11 @@ def _names_of_fields(
     fields: Iterable[Field | SourceField],
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The fields that have names of classes, with these."""
-    return tuple(
-        (field.name, field.names)
-        for field in fields
-        if field.names and field.kind in CLASS_KINDS
-    )
+    names_of_fields = []
+    for field in fields:
+        if field.names and field.kind in CLASS_KINDS:
+            names_of_fields.append((field.name, field.names))
+    return tuple(names_of_fields)
 
 
 def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
@@ -113,6 +118,7 @@ def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
         )
     with open_binary(path) as file:
         data = file.read(_MAX_TEXT_BYTES + 1)
+    # A user may have named a file of weights by mistake: it is large, or has zeros.
     try:
         if len(data) > _MAX_TEXT_BYTES or b"\0" in data:
             raise ValueError(f"more than {_MAX_TEXT_BYTES:,} bytes, or zeros in them")
@@ -131,4 +137,4 @@ def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
             f"{option}: line {names.index('') + 1} is empty; the number of a class is that of its "
             "line"
         )
-    return checked_names(names, option)
+    return check_names(names, option)

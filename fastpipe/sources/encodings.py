@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 
 from fastpipe.errors import PackError, readable
 
-HINT = "--encoding says another one, such as cp1252 of Excel on Windows"
+ENCODING_HINT = "--encoding says another one, such as cp1252 of Excel on Windows"
 _PIECE_BYTES = 1 << 16
 # UTF-32 stands first, because its little-endian mark begins like that of UTF-16.
 _MARKS = (
@@ -24,7 +24,7 @@ _MARKS = (
 )
 
 
-def as_utf8(file: BinaryIO, encoding: str | None, name: str) -> BinaryIO:
+def open_as_utf8(file: BinaryIO, encoding: str | None, name: str) -> BinaryIO:
     """Returns a file with the same text in UTF-8. By default its first bytes say the encoding.
 
     Raises:
@@ -84,7 +84,8 @@ class _Utf8File(io.RawIOBase):
             text = self._decoder.decode(piece, final=self._is_at_end)
         except UnicodeError as problem:
             raise PackError(
-                f"{readable(self._name)}: expected text in {self._encoding} ({problem}); {HINT}"
+                f"{readable(self._name)}: expected text in {self._encoding} ({problem}); "
+                f"{ENCODING_HINT}"
             ) from problem
         # UTF-7 can hold half of a surrogate pair. The reader of this file refuses it, as it does
         # with other bytes that are not UTF-8.

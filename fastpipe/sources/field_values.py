@@ -41,6 +41,7 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
         else:
             value = parse_text(value)
 
+    # A field of numbers may come from a column of true and false, or of single numbers.
     if kind == "int" and isinstance(value, bool):
         return int(value)
     if kind == "floats" and isinstance(value, (int, float)):
@@ -67,7 +68,9 @@ def _read_flags(values: Sequence[Any], field: SourceField) -> list[str]:
     """The classes whose columns have a 1 in this row."""
     classes = []
     for value, name in zip(values, field.columns, strict=True):
-        text = "" if value is None else str(value).strip().lower()
+        text = ""
+        if value is not None:
+            text = str(value).strip().lower()
         flag = FLAGS.get(text)
         if text and flag is None:
             raise ImageError(
@@ -85,8 +88,10 @@ def _read_classes(text: str, field: SourceField) -> list[Any]:
         return classes
     numbers: list[Any] = []
     for part in classes:
-        is_number = isinstance(part, str) and _CLASS_NUMBER.fullmatch(part)
-        numbers.append(int(part) if is_number else part)
+        if isinstance(part, str) and _CLASS_NUMBER.fullmatch(part):
+            numbers.append(int(part))
+        else:
+            numbers.append(part)
     return numbers
 
 
@@ -99,6 +104,7 @@ def _split_classes(text: str, separator: str) -> list[Any]:
         parts = [part.strip() for part in text.split(separator)]
     else:
         parts = [text]
+    # In "cat||dog" and in "cat|" a part is empty.
     return [part for part in dict.fromkeys(parts) if part != ""]
 
 

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cast
 
 from fastpipe.dataset.format.folder import Url
-from fastpipe.dataset.format.open_file import FileState, changed, read_at, state_of
+from fastpipe.dataset.format.open_file import (
+    FileState,
+    changed_error,
+    read_at,
+    state_of,
+)
 from fastpipe.errors import PackError, readable
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
@@ -131,17 +136,17 @@ class LocalFile(io.FileIO):
         return state_of(os.fstat(self.fileno()))
 
 
-def opened(path: SourcePath) -> LocalFile | RemoteFile:
-    return LocalFile(path) if isinstance(path, Path) else path.open()
+def open_file(path: SourcePath) -> LocalFile | RemoteFile:
+    """Opens a file to read ranges of. OSError: it does not exist, or cannot be read."""
+    if isinstance(path, Path):
+        return LocalFile(path)
+    return path.open()
 
 
 def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
-    """Opens a file to read ranges of.
-
-    PackError: it cannot be read, or has no ranges, as a pipe.
-    """
+    """As `open_file`. PackError: the file cannot be read, or has no ranges, as a pipe."""
     try:
-        file = opened(path)
+        file = open_file(path)
     except OSError as problem:
         raise PackError(
             f"cannot read {readable(str(path))}: {problem.strerror}"
@@ -156,7 +161,7 @@ def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
 
 
 def open_binary(path: SourcePath) -> BinaryIO:
-    return io.BufferedReader(opened(path), 1 << 20)
+    return io.BufferedReader(open_file(path), 1 << 20)
 
 
 @contextmanager
@@ -172,7 +177,7 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
             f"cannot read {readable(str(path))}: {problem.strerror}"
         ) from problem
     if not _is_same(before, after):
-        raise changed(path)
+        raise changed_error(path)
 
 
 def _is_same(first: FileState, second: FileState) -> bool:
@@ -182,10 +187,10 @@ def _is_same(first: FileState, second: FileState) -> bool:
 
 def is_left_behind(name: str) -> bool:
     """Whether a system or a program leaves files or folders of this name among pictures."""
-    # The first test is cheap and excludes nearly all names, of which there may be millions.
-    return name[0] in FIRST_OF_LEFT_BEHIND and (
-        name in _LEFT_BEHIND or name.startswith(_MACOS_PREFIX)
-    )
+    # This test is cheap and excludes nearly all names, of which there may be millions.
+    if name[0] not in FIRST_OF_LEFT_BEHIND:
+        return False
+    return name in _LEFT_BEHIND or name.startswith(_MACOS_PREFIX)
 
 
 def lies_in_left_behind(path: str) -> bool:
@@ -216,10 +221,10 @@ def names_in(folder: SourcePath, most: int | None = None) -> Names:
     """
     if isinstance(folder, Path):
         try:
+            listed = []
             with os.scandir(folder) as entries:
-                listed = [
-                    (entry.name, _is_folder(entry)) for entry in islice(entries, most)
-                ]
+                for entry in islice(entries, most):
+                    listed.append((entry.name, _is_folder(entry)))
         except OSError as problem:
             _raise_not_listed(problem)
     else:
@@ -256,9 +261,11 @@ def files_below(
         yield from _remote_files_below(root, folder, hidden=hidden)
         return
     top = root.resolve()
-    # A link to a folder above is a cycle. The top itself comes first in the walk.
-    above = [top, *top.parents] if folder else top.parents
-    visited = {_identity_of(path) for path in above}
+    # A link to a folder above is a cycle. The top itself comes first in the walk, unless the walk
+    # begins in a folder below it.
+    visited = {_identity_of(path) for path in top.parents}
+    if folder:
+        visited.add(_identity_of(top))
     for place, folders, files in os.walk(
         root / folder, followlinks=True, onerror=_raise_not_listed
     ):
@@ -267,12 +274,12 @@ def files_below(
             folders.clear()
             continue
         visited.add(identity)
-        # os.walk goes into the folders that stay in this list.
-        folders[:] = sorted(
-            name
-            for name in folders
-            if (hidden or name[0] != ".") and not is_left_behind(name)
-        )
+        visible_folders = []
+        for name in sorted(folders):
+            if (hidden or name[0] != ".") and not is_left_behind(name):
+                visible_folders.append(name)
+        # os.walk goes into the folders that stay in its list.
+        folders[:] = visible_folders
         prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
         prefix = prefix.removeprefix("./")
         for name in files:
@@ -291,10 +298,11 @@ def _identity_of(folder: str | Path) -> tuple[int, int]:
 def _remote_files_below(
     root: RemotePath, folder: str, *, hidden: bool
 ) -> Iterator[str]:
+    prefix = f"{folder}/" if folder else ""
     for path in (root / folder).files_below():
         is_dotted = any(part.startswith(".") for part in path.split("/"))
         if (hidden or not is_dotted) and not lies_in_left_behind(path):
-            yield f"{folder}/{path}" if folder else path
+            yield prefix + path
 
 
 def _raise_not_listed(problem: OSError) -> NoReturn:
@@ -321,21 +329,27 @@ def read_listed_file(
         return root.objects.read((root / path).key, start, stop, listed)
     before_text = f": it had {listed.size_bytes:,} bytes when it was listed, and"
     try:
-        file = opened(root / path)
+        file = open_file(root / path)
     except OSError as problem:
         if problem.errno not in _ABSENT_ERRNOS:
             raise
-        with_all = "" if root.exists() else ", with all of the source"
-        raise changed(
+        with_all = ""
+        if not root.exists():
+            with_all = ", with all of the source"
+        raise changed_error(
             root / path, f"{before_text} has disappeared{with_all} ({problem.strerror})"
         ) from problem
     with file:
         before = file.state
-        data = file.read_at(stop - start, start) if before.is_regular else b""
+        data = b""
+        # A pipe has no bytes at an offset.
+        if before.is_regular:
+            data = file.read_at(stop - start, start)
+        # A program may write the file while it is read.
         after = file.state
     is_unchanged = _is_same(before, listed) and _is_same(after, listed)
     if not is_unchanged or len(data) != stop - start:
-        raise changed(
+        raise changed_error(
             root / path,
             f"{before_text} now has {after.size_bytes:,}: it was written again, or something else "
             "is in its place",

@@ -32,7 +32,7 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise_folder
 from fastpipe.sources.tables.manifest import list_manifest
-from fastpipe.sources.tables.table_files import left_out
+from fastpipe.sources.tables.table_files import assume_forms_skipped
 from fastpipe.sources.tables.tables import list_tables
 from fastpipe.sources.tars.tar_reader import compressed
 from fastpipe.sources.tars.tar_samples import TarColumns
@@ -149,9 +149,9 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
     )
     is_only_list = source.is_file or not (source.other_files or is_of_split)
     listing = list_manifest(
-        path, format_name, options, metadata=is_metadata, alone=is_only_list
+        path, format_name, options, is_metadata=is_metadata, is_alone=is_only_list
     )
-    return assume(listing, left_out(manifest_names(source.names)))
+    return assume(listing, assume_forms_skipped(manifest_names(source.names)))
 
 
 def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
@@ -211,6 +211,7 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     masks = pair.labels
     splits = split_folders(images, names_in(images, FEW))
     listed = None
+    # VOC has masks of some of its images only, and lists of these for each split.
     has_lists = isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir()
     if has_lists and not splits:
         listed = names_of_split(Path(str(source.root)), MASK_LISTS.name, options.split)

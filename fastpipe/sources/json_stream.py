@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.encodings import HINT, as_utf8
+from fastpipe.sources.encodings import ENCODING_HINT, open_as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged
 
 _MOST_ENTRY_CHARACTERS = 16 << 20
@@ -49,12 +49,14 @@ def array_entries(path: SourcePath, encoding: str | None = None) -> Iterator[Any
     """The entries of a file that is a JSON array. PackError: the file cannot be parsed."""
     try:
         with open_unchanged(path) as file:
-            parser = _Parser(as_utf8(file, encoding, str(path)))
+            parser = _Parser(open_as_utf8(file, encoding, str(path)))
             for _ in parser.items("[", "]"):
                 yield parser.value()
             parser.take("")
     except (ValueError, RecursionError) as problem:
-        hint = f". {HINT}" if isinstance(problem, UnicodeDecodeError) else ""
+        hint = ""
+        if isinstance(problem, UnicodeDecodeError):
+            hint = f". {ENCODING_HINT}"
         raise PackError(
             f"{readable(str(path))} is damaged or not a JSON array: {problem}{hint}"
         ) from problem
@@ -96,9 +98,9 @@ class _Parser:
         """Takes the next character, which must be one of these; "" is the end of the file."""
         character = self.peek()
         if character not in expected:
-            names = " or ".join(
-                repr(option) if option else "no more text" for option in expected
-            )
+            names = " or ".join(map(repr, expected))
+            if expected == ("",):
+                names = "no more text"
             position = self._dropped_characters + self._position
             raise ValueError(
                 f"expected {names} at character {position:,}, got {character!r}"
@@ -146,4 +148,6 @@ class _Parser:
 
 def _parse_constant(name: str) -> float | None:
     """NaN means a missing value, as pandas writes it; Infinity and -Infinity are numbers."""
-    return None if name == "NaN" else float(name)
+    if name == "NaN":
+        return None
+    return float(name)

@@ -94,6 +94,8 @@ def list_sources(
             source.files, _coco_files_of_other_splits(source, options)
         )
 
+    # First the images with the classes of this split alone, then the numbers that classes get by
+    # other splits or by the user, then the doubts that only all classes together show.
     listing = list_recognised(source, options)
     listing = assume(listing, _splits_of_other_formats(source, options))
     if source.format not in _WITH_FINAL_CLASSES:
@@ -104,9 +106,8 @@ def list_sources(
         listing = assume(listing, _other_numbers_in_training(root, listing.classes))
     listing = assume(listing, similar_classes(listing.classes))
     for field in listing.fields:
-        listing = assume(
-            listing, similar_classes(field.names, f"classes of {field.name}")
-        )
+        place = f"classes of {field.name}"
+        listing = assume(listing, similar_classes(field.names, place))
 
     if source.format != "imagefolder":
         listing = assume(listing, describe_unread(source))
@@ -115,11 +116,12 @@ def list_sources(
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
-        listing.root.forget()
+        listing.root.forget()  # its list of files, which may be large
     # The times of files behind a URL are of the server's clock. They cannot be compared with a time
     # of this machine.
-    is_local = isinstance(root, Path) and isinstance(listing.root, Path)
-    return replace(listing, taken_ns=taken_ns if is_local else 0)
+    if not isinstance(root, Path) or not isinstance(listing.root, Path):
+        taken_ns = 0
+    return replace(listing, taken_ns=taken_ns)
 
 
 def class_folders(root: SourcePath, options: SourceOptions) -> ClassFolders | None:
@@ -130,9 +132,8 @@ def class_folders(root: SourcePath, options: SourceOptions) -> ClassFolders | No
     folders = find_class_folders(source, options)
     if not folders.has_labels:
         return None
-    return replace(
-        folders, assumed=(*folders.assumed, *similar_classes(folders.classes))
-    )
+    assumed = (*folders.assumed, *similar_classes(folders.classes))
+    return replace(folders, assumed=assumed)
 
 
 def _with_classes_of_all_splits(
@@ -174,11 +175,13 @@ def _other_splits(
 def _splits_in_other_folders(
     source: Recognised, options: SourceOptions
 ) -> Iterator[tuple[str, Recognised]]:
+    """The other splits of the same format that have folders of their own."""
     for split, folder in source.splits.items():
-        if split != source.split:
-            other = recognise_folder(folder, options)
-            if other.format == source.format:
-                yield split, other
+        if split == source.split:
+            continue
+        other = recognise_folder(folder, options)
+        if other.format == source.format:
+            yield split, other
 
 
 def _other_numbers_in_training(
@@ -188,10 +191,10 @@ def _other_numbers_in_training(
 
     No file is listed for it.
     """
-    if not isinstance(root, Path) or split_of_name(root.absolute().name) in (
-        None,
-        "train",
-    ):
+    if not isinstance(root, Path):
+        return
+    # The source may be ".", which has no name.
+    if split_of_name(root.absolute().name) in (None, "train"):
         return
     parent = root.absolute().parent
     for name in names_in(parent, FEW).folders:
@@ -240,6 +243,7 @@ def _annotations_above(root: SourcePath, listing: Listing) -> list[Assumption]:
 def _coco_files_of_other_splits(
     source: Recognised, options: SourceOptions
 ) -> Iterator[SourcePath]:
+    """The files of annotations of other splits; those of the packed split may be among them."""
     if source.is_file:
         yield from files_beside(source.files[0])
     else:

@@ -2,87 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import heapq
-import io
 import os
-import tempfile
 import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import xxhash
 
 from fastpipe.dataset.format.layout import NO_LABEL
-from fastpipe.dataset.format.open_file import FileState, read_at
-from fastpipe.errors import PackError, readable
-from fastpipe.sources.files import SourcePath, read_listed_file
-
-if TYPE_CHECKING:
-    from fastpipe.store.remote.remote_path import RemotePath
-
-
-_BUFFER_BYTES = 1 << 20
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.notes import Note, Notes
 
 # The picture that boxes, points and masks belong to: with its EXIF orientation applied, as viewers
 # and annotation tools show it, or as its file stores it.
 SHOWN = "shown"
 STORED = "stored"
 
-
-class Notes:
-    """Pieces of data, one behind the other, in a temporary file that ends with this object."""
-
-    def __init__(self) -> None:
-        with _temporary_file_errors():
-            file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
-        # A file that is only collected would give a ResourceWarning.
-        weakref.finalize(self, file.close)
-        self._file = io.BufferedWriter(file, _BUFFER_BYTES)
-        self._size_bytes = 0
-
-    def add(self, data: bytes) -> int:
-        """Appends a piece, and returns its offset."""
-        offset_bytes = self._size_bytes
-        with _temporary_file_errors():
-            self._size_bytes += self._file.write(data)
-        return offset_bytes
-
-    def flush(self) -> None:
-        """Writes all pieces to the file. Call it before you read."""
-        with _temporary_file_errors():
-            self._file.flush()
-
-    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """Reads a piece; several threads may."""
-        return read_at(self._file.fileno(), size_bytes, offset_bytes)
-
-
-@contextlib.contextmanager
-def _temporary_file_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        raise PackError(
-            f"cannot keep the values of the source's rows in {tempfile.gettempdir()}: "
-            f"{problem.strerror}. The environment variable TMPDIR names another folder"
-        ) from problem
-
-
 ByteRange = tuple[int, int]  # offset and size in bytes, in a tar
-
-
-class Note(NamedTuple):
-    """The values of a row's fields, as a line of JSON in `Listing.notes`."""
-
-    offset_bytes: int
-    size_bytes: int
-    content: int  # hash of the values, and of the sizes of the files that they name
-    state: int  # the same, with the times of these files
 
 
 class Group(NamedTuple):
@@ -136,7 +75,9 @@ class Source(NamedTuple):
     @property
     def file_path(self) -> str:
         """The path of the file to open, relative to the source."""
-        return self.path if self.file is None else self.file
+        if self.file is None:
+            return self.path
+        return self.file
 
 
 class SourceField(NamedTuple):
@@ -182,7 +123,9 @@ class Assumption(NamedTuple):
     option: str = ""
 
     def __str__(self) -> str:
-        return f"{self.text} ({self.option})" if self.option else self.text
+        if not self.option:
+            return self.text
+        return f"{self.text} ({self.option})"
 
 
 @dataclass(frozen=True)
@@ -237,16 +180,16 @@ class Listing:
         It is a sum of hashes, so that the digests of parts of a source can be added: see
         `Facts.with_more`.
         """
-        total = _hash_classes(self.classes) + self._hash_numbers()
+        total = hash_classes(self.classes) + self._hash_numbers()
         for source in self.sources:
             note = None if source.note is None else source.note.content
+            # Not the offsets: the same members may lie elsewhere in another tar.
             sizes = [None if part is None else part[1] for part in source.parts]
-            total += _hash_source(
-                source, f"{source.label} {source.size_bytes}", sizes, note
-            )
-        return _in_hex(total)
+            details = f"{source.label} {source.size_bytes}"
+            total += _hash_source(source, details, sizes, note)
+        return to_hex(total)
 
-    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
+    def state_digest(self, start: int = 0, stop: int | None = None) -> str:
         """Names the state of the files of a run of sources, or of all.
 
         A file that is written again or replaced has another state.
@@ -259,107 +202,18 @@ class Listing:
             ctime = source.ctime_ns if has_ctime else ""
             state = f"{source.label} {source.size_bytes} {source.mtime_ns} {ctime}"
             total += _hash_source(source, state, source.parts, note)
-        return _in_hex(total)
+        return to_hex(total)
 
     def _hash_numbers(self) -> int:
         """A hash of the numbers that classes of fields get; 0 if they keep those of the source.
 
         The values of rows do not have these numbers.
         """
-        renumbered = [field for field in self.fields if field.numbers]
-        return sum(
-            xxhash.xxh3_128_intdigest(repr(field).encode()) for field in renumbered
-        )
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A listing without its sources, as the destination, a cluster and publishing need it.
-
-    Attributes:
-        root: of the sources, resolved; of a program that adds samples, the program's kind.
-        classes: their names, in the order of the labels; None: the labels in digits, without gaps.
-        files: number of sources.
-        size_bytes: of all of them.
-        content: see `Listing.digest`.
-        state: see `Listing.digest_with_times`.
-        changed_ns: when the last file was changed, replaced or renamed: by ctime, which nobody can
-            set.
-        made_by: the program that added the samples; "": they were listed.
-        taken_ns, fields, stray, dropped, assumed, coordinates: see `Listing`.
-    """
-
-    root: str
-    classes: list[str] | None
-    files: int = 0
-    size_bytes: int = 0
-    content: str = ""
-    state: str = ""
-    taken_ns: int = 0
-    changed_ns: int = 0
-    fields: tuple[SourceField, ...] = ()
-    stray: list[str] = field(default_factory=list)
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    assumed: tuple[Assumption, ...] = ()
-    coordinates: str = SHOWN
-    made_by: str = ""
-
-    @classmethod
-    def of(cls, listing: Listing) -> Facts:
-        return Facts(
-            # The same from any working folder, and by any link to the source.
-            root=str(listing.root.resolve()),
-            classes=listing.classes,
-            files=len(listing.sources),
-            size_bytes=listing.size_bytes,
-            content=listing.digest(),
-            state=listing.digest_with_times(),
-            taken_ns=listing.taken_ns,
-            changed_ns=max((source.ctime_ns for source in listing.sources), default=0),
-            fields=listing.fields,
-            stray=listing.stray,
-            dropped=dict(listing.dropped),
-            assumed=listing.assumed,
-            coordinates=listing.coordinates,
-        )
-
-    def with_more(self, other: Facts) -> Facts:
-        """The facts of two parts of a source, which have the same classes."""
-        # Both digests have the hash of the classes in them.
-        content = (
-            int(self.content, 16)
-            + int(other.content, 16)
-            - _hash_classes(self.classes or ())
-        )
-        return replace(
-            self,
-            files=self.files + other.files,
-            size_bytes=self.size_bytes + other.size_bytes,
-            content=_in_hex(content),
-            state=_in_hex(int(self.state, 16) + int(other.state, 16)),
-            taken_ns=min(self.taken_ns, other.taken_ns),
-            changed_ns=max(self.changed_ns, other.changed_ns),
-        )
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        return {field.name: field.kind for field in self.fields}
-
-    @property
-    def time_ns(self) -> int:
-        """The time that dataset.json gets.
-
-        A source that changes later is newer, also if it changes while the pack goes on.
-        """
-        # Another machine's clock may be ahead.
-        return max(self.taken_ns, self.changed_ns)
-
-    def recorded(self) -> dict[str, Any]:
-        """The facts for dataset.json."""
-        entry: dict[str, Any] = {"files": self.files, "xxh3_128": self.content}
-        if self.made_by:
-            entry["made_by"] = self.made_by
-        return entry
+        total = 0
+        for source_field in self.fields:
+            if source_field.numbers:
+                total += xxhash.xxh3_128_intdigest(repr(source_field).encode())
+        return total
 
 
 def _hash_source(source: Source, details: str, parts: object, note: int | None) -> int:
@@ -371,12 +225,12 @@ def _hash_source(source: Source, details: str, parts: object, note: int | None) 
     return xxhash.xxh3_128_intdigest(os.fsencode(source.path) + text.encode())
 
 
-def _hash_classes(classes: Sequence[str]) -> int:
+def hash_classes(classes: Sequence[str]) -> int:
     names = [os.fsencode(name) + b"\0" for name in classes]
     return xxhash.xxh3_128_intdigest(b"".join(names))
 
 
-def _in_hex(total: int) -> str:
+def to_hex(total: int) -> str:
     return f"{total % 2**128:032x}"
 
 
@@ -394,14 +248,16 @@ def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, 
     return lambda source: (source.label, source.path)
 
 
-def change(sources: list[Source], changed: Callable[[Source], Source | None]) -> None:
-    """Replaces each source by another, or removes it if `changed` returns None.
+def replace_sources(
+    sources: list[Source], new_source_of: Callable[[Source], Source | None]
+) -> None:
+    """Replaces each source by another, or removes it if `new_source_of` returns None.
 
     It works in place, as there may be millions of sources.
     """
     kept = 0
     for source in sources:
-        new_source = changed(source)
+        new_source = new_source_of(source)
         if new_source is not None:
             sources[kept] = new_source
             kept += 1
@@ -419,7 +275,7 @@ def relabel_sources(sources: list[Source], new_labels: Sequence[int]) -> None:
             return source
         return source._replace(label=new_labels[source.label])
 
-    change(sources, relabelled)
+    replace_sources(sources, relabelled)
 
 
 def with_classes(listing: Listing, classes: Sequence[str]) -> Listing:
@@ -430,63 +286,3 @@ def with_classes(listing: Listing, classes: Sequence[str]) -> Listing:
     labels = {name: label for label, name in enumerate(classes)}
     relabel_sources(listing.sources, [labels[name] for name in listing.classes])
     return replace(listing, classes=list(classes))
-
-
-_GAP_BYTES = 16 << 10  # between members of a sample that are fetched as one
-START_BYTES = 4096  # enough to recognise an image's format
-LARGE_BYTES = 16 << 20  # of larger files the start is read first
-# The file itself is at fault, and will be tomorrow. Any other error is the system's.
-FILE_ERRNOS = {errno.EACCES, errno.EPERM}
-
-
-def read_source(
-    root: SourcePath, source: Source, most_bytes: int | None = None
-) -> bytes:
-    """The content of a source, or its first bytes; see `read_listed_file`.
-
-    OSError: a source that is a file by itself cannot be read. PackError: its tar cannot be read.
-    """
-    start = source.offset_bytes
-    size_bytes = min(source.size_bytes, most_bytes or source.size_bytes)
-    if source.archive is None:
-        state = FileState(source.size_bytes, source.mtime_ns, 0)
-        return read_listed_file(root, source.file_path, state, 0, size_bytes)
-    try:
-        state = FileState(source.archive_bytes, source.mtime_ns, 0)
-        return read_listed_file(root, source.archive, state, start, start + size_bytes)
-    except OSError as problem:
-        raise PackError(
-            f"cannot read {readable(str(root / source.archive))}: {problem.strerror}. Finished "
-            "shards are kept. Remove the cause, then run the same command again: it continues there"
-        ) from problem
-
-
-def expect(root: RemotePath, run: Sequence[Source]) -> None:
-    """Begins to fetch sources behind a URL that will be read soon, all at the same time."""
-    spans = []
-    for source in run:
-        if source.problem is None:
-            name, start, stop = _span_of(source)
-            spans.append(((root / name).key, start, stop))
-    root.objects.expect(id(run), spans)
-
-
-def _span_of(source: Source) -> tuple[str, int, int]:
-    """The file of a source, its first byte, and the one after its last.
-
-    Members beside it in its tar that are its fields belong to the span.
-    """
-    start = source.offset_bytes
-    stop = start + source.size_bytes
-    if source.archive is None:
-        return source.file_path, start, stop
-    parts = sorted(part for part in source.parts if part is not None)
-    for offset, size_bytes in parts:
-        end = offset + size_bytes
-        if end > stop and offset - stop <= _GAP_BYTES:
-            stop = end
-    for offset, size_bytes in reversed(parts):
-        end = offset + size_bytes
-        if offset < start and start - end <= _GAP_BYTES:
-            start = offset
-    return source.archive, start, stop

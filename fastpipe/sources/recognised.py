@@ -83,17 +83,16 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
     for name in _ALL_OPTIONS:
         if getattr(options, name) is None or (name == "split" and recognised.split):
             continue
+        has_no_splits = recognised.is_file and format_name not in _SPLITS_IN_FILE
         if name not in OPTIONS_OF_FORMAT[format_name]:
             kind = f"{format_name} sources"
-        elif (
-            name == "split"
-            and recognised.is_file
-            and format_name not in _SPLITS_IN_FILE
-        ):
+        elif name == "split" and has_no_splits:
             kind = "a single file"
         else:
             continue
-        option = "--field" if name == "fields" else option_name(name)
+        option = option_name(name)
+        if name == "fields":
+            option = "--field"  # the command line has one for each field
         raise PackError(
             f"{option} has no meaning for {kind}, and {readable(str(recognised.root))} is one; "
             "leave it out"

@@ -39,7 +39,7 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
-from fastpipe.sources.tables.manifest import METADATA, detect_json_layout
+from fastpipe.sources.tables.manifest_reader import METADATA, detect_json_layout
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import LISTS
 
@@ -72,11 +72,12 @@ def could_be_source(path: Path) -> bool:
             return path.is_file() and format_of(path.name) is not None
         if is_dataset(path) or (path / WORK_FOLDER).exists():
             return False
-        return any(
-            entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir()
-        )
+        for entry in path.iterdir():
+            if entry.is_dir() or entry.suffix.lower() == ".tar":
+                return True
     except OSError:
-        return False
+        pass  # a folder that cannot be read is no proposal
+    return False
 
 
 def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
@@ -98,10 +99,10 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:
         format_name = "csv"
-    elif (
-        format_name == "coco" and detect_json_layout(path, options.encoding) != "object"
-    ):
-        format_name = "jsonl"  # an array of objects, or an object a line
+    elif format_name == "coco":
+        layout = detect_json_layout(path, options.encoding)
+        if layout != "object":
+            format_name = "jsonl"  # an array of objects, or an object a line
     return Recognised(format_name, path, is_file=True, files=[path])
 
 
@@ -115,12 +116,11 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
     # of annotations. Otherwise one of its splits is the source.
     is_auto = options.format == "auto"
     splits = split_folders(root, names, options.split)
-    formats = possible_formats(root, names, options) if is_auto else [options.format]
-    if (
-        splits
-        and len(formats) == 1
-        and not lies_at_top(formats[0], root, names, options)
-    ):
+    formats = [options.format]
+    if is_auto:
+        formats = possible_formats(root, names, options)
+    has_split_folders = bool(splits) and len(formats) == 1
+    if has_split_folders and not lies_at_top(formats[0], root, names, options):
         return _recognise_split(root, splits, options)
     # A --split that names a class folder is refused by `check_options`.
     if is_auto and formats == ["imagefolder"] and options.split not in names.folders:
@@ -191,11 +191,11 @@ def _recognise_split(
     # test/images beside train/images and train/labels would be packed as the class "images".
     folders = recognised.names.folders
     if recognised.format == "imagefolder" and len(folders) == 1:
-        formats_of_others = {
-            recognise_folder(folder, options_inside).format
-            for split, folder in splits.items()
-            if split != chosen
-        }
+        formats_of_others = set()
+        for split, folder in splits.items():
+            if split != chosen:
+                other = recognise_folder(folder, options_inside)
+                formats_of_others.add(other.format)
         labelled = sorted(formats_of_others & LABELLED_FORMATS.keys())
         if labelled:
             raise PackError(
@@ -220,35 +220,29 @@ def _recognise_lists(
     elif format_name == "coco":
         by_split = coco_files_by_split(root, names)
 
-    # Rows of metadata beside the images may name a split that no folder is called after.
-    has_no_folder = split is None or (
-        format_name == "metadata" and find_split(split, by_split) is None
-    )
-    if "" in by_split and has_no_folder:
-        chosen = ""
+    if by_split:
+        wanted = _choose_by_split(format_name, split, by_split)
     else:
-        if not by_split:
-            # From here on, `by_split` is by the names of files.
-            by_split = _files_by_name(format_name, root, names)
-            split = _choose_by_name(split, by_split)
-        elif split is not None:
-            # "val" also means "Valid" or "val2017", if that is the only such split.
-            split = find_split(split, by_split) or split
-        chosen = pick_split(split, by_split, root)
-        if format_name == "metadata" and split is None and len(names.folders) > 1:
-            raise PackError(
-                f"{readable(str(root))} has metadata in {chosen} and none in its other folders: "
-                f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
-                "classes"
-            )
+        # From here on, `by_split` is by the names of files.
+        by_split = _files_by_name(format_name, root, names)
+        wanted = _choose_by_name(split, by_split)
+    chosen = pick_split(wanted, by_split, root)
+
+    is_one_of_folders = chosen != "" and len(names.folders) > 1
+    if format_name == "metadata" and split is None and is_one_of_folders:
+        raise PackError(
+            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: "
+            f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
+            "classes"
+        )
     if format_name == "coco":
         for file in by_split[chosen]:
             refuse_tool(file)
-    other_files = {
-        name: files
-        for name, files in by_split.items()
-        if name != chosen and split_in_path(name)
-    }
+    other_files = {}
+    for name, files in by_split.items():
+        # A file that names no split may list anything, such as all images once more.
+        if name != chosen and split_in_path(name):
+            other_files[name] = files
     return Recognised(
         format_name,
         root,
@@ -259,25 +253,41 @@ def _recognise_lists(
     )
 
 
+def _choose_by_split(
+    format_name: str, split: str | None, by_split: Mapping[str, object]
+) -> str | None:
+    """The split whose lists the user means; "" for lists of no split, None for the only ones."""
+    if split is None:
+        return "" if "" in by_split else None
+    # "val" also means "Valid" or "val2017", if that is the only such split.
+    known_split = find_split(split, by_split)
+    if known_split is not None:
+        return known_split
+    # Rows of metadata beside the images may name a split that no folder is called after.
+    if format_name == "metadata" and "" in by_split:
+        return ""
+    return split
+
+
 def _files_by_name(
     format_name: str, root: SourcePath, names: Names
 ) -> dict[str, list[SourcePath]]:
     """Name -> file of this name, of a format."""
-    file_names = sort_labelled_first(
-        name for name in names.files if format_of(name) == format_name
-    )
+    file_names = [name for name in names.files if format_of(name) == format_name]
     if not file_names:
         raise PackError(
             f"{readable(str(root))} holds no file of the format {format_name}"
         )
-    return {name: [root / name] for name in file_names}
+    return {name: [root / name] for name in sort_labelled_first(file_names)}
 
 
 def _choose_by_name(split: str | None, files: Mapping[str, object]) -> str | None:
     """The file that is called after a split, or the only one; else the split as it is."""
-    named = []
+    names = []
     if split is not None:
-        named = [name for name in files if is_named_after(name, split)]
-    if not named:
-        named = list(files)  # the only file may have all splits in its rows
-    return named[0] if len(named) == 1 else split
+        names = [name for name in files if is_named_after(name, split)]
+    if not names:
+        names = list(files)  # the only file may have all splits in its rows
+    if len(names) == 1:
+        return names[0]
+    return split

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from fastpipe.sources.annotations.detections import assumed_of_detections, with_names
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import ColumnChoice, SourceOptions
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.class_columns import settle_classes
 from fastpipe.sources.tables.table_boxes import no_boxes
 

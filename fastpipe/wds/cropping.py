@@ -20,13 +20,13 @@ from fastpipe.dataset.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.errors import ConfigError, ImageError, SampleError, flag, readable, whole
 from fastpipe.native import _engine
 from fastpipe.plan.crops import Crop
-from fastpipe.sources.options import PICTURES
 from fastpipe.sources.picture.background import (
     background_color,
     is_transparent,
     on_background,
 )
 from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.picture_names import PICTURES
 from fastpipe.wds.transparency import is_png_with_alpha, warn_of_dropped_alpha
 
 Handler = Callable[[Exception], bool]

@@ -20,10 +20,11 @@ from fastpipe.packing.pipeline import ahead, converting
 from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import START_BYTES, Listing, Source
+from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.picture import convert
 from fastpipe.sources.picture.convert import EncodeOptions, Packed
 from fastpipe.sources.picture.probe import EXPECTED
+from fastpipe.sources.source_bytes import START_BYTES
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from fastpipe.errors import ImageError
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.tables.column_kinds import Seen, xyxy
+from fastpipe.sources.tables.column_kinds import ColumnSummary, xyxy
 
 BOX = {"bbox": [[1, 2, 3, 4]]}
 NAN = float("nan")
@@ -74,8 +74,8 @@ TEXTS: list[tuple[list[str | None], str]] = [
 ]
 
 
-def seen(values: list[Any], *, typed: bool) -> Seen:
-    column = Seen(typed=typed)
+def seen(values: list[Any], *, typed: bool) -> ColumnSummary:
+    column = ColumnSummary(typed=typed)
     for number, value in enumerate(values, 1):
         column.add(value, f"row {number}")
     assert column.count == len(values)

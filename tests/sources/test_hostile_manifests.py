@@ -13,7 +13,7 @@ from support.sources.listed import flat_photos, paths_of
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.sources.encodings import HINT
+from fastpipe.sources.encodings import ENCODING_HINT
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.tables import text_rows
 from fastpipe.sources.tables.rows import Row
@@ -33,9 +33,9 @@ WRONG_CSV = [
     (b"002.jpg", "expected 2 columns, got 1"),
     (b"002.jpg,a,b", "expected 2 columns, got 3"),
     (b"," * 1_000_000, "expected 2 columns, got 1,000,001"),
-    (b"002.jpg,caf\xe9", f"column text: expected UTF-8 text, got a byte 0xe9. {HINT}"),
-    (b"002.jpg,a\0b", f"column text: expected UTF-8 text, got a byte 0x00. {HINT}"),
-    (b"002\0.jpg,b", f"column path: expected UTF-8 text, got a byte 0x00. {HINT}"),
+    (b"002.jpg,caf\xe9", f"column text: expected UTF-8 text, got a byte 0xe9. {ENCODING_HINT}"),
+    (b"002.jpg,a\0b", f"column text: expected UTF-8 text, got a byte 0x00. {ENCODING_HINT}"),
+    (b"002\0.jpg,b", f"column path: expected UTF-8 text, got a byte 0x00. {ENCODING_HINT}"),
     (b",b", "column path: expected the path of an image, got none"),
 ]
 

@@ -15,9 +15,11 @@ from support.sources.tars import write_tar
 
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Facts, Listing, Source, read_source
+from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.source_bytes import read_source
 
 
 def tree(root: Path, *paths: str) -> Path:
@@ -237,10 +239,10 @@ def test_the_order_does_not_depend_on_where_the_folder_is(tmp_path: Path) -> Non
 def test_digests_tell_changes(tmp_path: Path) -> None:
     tree(tmp_path, "a/1.jpg", "b/2.jpg")
     before = list_sources(tmp_path, 0)
-    times = before.digest_with_times()
+    times = before.state_digest()
     os.utime(tmp_path / "a" / "1.jpg", ns=(5, 5))
     assert list_sources(tmp_path, 0).digest() == before.digest()
-    assert list_sources(tmp_path, 0).digest_with_times() != times
+    assert list_sources(tmp_path, 0).state_digest() != times
     (tmp_path / "a" / "1.jpg").write_bytes(b"longer than before")
     assert list_sources(tmp_path, 0).digest() != before.digest()
 

@@ -23,7 +23,7 @@ import fastpipe
 from fastpipe.dataset.format.fields import check_name
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.sources.options import fields_of
+from fastpipe.sources.member_fields import fields_of
 from fastpipe.tools.verify.verification import verify
 
 

@@ -22,7 +22,7 @@ from fastpipe.packing.job import threads
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import read_source
+from fastpipe.sources.source_bytes import read_source
 from fastpipe.tools.verify.verification import verify
 
 SHARDS = PackOptions(shard_size=100_000, workers=2)

@@ -48,7 +48,7 @@ def state_of(info: os.stat_result) -> FileState:
     )
 
 
-def changed(path: object, details: str = "") -> PackError:
+def changed_error(path: object, details: str = "") -> PackError:
     """The error for a file that is no longer as it was listed; `details` says how it changed."""
     return PackError(
         f"{readable(str(path))} has changed while packing{details}. Finished shards are kept. Wait "

@@ -49,10 +49,11 @@ from fastpipe.packing.pipeline.run_file import (
 )
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, ShardSlice
 from fastpipe.sources.class_names import numbered_folders
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import files_below, source_path
 from fastpipe.sources.folders.class_folders import in_class_folders, sources_at
 from fastpipe.sources.kinds import class_folders, list_sources
-from fastpipe.sources.listing import Facts, Listing, Source, packing_order
+from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.tables.tables import TableListing
 
 # Sources that a task may hold.

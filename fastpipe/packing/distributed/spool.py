@@ -27,9 +27,11 @@ from fastpipe.packing.pipeline.exchange import spool_version
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
+from fastpipe.sources.column_choice import ColumnChoice
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import SourcePath, source_path
-from fastpipe.sources.listing import Facts, Group, Listing, Note, Notes, Source
-from fastpipe.sources.options import ColumnChoice
+from fastpipe.sources.listing import Group, Listing, Source
+from fastpipe.sources.notes import Note, Notes
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables.tables import Table, TableListing
 from fastpipe.store.store import Store, open_store, own_folder_name

@@ -35,10 +35,11 @@ from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.shard.entry import SOURCES, Tally
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Assumption, Facts, Listing, Source, SourceField
-from fastpipe.sources.options import field_of_dataset
+from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
+from fastpipe.sources.member_fields import field_of_dataset
 from fastpipe.sources.tables.tables import TableListing
 
 
@@ -127,7 +128,7 @@ def add(
         )
         if compared.new:
             about = {
-                "listing": listing.digest_with_times(),
+                "listing": listing.state_digest(),
                 "options": options.shaping(listing.kinds),
             }
             adjust_plan = _plan_adjuster(version, source)

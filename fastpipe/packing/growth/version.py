@@ -44,7 +44,7 @@ from fastpipe.packing.shard.publish import (
     read_rejected,
 )
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.sources.listing import Facts
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.picture.convert import EncodeOptions
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.scan.opening import open_data

@@ -15,8 +15,9 @@ from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import BY_RULE, PackOptions
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import Facts, Listing
+from fastpipe.sources.listing import Listing
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.store.files import write_error
 from fastpipe.store.remote.options import place_of

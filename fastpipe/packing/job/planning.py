@@ -71,7 +71,7 @@ def name_slices(
     for shard_slice in cut_into_slices(
         listing, plan.step, options.seed, shuffle=options.shuffle
     ):
-        state = f"{deciding_hash} {listing.digest_with_times(shard_slice.start, shard_slice.stop)}"
+        state = f"{deciding_hash} {listing.state_digest(shard_slice.start, shard_slice.stop)}"
         state_hash = xxhash.xxh3_64_hexdigest(state.encode())
         slices[entry_name(shard_slice.number, state_hash)] = shard_slice
     return slices

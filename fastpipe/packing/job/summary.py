@@ -14,7 +14,8 @@ from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import publish_dataset
-from fastpipe.sources.listing import Assumption, Facts
+from fastpipe.sources.facts import Facts
+from fastpipe.sources.listing import Assumption
 
 _LOG = logging.getLogger("fastpipe.pack")
 

@@ -23,9 +23,10 @@ from fastpipe.packing.shard.journal import SPOOL_NAME, Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Plan
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Facts, Listing
+from fastpipe.sources.listing import Listing
 from fastpipe.sources.recognition import could_be_source
 from fastpipe.sources.tables.tables import TableListing
 

@@ -28,19 +28,17 @@ from fastpipe.packing.pipeline.table_rows import (
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import (
-    FILE_ERRNOS,
-    LARGE_BYTES,
-    START_BYTES,
-    STORED,
-    Listing,
-    Source,
-    expect,
-    read_source,
-)
+from fastpipe.sources.listing import STORED, Listing, Source
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.source_bytes import (
+    FILE_ERRNOS,
+    LARGE_BYTES,
+    START_BYTES,
+    prefetch_sources,
+    read_source,
+)
 from fastpipe.sources.tables.tables import TableListing
 
 if TYPE_CHECKING:
@@ -122,7 +120,11 @@ def _convert_files_ahead(
 
     # The files of a run are requested together when a thread gets the run.
     return Ahead(
-        convert_file, options.threads, size_bytes, partial(expect, remote_root), forget
+        convert_file,
+        options.threads,
+        size_bytes,
+        partial(prefetch_sources, remote_root),
+        forget,
     )
 
 

@@ -165,7 +165,7 @@ def cut_rows_into_runs(listing: TableListing, version: str) -> list[RowRun]:
     # The name hashes the rows with their files' times, and all that decides how they are stored.
     runs = []
     for (start, stop), group in zip(itertools.pairwise(cuts), groups, strict=True):
-        state = f"{version} {in_file_order.digest_with_times(start, stop)}"
+        state = f"{version} {in_file_order.state_digest(start, stop)}"
         name = f"run-{xxhash.xxh3_128_hexdigest(state.encode())}"
         runs.append(RowRun(name, order[start:stop], group))
     return runs

@@ -16,7 +16,6 @@ from fastpipe.errors import ImageError
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import naming_field, parse_value
 from fastpipe.sources.files import LocalFile
-from fastpipe.sources.listing import START_BYTES
 from fastpipe.sources.picture.pillow import (
     OpenedImage,
     array_of,
@@ -24,6 +23,7 @@ from fastpipe.sources.picture.pillow import (
     opened_pixels,
 )
 from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.source_bytes import START_BYTES
 
 _EXPECTED_IMAGE = (
     "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1 to 4 channels) of "

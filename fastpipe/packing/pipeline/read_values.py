@@ -19,18 +19,13 @@ from fastpipe.packing.fields.placement import (
     sizes_of,
 )
 from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_value
-from fastpipe.sources.class_names import renumbered
+from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
-from fastpipe.sources.listing import (
-    ByteRange,
-    Listing,
-    Source,
-    SourceField,
-    read_source,
-)
+from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
 from fastpipe.sources.picture import mask_file
 from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.column_kinds import json_value
 
 
@@ -109,7 +104,9 @@ def _read_part(
     if part not in notes:
         notes[part] = _parse(read_source(listing.root, member), "json")
     note = notes[part]
-    value = renumbered(field, note.get(field.name) if isinstance(note, dict) else None)
+    value = renumber_value(
+        field, note.get(field.name) if isinstance(note, dict) else None
+    )
     if field.names and field.kind == "classes" and isinstance(value, list):
         value = [
             entry if isinstance(entry, str) else name_of_class(entry, field)
@@ -133,7 +130,7 @@ def _read_noted(
     listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, size: Size
 ) -> Any:
     """A value that the listing has noted, of an image of this size; or the file that it names."""
-    value = renumbered(field, value)
+    value = renumber_value(field, value)
     if field.kind in PICTURE_KINDS:
         if value is None:
             return None

@@ -7,13 +7,14 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.dataset.format.fields import PICTURE_KINDS
-from fastpipe.dataset.format.open_file import changed
+from fastpipe.dataset.format.open_file import changed_error
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import parse_value
-from fastpipe.sources.class_names import renumbered
+from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import field_value
-from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField
+from fastpipe.sources.listing import Source, SourceField
 from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.source_bytes import LARGE_BYTES, START_BYTES
 from fastpipe.sources.tables.tables import TableListing, needed_groups, open_table
 
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ def read_table_rows(
         with open_table(listing.kind, path) as file:
             # Size and mtime: a hard link to a file changes its ctime.
             if file.opened.state[:2] != table.state[:2]:
-                raise changed(path)
+                raise changed_error(path)
             for group in needed_groups(table, wanted):
                 first_row = group.first_row
-                for batch in file.read(group, listing.columns.read()):
+                for batch in file.read(group, listing.columns.columns_to_read()):
                     with file.reading(f"rows from {first_row:,} on"):
                         cells = Cells(batch, listing.columns)
                     if file.is_replaced():
-                        raise changed(path)
+                        raise changed_error(path)
                     for index, size_bytes in enumerate(cells.sizes):
                         listed = wanted.get(first_row + index)
                         if listed is not None:
@@ -99,6 +100,6 @@ def read_values_of_row(row: Row, fields: Sequence[SourceField]) -> Iterator[Any]
             raise ImageError(str(problem)) from None
         if field.kind not in PICTURE_KINDS:
             value = parse_value(
-                field.kind, renumbered(field, field_value(value, field))
+                field.kind, renumber_value(field, field_value(value, field))
             )
         yield value

@@ -30,7 +30,8 @@ from fastpipe.packing.fields.stored import VALUES, Column, columns
 from fastpipe.packing.shard.entry import SOURCES
 from fastpipe.packing.shard.npy import write_column, write_npy
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.sources.listing import Facts, SourceField
+from fastpipe.sources.facts import Facts
+from fastpipe.sources.listing import SourceField
 from fastpipe.store.store import Store
 
 # If these values differ, two datasets have different samples, or another order of them.

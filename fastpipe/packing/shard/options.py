@@ -22,7 +22,7 @@ from fastpipe.sources.options import (
     UNLISTED,
     Format,
     SourceOptions,
-    source_options,
+    parse_source_options,
 )
 from fastpipe.sources.picture.background import background_color
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
@@ -188,7 +188,7 @@ def pack_options(
         pack["spool"] = place
     return PackOptions(
         EncodeOptions(**encode),
-        source=source_options(**others),
+        source=parse_source_options(**others),
         shard_size=size_bytes("--shard-size", shard_size),
         fail_fast=choice("--on-error", on_error, CHOICES["on_error"]) == "fail",
         **pack,

@@ -30,8 +30,8 @@ from fastpipe.packing.shard.entry import Tally
 from fastpipe.packing.shard.join import IndexWriter, ShardList, write_columns
 from fastpipe.packing.shard.journal import KEPT, in_use_error
 from fastpipe.packing.shard.plan import Plan
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import Facts
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.store.store import Store
 

@@ -38,7 +38,7 @@ from fastpipe.sources.folders.doubtful_folders import lists_among
 from fastpipe.sources.folders.folder_roles import is_called_target
 from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
 from fastpipe.sources.listing import Assumption, Listing
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.listed_images import has_only_ids, lists_images
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 

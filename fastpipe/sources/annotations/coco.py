@@ -23,7 +23,8 @@ from fastpipe.sources.annotations.coco_paths import find_image_folder, use_image
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing, SourceField
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables.rows import Row, list_rows
+from fastpipe.sources.tables.list_rows import list_rows
+from fastpipe.sources.tables.rows import Row
 
 _TASKS = ("instances", "person_keypoints", "captions")
 

@@ -18,7 +18,7 @@ from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.annotations.coco_shapes import box_around
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.json_stream import object_entries
-from fastpipe.sources.listing import Notes
+from fastpipe.sources.notes import Notes
 from fastpipe.sources.tables.column_kinds import xyxy
 from fastpipe.sources.tables.rows import Row, row_name
 

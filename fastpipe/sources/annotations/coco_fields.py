@@ -17,8 +17,9 @@ from fastpipe.sources.annotations.coco_annotations import (
     Id,
     is_object,
 )
+from fastpipe.sources.column_names import describe_columns
+from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.options import FieldColumn, named
 from fastpipe.sources.tables.rows import Row
 
 Value = TypeVar("Value")
@@ -86,7 +87,7 @@ def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
     can_be_around = column == "bbox" and "segmentation" in annotations.entry_names
     if _entry_of(column) not in annotations.entry_names and not can_be_around:
         raise PackError(
-            f"{field}: the annotations of {file} have {named(annotations.entry_names)}"
+            f"{field}: the annotations of {file} have {describe_columns(annotations.entry_names)}"
         )
 
     kind = _kind_of(annotations, field)

@@ -14,7 +14,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.files import Names, SourcePath, open_binary, open_unchanged
 from fastpipe.sources.folders.splits import FEW, split_of_name
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 
 # Files with a name of a class on each line. Others are called *.names.
 NAME_LISTS = ("classes.txt", "Classes.txt", "obj.names", "_darknet.labels")

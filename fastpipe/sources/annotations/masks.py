@@ -25,11 +25,14 @@ from fastpipe.sources.annotations.labelmap import (
     palette_of_png,
     read_mask_classes,
 )
+from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField
-from fastpipe.sources.options import FieldColumn, SourceOptions, is_picture
-from fastpipe.sources.tables.rows import Row, list_rows
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.picture_names import is_picture
+from fastpipe.sources.tables.list_rows import list_rows
+from fastpipe.sources.tables.rows import Row
 
 _MASK = "mask"
 # The share of images that must have a mask of a kind. A few images are never labelled.

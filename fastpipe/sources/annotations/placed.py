@@ -24,7 +24,7 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.written_names import WrittenNames
 
 _MOST_TRIED_PATHS = 100

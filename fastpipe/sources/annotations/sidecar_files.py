@@ -26,8 +26,9 @@ from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.splits import first_paths
-from fastpipe.sources.listing import Assumption, Source, change, read_source
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.listing import Assumption, Source, replace_sources
+from fastpipe.sources.picture_names import is_picture
+from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 
 # There may be millions of sources. These many show whether there are sidecar files, or masks.
@@ -118,7 +119,7 @@ def leave_out_lists(sources: list[Source], files: Sequence[str]) -> None:
 
 
 def _remove_sources(sources: list[Source], paths: Container[str]) -> None:
-    change(sources, lambda source: None if source.path in paths else source)
+    replace_sources(sources, lambda source: None if source.path in paths else source)
 
 
 def _no_class_error(

@@ -14,9 +14,11 @@ from fastpipe.sources.annotations.yolo_labels import LabelReader
 from fastpipe.sources.annotations.yolo_yaml import DataYaml, read_data_yaml
 from fastpipe.sources.files import files_below, names_in
 from fastpipe.sources.listing import Assumption, Listing, SourceField
-from fastpipe.sources.options import is_picture, pick_split
+from fastpipe.sources.options import pick_split
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.label_text import local_path, read_label_text
-from fastpipe.sources.tables.rows import Row, list_rows
+from fastpipe.sources.tables.list_rows import list_rows
+from fastpipe.sources.tables.rows import Row
 
 
 class _Files(NamedTuple):

@@ -31,8 +31,8 @@ from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.tables.table_files import (
+    assume_forms_skipped,
     is_result_form,
-    left_out,
     sort_labelled_first,
 )
 
@@ -168,7 +168,7 @@ def _tables_beside_splits(
         f"pass {readable(str(top / table))}",
         f"--image-root {readable(str(root))}",
     )
-    return [assumption, *left_out(tables)]
+    return [assumption, *assume_forms_skipped(tables)]
 
 
 def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listing:

@@ -30,7 +30,7 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 

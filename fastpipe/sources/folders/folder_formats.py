@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotation_folders import is_usual_folder
 from fastpipe.sources.annotations.coco_folders import coco_files_by_split
+from fastpipe.sources.column_choice import IMAGE_COLUMNS
 from fastpipe.sources.file_formats import MANIFESTS, format_of, is_tar
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.folders.labelled import (
@@ -16,8 +17,8 @@ from fastpipe.sources.folders.labelled import (
     labelled_formats,
 )
 from fastpipe.sources.folders.splits import split_folders
-from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions
-from fastpipe.sources.tables.manifest import METADATA
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.manifest_reader import METADATA
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import read_column_names
 

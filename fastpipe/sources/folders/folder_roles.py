@@ -22,7 +22,7 @@ from fastpipe.sources.folders.splits import (
     split_folders,
     split_of_name,
 )
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 
 # "trainA" is two words, "GroundTruth" as well.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -10,7 +10,8 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.folder_formats import manifest_names, possible_formats
 from fastpipe.sources.folders.splits import FEW, first_paths, split_folders
-from fastpipe.sources.options import SourceOptions, is_picture
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.table_files import sort_labelled_first
 
 # Folders of a folder in which a source is looked for. Behind a URL, each is a request.

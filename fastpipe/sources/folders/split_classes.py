@@ -17,14 +17,15 @@ def join_classes(splits: Sequence[Sequence[str]]) -> list[str]:
     """
     lists = [list(classes) for classes in splits]
     longest = max(lists, key=len)
-    if all(_are_numbers(classes) for classes in lists):
+    if all(are_own_numbers(classes) for classes in lists):
         return longest
     if all(classes in ([], longest) for classes in lists):
         return longest
     return sorted(set(chain.from_iterable(lists)))
 
 
-def _are_numbers(classes: list[str]) -> bool:
+def are_own_numbers(classes: list[str]) -> bool:
+    """Whether the name of each class is its number: "0", "1", "2". Also True for no classes."""
     return classes == [str(number) for number in range(len(classes))]
 
 

@@ -16,7 +16,6 @@ from fastpipe.errors import DatasetError, ImageError, readable
 from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.native import _engine
 from fastpipe.sources.files import LocalFile
-from fastpipe.sources.listing import FILE_ERRNOS
 from fastpipe.sources.scan.scanned_files import (
     CONVERTED,
     HEADER_FIELDS,
@@ -24,6 +23,7 @@ from fastpipe.sources.scan.scanned_files import (
     UNKNOWN,
     Scan,
 )
+from fastpipe.sources.source_bytes import FILE_ERRNOS
 
 _CHUNK_FILES = 256  # that a thread reads at once
 _THREADS = 16  # more than cores, since they wait for the disk

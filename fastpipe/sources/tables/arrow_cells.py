@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from fastpipe.dataset.format.fields import PICTURE_KINDS
-from fastpipe.sources.options import ColumnChoice
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.tables.arrow_columns import type_name
 
 
@@ -28,9 +28,8 @@ class Cells:
         self._fields: list[pa.Array | list[pa.Array]] = []
         for field in columns.fields:
             if field.columns:
-                self._fields.append(
-                    [plain_column(batch.column(column)) for column in field.columns]
-                )
+                flags = [plain_column(batch.column(column)) for column in field.columns]
+                self._fields.append(flags)
             elif field.kind in PICTURE_KINDS:
                 images, _ = _images_and_paths(batch.column(field.column))
                 self._fields.append(images)
@@ -72,7 +71,9 @@ def _images_and_paths(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         return column, None
     names = [part.name for part in column.type]
     parts = dict(zip(names, column.flatten(), strict=True))
-    paths = plain_column(parts["path"]) if "path" in parts else None
+    paths = None
+    if "path" in parts:
+        paths = plain_column(parts["path"])
     return plain_column(parts["bytes"]), paths
 
 

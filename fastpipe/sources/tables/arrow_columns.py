@@ -15,16 +15,16 @@ import pyarrow.types as types
 from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.detections import CATEGORIES
-from fastpipe.sources.options import (
+from fastpipe.sources.column_choice import (
     ColumnChoice,
-    SourceOptions,
     choose_columns,
     find_image_like_columns,
 )
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.likely import Known
 
-# Kinds of fields that hold pictures.
 _CHOOSE = "Choose the columns to store with --field NAME=COLUMN"
+# The name of a type here -> pyarrow's tests for it. Arrow has several types for one kind of value.
 _TYPE_TESTS = {
     "text": (types.is_string, types.is_large_string, types.is_string_view),
     "bytes": (
@@ -96,11 +96,11 @@ def choose_table_columns(
     fields = []
     for field in choice.fields:
         if field.kind in PICTURE_KINDS:
+            # Images and masks of a row are read in one way: from files, or from the table.
             option = f"--field {field.name}={field.column}:{field.kind}"
             if has_paths:
-                check(
-                    field.column, ("text",), f"paths, as the images are, for {option}"
-                )
+                expected = f"paths, as the images are, for {option}"
+                check(field.column, ("text",), expected)
             else:
                 check(field.column, ("bytes", "file"), f"bytes, for {option}")
         if field.kind == "classes" and not field.columns:
@@ -114,16 +114,18 @@ def _image_columns(
     type_names: Mapping[str, str], features: Mapping[str, Any], options: SourceOptions
 ) -> list[str]:
     """The columns that may hold the images or their paths, of the most certain sort."""
-    columns = [
-        column for column in type_names if _is_feature(features.get(column), "Image")
-    ]
-    for wanted in ("file", "bytes"):
-        if not columns:
-            columns = [column for column, name in type_names.items() if name == wanted]
-    if not columns:
-        texts = [column for column, name in type_names.items() if name == "text"]
-        columns = find_image_like_columns(texts, options)
-    return columns
+    columns = []
+    columns_by_type: dict[str, list[str]] = {}
+    for column, name in type_names.items():
+        columns_by_type.setdefault(name, []).append(column)
+        if _is_feature(features.get(column), "Image"):
+            columns.append(column)
+    if columns:
+        return columns
+    for name in ("file", "bytes"):
+        if name in columns_by_type:
+            return columns_by_type[name]
+    return find_image_like_columns(columns_by_type.get("text", ()), options)
 
 
 def choose_json_columns(
@@ -136,8 +138,7 @@ def choose_json_columns(
             does not name the columns.
     """
     _check_names(schema, file)
-    wanted = {options.image_column, options.label_column}
-    wanted.update(field.column for field in options.fields or ())
+    wanted = {options.image_column, options.label_column, *options.field_columns}
     columns = []
     for column in schema:
         if _field_kind(column.type, None) not in (None, "bytes", "image"):
@@ -160,9 +161,11 @@ def known_columns(schema: pa.Schema) -> dict[str, Known]:
 def class_columns(schema: pa.Schema) -> list[str]:
     """The columns with a class for each row whose names the features have."""
     features = _features(schema)
-    return [
-        name for name in schema.names if _class_names(features.get(name)) is not None
-    ]
+    columns = []
+    for column in schema.names:
+        if _class_names(features.get(column)) is not None:
+            columns.append(column)
+    return columns
 
 
 def detection_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
@@ -175,9 +178,9 @@ def detection_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
         data_type = storage_type(column.type)
         if type_name(data_type) == "list":
             data_type = storage_type(data_type.value_type)
-        if type_name(data_type) == "struct" and "bbox" in {
-            part.name for part in data_type
-        }:
+        if type_name(data_type) != "struct":
+            continue
+        if any(part.name == "bbox" for part in data_type):
             names[column.name] = _names_of_categories(features.get(column.name))
     return names
 
@@ -225,7 +228,9 @@ def type_name(data_type: pa.DataType) -> str:
     data_type = storage_type(data_type)
     for name, tests in _TYPE_TESTS.items():
         if any(test(data_type) for test in tests):
-            return "file" if name == "struct" and _is_file(data_type) else name
+            if name == "struct" and _is_file(data_type):
+                return "file"
+            return name
     return ""
 
 
@@ -259,7 +264,9 @@ def _field_kind(data_type: pa.DataType, feature: Any) -> str | None:
             return "classes"
     if name in _FIELD_KINDS:
         return _FIELD_KINDS[name]
-    return "json" if _is_json(data_type) else None
+    if _is_json(data_type):
+        return "json"
+    return None
 
 
 def _is_json(data_type: pa.DataType) -> bool:
@@ -280,7 +287,10 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
         features = json.loads(metadata[b"huggingface"])["info"]["features"]
     except (KeyError, ValueError, TypeError, RecursionError):
         return {}
-    return features if isinstance(features, dict) else {}
+    # Other programs may write something else under this name.
+    if not isinstance(features, dict):
+        return {}
+    return features
 
 
 def _is_feature(feature: Any, name: str) -> bool:
@@ -289,12 +299,22 @@ def _is_feature(feature: Any, name: str) -> bool:
 
 def _class_names(feature: Any) -> tuple[str, ...] | None:
     """The names of a ClassLabel; None if it is another feature."""
-    names = feature.get("names") if _is_feature(feature, "ClassLabel") else None
-    return tuple(map(str, names)) if isinstance(names, list) and names else None
+    if not _is_feature(feature, "ClassLabel"):
+        return None
+    names = feature.get("names")
+    # A ClassLabel may say only how many classes there are.
+    if not isinstance(names, list) or not names:
+        return None
+    return tuple(map(str, names))
 
 
 def _feature_of_items(feature: Any) -> Any:
-    """The feature of the items of a list. The datasets library has written lists in three ways."""
+    """The feature of the items of a list; None if it is no list.
+
+    The datasets library has written lists as [ITEM], as a Sequence and as a List.
+    """
     if isinstance(feature, list) and len(feature) == 1:
         return feature[0]
-    return feature.get("feature") if isinstance(feature, dict) else None
+    if isinstance(feature, dict):
+        return feature.get("feature")
+    return None

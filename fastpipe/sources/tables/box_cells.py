@@ -10,6 +10,7 @@ from fastpipe.sources.field_values import parse_list
 
 # Cells, in small letters, of a row whose image has no box.
 NO_BOX = frozenset(("", "[]", "no_box", "nan", "none", "null"))
+_SPACE_OR_COMMA = re.compile(r"[\s,]+")
 
 
 def parse_boxes(cell: object) -> list[list[float]] | None:
@@ -19,28 +20,37 @@ def parse_boxes(cell: object) -> list[list[float]] | None:
     """
     if is_missing(cell) or cell == []:
         return []
-    boxes: Any = _parse_box_text(cell.strip()) if isinstance(cell, str) else cell
+    boxes: Any = cell
+    if isinstance(cell, str):
+        boxes = _parse_box_text(cell.strip())
     if isinstance(boxes, list) and boxes and not isinstance(boxes[0], (list, tuple)):
         boxes = [boxes]  # the four numbers of a single box
+    parsed = []
     try:
-        numbers = [[float(number) for number in box] for box in boxes]
+        for box in boxes:
+            parsed.append([float(number) for number in box])
     except (TypeError, ValueError):
         return None
-    return numbers if all(len(box) == 4 for box in numbers) else None
+    if any(len(box) != 4 for box in parsed):
+        return None
+    return parsed
 
 
 def _parse_box_text(text: str) -> list[Any]:
-    if not text.startswith(("[", "(")):
-        return [
-            re.split(r"[\s,]+", part.strip())
-            for part in text.split(";")
-            if part.strip()
-        ]
-    try:
-        return parse_list(text.replace("(", "[").replace(")", "]"))
-    except ImageError:
-        # numpy prints an array without commas: [1. 2. 3. 4.]
-        return [re.split(r"[\s,]+", text.strip("[]() "))]
+    """The boxes in a text, or the four numbers of the only one; they may still be texts."""
+    if text.startswith(("[", "(")):
+        try:
+            return parse_list(text.replace("(", "[").replace(")", "]"))
+        except ImageError:
+            # numpy prints an array without commas: [1. 2. 3. 4.]
+            return [_SPACE_OR_COMMA.split(text.strip("[]() "))]
+    boxes: list[Any] = []
+    for part in text.split(";"):
+        numbers = part.strip()
+        # A ";" may also stand behind the last box.
+        if numbers:
+            boxes.append(_SPACE_OR_COMMA.split(numbers))
+    return boxes
 
 
 def is_missing(cell: object) -> bool:

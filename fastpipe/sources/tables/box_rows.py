@@ -20,8 +20,9 @@ from fastpipe.sources.folders.class_lists import (
     read_class_list,
     read_descriptions,
 )
-from fastpipe.sources.listing import Assumption, Notes, SourceField
-from fastpipe.sources.options import quoted
+from fastpipe.sources.listing import Assumption, SourceField
+from fastpipe.sources.notes import Notes
+from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.tables.box_cells import is_missing, parse_boxes
 from fastpipe.sources.tables.column_kinds import parse_text
 from fastpipe.sources.tables.row_paths import clean_path, describe_wrong_path
@@ -43,6 +44,11 @@ class BoxColumns:
     form: str  # one of BOX_FORMATS; "" if there are no columns
     # `BoxTable.gather` adds the assumptions that only all rows together tell.
     assumed: list[Assumption] = field(default_factory=list)
+
+
+def as_lists(fields: Iterable[SourceField]) -> tuple[SourceField, ...]:
+    """Fields whose values are lists: what each row of an image has in the field's column."""
+    return tuple(source_field._replace(kind="json") for source_field in fields)
 
 
 class _BoxRow(NamedTuple):
@@ -87,7 +93,9 @@ class BoxTable:
         self._names: set[str] = set()
         # The name of a class -> the number that `number_column` gives it. None if there is no such
         # column, or if it has something else.
-        self._class_numbers: dict[str, int] | None = {} if self.number_column else None
+        self._class_numbers: dict[str, int] | None = None
+        if self.number_column is not None:
+            self._class_numbers = {}
         # The names of classes that the table has as codes; None if there are none.
         self._descriptions: Descriptions | None = None
         self._described_code = ""  # a code of these in the table
@@ -107,6 +115,7 @@ class BoxTable:
         """
         if not self._class_numbers:
             return tuple(sorted(self._names))
+        # The numbers may have gaps, and boxes have the numbers as they are.
         names = [""] * (max(self._class_numbers.values()) + 1)
         for name, number in self._class_numbers.items():
             names[number] = name
@@ -115,13 +124,17 @@ class BoxTable:
     @property
     def empty(self) -> dict[str, Any]:
         """The values of an image that has no row, and so no boxes."""
-        values: dict[str, Any] = {other.name: [] for other in self.others}
+        values = self._no_values()
         if self.box_field is not None:
             detection: dict[str, Any] = {"boxes": []}
             if self.class_column is not None:
                 detection["labels"] = []
             values[self.box_field.name] = detection
         return values
+
+    def _no_values(self) -> dict[str, Any]:
+        """An empty list for each field but that of the boxes."""
+        return {other.name: [] for other in self.others}
 
     def fields(self) -> tuple[SourceField, ...]:
         """The fields of the images."""
@@ -143,6 +156,8 @@ class BoxTable:
                 self._rejected.append(Row(row.where, problem=problem))
                 continue
 
+            # The other rows of the image may come at the end of the table. Until then the boxes
+            # wait in a file, for there may be many millions.
             note = json.dumps(self._read_row(row)).encode()
             offset_bytes = self._notes.add(note)
             places = self._places.setdefault(clean_path(path), array("q"))
@@ -163,19 +178,20 @@ class BoxTable:
 
     def _read_class_number(self, row: Row) -> None:
         """Reads the number that the row gives the name of its class."""
-        if (
-            self._class_numbers is None
-            or self.class_column is None
-            or self.number_column is None
-        ):
+        if self.class_column is None or self.number_column is None:
             return
+        if self._class_numbers is None:
+            return  # a row before has shown that these are no numbers of classes
         name: Any = row.values.get(self.class_column)
         number: Any = row.values.get(self.number_column)
         if not isinstance(name, str) or not name.strip():
             return  # a row without a class
         name = name.strip()
-        value = -1.0 if is_missing(number) else float(number)
+        value = -1.0
+        if not is_missing(number):
+            value = float(number)
         is_number = value.is_integer() and 0 <= value <= _MAX_CLASS_NUMBER
+        # A class with two numbers, too, means that the column says something else.
         if not is_number or self._class_numbers.setdefault(name, int(value)) != value:
             self._class_numbers = None
 
@@ -192,6 +208,7 @@ class BoxTable:
             self._class_numbers = None
 
     def _add_assumptions(self) -> None:
+        """Adds what only all rows together show, such as that some have a class and no box."""
         if self._class_numbers:
             name, number = max(self._class_numbers.items(), key=lambda item: item[1])
             place = CLASS_LIST
@@ -211,15 +228,20 @@ class BoxTable:
         if self._classes_without_box:
             count = self._classes_without_box.total()
             name = self._classes_without_box.most_common(1)[0][0]
-            rows = "1 row has" if count == 1 else f"{count:,} rows have"
-            text = f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is background"
+            rows = f"{count:,} rows have"
+            if count == 1:
+                rows = "1 row has"
+            text = (
+                f"boxes: {rows} a class ({name!r}) and no box; an image without boxes is "
+                "background"
+            )
             self.boxes.assumed.append(Assumption(text))
         if self._may_have_image_labels:
             text = (
                 f"labels: none, though each image has one box, and column {self.class_column!r} "
                 "has its class"
             )
-            option = f"--label-column {quoted(self.class_column or '')}"
+            option = f"--label-column {quote_for_shell(self.class_column or '')}"
             self.boxes.assumed.append(Assumption(text, option))
 
     @property
@@ -228,15 +250,19 @@ class BoxTable:
         if self.class_column is None or self.labels_images:
             return False
         has_classes = len(self._names) > 1 or len(self._numbers) > 1
-        has_one_row = all(len(places) == 2 for places in self._places.values())
-        is_one_box = has_one_row and self._has_one_box_a_row
+        is_one_box = self._has_one_row_an_image and self._has_one_box_a_row
         return has_classes and is_one_box and len(self._places) > 1
+
+    @property
+    def _has_one_row_an_image(self) -> bool:
+        # A row has an offset and a size in `_places`.
+        return all(len(places) == 2 for places in self._places.values())
 
     def _add_other_split(self, row: Row) -> None:
         image: Any = row.values.get(self.image_column)
         if isinstance(image, str) and image:
             self._other_split_paths[clean_path(image)] = None
-        # Which adds the names; a problem matters only in the row's own split.
+        # It adds the names of the classes. A problem matters only in the row's own split.
         self._read_row(row)
 
     def _read_row(self, row: Row) -> _BoxRow:
@@ -250,11 +276,12 @@ class BoxTable:
             if len(boxes) != 1:
                 self._has_one_box_a_row = False
             labels = self._read_labels(row, len(boxes))
-            value_count = len(boxes) if self.boxes.columns else 1
-            fields = {
-                other.name: self._read_field(row, other, value_count)
-                for other in self.others
-            }
+            value_count = 1
+            if self.boxes.columns:
+                value_count = len(boxes)
+            fields = {}
+            for other in self.others:
+                fields[other.name] = self._read_field(row, other, value_count)
             return _BoxRow(row.where, boxes, labels, fields, self._read_size(row), None)
         except ValueError as error:
             return _BoxRow(row.where, [], [], {}, None, str(error))
@@ -270,45 +297,53 @@ class BoxTable:
                 f"column {self.class_column}: classes of boxes are numbers and names "
                 f"({min(self._names)!r}); expected only one of both"
             )
-        label_numbers: dict[int | str, int] = {
-            name: number for number, name in enumerate(self.names) if name
-        }
+        label_numbers: dict[int | str, int] = {}
+        for number, name in enumerate(self.names):
+            if name:
+                label_numbers[name] = number
         # Boxes are shares of the image's size where no number of the whole table is above 1.
-        box_key = "shares" if self._has_fraction and self._largest <= 1 else "boxes"
+        box_key = "boxes"
+        if self._has_fraction and self._largest <= 1:
+            box_key = "shares"
+        # A label is of an image. Where images have several rows, classes are of boxes alone.
         has_image_labels = (
             self.labels_images
             and not self._has_class_list
-            and all(len(places) == 2 for places in self._places.values())
+            and self._has_one_row_an_image
         )
 
         for path, places in self._places.items():
             box_rows = self._read_notes(places)
             boxes: list[list[float]] = []
             labels: list[int | str] = []
-            values: dict[str, Any] = {other.name: [] for other in self.others}
+            sizes: list[tuple[int, int]] = []
+            values = self._no_values()
             for box_row in box_rows:
                 boxes += box_row.boxes
                 labels += box_row.labels
+                if box_row.size is not None:
+                    width, height = box_row.size
+                    sizes.append((width, height))
                 for name, field_values in box_row.fields.items():
                     values[name] += field_values
 
             if self.box_field is not None:
                 detection: dict[str, Any] = {box_key: boxes}
                 if self.class_column is not None:
-                    detection["labels"] = [
-                        label_numbers.get(label, label) for label in labels
-                    ]
+                    numbers = [label_numbers.get(label, label) for label in labels]
+                    detection["labels"] = numbers
                 elif box_key == "shares":
                     detection["labels"] = None  # shares always have the key
                 values[self.box_field.name] = detection
 
-            label = labels[0] if has_image_labels and labels else None
-            sizes = [
-                (row.size[0], row.size[1]) for row in box_rows if row.size is not None
-            ]
-            size = sizes[0] if sizes else None
+            image_label = None
+            if has_image_labels and labels:
+                image_label = labels[0]
+            size = None
+            if sizes:
+                size = sizes[0]
             problem = _describe_problem(box_rows, sizes)
-            yield Row(box_rows[0].where, values, problem, path, label, size)
+            yield Row(box_rows[0].where, values, problem, path, image_label, size)
 
         yield from self._rejected
         for path in self._other_split_paths:
@@ -317,9 +352,8 @@ class BoxTable:
     def _read_notes(self, places: array[int]) -> list[_BoxRow]:
         rows = []
         for offset_bytes, size_bytes in zip(places[::2], places[1::2], strict=True):
-            rows.append(
-                _BoxRow(*json.loads(self._notes.read(offset_bytes, size_bytes)))
-            )
+            note = self._notes.read(offset_bytes, size_bytes)
+            rows.append(_BoxRow(*json.loads(note)))
         return rows
 
     def _read_boxes(self, row: Row) -> list[list[float]]:
@@ -337,13 +371,16 @@ class BoxTable:
             boxes = parsed
         else:
             filled = [cell for cell in cells if not is_missing(cell)]
-            if filled and len(filled) < 4:
+            if 0 < len(filled) < 4:
                 raise ImageError(
                     f"columns {', '.join(columns)}: expected four numbers, or none where there is "
                     f"no box; got {cells}"
                 )
-            boxes = [[float(str(cell)) for cell in filled]] if filled else []
+            boxes = []
+            if filled:
+                boxes.append([float(str(cell)) for cell in filled])
 
+        # Whether boxes are shares of the image's size shows only in the numbers of all boxes.
         for box in boxes:
             self._largest = max(self._largest, *map(abs, box))
             if not all(number.is_integer() for number in box):
@@ -355,11 +392,8 @@ class BoxTable:
         if self.class_column is None or box_count == 0:
             return []
         value: Any = row.values.get(self.class_column)
-        if (
-            isinstance(value, str)
-            and value.strip().startswith("[")
-            and self._can_list(row)
-        ):
+        is_list_text = isinstance(value, str) and value.strip().startswith("[")
+        if is_list_text and self._can_list(row):
             value = parse_list(value.strip())
         if not isinstance(value, list):
             return [self._read_label(value)] * box_count
@@ -377,11 +411,12 @@ class BoxTable:
         if len(self.boxes.columns) != 1:
             return False
         cell = row.values.get(self.boxes.columns[0])
-        return isinstance(cell, list) or (
-            isinstance(cell, str) and cell.strip().startswith(("[", "("))
-        )
+        if isinstance(cell, str):
+            return cell.strip().startswith(("[", "("))
+        return isinstance(cell, list)
 
     def _read_label(self, value: Any) -> int | str:
+        """The class of a box, and notes whether classes are names or numbers."""
         if isinstance(value, str):
             value = value.strip()
         if value in ("", None):
@@ -436,7 +471,9 @@ class BoxTable:
         if not cells or any(map(is_missing, cells)):
             return None
         width, height = (int(float(cell)) for cell in cells)
-        return (width, height) if width > 0 and height > 0 else None
+        if width <= 0 or height <= 0:
+            return None  # tools write 0 where they did not know the size
+        return (width, height)
 
 
 def _describe_problem(
@@ -446,7 +483,9 @@ def _describe_problem(
     for row in rows:
         if row.problem is not None:
             # The image's message ends with the name of its first row in any case.
-            return row.problem if row is rows[0] else f"{row.problem} ({row.where})"
+            if row is rows[0]:
+                return row.problem
+            return f"{row.problem} ({row.where})"
     for size in sizes:
         if size != sizes[0]:
             return f"its rows say different sizes: {sizes[0]} and {size}"

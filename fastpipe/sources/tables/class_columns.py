@@ -29,23 +29,26 @@ def settle_classes(
     assumptions = []
     settled = []
     for field in fields:
-        is_of_texts = field.kind == "classes" and not field.columns
-        column_texts = texts.get(field.column, ()) if is_of_texts else ()
-        if column_texts:
-            separator = options.separator
-            if separator is None:
-                separator = find_separator(
-                    [text for text in column_texts if text[:1] != "["]
+        column_texts: Collection[str] = ()
+        # A field of several columns has a class in the name of each, and no texts.
+        if field.kind == "classes" and not field.columns:
+            column_texts = texts.get(field.column, ())
+        if not column_texts:
+            settled.append(field)
+            continue
+        separator = options.separator
+        if separator is None:
+            # The items of a list are separated already.
+            unlisted_texts = [text for text in column_texts if text[:1] != "["]
+            separator = find_separator(unlisted_texts)
+            if separator:
+                text = (
+                    f"field {field.name}: classes in column {field.column!r} are separated by "
+                    f"{separator!r}"
                 )
-                if separator:
-                    text = (
-                        f"field {field.name}: classes in column {field.column!r} are separated by "
-                        f"{separator!r}"
-                    )
-                    assumptions.append(Assumption(text, f"--separator '{separator}'"))
-            names = class_names(column_texts, separator)
-            field = field._replace(names=names, separator=separator)
-        settled.append(field)
+                assumptions.append(Assumption(text, f"--separator '{separator}'"))
+        names = class_names(column_texts, separator)
+        settled.append(field._replace(names=names, separator=separator))
 
     if options.separator is not None and not any(field.separator for field in settled):
         raise PackError(

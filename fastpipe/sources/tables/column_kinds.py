@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.detections import CATEGORIES, Detections
+from fastpipe.sources.picture_names import is_picture
 
 # Texts of a CSV file that mean "no label", without the spaces around them.
 NO_LABELS = ("", "-1", "-1.0")
@@ -65,7 +66,7 @@ _FIELD_TYPES: dict[Any, str] = {
 _NUMBER_TYPES = frozenset(("int", "whole", "float", "padded", *NO_LABELS))
 
 
-class Seen:
+class ColumnSummary:
     """A summary of the values of a column, to which `add` adds one value after the other.
 
     Args:
@@ -75,7 +76,9 @@ class Seen:
 
     def __init__(self, *, typed: bool, keeps_all: bool = False) -> None:
         self._typed = typed
-        self._max_distinct = sys.maxsize if keeps_all else _MAX_DISTINCT
+        self._max_distinct = _MAX_DISTINCT
+        if keeps_all:
+            self._max_distinct = sys.maxsize
         self.count = 0
         self.detections = Detections()
         self.first: list[str] = []  # the first different values, as texts
@@ -107,8 +110,11 @@ class Seen:
 
         if value is None:
             return
+        text = ""
         is_kept = isinstance(value, (str, int, float))
-        text = str(value).strip() if is_kept else ""
+        if is_kept:
+            text = str(value).strip()
+        # A user who asks for all texts gets the long ones, too.
         if len(text) > _MAX_CHARACTERS and self._max_distinct != sys.maxsize:
             is_kept = False
         if is_kept and len(self.first) < _MAX_FIRST:
@@ -117,6 +123,7 @@ class Seen:
             if is_kept and len(self._texts) < self._max_distinct:
                 self._texts.add(text)
             else:
+                # From here on the set would be incomplete, so it says nothing.
                 self._texts = None
                 self._count_at_limit = self.count
 
@@ -170,22 +177,24 @@ class Seen:
     def are_lists(self) -> bool:
         """Whether there are lists or objects among the values, or lists as Python writes them."""
         for value_type in self._types:
-            if isinstance(value_type, _Vector) or value_type in (
-                _EMPTY,
-                _BOX_LIST,
-                "json",
-            ):
+            is_list = value_type in (_EMPTY, _BOX_LIST, "json")
+            if is_list or isinstance(value_type, _Vector):
                 return True
+        # Python's lists have single quotes, so they are no JSON: ['cat', 'dog'].
         return any(text.startswith("[") for text in self.texts)
+
+    @property
+    def are_pictures(self) -> bool:
+        """Whether the values are called like files of pictures, as far as values are kept."""
+        return bool(self.first) and all(map(is_picture, self.first))
 
     @property
     def are_boxes(self) -> bool:
         """Whether all values are four numbers, lists of these, empty or missing; not all empty."""
         has_boxes = False
         for value_type in self._types:
-            if value_type == _BOX_LIST or (
-                isinstance(value_type, _Vector) and value_type.length == 4
-            ):
+            is_box = isinstance(value_type, _Vector) and value_type.length == 4
+            if is_box or value_type == _BOX_LIST:
                 has_boxes = True
             elif value_type not in ("none", _EMPTY):
                 return False
@@ -198,24 +207,27 @@ class Seen:
         present = types - {"none"}
         numbers = types & {"int", "float"}
         has_others = types != numbers
-        if not self._typed and (
-            "text" in types or not present or (numbers and has_others)
-        ):
-            return "text"
+        if not self._typed:
+            # One text that spells nothing makes the other cells of a CSV column texts as well.
+            is_mixed = bool(numbers) and has_others
+            if "text" in types or not present or is_mixed:
+                return "text"
+        if numbers == {"int"} and not has_others:
+            return "int"
         if numbers and not has_others:
-            return "int" if numbers == {"int"} else "floats"
+            return "floats"
         if present == {"text"}:
             return "text"
         if present == {"boxes"}:
             return "boxes"
 
-        vectors = [
-            value_type for value_type in types if isinstance(value_type, _Vector)
-        ]
+        has_fraction = False
+        for value_type in types:
+            if not isinstance(value_type, _Vector):
+                return "json"
+            has_fraction = has_fraction or value_type.has_fraction
         # Lists of whole numbers only may be anything, such as the ids of objects.
-        if len(vectors) == len(types) and any(
-            vector.has_fraction for vector in vectors
-        ):
+        if has_fraction:
             return "floats"
         return "json"
 
@@ -239,16 +251,17 @@ class Seen:
                 f"numbers or names. Scores and angles are a field: --field score={name}"
             )
 
+        # Type of a label -> the first row that has one.
         rows = dict(self._types)
         for no_label in ("none", *NO_LABELS):
             rows.pop(no_label, None)
-        names = [
-            where
-            for value_type, where in rows.items()
-            if value_type not in ("int", "whole")
-        ]
+        names = []  # the rows with labels that are no numbers
+        for value_type, where in rows.items():
+            if value_type not in ("int", "whole"):
+                names.append(where)
         # 007 beside 10 is a name, and then 10 is one, too.
-        if names and "int" in rows and not rows.keys() <= {"int", "padded"}:
+        are_padded = rows.keys() <= {"int", "padded"}
+        if names and "int" in rows and not are_padded:
             raise PackError(
                 f"{column}: labels are numbers ({rows['int']}) and names ({names[0]}); expected "
                 'only one of both. In JSONL, 7 is a number and "7" is a name'
@@ -257,16 +270,17 @@ class Seen:
 
 
 def _type_of(value: object) -> Any:
+    """The type of a value of JSON or Parquet; see the list of types above."""
     if value is None:
         return "none"
     if isinstance(value, str):
         return "text"
-    if (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and -(2**63) <= value < 2**63
-    ):
-        return "int"
+    if isinstance(value, bool):
+        return "json"
+    if isinstance(value, int):
+        # A field of numbers has 64 bits. JSON can hold larger ones.
+        fits = -(2**63) <= value < 2**63
+        return "int" if fits else "json"
     if isinstance(value, float) and math.isfinite(value):
         return "float"
     if isinstance(value, list) and value and all(map(_is_number, value)):
@@ -281,6 +295,7 @@ def _type_of(value: object) -> Any:
 
 
 def _type_of_text(text: str) -> Any:
+    """The type that a text of a CSV file spells; see the list of types above."""
     if text in NO_LABELS:
         return text or "none"
     if text[0] not in "[{+-.0123456789":
@@ -323,7 +338,9 @@ def json_value(text: str) -> Any:
 
 
 def _parse_constant(name: str) -> float | None:
-    return None if name == "NaN" else float(name)
+    if name == "NaN":
+        return None
+    return float(name)  # Infinity or -Infinity
 
 
 def xyxy(boxes: Any) -> list[list[float]]:
@@ -360,15 +377,12 @@ def _is_detection(value: Mapping[Any, Any]) -> bool:
     """
     boxes: Any = value.get("bbox")
     categories = [value[name] for name in CATEGORIES if name in value]
-    if (
-        len(categories) > 1
-        or len(value) != 1 + len(categories)
-        or not _are_boxes(boxes)
-    ):
+    has_others = len(value) != 1 + len(categories)
+    if len(categories) > 1 or has_others or not _are_boxes(boxes):
         return False
     if not categories:
         return True
-    (labels,) = categories
+    labels = categories[0]
     if not isinstance(labels, list) or len(labels) != len(boxes):
         return False
     # All are numbers, or all are names.

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fastpipe.sources.column_choice import ColumnChoice
+from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import (
-    ColumnChoice,
-    SourceOptions,
-    is_picture,
-    named,
-    quoted,
-)
-from fastpipe.sources.tables.column_kinds import Seen
+from fastpipe.sources.options import SourceOptions, quote_for_shell
+from fastpipe.sources.picture_names import is_picture
+from fastpipe.sources.tables.column_kinds import ColumnSummary
 
 # Words in the name of a column that holds classes.
 _LABELS = (
-    "label labels class classes classid classname category categories target targets diagnosis "
-    "diagnoses dx species breed variety genus disease finding findings grade severity level gt "
-    "groundtruth tag tags emotion choice "
+    "label labels class classes classid classname category categories target targets "
+    "diagnosis diagnoses dx species breed variety genus disease finding findings grade severity "
+    "level gt groundtruth tag tags emotion choice "
     # Other languages, without their accents.
     "klasse klassen kategorie etikett gattung befund diagnose classe categorie etiquette libelle "
-    "espece clase clases categoria etiqueta rotulo especie diagnostico etichetta specie soort klasa "
-    "kategoria etykieta gatunek trida stitek klass sinif sınıf etiket kategori kelas "
-    "класс метка категория клас мітка 类 类别 類別 标签 標籤 分类 分類 种类 種類 ラベル クラス カテゴリ "
-    "라벨 레이블 클래스 카테고리 분류"
+    "espece clase clases categoria etiqueta rotulo especie diagnostico etichetta specie soort "
+    "klasa kategoria etykieta gatunek trida stitek klass sinif sınıf etiket kategori kelas "
+    "класс метка категория клас мітка 类 类别 類別 标签 標籤 分类 分類 种类 種類 "
+    "ラベル クラス カテゴリ 라벨 레이블 클래스 카테고리 분류"
 )
 # Words in the name of a column that holds several classes for each image.
 _SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
@@ -72,11 +70,12 @@ _VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the 
 _RUN_LENGTH_COLUMN = re.compile(
     r"encoded_?pixels|rle|.*[_ ]rle|rle[_ ].*", re.IGNORECASE
 )
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 _RUN_LENGTHS = re.compile(r"\d+ \d+( \d+ \d+)*|-1|")
 
 
 class Known(NamedTuple):
-    """As `Seen`, of a column whose values were not all read: its type and a few values say this."""
+    """As `ColumnSummary`, of a column of which only the type and a few values were read."""
 
     texts: Collection[str] = ()
     first: Collection[str] = ()
@@ -86,7 +85,7 @@ class Known(NamedTuple):
     are_lists: bool = False
 
 
-_Columns = Mapping[str, Seen | Known]
+_Columns = Mapping[str, ColumnSummary | Known]
 
 
 class _Joined(NamedTuple):
@@ -98,10 +97,9 @@ class _Joined(NamedTuple):
 
 def _without_accents(text: str) -> str:
     """The text without accents: étiquette is etiquette."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(
-        character for character in decomposed if not unicodedata.combining(character)
-    )
+    # An accent becomes a character of its own, a combining one.
+    characters = unicodedata.normalize("NFKD", text)
+    return "".join(itertools.filterfalse(unicodedata.combining, characters))
 
 
 _LABEL_WORDS = frozenset(_without_accents(_LABELS).split())
@@ -118,7 +116,7 @@ def is_label_name(column: str) -> bool:
     return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
 
 
-def are_captions(column: str, values: Seen | Known) -> bool:
+def are_captions(column: str, values: ColumnSummary | Known) -> bool:
     """Whether the values of a column are sentences, most of which come once."""
     texts = [text for text in values.first if text]
     if not texts or values.repeats:
@@ -126,43 +124,48 @@ def are_captions(column: str, values: Seen | Known) -> bool:
     min_words = _MIN_SENTENCE_WORDS
     if not _CAPTION_WORDS.isdisjoint(_words_in(column)):
         min_words = _MIN_CAPTION_WORDS
-    num_words = sum(len(text.split()) for text in texts)
-    num_characters = sum(map(len, texts))
-    return (
-        num_words >= min_words * len(texts)
-        or num_characters >= _MIN_SENTENCE_CHARACTERS * len(texts)
-    ) and not any(text[0] in "[{" or is_picture(text) for text in texts)
+    num_words = 0
+    num_characters = 0
+    for text in texts:
+        # Lists, objects and paths are long, too.
+        if text[0] in "[{" or is_picture(text):
+            return False
+        num_words += len(text.split())
+        num_characters += len(text)
+    # The means decide, because among captions a few are short.
+    has_words = num_words >= min_words * len(texts)
+    has_characters = num_characters >= _MIN_SENTENCE_CHARACTERS * len(texts)
+    return has_words or has_characters
 
 
-def _has_class_a_row(column: str, values: Seen | Known) -> bool:
+def _has_class_a_row(column: str, values: ColumnSummary | Known) -> bool:
     """Whether a column of labels has other texts in each row, such as captions or words to read."""
     if are_captions(column, values):
         return True
-    if not isinstance(values, Seen) or values.count < _MIN_ROWS:
+    if not isinstance(values, ColumnSummary) or values.count < _MIN_ROWS:
         return False
     return values.kind == "text" and values.are_all_different
 
 
-def _has_few_names(column: str, values: Seen | Known) -> bool:
+def _has_few_names(column: str, values: ColumnSummary | Known) -> bool:
     """Whether a column has a few short texts that come again, as names of classes do."""
     if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
         return False
-    names = values.texts
-    return len(names) > 1 and all(
-        any(map(str.isalpha, name))
-        and len(name.split()) < _MIN_SENTENCE_WORDS
-        and not is_picture(name)
-        for name in names
-    )
+    for name in values.texts:
+        has_letters = any(map(str.isalpha, name))
+        is_sentence = len(name.split()) >= _MIN_SENTENCE_WORDS
+        if not has_letters or is_sentence or is_picture(name):
+            return False
+    return len(values.texts) > 1
 
 
-def columns_of_ids(seen: _Columns) -> list[str]:
+def columns_of_ids(summaries: _Columns) -> list[str]:
     """The columns that may have the names of images, such as id, id_code and patientId."""
     columns = []
-    for column in seen:
+    for column in summaries:
         words = set(_words_in(column))
         is_id = not words.isdisjoint(("id", "uuid", "key", "name"))
-        if is_id and not is_label_name(column) and not seen[column].has_fractions:
+        if is_id and not is_label_name(column) and not summaries[column].has_fractions:
             columns.append(column)
     return columns
 
@@ -174,19 +177,29 @@ def find_separator(texts: Collection[str]) -> str:
             return separator
 
     # Names have spaces, too. Where spaces separate classes, most words come in several texts.
-    text_counts: Counter[str] = Counter()
-    for text in texts:
-        text_counts.update(set(text.split()))
-    repeated_count = sum(1 for count in text_counts.values() if count > 1)
-    are_classes = 2 * repeated_count > len(text_counts) or all(
-        map(str.isdigit, text_counts)
-    )
-    if are_classes and any(" " in text.strip() for text in texts):
+    text_counts = _count_texts_with(text.split() for text in texts)
+    repeated_count = len(_in_several_texts(text_counts))
+    are_classes = 2 * repeated_count > len(text_counts)
+    # Numbers of classes may come once each; numbers stand in no name.
+    are_numbers = all(map(str.isdigit, text_counts))
+    if (are_classes or are_numbers) and any(" " in text.strip() for text in texts):
         return " "
     return ""
 
 
-def _has_class_numbers(column: str, values: Seen | Known) -> bool:
+def _count_texts_with(parts_of_texts: Iterable[Iterable[str]]) -> Counter[str]:
+    """The number of texts that each part is in; a part that stands twice in a text counts once."""
+    text_counts: Counter[str] = Counter()
+    for parts in parts_of_texts:
+        text_counts.update(set(parts))
+    return text_counts
+
+
+def _in_several_texts(text_counts: Counter[str]) -> set[str]:
+    return {part for part, count in text_counts.items() if count > 1}
+
+
+def _has_class_numbers(column: str, values: ColumnSummary | Known) -> bool:
     """Whether a column has all whole numbers from 0 or 1 on, up to some, and they come again."""
     texts = values.texts
     if not values.repeats or not _ID_WORDS.isdisjoint(_words_in(column)):
@@ -194,13 +207,14 @@ def _has_class_numbers(column: str, values: Seen | Known) -> bool:
     if not all(text.isascii() and text.isdigit() for text in texts):
         return False
     numbers = sorted(map(int, texts))
-    return len(numbers) > 2 and numbers in (
-        list(range(len(numbers))),
-        list(range(1, len(numbers) + 1)),
-    )
+    count = len(numbers)
+    # 0 and 1 alone say yes and no, of whatever it is.
+    is_from_0 = numbers == list(range(count))
+    is_from_1 = numbers == list(range(1, count + 1))
+    return count > 2 and (is_from_0 or is_from_1)
 
 
-def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
+def _find_joined(column: str, values: ColumnSummary | Known) -> _Joined | None:
     """The first text of a column that looks like several classes, such as "cat|dog"."""
     texts = values.texts or values.first
     is_label = is_label_name(column)  # other columns may hold sentences
@@ -210,10 +224,14 @@ def _find_joined(column: str, values: Seen | Known) -> _Joined | None:
             return _Joined(text, separator)
 
     word_lists = [text.split() for text in sorted(texts)]
-    words = _find_moving_words(word_lists) if is_label else None
+    words = None
+    if is_label:
+        words = _find_moving_words(word_lists)
     if words is None and not _SEVERAL_WORDS.isdisjoint(_words_in(column)):
         words = _find_repeated_words(word_lists)
-    return None if words is None else _Joined(" ".join(words), " ")
+    if words is None:
+        return None
+    return _Joined(" ".join(words), " ")
 
 
 def _find_separated(
@@ -231,10 +249,7 @@ def _find_separated(
     # Classes that an image has alone, and parts of several texts; but in names words repeat, too.
     classes = {text.strip() for text in texts}
     if separator != " ":
-        text_counts: Counter[str] = Counter()
-        for parts in parts_of_text.values():
-            text_counts.update(set(parts))
-        classes.update(part for part, count in text_counts.items() if count > 1)
+        classes |= _in_several_texts(_count_texts_with(parts_of_text.values()))
 
     for text, parts in sorted(parts_of_text.items()):
         if separator == "|" or classes.issuperset(parts):
@@ -270,103 +285,132 @@ def _find_moving_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] | N
 
 def _find_repeated_words(word_lists: Sequence[Sequence[str]]) -> Sequence[str] | None:
     """The words of the first text of several words, one of which is in another text, too."""
-    text_counts: Counter[str] = Counter()
+    repeated_words = _in_several_texts(_count_texts_with(word_lists))
     for words in word_lists:
-        text_counts.update(set(words))
-    for words in word_lists:
-        if len(words) > 1 and any(text_counts[word] > 1 for word in words):
+        if len(words) > 1 and not repeated_words.isdisjoint(words):
             return words
     return None
 
 
 def find_column_assumptions(
-    seen: _Columns, columns: ColumnChoice, options: SourceOptions
+    summaries: _Columns, columns: ColumnChoice, options: SourceOptions
 ) -> tuple[Assumption, ...]:
     """The assumptions on labels: a column looks like them and is none, or has several in a text."""
-    of_shapes = _assumed_of_shapes(seen, columns)
-    if columns.label is not None:
-        label = columns.label
-        if label in seen and _has_class_a_row(label, seen[label]):
-            text = f"labels: each text in column {label!r} is a class of its own, and is not stored as text"
-            return (Assumption(text, f"--field {quoted(f'text={label}')}"), *of_shapes)
-        joined = _find_joined(label, seen[label]) if label in seen else None
-        if joined is None:
+    of_shapes = _assumed_of_shapes(summaries, columns)
+    label = columns.label
+    if label is not None:
+        if label not in summaries:
             return of_shapes
-        text = f"labels: {joined.text!r} in column {label!r} is one class, not several"
-        return (Assumption(text, _field_of_classes(label, joined)), *of_shapes)
+        return (*_assumed_of_label(label, summaries[label]), *of_shapes)
 
     used = {columns.image}
     for field in options.fields or ():
-        used.update(field.columns_of(seen))
-    free = [column for column in seen if column not in used]
-    of_flags = () if _VIA_SHAPES in seen else _assumed_of_flags(seen, free)
+        used.update(field.columns_of(summaries))
+    free = [column for column in summaries if column not in used]
+    of_flags: tuple[Assumption, ...] = ()
+    # region_count and region_id of VIA's CSV may have 0 and 1 alone, and are no classes.
+    if _VIA_SHAPES not in summaries:
+        of_flags = _assumed_of_flags(summaries, free)
 
     likely = []
     for column in free:
         # Columns of 0 and 1 are already in the assumption on these.
-        is_flag = bool(of_flags and seen[column].flags)
-        is_label = is_label_name(column) and not are_captions(column, seen[column])
-        has_fractions = seen[column].has_fractions or _has_decimal_commas(seen[column])
-        if is_label and not has_fractions and not is_flag:
+        is_flag = bool(of_flags and summaries[column].flags)
+        if not is_flag and _is_named_as_label(column, summaries[column]):
             likely.append(column)
+    # The values say less than the names, so they count only where no name says anything.
     if not likely and not of_flags:
-        likely = _likely_by_values(seen, free)
+        likely = _likely_by_values(summaries, free)
     if not likely:
         return (*of_flags, *of_shapes)
 
-    option = f"--label-column {quoted(likely[0])}"
-    for column in likely:
-        joined = _find_joined(column, seen[column])
-        if joined is not None or seen[column].are_lists:
-            option = _field_of_classes(column, joined)
-            break
     if len(likely) == 1:
         text = f"labels: none, though column {likely[0]!r} looks like one"
     else:
-        text = f"labels: none, though columns {named(likely)} look like them"
+        text = f"labels: none, though columns {describe_columns(likely)} look like them"
+    option = _option_of_likely(summaries, likely)
     return (Assumption(text, option), *of_flags, *of_shapes)
 
 
-def _likely_by_values(seen: _Columns, free: Sequence[str]) -> list[str]:
-    """The columns whose values look like classes, where no name of a column says it."""
-    if len(free) != 1:
-        by_names = [column for column in free if _has_few_names(column, seen[column])]
-        return by_names or [
-            column for column in free if _has_class_numbers(column, seen[column])
-        ]
-    (column,) = free
-    values = seen[column]
-    is_id = not _ID_WORDS.isdisjoint(_words_in(column))
-    if is_id or values.has_fractions or are_captions(column, values):
-        return []
+def _is_named_as_label(column: str, values: ColumnSummary | Known) -> bool:
+    """Whether the name of a column says that it holds classes, and its values may be some."""
+    if not is_label_name(column) or values.has_fractions:
+        return False
     if _has_decimal_commas(values):
+        return False
+    return not are_captions(column, values)
+
+
+def _option_of_likely(summaries: _Columns, likely: Sequence[str]) -> str:
+    """The option that takes a column for labels; several classes in a row need a field."""
+    for column in likely:
+        joined = _find_joined(column, summaries[column])
+        if joined is not None or summaries[column].are_lists:
+            return _field_of_classes(column, joined)
+    return f"--label-column {quote_for_shell(likely[0])}"
+
+
+def _assumed_of_label(
+    label: str, values: ColumnSummary | Known
+) -> tuple[Assumption, ...]:
+    """The assumption on a column of labels: its texts are captions, or have several classes."""
+    if _has_class_a_row(label, values):
+        text = (
+            f"labels: each text in column {label!r} is a class of its own, and is not stored as "
+            "text"
+        )
+        return (Assumption(text, f"--field {quote_for_shell(f'text={label}')}"),)
+    joined = _find_joined(label, values)
+    if joined is None:
+        return ()
+    text = f"labels: {joined.text!r} in column {label!r} is one class, not several"
+    return (Assumption(text, _field_of_classes(label, joined)),)
+
+
+def _likely_by_values(summaries: _Columns, free: Sequence[str]) -> list[str]:
+    """The columns whose values look like classes, where no name of a column says it."""
+    if len(free) == 1:
+        # The only column besides the images is likely what the table was written for.
+        column = free[0]
+        values = summaries[column]
+        is_id = not _ID_WORDS.isdisjoint(_words_in(column))
+        if is_id or values.has_fractions or are_captions(column, values):
+            return []
+        if _has_decimal_commas(values):
+            return []
+        if values.repeats or _find_joined(column, values):
+            return [column]
         return []
-    return [column] if values.repeats or _find_joined(column, values) else []
+
+    with_names = []
+    with_numbers = []
+    for column in free:
+        if _has_few_names(column, summaries[column]):
+            with_names.append(column)
+        elif _has_class_numbers(column, summaries[column]):
+            with_numbers.append(column)
+    return with_names or with_numbers
 
 
-def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumption, ...]:
+def _assumed_of_shapes(
+    summaries: _Columns, columns: ColumnChoice
+) -> tuple[Assumption, ...]:
     """The assumptions on columns with boxes or masks in forms that are stored as they are."""
     assumptions = []
     for field in columns.fields:
-        values = seen.get(field.column)
+        values = summaries.get(field.column)
         if field.column == _VIA_SHAPES:
             text = (
                 f"boxes: none, for the shapes in column {_VIA_SHAPES!r} of VIA's CSV are not read. "
                 "Export the project from VIA as COCO, and pack that file"
             )
             assumptions.append(Assumption(text))
-        elif (
-            field.kind == "text"
-            and isinstance(values, Seen)
-            and values.first
-            and all(map(is_picture, values.first))
-        ):
+        elif field.kind == "text" and _are_paths_of_pictures(values):
             text = f"column {field.column!r} of paths is stored as text"
-            is_mask = not _MASKS.isdisjoint(_words_in(field.column))
-            kind = "mask" if is_mask else "image"
-            name = "mask" if is_mask else field.name
-            option = f"--field {quoted(f'{name}={field.column}:{kind}')}"
-            assumptions.append(Assumption(text, option))
+            wish = f"{field.name}={field.column}:image"
+            if not _MASKS.isdisjoint(_words_in(field.column)):
+                wish = f"mask={field.column}:mask"
+            assumptions.append(Assumption(text, f"--field {quote_for_shell(wish)}"))
         elif (
             field.kind == "text" and values is not None and _has_decimal_commas(values)
         ):
@@ -384,7 +428,11 @@ def _assumed_of_shapes(seen: _Columns, columns: ColumnChoice) -> tuple[Assumptio
     return tuple(assumptions)
 
 
-def _has_decimal_commas(values: Seen | Known) -> bool:
+def _are_paths_of_pictures(values: ColumnSummary | Known | None) -> bool:
+    return isinstance(values, ColumnSummary) and values.are_pictures
+
+
+def _has_decimal_commas(values: ColumnSummary | Known) -> bool:
     """Whether the texts of a column are numbers such as 3,5, as Excel writes them in Europe."""
     texts = values.texts or values.first
     if not any("," in text for text in texts):
@@ -392,7 +440,7 @@ def _has_decimal_commas(values: Seen | Known) -> bool:
     return all(_DECIMAL_COMMA.fullmatch(text.strip()) for text in texts)
 
 
-def _has_run_lengths(column: str, values: Seen | Known) -> bool:
+def _has_run_lengths(column: str, values: ColumnSummary | Known) -> bool:
     if not _RUN_LENGTH_COLUMN.fullmatch(column):
         return False
     return all(map(_RUN_LENGTHS.fullmatch, values.texts or values.first))
@@ -400,17 +448,21 @@ def _has_run_lengths(column: str, values: Seen | Known) -> bool:
 
 def _field_of_classes(column: str, joined: _Joined | None) -> str:
     """The option that makes a field of a column with several classes for each image."""
-    option = f"--field {quoted(f'tags={column}:classes')}"
-    return option if joined is None else f"{option} --separator '{joined.separator}'"
+    option = f"--field {quote_for_shell(f'tags={column}:classes')}"
+    if joined is not None:
+        option += f" --separator '{joined.separator}'"
+    return option
 
 
-def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, ...]:
+def _assumed_of_flags(
+    summaries: _Columns, free: Iterable[str]
+) -> tuple[Assumption, ...]:
     """The assumption on columns of 0 and 1, or -1 and 1, that may be a class each; or none."""
     columns = []
     numbers: set[int] = set()
     differ = False
     for column in free:
-        flags = seen[column].flags
+        flags = summaries[column].flags
         letters = re.sub(r"[^a-z0-9]", "", column.lower())
         # A column that is called "Label" has the numbers of two classes.
         if flags and letters not in _LABEL_WORDS:
@@ -421,27 +473,31 @@ def _assumed_of_flags(seen: _Columns, free: Iterable[str]) -> tuple[Assumption, 
     is_each_class = differ and numbers in ({0, 1}, {-1, 1})
     if len(columns) < _MIN_FLAG_COLUMNS or not is_each_class:
         return ()
-    pattern = ",".join(columns) if len(columns) <= 4 else "*"
+    pattern = "*"  # takes the columns of flags among all
+    if len(columns) <= 4:
+        pattern = ",".join(columns)
     text = (
         f"classes: none, though {len(columns)} columns of {min(numbers)} and 1 look like a class "
-        f"each: {named(columns[:5])}"
+        f"each: {describe_columns(columns[:5])}"
     )
-    return (Assumption(text, f"--field {quoted(f'tags={pattern}:classes')}"),)
+    return (Assumption(text, f"--field {quote_for_shell(f'tags={pattern}:classes')}"),)
 
 
 def numbers_as_texts(classes: Sequence[str]) -> str | None:
     """The first class out of order if classes are numbers sorted as texts; else None."""
-    if len(classes) < 2 or not all(
-        re.fullmatch(r"[0-9]{1,18}", name) for name in classes
-    ):
+    if len(classes) < 2 or not all(map(_WHOLE_NUMBER.fullmatch, classes)):
         return None
     misplaced = out_of_place(classes)
-    return misplaced[0] if misplaced else None
+    if not misplaced:
+        return None
+    return misplaced[0]
 
 
 def out_of_place(numbers: Sequence[str]) -> list[str]:
     """The texts of whole numbers that are elsewhere than in the order of the numbers."""
     in_order = sorted(numbers, key=lambda name: (int(name), name))
-    return [
-        name for name, other in zip(numbers, in_order, strict=True) if name != other
-    ]
+    misplaced = []
+    for name, name_in_order in zip(numbers, in_order, strict=True):
+        if name != name_in_order:
+            misplaced.append(name)
+    return misplaced

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW, are_called_like_parts
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import LISTS, detect_text_form
@@ -20,7 +20,8 @@ from fastpipe.sources.tables.text_rows import csv_rows, json_rows
 _ROWS_READ = 20
 _TABLES_READ = 16
 _TABLES_SHOWN = 5
-# Folders in which pictures are looked for, beside a table and below. Behind a URL each is a request.
+# Folders in which pictures are looked for, beside a table and below. Behind a URL each costs a
+# request.
 _MOST_FOLDERS = 16
 _MOST_REMOTE_FOLDERS = 2
 _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
@@ -38,19 +39,21 @@ class ListingTable(NamedTuple):
 
 def some_tables(tables: Sequence[ListingTable]) -> str:
     """The arguments that pack one of the tables, the likeliest first, for a message."""
-    shown = tables[:_TABLES_SHOWN]
-    texts = [readable(str(table.path)) for table in shown]
-    options = []
-    for table in shown:
-        root = table.image_root
-        options.append(
-            "" if root is None else f", with --image-root {readable(str(root))}"
-        )
-    if len(set(options)) == 1:
-        return " or ".join(texts) + options[0]
-    return "; or ".join(
-        text + option for text, option in zip(texts, options, strict=True)
-    )
+    paths = []
+    paths_with_options = []
+    options = set()
+    for table in tables[:_TABLES_SHOWN]:
+        path = readable(str(table.path))
+        option = ""
+        if table.image_root is not None:
+            option = f", with --image-root {readable(str(table.image_root))}"
+        paths.append(path)
+        paths_with_options.append(path + option)
+        options.add(option)
+    # An option that all need is named once, at the end.
+    if len(options) == 1:
+        return " or ".join(paths) + options.pop()
+    return "; or ".join(paths_with_options)
 
 
 def lists_images(
@@ -96,17 +99,23 @@ def find_listing_tables(
         encoding: of their text.
         image_folder: the folder with the pictures; None if it is `root`.
     """
-    folders = _folders_with_pictures(root if image_folder is None else image_folder)
+    if image_folder is None:
+        image_folder = root
+    folders = _folders_with_pictures(image_folder)
     with_labels = []
     paths_alone = []
     names = [name for name in tables if name.lower().endswith(_TABLE_ENDINGS)]
     for name in sort_labelled_first(names)[:_TABLES_READ]:
         rows = _first_rows(root / name, encoding)
-        places = [_find_picture(row, folders) for row in rows]
-        known_places = [place for place in places if place is not None]
-        if not known_places or 2 * len(known_places) < len(rows):
+        places = []
+        for row in rows:
+            place = _find_picture(row, folders)
+            if place is not None:
+                places.append(place)
+        # Some pictures of a table may be missing.
+        if not places or 2 * len(places) < len(rows):
             continue
-        listing_table = ListingTable(root / name, _image_root(root, known_places))
+        listing_table = ListingTable(root / name, _image_root(root, places))
         if max(map(len, rows)) > 1:
             with_labels.append(listing_table)
         else:
@@ -149,11 +158,14 @@ class _Pictures(NamedTuple):
 
 def _folders_with_pictures(root: SourcePath) -> dict[SourcePath, _Pictures]:
     """The pictures in a folder and in the first folders below it, to a depth of two."""
-    most_folders = _MOST_FOLDERS if isinstance(root, Path) else _MOST_REMOTE_FOLDERS
+    most_folders = _MOST_REMOTE_FOLDERS
+    if isinstance(root, Path):
+        most_folders = _MOST_FOLDERS
     pictures: dict[SourcePath, _Pictures] = {}
+    # The root, then the folders in it, then those in these.
     level = [root]
     for _ in range(3):
-        below = []
+        below: list[SourcePath] = []
         for folder in level:
             if len(pictures) == most_folders:
                 return pictures
@@ -175,6 +187,7 @@ def _find_picture(
             name = _last_part(value)
             if name in pictures.names:
                 return _Place(folder, value)
+            # Only some names of a large folder were read, so the file itself is looked for.
             if pictures.is_cut and _is_picture_in(folder, name):
                 return _Place(folder, value)
     return None
@@ -184,12 +197,13 @@ def _is_picture_in(folder: SourcePath, name: str) -> bool:
     if not isinstance(folder, Path):
         return False
     try:
-        return any(
-            is_picture(name + ending) and (folder / (name + ending)).is_file()
-            for ending in _ENDINGS
-        )
-    except (OSError, ValueError):  # no file can have such a name
-        return False
+        for ending in _ENDINGS:
+            file_name = name + ending
+            if is_picture(file_name) and (folder / file_name).is_file():
+                return True
+    except (OSError, ValueError):
+        pass  # no file can have such a name
+    return False
 
 
 def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None:
@@ -201,6 +215,7 @@ def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None
     for place in places:
         written_folders = place.written.replace("\\", "/").split("/")[:-1]
         image_root = place.folder
+        # The folders that the row writes lie below the root, as a/b of a/b/1.jpg.
         for name in reversed(written_folders):
             if image_root.name == name:
                 image_root = image_root.parent
@@ -223,9 +238,8 @@ def _first_rows(table: SourcePath, encoding: str | None) -> list[list[str]]:
             rows = csv_rows(table, detect_text_form(table, encoding), encoding)
         texts = []
         for row in islice(rows, _ROWS_READ):
-            texts.append(
-                [value for value in row.values.values() if isinstance(value, str)]
-            )
+            cells = row.values.values()
+            texts.append([cell for cell in cells if isinstance(cell, str)])
     except (PackError, OSError):
         return []
     return texts
@@ -233,8 +247,10 @@ def _first_rows(table: SourcePath, encoding: str | None) -> list[list[str]]:
 
 def _with_stems(pictures: Iterable[str]) -> set[str]:
     """The names of pictures, with and without their endings."""
-    names = set(pictures)
-    names.update([os.path.splitext(name)[0] for name in names])
+    names = set()
+    for name in pictures:
+        names.add(name)
+        names.add(os.path.splitext(name)[0])
     return names
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastpipe.dataset.format.open_file import FileState, changed
+from fastpipe.dataset.format.open_file import FileState, changed_error
 from fastpipe.errors import PackError, in_one_line, readable
 from fastpipe.sources.files import SourcePath, open_regular, state_or_problem
 from fastpipe.sources.listing import Group
@@ -58,6 +58,7 @@ class TableFile(ABC):
                     self._file = pa.PythonFile(self.opened, mode="r")
                 self._open()
         except BaseException:
+            # `__exit__` is not called for an object that was never finished.
             self.opened.close()
             raise
 
@@ -102,9 +103,9 @@ class TableFile(ABC):
         """Reads the values of Python, a list for each column. Times and decimals are text."""
         for batch in self.read(group, columns, rows):
             with self.reading(f"{self.group} {group.number}"):
-                values = [
-                    plain_column(batch.column(column)).to_pylist() for column in columns
-                ]
+                values = []
+                for column in columns:
+                    values.append(plain_column(batch.column(column)).to_pylist())
             yield values
 
     def column(self, column: str, rows: int) -> Iterator[Any]:
@@ -148,9 +149,10 @@ class TableFile(ABC):
             IndexError,
             MemoryError,
         ) as problem:
+            # A file that was written again looks damaged, and is not.
             # Size and mtime: a hard link to a file changes its ctime.
             if self.opened.state[:2] != self._first_state[:2]:
-                raise changed(self.path) from problem
+                raise changed_error(self.path) from problem
             if isinstance(problem, MemoryError):  # pyarrow's own error is one, too
                 why = "not enough memory to read it. Run the same command again where there is more"
             else:
@@ -198,11 +200,12 @@ class ParquetTable(TableFile):
         for number in range(footer.num_row_groups):
             with self.reading(f"{self.group} {number}"):
                 row_group = footer.row_group(number)
-                chunks = [
-                    row_group.column(index) for index in range(row_group.num_columns)
-                ]
-                stored_bytes = sum(chunk.total_compressed_size for chunk in chunks)
-                sizes = [chunk.total_uncompressed_size for chunk in chunks]
+                stored_bytes = 0
+                sizes = []  # of the columns, without compression
+                for index in range(row_group.num_columns):
+                    chunk = row_group.column(index)
+                    stored_bytes += chunk.total_compressed_size
+                    sizes.append(chunk.total_uncompressed_size)
 
                 # The footer of a damaged or hostile file may say anything.
                 end_row = first_row + row_group.num_rows

@@ -47,11 +47,12 @@ class Labels:
 
         is_number = isinstance(label, int)
         if self._known is None and self._are_numbers not in (None, is_number):
-            this, others = ("number", "names") if is_number else ("name", "numbers")
+            contrast = "a name, those before it are numbers"
+            if is_number:
+                contrast = "a number, those before it are names"
             raise PackError(
-                f"labels are numbers and names: {label!r} in {where} is a {this}, those before it "
-                f"are {others}. Expected only one of both; in JSONL, write all labels as numbers "
-                "or all as texts"
+                f"labels are numbers and names: {label!r} in {where} is {contrast}. "
+                "Expected only one of both; in JSONL, write all labels as numbers or all as texts"
             )
         self._are_numbers = is_number
         if isinstance(label, int):
@@ -59,7 +60,9 @@ class Labels:
         return self._number_of(label)
 
     def _check_number(self, label: int) -> int:
-        count = MAX_CLASSES if self._known is None else len(self._known)
+        count = MAX_CLASSES
+        if self._known is not None:
+            count = len(self._known)
         if not 0 <= label < count:
             raise ValueError(
                 f"label: expected -1 (none) or 0 to {count - 1:,}, got {label}"
@@ -91,7 +94,8 @@ class Labels:
 
         names = sorted(self._numbers)
         sorted_numbers = {name: number for number, name in enumerate(names)}
-        # By number so far.
+        # `_numbers` has the names in the order in which they were read, which is the order of the
+        # numbers that the sources have.
         new_numbers = [sorted_numbers[name] for name in self._numbers]
         relabel_sources(sources, new_numbers)
         return names
@@ -117,5 +121,8 @@ class Labels:
         if misplaced is None:
             return ()
         label = list(classes).index(misplaced)
-        text = f"classes: these numbers are texts, and sorted as texts: {misplaced!r} is label {label}"
+        text = (
+            "classes: these numbers are texts, and sorted as texts: "
+            f"{misplaced!r} is label {label}"
+        )
         return (Assumption(text),)

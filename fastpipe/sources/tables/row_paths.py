@@ -27,18 +27,23 @@ def describe_wrong_path(column: str, path: object) -> str | None:
     """Why a value is not the path of an image; None if it may be one."""
     if isinstance(path, str) and path:
         return None
-    got = "none" if path in (None, "") else repr(path)[:60]
+    got = "none"
+    if path not in (None, ""):
+        got = repr(path)[:60]
     return f"column {column}: expected the path of an image, got {got}"
 
 
 def clean_path(path: str) -> str:
     """A path without "." and doubled slashes, which mean nothing; URLs stay as they are."""
-    return path if scheme_of(path) else str(PurePosixPath(path))
+    if scheme_of(path):
+        return path
+    return str(PurePosixPath(path))
 
 
 def relative_path(path: str, image_root: SourcePath) -> str:
     """A path as it names a sample: clean, and relative to the image root if it is below it."""
     if not isinstance(image_root, Path):
+        # A table has %20 for a space in a web address. The names on the server have the space.
         if Url(path).is_web:
             path = unquote(path)
         path = path.removeprefix(f"{image_root}/")

@@ -1,56 +1,20 @@
-"""Rows of a manifest, of annotations or of a table, one for each image -> a listing."""
+"""A row of a table or of annotations, one for each image; and its label and values of fields."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import xxhash
-
-from fastpipe.dataset.format.fields import PICTURE_KINDS
-from fastpipe.dataset.format.folder import scheme_of
-from fastpipe.dataset.format.layout import NO_LABEL
-from fastpipe.dataset.format.open_file import FileState
-from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.sources.annotations.placed import Placed, placed
+from fastpipe.errors import ImageError
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.field_values import field_value
-from fastpipe.sources.files import SourcePath, state_or_problem
-from fastpipe.sources.listing import (
-    Assumption,
-    Listing,
-    Note,
-    Notes,
-    Source,
-    SourceField,
-)
-from fastpipe.sources.options import KEEP, ColumnChoice
 from fastpipe.sources.tables.column_kinds import NO_LABELS
-from fastpipe.sources.tables.row_labels import Labels
-from fastpipe.sources.tables.row_paths import (
-    describe_wrong_path,
-    is_name,
-    relative_path,
-)
+from fastpipe.sources.tables.row_paths import describe_wrong_path
 from fastpipe.sources.tables.split_column import SplitColumn
-from fastpipe.sources.tables.unlisted import (
-    Unlisted,
-    assume_unlisted_dropped,
-    find_images_without_row,
-)
-from fastpipe.sources.tables.written_names import WrittenNames
-
-_MAX_REPEATED = 100_000  # images in several rows that are counted
-# Rows are listed in batches: they hold their values, so few should wait; but the files behind a URL
-# are looked up many at a time.
-_LOCAL_BATCH = 64
-_REMOTE_BATCH = 512
 
 
 class Row(NamedTuple):
-    """What a source says of one image. Paths have "/", and are relative to the image root."""
+    """One image, as a source describes it. Paths have "/", and are relative to the image root."""
 
     where: str  # the row's name, see `row_name`
     # As in JSON: by column, or from `rows_of` on by field. A value of "mask" or "image" is a path.
@@ -102,13 +66,9 @@ def rows_of(
             yield Row(row.where, problem=problem)
             continue
 
-        label = None if columns.label is None else row.values.get(columns.label)
-        if isinstance(label, str):
-            text = label.strip()
-            if not text or (not typed and text in NO_LABELS):
-                label = None
-            elif not typed:
-                label = int(text.partition(".")[0]) if numbered else text
+        label = None
+        if columns.label is not None:
+            label = _read_label(row.values.get(columns.label), typed, numbered)
         if split is not None and not split.has(row.values):
             yield Row(row.where, path=path, label=label, is_of_another=True)
             continue
@@ -125,311 +85,17 @@ def rows_of(
         yield Row(row.where, values, problem, path, label)
 
 
-def list_rows(
-    image_root: SourcePath,
-    rows: Iterable[Row],
-    fields: Sequence[SourceField] = (),
-    *,
-    classes: Sequence[str] | None = None,
-    beside: Iterable[str] = (),
-    place: str = "the image root; --image-root says where the images are",
-    assumed: Iterable[Assumption] = (),
-    unlisted: Unlisted | None = None,
-    table: str = "",
-) -> Listing:
-    """Lists the images of rows, in no order. An image of several rows is PATH, PATH#2, PATH#3.
-
-    Args:
-        image_root: the folder that paths are relative to.
-        rows: one for each sample. With `table` they must be readable several times.
-        fields: the fields of the samples.
-        classes: names of the classes by number; None if the labels of the rows say them.
-        beside: paths of files; those that no row names are stray.
-        place: describes the image root in messages.
-        assumed: assumptions that were made before.
-        unlisted: what becomes of images without a row, beside images with one; None if nobody
-            looks for them.
-        table: the name of the file with the rows. If no row has its file, images are looked for
-            elsewhere, see Note [images elsewhere]. "" if images are where rows say.
-
-    Raises:
-        PackError: the image root is not a folder, or the rows contradict each other.
-    """
-    for field in fields:
-        if field.kind == "bytes":
-            raise PackError(
-                f"field {field.name}: column {field.column!r}: rows that name their images hold no "
-                "bytes. Choose the columns to store with --field NAME=COLUMN; text or json can "
-                "hold values of such a column"
-            )
-    if not image_root.is_dir():
-        raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
-
-    assumptions = list(assumed)
-    lister = _RowLister(image_root, fields, place, classes)
-    lister.add_rows(rows)
-    if table and not lister.has_files and isinstance(image_root, Path):
-        paths = (
-            row.path for row in rows if is_name(row.path) and not scheme_of(row.path)
-        )
-        elsewhere = placed(image_root, paths, table)
-        if elsewhere is not None:
-            lister = _RowLister(image_root, fields, place, classes)
-            lister.add_rows(_moved_rows(rows, elsewhere, fields))
-            assumptions.append(elsewhere.assumption)
-    assumptions += lister.assumed()
-
-    if unlisted is not None:
-        without_row = find_images_without_row(
-            image_root, lister.names, lister.other_split_paths
-        )
-        if unlisted.choice == KEEP:
-            lister.add_rows(
-                Row(path, unlisted.values, path=path) for path in without_row
-            )
-        elif unlisted.choice is None:
-            assumptions += assume_unlisted_dropped(without_row, len(lister.sources))
-
-    lister.notes.flush()
-    stray = []
-    for path in beside:
-        if path not in lister.names and path not in lister.other_split_paths:
-            stray.append(path)
-    names = lister.labels.settle(lister.sources)
-    assumptions += lister.labels.assumed(names)
-    return Listing(
-        image_root,
-        names,
-        lister.sources,
-        sorted(stray),
-        fields=tuple(fields),
-        notes=lister.notes,
-        assumed=tuple(assumptions),
-    )
-
-
-def _file_fields(fields: Iterable[SourceField]) -> list[str]:
-    """Names of the fields whose values may be paths."""
-    return [field.name for field in fields if field.kind in PICTURE_KINDS]
-
-
-def _moved_rows(
-    rows: Iterable[Row], elsewhere: Placed, fields: Sequence[SourceField]
-) -> Iterator[Row]:
-    """The rows with the paths at which their files are."""
-    names = _file_fields(fields)
-    for row in rows:
-        values = dict(row.values)
-        for name in names:
-            if isinstance(values.get(name), str):
-                values[name] = elsewhere.path(values[name], is_image=False)
-        path = elsewhere.path(row.path, is_image=True) if row.path else ""
-        yield row._replace(path=path, values=values)
-
-
-class _RowLister:
-    """Makes a source of each row: finds its files, numbers its label, and notes its values."""
-
-    def __init__(
-        self,
-        root: SourcePath,
-        fields: Sequence[SourceField],
-        place: str,
-        classes: Sequence[str] | None,
-    ) -> None:
-        self.sources: list[Source] = []
-        self.names: dict[str, int] = {}  # path -> number of rows; 0 for files of fields
-        self.other_split_paths: set[str] = set()
-        self.notes = Notes()
-        self.labels = Labels(classes)
-        self.has_files = False  # the file of some row exists
-        self._root = root
-        self._fields = fields
-        self._file_fields = _file_fields(fields)
-        self._no_file = f"no such file in {place}"
-        self._no_url = f"a URL that is not in {place}"
-        self._written_names = WrittenNames(root)
-        self._repeated: dict[str, None] = {}  # paths of images in several rows
-        # The path in a row of the batch that is being added -> the state of its file, or why the
-        # file cannot be read.
-        self._states: dict[str, FileState | str] = {}
-        # The path in a row -> the path of its file, if that is another one.
-        self._actual_paths: dict[str, str] = {}
-
-    def add_rows(self, rows: Iterable[Row]) -> None:
-        """Adds rows, a batch at a time."""
-        remaining = iter(rows)
-        batch_size = _LOCAL_BATCH if isinstance(self._root, Path) else _REMOTE_BATCH
-        while batch := list(islice(remaining, batch_size)):
-            self._find_files(batch)
-            for row in batch:
-                if row.is_of_another:
-                    self._add_other_split(row)
-                else:
-                    self.sources.append(self._make_source(row))
-
-    def assumed(self) -> tuple[Assumption, ...]:
-        """The assumption that rows of one image are samples of their own; or none."""
-        if not self._repeated:
-            return ()
-        count = len(self._repeated)
-        images = f"{count:,} images are" if count > 1 else "an image is"
-        if count == _MAX_REPEATED:
-            images = f"at least {images}"
-        path = readable(next(iter(self._repeated)))
-        text = f"rows: {images} in several rows, and each row is a sample: {path}, {path}#2"
-        return (Assumption(text),)
-
-    def _add_other_split(self, row: Row) -> None:
-        if is_name(row.path):
-            self.other_split_paths.add(relative_path(row.path, self._root))
-        try:
-            self.labels.take(row.label, row.where)
-        except ValueError:
-            pass  # the row is rejected when its own split is packed
-
-    def _find_files(self, rows: Iterable[Row]) -> None:
-        """Looks up the files of a batch of rows."""
-        wanted: dict[str, None] = {}
-        for row in rows:
-            if row.is_of_another:
-                continue
-            for path in (row.path, *map(row.values.get, self._file_fields)):
-                if is_name(path):
-                    wanted[relative_path(path, self._root)] = None
-
-        paths = list(wanted)
-        self._states = {}
-        self._actual_paths = {}
-        if isinstance(self._root, Path):
-            for path in paths:
-                absent = self._describe_absent(path)
-                self._states[path] = state_or_problem(self._root, path, absent)
-        else:
-            for path, state in zip(paths, self._root.look_up(paths), strict=True):
-                self._states[path] = state or self._describe_absent(path)
-
-        for path in paths:
-            if self._states[path] == self._no_file:
-                self._find_written(path)
-
-    def _describe_absent(self, path: str) -> str:
-        return self._no_url if scheme_of(path) else self._no_file
-
-    def _find_written(self, path: str) -> None:
-        """Looks for a file that a table writes differently. See Note [names as written]."""
-        try:
-            actual_path = self._written_names.find(path)
-        except ValueError as error:  # several files fit
-            self._states[path] = str(error)
-            return
-        if actual_path is not None:
-            self._actual_paths[path] = actual_path
-            self._states[path] = state_or_problem(self._root, actual_path)
-
-    def _state(self, path: str) -> FileState:
-        """The state of a file of the batch. ValueError if the file cannot be read."""
-        state = self._states[path]
-        if isinstance(state, str):
-            raise ValueError(state)
-        return state
-
-    def _make_source(self, row: Row) -> Source:
-        path = relative_path(row.path, self._root) if is_name(row.path) else ""
-        note = None
-        fields_ctime_ns = 0
-        try:
-            if row.problem is not None:
-                raise ValueError(row.problem)
-            if not path:
-                raise ValueError(
-                    f"expected the path of an image, got {row.path[:60]!r}"
-                )
-            state = self._state(path)
-            self.has_files = True
-            label = self.labels.take(row.label, row.where)
-            if self._fields or row.size:
-                note, fields_ctime_ns = self._write_note(row)
-        except ValueError as error:
-            problem = f"{error} ({row.where})" if path else str(error)
-            if path in self._actual_paths:
-                # The file has a row, if a bad one, so it is no image without a row.
-                self.names.setdefault(self._actual_paths[path], 0)
-            return Source(
-                self._unique_name(path or row.where), NO_LABEL, 0, 0, 0, problem
-            )
-
-        path = self._actual_paths.get(path, path)
-        name = self._unique_name(path)
-        if name != path and len(self._repeated) < _MAX_REPEATED:
-            self._repeated[path] = None
-        return Source(
-            name,
-            label,
-            state.size_bytes,
-            state.mtime_ns,
-            max(state.ctime_ns, fields_ctime_ns),
-            file=path if name != path else None,
-            note=note,
-        )
-
-    def _unique_name(self, name: str) -> str:
-        """The name itself, or with #2, #3, ... behind it if another sample has it already."""
-        number = self.names.get(name, 0) + 1
-        unique = name
-        if number > 1:
-            unique = f"{name}#{number}"
-            while unique in self.names:  # a file may be called PATH#2
-                number += 1
-                unique = f"{name}#{number}"
-        self.names[unique] = 1
-        self.names[name] = number
-        return unique
-
-    def _write_note(self, row: Row) -> tuple[Note, int]:
-        """Notes the values of a row; also returns the latest ctime of the files that they name.
-
-        Raises:
-            ValueError: JSON cannot hold a value, or the file of a field cannot be read.
-        """
-        values: dict[str, Any] = {}
-        states: dict[str, FileState] = {}
-        for field in self._fields:
-            value = row.values.get(field.name)
-            if value is None:
-                continue
-            if field.kind in PICTURE_KINDS and not isinstance(value, dict):
-                value, state = self._describe_file(field.name, value)
-                states[field.name] = state
-            values[field.name] = value
-
-        mtimes = {name: state.mtime_ns for name, state in states.items()}
-        try:
-            content = json.dumps([row.size, values]).encode()
-            line = json.dumps([row.size, values, mtimes]).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"expected values that JSON can hold: {error}") from None
-        note = Note(
-            self.notes.add(line),
-            len(line),
-            xxhash.xxh3_64_intdigest(content),
-            xxhash.xxh3_64_intdigest(line + repr(states).encode()),
-        )
-        return note, max((state.ctime_ns for state in states.values()), default=0)
-
-    def _describe_file(
-        self, field: str, value: object
-    ) -> tuple[dict[str, Any], FileState]:
-        """The value that a note has for the path of a field's file, and the state of the file."""
-        if not is_name(value):
-            raise ValueError(
-                f"field {field}: expected the path of a file, got {str(value)[:60]!r}"
-            )
-        path = relative_path(value, self._root)
-        try:
-            state = self._state(path)
-        except ValueError as error:
-            raise ValueError(f"field {field}: {readable(path)}: {error}") from None
-        path = self._actual_paths.get(path, path)
-        self.names.setdefault(path, 0)  # the file of a field is not stray
-        return {"file": path, "size_bytes": state.size_bytes}, state
+def _read_label(value: Any, typed: bool, numbered: bool) -> Any:
+    """The label in a cell; None if it has none. See `rows_of`."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if not text:
+        return None
+    if typed:
+        return value  # in JSON, spaces around a name belong to it
+    if text in NO_LABELS:
+        return None
+    if numbered:
+        return int(text.partition(".")[0])  # pandas writes 7.0 for 7
+    return text

@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.folders.splits import count_shared, find_split, find_split_names
-from fastpipe.sources.options import SourceOptions, named
-from fastpipe.sources.tables.column_kinds import Seen
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.column_kinds import ColumnSummary
 
 ALL = "all"  # --split all packs all rows
 _COLUMNS = frozenset(
@@ -76,12 +77,15 @@ class SplitColumn(NamedTuple):
     def has(self, values: Mapping[str, Any]) -> bool:
         """Whether a row with these values belongs to the chosen split."""
         value = values.get(self.column)
-        key = folder_of(value) if self.holds_paths else str(value).strip().lower()
+        if self.holds_paths:
+            key = folder_of(value)
+        else:
+            key = str(value).strip().lower()
         return self.names.get(key) == self.chosen
 
 
 def find_split_column(
-    seen: Mapping[str, Seen], options: SourceOptions, table: str
+    summaries: Mapping[str, ColumnSummary], options: SourceOptions, table: str
 ) -> SplitColumn | None:
     """Finds the column with splits, and the split to pack.
 
@@ -93,16 +97,19 @@ def find_split_column(
     Raises:
         PackError: there are several splits and the user names none of them.
     """
-    used_columns = {options.label_column, options.image_column}
-    used_columns.update(field.column for field in options.fields or ())
-    for column, values in seen.items():
-        if column not in used_columns:
-            names = _splits_of_values(column, values.texts)
-            if names:
-                place = f"column {readable(column)!r}"
-                return _choose_split(
-                    SplitColumn(column, names, ""), options, table, place
-                )
+    used_columns = {
+        options.label_column,
+        options.image_column,
+        *options.field_columns,
+    }
+    for column, values in summaries.items():
+        if column in used_columns:
+            continue
+        names = _splits_of_values(column, values.texts)
+        if names:
+            split = SplitColumn(column, names, "")
+            place = f"column {readable(column)!r}"
+            return _choose_split(split, options, table, place)
     return None
 
 
@@ -112,20 +119,21 @@ def find_split_folders(
     """Does the same for a column of image paths, where their folders are splits, such as train/
     and test/. `folders` has the folder of each path.
     """
-    parts_by_folder = {
-        folder: [part for part in folder.split("/") if part not in ("", ".")]
-        for folder in folders
-    }
+    parts_by_folder = {}
+    for folder in folders:
+        # "./images/train/cats/" -> "images", "train", "cats"
+        parts = [part for part in folder.split("/") if part not in ("", ".")]
+        parts_by_folder[folder] = parts
     depth = count_shared(parts_by_folder.values())
     # The first folder below those that all paths share.
-    heads = {
-        folder: parts[depth]
-        for folder, parts in parts_by_folder.items()
-        if len(parts) > depth
-    }
+    heads = {}
+    for folder, parts in parts_by_folder.items():
+        if len(parts) > depth:
+            heads[folder] = parts[depth]
     splits = find_split_names(sorted(set(heads.values())))
     if len(set(splits.values())) < 2:
         return None
+    # Rows in other folders belong to no split.
     names = {folder: head for folder, head in heads.items() if head in splits}
     split = SplitColumn(column, names, "", holds_paths=True)
     return _choose_split(split, options, table, "the folders of its paths")
@@ -135,7 +143,7 @@ def folder_of(path: object) -> str:
     """The folder of a path, as a table writes it; "" if there is none."""
     if not isinstance(path, str):
         return ""
-    if "\\" in path:
+    if "\\" in path:  # as Windows writes it
         path = path.replace("\\", "/")
     return path[: path.rfind("/") + 1]
 
@@ -155,9 +163,11 @@ def _choose_split(
     if options.split == ALL:
         return None
 
-    prefix = "" if options.split is None else f"--split {options.split}: "
+    prefix = ""
+    if options.split is not None:
+        prefix = f"--split {options.split}: "
     raise PackError(
-        f"{prefix}{table} has the splits {named(splits)} in {place}: --split picks one, "
+        f"{prefix}{table} has the splits {describe_columns(splits)} in {place}: --split picks one, "
         f"--split {ALL} packs all rows"
     )
 
@@ -173,7 +183,10 @@ def _splits_of_values(column: str, values: Collection[str]) -> dict[str, str]:
         return {}
     if name in _FLAG_COLUMNS and splits.keys() <= _YES | _NO:
         yes, no = _FLAG_COLUMNS[name]
-        return {value: yes if value in _YES else no for value in splits}
+        splits = dict.fromkeys(splits, no)
+        for value in _YES & splits.keys():
+            splits[value] = yes
+        return splits
     if name in _COLUMNS and splits.keys() <= _SPLITS:
         return splits
     return {}

@@ -12,14 +12,16 @@ images.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.column_choice import ColumnChoice
+from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.listing import Assumption, SourceField
-from fastpipe.sources.options import ColumnChoice, SourceOptions, named
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.box_cells import NO_BOX, parse_boxes
-from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable
-from fastpipe.sources.tables.column_kinds import Seen
+from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
+from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import is_label_name
 
 BOXES = "boxes"  # the column of --field that stands for the boxes of such a table
@@ -77,18 +79,22 @@ _IMAGE_SIZES = (
 
 
 def find_box_columns(
-    seen: Mapping[str, Seen], options: SourceOptions, table: str
+    summaries: Mapping[str, ColumnSummary], options: SourceOptions, table: str
 ) -> BoxColumns | None:
     """The columns of boxes; None if there are none, or if --field makes fields of them.
 
     Raises:
         PackError: --box-format contradicts the names of the columns.
     """
+    # Columns that become fields are no boxes: the user wants their values as they are.
     field_columns: set[str] = set()
-    for field in options.fields or ():
-        field_columns.update(field.columns_of(seen))
+    for wish in options.fields or ():
+        field_columns.update(wish.columns_of(summaries))
 
-    numeric = {_plain(column): column for column in seen if seen[column].is_numeric}
+    numeric = {}  # the name of a column without words for a box -> the column
+    for column, values in summaries.items():
+        if values.is_numeric:
+            numeric[_plain(column)] = column
     for names, form in _FOUR_COLUMNS.items():
         columns = tuple(numeric.get(name, "") for name in names.split())
         if not all(columns) or not field_columns.isdisjoint(columns):
@@ -97,12 +103,10 @@ def find_box_columns(
             continue  # the corners of a quadrilateral
         return _with_format(columns, form, names not in _AMBIGUOUS, options, table)
 
-    for column in seen:
-        if (
-            column not in field_columns
-            and _letters(column) in _ONE_COLUMN
-            and _holds_boxes(seen[column])
-        ):
+    for column, values in summaries.items():
+        if column in field_columns or _letters(column) not in _ONE_COLUMN:
+            continue
+        if _holds_boxes(values):
             return _with_format((column,), "xywh", False, options, table)
     return None
 
@@ -114,7 +118,7 @@ def no_boxes(table: str) -> PackError:
     )
 
 
-def _holds_boxes(column: Seen) -> bool:
+def _holds_boxes(column: ColumnSummary) -> bool:
     """Whether the values are lists of four numbers, or texts with four numbers."""
     if column.are_boxes:
         return True
@@ -155,7 +159,7 @@ def _plain(column: str) -> str:
 
 
 def describe_box_table(
-    seen: Mapping[str, Seen],
+    summaries: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
     boxes: BoxColumns,
     options: SourceOptions,
@@ -171,11 +175,14 @@ def describe_box_table(
     Raises:
         PackError: several columns may hold the classes, or --field gives a kind of its own.
     """
-    class_column, number_column = _find_class_columns(seen, columns, boxes, options)
-    has_number_classes = class_column is not None and seen[class_column].are_numbers(
-        f"{table}, column {class_column}"
+    class_column, number_column = _find_class_columns(
+        summaries, columns, boxes, options
     )
-    size_columns = _find_size_columns(seen, boxes)
+    has_number_classes = False
+    if class_column is not None:
+        shown = f"{table}, column {class_column}"
+        has_number_classes = summaries[class_column].are_numbers(shown)
+    size_columns = _find_size_columns(summaries, boxes)
 
     if options.fields is None:
         box_field: SourceField | None = SourceField("boxes", "boxes")
@@ -196,11 +203,11 @@ def describe_box_table(
                 )
         others = [field for field in columns.fields if field.column != BOXES]
 
-    number_columns: Iterable[str] = ()
-    if not typed:
-        number_columns = (
-            field.column for field in others if seen[field.column].is_numeric
-        )
+    # In CSV all values are texts, also those that are numbers.
+    number_columns = set()
+    for field in others:
+        if not typed and summaries[field.column].is_numeric:
+            number_columns.add(field.column)
     return BoxTable(
         image_column=columns.image,
         boxes=boxes,
@@ -209,53 +216,68 @@ def describe_box_table(
         has_number_classes=has_number_classes,
         labels_images=columns.label is not None,
         box_field=box_field,
-        others=tuple(field._replace(kind="json") for field in others),
+        others=as_lists(others),
         number_columns=frozenset(number_columns),
         size_columns=size_columns,
     )
 
 
 def _find_class_columns(
-    seen: Mapping[str, Seen],
+    summaries: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
     boxes: BoxColumns,
     options: SourceOptions,
 ) -> tuple[str | None, str | None]:
-    """The column with the class of each box, and the one with its number; None if there is none."""
+    """The column with the class of each box, and the one with its number; None if there is none.
+
+    PackError: several columns may hold the classes.
+    """
     if columns.label is not None:
         return columns.label, None
-    used = {columns.image, *boxes.columns}
-    used.update(field.column for field in options.fields or ())
+    used = {columns.image, *boxes.columns, *options.field_columns}
     likely = []
-    for column in seen:
-        if (
-            column not in used
-            and is_label_name(column)
-            and not seen[column].has_fractions
-        ):
+    for column, values in summaries.items():
+        # Numbers with fractions are scores, which may be called class_confidence.
+        can_be_class = column not in used and not values.has_fractions
+        if can_be_class and is_label_name(column):
             likely.append(column)
 
     # A table may have both the name and the number of a class.
-    names = [column for column in likely if not seen[column].is_numeric]
+    names = []
+    numbers = []
+    for column in likely:
+        if not summaries[column].is_numeric:
+            names.append(column)
+        elif _CLASS_NUMBER.match(_letters(column)):
+            numbers.append(column)
     if len(names) == 1:
-        numbers = [column for column in likely if _CLASS_NUMBER.match(_letters(column))]
-        numbers = [column for column in numbers if column not in names]
-        return names[0], numbers[0] if len(numbers) == 1 else None
+        # Of several numbers nothing says which one is that of the class.
+        if len(numbers) == 1:
+            return names[0], numbers[0]
+        return names[0], None
     if len(likely) > 1:
         raise PackError(
-            f"several columns may hold the classes of boxes: {named(likely)}. --label-column picks "
-            "one; --field NAME=COLUMN stores another one"
+            f"several columns may hold the classes of boxes: {describe_columns(likely)}. "
+            "--label-column picks one; --field NAME=COLUMN stores another one"
         )
-    return (likely[0] if likely else None), None
+    if likely:
+        return likely[0], None
+    return None, None
 
 
-def _find_size_columns(seen: Mapping[str, Seen], boxes: BoxColumns) -> tuple[str, ...]:
+def _find_size_columns(
+    summaries: Mapping[str, ColumnSummary], boxes: BoxColumns
+) -> tuple[str, ...]:
     """The columns with width and height of the image; empty if there are none."""
-    by_letters = {
-        _letters(column): column for column in seen if column not in boxes.columns
-    }
-    for width, height in _IMAGE_SIZES:
-        if width in by_letters and height in by_letters:
-            columns = (by_letters[width], by_letters[height])
-            return columns if all(seen[column].is_numeric for column in columns) else ()
+    by_letters = {}
+    for column in summaries:
+        if column not in boxes.columns:
+            by_letters[_letters(column)] = column
+    for width_letters, height_letters in _IMAGE_SIZES:
+        if width_letters in by_letters and height_letters in by_letters:
+            width = by_letters[width_letters]
+            height = by_letters[height_letters]
+            if summaries[width].is_numeric and summaries[height].is_numeric:
+                return (width, height)
+            return ()
     return ()

@@ -32,21 +32,18 @@ def sort_labelled_first(tables: Iterable[str]) -> list[str]:
     out if there are other tables.
     """
     names = list(tables)
-    return sorted(
-        [name for name in names if not is_result_form(name)] or names, key=_rank
-    )
+    without_forms = [name for name in names if not is_result_form(name)]
+    return sorted(without_forms or names, key=_rank)
 
 
-def left_out(tables: Sequence[str]) -> list[Assumption]:
+def assume_forms_skipped(tables: Sequence[str]) -> list[Assumption]:
     """Says which tables are not read because they are forms for results."""
     forms = [name for name in tables if is_result_form(name)]
+    # If there is nothing else, a form is read as a table.
     if not forms or len(forms) == len(tables):
         return []
-    return [
-        Assumption(
-            f"tables: {first_paths(forms)} is not read, for it is called like a form for results"
-        )
-    ]
+    text = f"tables: {first_paths(forms)} is not read, for it is called like a form for results"
+    return [Assumption(text)]
 
 
 def is_result_form(name: str) -> bool:
@@ -64,19 +61,19 @@ def training_tables(table: SourcePath) -> list[SourcePath]:
     tables: list[SourcePath] = []
     for name in names_in(table.parent, FEW).files:
         stem, ending = os.path.splitext(name)
-        is_same_kind = ending.lower() == table.suffix.lower()
-        if (
-            is_same_kind
-            and split_in_path(stem).startswith("train")
-            and not is_result_form(name)
-        ):
+        if ending.lower() != table.suffix.lower() or is_result_form(name):
+            continue
+        if split_in_path(stem).startswith("train"):
             tables.append(table.parent / name)
     return tables
 
 
 def _rank(name: str) -> tuple[int, bool]:
+    """The key that `sort_labelled_first` sorts by."""
     split = split_in_path(os.path.splitext(name)[0])
-    is_less_likely = _LESS_LIKELY.search(name) is not None
+    rank = 1
     if split.startswith("train"):
-        return 0, is_less_likely
-    return 2 if split.startswith("test") else 1, is_less_likely
+        rank = 0
+    elif split.startswith("test"):
+        rank = 2
+    return rank, _LESS_LIKELY.search(name) is not None

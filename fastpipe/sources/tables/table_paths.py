@@ -55,8 +55,11 @@ def find_tables(root: SourcePath, split: str | None) -> TablePaths:
         PackError: there is no such split, or there are several and none is named.
     """
     if not root.is_dir():
+        # Nothing is chosen here: it raises the error if the file is of another split.
         pick_split(split, [split_of(root.name)], root)
-        kind = "arrow" if root.suffix.lower() == ".arrow" else "parquet"
+        kind = "parquet"
+        if root.suffix.lower() == ".arrow":
+            kind = "arrow"
         return TablePaths(kind, root.parent, [root.name], [])
 
     splits = _saved_splits(root)
@@ -71,35 +74,40 @@ def find_tables(root: SourcePath, split: str | None) -> TablePaths:
     by_split, stray = _group_by_split(files_below(root, hidden=False))
     if not by_split:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
-    return TablePaths(
-        "parquet", root, by_split[pick_split(split, by_split, root)], stray
-    )
+    chosen = pick_split(split, by_split, root)
+    return TablePaths("parquet", root, by_split[chosen], stray)
 
 
 def find_other_splits(root: SourcePath, packed: str) -> dict[str, TablePaths]:
     """Finds the other splits of a source, or those beside it where it is a file."""
-    saved_splits = _saved_splits(root) if root.is_dir() else None
-    splits: dict[str, TablePaths] = {}
-    if saved_splits is not None:
-        for split in saved_splits:
-            if split == packed:
-                continue
-            try:
-                names = _saved_files(root, f"{split}/")
-            except PackError:
-                continue  # the folder of another split may have been removed
-            splits[split] = TablePaths("arrow", root, names, [])
-        return splits
-
     if root.is_dir():
+        saved_splits = _saved_splits(root)
+        if saved_splits is not None:
+            return _other_saved_splits(root, saved_splits, packed)
         folder = root
         by_split, _ = _group_by_split(files_below(root, hidden=False))
     else:
         folder = root.parent
         by_split, _ = _group_by_split(names_in(folder).files)
+    splits = {}
     for split, names in by_split.items():
         if split not in ("", packed):
             splits[split] = TablePaths("parquet", folder, names, [])
+    return splits
+
+
+def _other_saved_splits(
+    root: SourcePath, saved_splits: Iterable[str], packed: str
+) -> dict[str, TablePaths]:
+    splits = {}
+    for split in saved_splits:
+        if split == packed:
+            continue
+        try:
+            names = _saved_files(root, f"{split}/")
+        except PackError:
+            continue  # the folder of another split may have been removed
+        splits[split] = TablePaths("arrow", root, names, [])
     return splits
 
 
@@ -130,6 +138,7 @@ def _saved_splits(root: SourcePath) -> list[str] | None:
     splits = _read_json(root / _SPLITS_FILE).get("splits")
     if not isinstance(splits, list):
         return []
+    # A split is a folder. A name with "/" or ".." would lead out of the source.
     return [split for split in splits if _is_file_name(split)]
 
 
@@ -139,11 +148,12 @@ def _saved_files(root: SourcePath, prefix: str) -> list[str]:
     files: Any = _read_json(state_file).get("_data_files")
     names: list[Any] = []
     if isinstance(files, list):
-        names = [
-            entry.get("filename") if isinstance(entry, dict) else None
-            for entry in files
-        ]
-    if not names or not all(map(_is_file_name, names)) or len(set(names)) < len(names):
+        for entry in files:
+            is_file = isinstance(entry, dict)
+            names.append(entry.get("filename") if is_file else None)
+    are_names = bool(names) and all(map(_is_file_name, names))
+    # A file that stands twice would give each of its rows twice.
+    if not are_names or len(set(names)) < len(names):
         raise PackError(
             f"{readable(str(state_file))}: expected a list of files in the same folder, got "
             f"{str(files)[:100]!r}"

@@ -6,10 +6,12 @@ splits. Of the others only the columns of labels and classes are read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from fastpipe.errors import PackError
 from fastpipe.sources.files import SourcePath
+from fastpipe.sources.folders.split_classes import are_own_numbers
 from fastpipe.sources.listing import Listing, SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.class_columns import settle_classes
@@ -21,7 +23,9 @@ def find_split_of_tables(root: SourcePath, options: SourceOptions) -> str:
     """The split that is packed; "" if neither the user nor the name of the file says it."""
     if options.split:
         return options.split
-    return "" if root.is_dir() else split_of(root.name)
+    if root.is_dir():
+        return ""
+    return split_of(root.name)
 
 
 def list_classes_of_other_splits(
@@ -30,8 +34,7 @@ def list_classes_of_other_splits(
     """Lists the classes, without samples, of the other splits that have texts where `listing` has
     names of classes.
     """
-    numbers = [str(number) for number in range(len(listing.classes))]
-    has_texts = bool(listing.classes) and listing.classes != numbers
+    has_texts = not are_own_numbers(listing.classes)
     for field in listing.fields:
         if field.kind == "classes" and field.names:
             has_texts = True
@@ -65,13 +68,12 @@ def _list_classes(paths: TablePaths, options: SourceOptions) -> Listing | None:
             columns = arrow_columns.choose_table_columns(file.schema, options, name)
             fields = columns.fields
             label = columns.label
-            if label is not None and (
-                columns.classes is not None or not file.holds_texts(label)
-            ):
-                label = None
-            if label is None and not any(
-                field.kind == "classes" and not field.names for field in fields
-            ):
+            if label is not None:
+                # Labels that are numbers, or have names in the schema, are the same in all splits.
+                has_new_names = columns.classes is None and file.holds_texts(label)
+                if not has_new_names:
+                    label = None
+            if label is None and not _has_unnamed_classes(fields):
                 return None
             add_texts(file, columns, texts)
             if label is not None:
@@ -79,3 +81,8 @@ def _list_classes(paths: TablePaths, options: SourceOptions) -> Listing | None:
     settled_fields, _ = settle_classes(fields, texts, options)
     labels.discard(None)
     return Listing(paths.folder, sorted(labels), [], [], fields=settled_fields)
+
+
+def _has_unnamed_classes(fields: Iterable[SourceField]) -> bool:
+    """Whether the classes of some field are texts, whose names the schema does not have."""
+    return any(field.kind == "classes" and not field.names for field in fields)

@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.encodings import as_utf8
+from fastpipe.sources.column_choice import find_image_like_columns
+from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, open_binary
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import SourceOptions, find_image_like_columns, is_picture
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.picture_names import is_picture
 
 # Endings of files with a path a line, which may have no header.
 LISTS = (".txt", ".lst", ".list")
@@ -63,11 +65,9 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
         OSError: the file cannot be read.
     """
     with open_binary(path) as file:
-        head = (
-            as_utf8(file, encoding, str(path))
-            .read(_HEAD_BYTES)
-            .decode("utf-8-sig", "replace")
-        )
+        head_bytes = open_as_utf8(file, encoding, str(path)).read(_HEAD_BYTES)
+    # The head may end inside a character.
+    head = head_bytes.decode("utf-8-sig", "replace")
     suffix = path.suffix.lower()
     if suffix in (".tsv", ".tab"):
         separators = ["\t"]
@@ -87,12 +87,13 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
     if not lines:
         return TextForm(separators[0], skipped=skipped)
 
-    fitting = [
-        separator
-        for separator in separators
-        if len(_split_line(lines[0], separator)) > 1
-    ]
-    candidates = fitting or separators[:1]
+    # The separators that split the first line. A line of one value has none.
+    candidates = []
+    for separator in separators:
+        if len(_split_line(lines[0], separator)) > 1:
+            candidates.append(separator)
+    if not candidates:
+        candidates = separators[:1]
     for separator in candidates:
         cells = _split_line(lines[0], separator)
         if any(map(_NUMBERED_CAPTION.fullmatch, cells)):
@@ -105,10 +106,11 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
             form = _form_without_header(path, separator, cells)
             return form._replace(skipped=skipped)
 
-    for separator in separators if len(lines) > 1 else ():
-        names = _split_line(lines[0], separator)
-        if _has_unnamed_paths(names, _split_line(lines[1], separator)):
-            return TextForm(separator, ("path", *names), skipped=skipped + 1)
+    if len(lines) > 1:
+        for separator in separators:
+            names = _split_line(lines[0], separator)
+            if _has_unnamed_paths(names, _split_line(lines[1], separator)):
+                return TextForm(separator, ("path", *names), skipped=skipped + 1)
     return TextForm(candidates[0], skipped=skipped)
 
 
@@ -116,19 +118,18 @@ def _has_unnamed_paths(names: Sequence[str], first_row: Sequence[str]) -> bool:
     """Whether the paths stand first and have no name in the header, as CelebA and R write it."""
     if len(first_row) != len(names) + 1 or "" in names or not first_row[-1]:
         return False
-    return is_picture(first_row[0]) and not find_image_like_columns(
-        names, SourceOptions()
-    )
+    if not is_picture(first_row[0]):
+        return False
+    # If the header names the paths, the row has one cell too many for another reason.
+    return not find_image_like_columns(names, SourceOptions())
 
 
 def _count_lines_before_header(lines: Sequence[str], separators: Sequence[str]) -> int:
     """Counts the lines before the header. See Note [lines before the header]."""
-    count = 0
-    while count < len(lines) and _is_before_header(
-        lines[count], lines[count + 1 :], separators
-    ):
-        count += 1
-    return count if count < len(lines) else 0
+    for count, line in enumerate(lines):
+        if not _is_before_header(line, lines[count + 1 :], separators):
+            return count
+    return 0
 
 
 def _is_before_header(
@@ -141,16 +142,19 @@ def _is_before_header(
     if not is_comment and not line.strip().isdigit():
         return False
     for other in following:
-        if other.strip() and not (is_comment and other.startswith("#")):
-            # "#filename,label" of VIA is a header: it has as many cells as the row below it.
-            return any(
-                len(_split_line(other, separator)) > len(_split_line(line, separator))
-                for separator in separators
-            )
+        if not other.strip() or (is_comment and other.startswith("#")):
+            continue
+        # "#filename,label" of VIA is a header: it has as many cells as the row below it.
+        for separator in separators:
+            num_cells = len(_split_line(line, separator))
+            if len(_split_line(other, separator)) > num_cells:
+                return True
+        return False
     return False
 
 
 def _split_line(line: str, separator: str) -> list[str]:
+    """The cells of a line; none if a quote is open, say."""
     if separator == SPACES:
         return line.split()
     try:
@@ -191,6 +195,7 @@ def _name_columns(
     path: SourcePath, cells: Sequence[str], path_index: int
 ) -> tuple[str, ...]:
     """Names the columns of a list by the look of its first row."""
+    # An empty cell may be a number: keras-retinanet writes PATH,,,,, for an image without boxes.
     are_numbers = [not cell or _NUMBER.fullmatch(cell) is not None for cell in cells]
     if len(cells) == 2 and path_index == 0 and not is_picture(cells[1]):
         return "path", "label"
@@ -198,12 +203,8 @@ def _name_columns(
         return "path", "x1", "y1", "x2", "y2", "class"  # as keras-retinanet writes them
     if len(cells) == 8 and path_index == 0 and _is_row_of_sku110k(cells, are_numbers):
         return ("path", "x1", "y1", "x2", "y2", "class", "image_width", "image_height")
-    if (
-        path.suffix.lower() == ".lst"
-        and len(cells) == 3
-        and path_index == 2
-        and all(are_numbers[:2])
-    ):
+    is_mxnet = path.suffix.lower() == ".lst" and len(cells) == 3
+    if is_mxnet and path_index == 2 and all(are_numbers[:2]):
         return "index", "label", "path"  # as MXNet writes them
     names = [f"column_{number}" for number in range(1, len(cells) + 1)]
     names[path_index] = "path"
@@ -214,8 +215,8 @@ def _is_row_of_sku110k(cells: Sequence[str], are_numbers: Sequence[bool]) -> boo
     """Whether a row is a path, the corners of a box, its class, and the size of the image."""
     if "" in cells or not all(are_numbers[1:5]) or not all(are_numbers[6:]):
         return False
-    left, top, right, bottom = (float(cell) for cell in cells[1:5])
-    width, height = (float(cell) for cell in cells[6:])
+    left, top, right, bottom = map(float, cells[1:5])
+    width, height = map(float, cells[6:])
     return 0 <= left < right <= width + 1 and 0 <= top < bottom <= height + 1
 
 
@@ -225,7 +226,7 @@ def read_column_names(path: SourcePath, encoding: str | None = None) -> Sequence
     if form.columns:
         return form.columns
     with open_binary(path) as file:
-        text = as_utf8(file, encoding, str(path))
+        text = open_as_utf8(file, encoding, str(path))
         for _ in range(form.skipped):
             text.readline()
         line = text.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")

@@ -15,13 +15,15 @@ from fastpipe.dataset.format.open_file import FileState
 from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.detections import Detections
+from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Group, Listing, Source
-from fastpipe.sources.options import ColumnChoice, SourceOptions
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_label_name
+from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.row_labels import Labels
-from fastpipe.sources.tables.rows import Row, Rows, list_rows, row_name, rows_of
+from fastpipe.sources.tables.rows import Row, Rows, row_name, rows_of
 from fastpipe.sources.tables.table_paths import TablePaths, find_tables
 from fastpipe.sources.tables.unlisted import Unlisted
 
@@ -62,9 +64,7 @@ class TableListing(Listing):
     columns: ColumnChoice = _NO_COLUMNS
 
     def weight(self, source: Source) -> int:
-        """See Listing. All rows weigh the same, for their bytes are not known before they are
-        read.
-        """
+        """See `Listing.weight`. All rows weigh the same: reading alone shows their bytes."""
         return 1
 
     def samples(self, most: int) -> list[Source]:
@@ -77,6 +77,7 @@ class TableListing(Listing):
             files.append(list(islice(rows_of_file, most)))
         files = files[:: math.ceil(len(files) / _FILES_SAMPLED)]
 
+        # All files come before more rows of one file, if `most` is small.
         rows_per_file = math.ceil(_ROWS_SAMPLED / len(files))
         first: list[Source] = []
         rest: list[Source] = []
@@ -121,11 +122,8 @@ class _Scan:
         """The columns with boxes, and the names of their classes, by the schema or the values."""
         detections = dict(self.detections)
         for column, categories in self.categories.items():
-            if (
-                categories.is_certain
-                and categories.count
-                and not detections.get(column)
-            ):
+            has_names = bool(detections.get(column))  # in the schema
+            if categories.is_certain and categories.count and not has_names:
                 detections[column] = sorted(categories.names)
         return detections
 
@@ -150,10 +148,12 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         assumed += find_column_assumptions(scan.known, columns, options)
         return _list_image_files(root.name, paths, columns, assumed, options)
 
-    for option, value in (
-        ("--image-root", options.image_root),
-        ("--unlisted", options.unlisted),
-    ):
+    # These options are about image files, and the images lie in the table itself.
+    options_of_files = {
+        "--image-root": options.image_root,
+        "--unlisted": options.unlisted,
+    }
+    for option, value in options_of_files.items():
         if value is not None:
             raise PackError(
                 f"{option}: column {columns.image!r} holds images, not their paths; leave it out"
@@ -164,6 +164,7 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         )
     classes = scan.labels.settle(scan.sources)
     if columns.label in scan.known and columns.classes is None:
+        # All labels have been read, so their texts are known, and not only the first ones.
         scan.known[columns.label] = Known(texts=classes)
     assumed += find_column_assumptions(scan.known, columns, options)
     assumed += scan.labels.assumed(classes)
@@ -189,9 +190,9 @@ def _assumed_of_fields(
         if source_field.kind == "image":
             text = f"column {column!r} of images is stored as pictures, not as masks"
             yield Assumption(text, f"--field mask={column}:mask")
-        # Where there is no label, a column that is called like one is said anyway.
-        is_said = columns.label is None and is_label_name(column)
-        if source_field.kind == "int" and column in class_columns and not is_said:
+        # Without a label, `find_column_assumptions` names a column that is called like one.
+        is_named = columns.label is None and is_label_name(column)
+        if source_field.kind == "int" and column in class_columns and not is_named:
             text = f"column {column!r} is stored as numbers, without the names of their classes"
             yield Assumption(text, f"--label-column {column}")
 
@@ -217,13 +218,7 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
                 raise _other_columns(name, columns, paths.names[0], scan.columns)
 
             add_texts(file, columns, scan.texts)
-            for source_field in columns.fields:
-                if source_field.kind == "boxes":
-                    categories = scan.categories.setdefault(
-                        source_field.column, Detections()
-                    )
-                    for value in file.column(source_field.column, SCAN_ROWS):
-                        categories.add(value)
+            _add_categories(file, columns, scan.categories)
             if not columns.has_paths:
                 _scan_rows(file, name, scan)
     assert scan is not None  # a source has a file
@@ -234,30 +229,33 @@ def _read_first_texts(
     file: TableFile, known: Mapping[str, Known]
 ) -> dict[str, set[str]]:
     """The first texts of the columns that are named as if they held classes."""
-    likely = [name for name in known if is_label_name(name) and file.holds_texts(name)]
-    first_group = next(file.groups(), None) if likely else None
+    likely = []
+    for name in known:
+        if is_label_name(name) and file.holds_texts(name):
+            likely.append(name)
+    first_group = None
+    if likely:
+        first_group = next(file.groups(), None)
     if first_group is None:
         return {}
     texts = {}
     for columns in islice(file.values(first_group, likely, _FIRST_TEXTS), 1):
         for name, values in zip(likely, columns, strict=True):
-            texts[name] = {text for text in values if text is not None}
+            texts[name] = set(values) - {None}
     return texts
 
 
 def _other_columns(
     name: str, columns: ColumnChoice, first_name: str, first: ColumnChoice
 ) -> PackError:
-    parts = [
-        part
-        for part in columns._fields
-        if getattr(columns, part) != getattr(first, part)
-    ]
-    part = parts[0]
+    """The error for two files of which other columns would be packed; names the first part."""
+    part_index = 0
+    while columns[part_index] == first[part_index]:
+        part_index += 1
     return PackError(
-        f"{name} has other columns than {first_name}: {part} is {getattr(columns, part)!r} in the "
-        f"former, {getattr(first, part)!r} in the latter. Pack them one by one, or choose columns "
-        "that all have (--image-column, --label-column, --field)"
+        f"{name} has other columns than {first_name}: {columns._fields[part_index]} is "
+        f"{columns[part_index]!r} in the former, {first[part_index]!r} in the latter. Pack them "
+        "one by one, or choose columns that all have (--image-column, --label-column, --field)"
     )
 
 
@@ -272,6 +270,19 @@ def add_texts(
             texts_of_column: set[Any] = texts.setdefault(column, set())
             texts_of_column.update(file.column(column, SCAN_ROWS))
             texts_of_column.discard(None)
+
+
+def _add_categories(
+    file: TableFile, columns: ColumnChoice, categories: dict[str, Detections]
+) -> None:
+    """Adds the names of classes in the columns that become fields of boxes."""
+    for source_field in columns.fields:
+        if source_field.kind != "boxes":
+            continue
+        column = source_field.column
+        categories_of_column = categories.setdefault(column, Detections())
+        for value in file.column(column, SCAN_ROWS):
+            categories_of_column.add(value)
 
 
 def _scan_rows(file: TableFile, name: str, scan: _Scan) -> None:
@@ -329,7 +340,7 @@ def _list_image_files(
     options: SourceOptions,
 ) -> Listing:
     """Lists the files that the rows of tables name."""
-    read_columns = columns.read()
+    read_columns = columns.columns_to_read()
     if columns.label is not None:
         read_columns.append(columns.label)
     return list_rows(
@@ -361,7 +372,7 @@ def _read_rows(paths: TablePaths, columns: list[str]) -> Iterator[Row]:
             for row_index, cells in enumerate(file.rows(columns)):
                 values = {}
                 for column, cell in zip(columns, cells, strict=True):
-                    # Only NaN differs from itself.
+                    # Only NaN differs from itself. pandas writes it for a missing value.
                     values[column] = None if cell != cell else cell
                 yield Row(row_name(name, row_index), values)
 
@@ -369,9 +380,8 @@ def _read_rows(paths: TablePaths, columns: list[str]) -> Iterator[Row]:
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
     """The groups of a file that hold any of these rows."""
     for group in table.groups:
-        if any(
-            row in rows for row in range(group.first_row, group.first_row + group.rows)
-        ):
+        rows_of_group = range(group.first_row, group.first_row + group.rows)
+        if any(row in rows for row in rows_of_group):
             yield group
 
 
@@ -384,4 +394,6 @@ def open_table(kind: str, path: SourcePath) -> TableFile:
             f"reading Parquet and Arrow files needs pyarrow ({problem}); install it: "
             f"{install_extra('parquet')}"
         ) from problem
-    return ArrowTable(path) if kind == "arrow" else ParquetTable(path)
+    if kind == "arrow":
+        return ArrowTable(path)
+    return ParquetTable(path)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.encodings import HINT, as_utf8
+from fastpipe.sources.encodings import ENCODING_HINT, open_as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged
 from fastpipe.sources.json_stream import array_entries
 from fastpipe.sources.tables.column_kinds import json_value
@@ -33,7 +33,7 @@ def csv_rows(
     """
     columns = list(form.columns)
     with open_unchanged(path) as opened:
-        lines = _TextLines(as_utf8(opened, encoding, str(path)), form.skipped)
+        lines = _TextLines(open_as_utf8(opened, encoding, str(path)), form.skipped)
         records: Iterator[list[str]]
         if form.separator == SPACES:
             records = map(form.split_at_spaces, lines)
@@ -47,10 +47,7 @@ def csv_rows(
         try:
             for cells in records:
                 if not columns:
-                    columns = [
-                        cell.strip() or f"column_{number}"
-                        for number, cell in enumerate(cells, 1)
-                    ]
+                    columns = _read_header(cells)
                     _check_header(columns)
                 elif cells:  # an empty line has no cells
                     yield _csv_row(row_name(path.name, line_number), columns, cells)
@@ -84,12 +81,23 @@ class _TextLines:
             yield line.decode("utf-8", "surrogateescape")
 
 
+def _read_header(cells: list[str]) -> list[str]:
+    """The names of the columns in a header. pandas writes none for its row numbers."""
+    columns = []
+    for number, cell in enumerate(cells, 1):
+        columns.append(cell.strip() or f"column_{number}")
+    return columns
+
+
 def _check_header(columns: list[str]) -> None:
     """Raises csv.Error if these cannot be the names of a table's columns."""
-    expected = f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got"
+    expected = (
+        f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; "
+        "got"
+    )
     damage = _DAMAGE.search(" ".join(columns))
     if damage is not None:
-        raise csv.Error(f"{expected} {_describe_byte(damage)}. {HINT}")
+        raise csv.Error(f"{expected} {_describe_byte(damage)}. {ENCODING_HINT}")
     if not 0 < len(columns) <= MOST_COLUMNS:
         raise csv.Error(f"{expected} {len(columns):,}")
     column, count = Counter(columns).most_common(1)[0]
@@ -100,7 +108,8 @@ def _check_header(columns: list[str]) -> None:
 def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:
     if len(cells) != len(columns):
         count = len(columns)
-        if len(cells) < count or not any(cells[:count]) or any(cells[count:]):
+        is_longer = len(cells) > count and any(cells[:count])
+        if not is_longer or any(cells[count:]):
             return Row(where, problem=f"expected {count} columns, got {len(cells):,}")
         # Separators at the end of a line make empty cells.
         cells = cells[:count]
@@ -110,7 +119,7 @@ def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:
             continue
         damage = _DAMAGE.search(cell)
         if damage is not None:
-            got = f"{_describe_byte(damage)}. {HINT}"
+            got = f"{_describe_byte(damage)}. {ENCODING_HINT}"
             return Row(
                 where, problem=f"column {column}: expected UTF-8 text, got {got}"
             )
@@ -134,7 +143,7 @@ def json_array_rows(path: SourcePath, encoding: str | None = None) -> Iterator[R
 def json_rows(path: SourcePath, encoding: str | None = None) -> Iterator[Row]:
     """Reads the records of a JSONL file: an object a line, as UTF-8. NaN counts as null."""
     with open_unchanged(path) as opened:
-        lines = _read_lines(as_utf8(opened, encoding, str(path)))
+        lines = _read_lines(open_as_utf8(opened, encoding, str(path)))
         for number, line in enumerate(lines, 1):
             where = row_name(path.name, number)
             if line is None:
@@ -148,7 +157,10 @@ def _json_row(where: str, line: bytes) -> Row:
     try:
         values: Any = json_value(line.decode())
     except UnicodeDecodeError as problem:
-        return Row(where, problem=f"expected UTF-8 text ({problem}), got {got}. {HINT}")
+        return Row(
+            where,
+            problem=f"expected UTF-8 text ({problem}), got {got}. {ENCODING_HINT}",
+        )
     except (ValueError, RecursionError) as problem:
         return Row(where, problem=f"expected an object in JSON ({problem}), got {got}")
     if not isinstance(values, dict):

@@ -18,7 +18,7 @@ from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, is_left_behind, names_in
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 
 _MOST_FOLDERS = 1000
 _MOST_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request
@@ -48,22 +48,18 @@ def find_images_without_row(
         most_folders = _MOST_REMOTE_FOLDERS
     else:
         return []
-    folders = {path[: path.rfind("/") + 1] for path in listed}
+    folders_of_rows = {path[: path.rfind("/") + 1] for path in listed}
+    folders = [folder for folder in folders_of_rows if not scheme_of(folder)]
     # Rows of other splits are not looked up, and may leave out the ending.
     written = {path.replace("\\", "/") for path in elsewhere}
     images = []
-    for folder in sorted(folder for folder in folders if not scheme_of(folder))[
-        :most_folders
-    ]:
+    for folder in sorted(folders)[:most_folders]:
         for name in _list_names(root, folder):
             path = folder + name
-            # Hidden files, and what systems leave among pictures.
-            if (
-                path in listed
-                or not is_picture(name)
-                or name[0] == "."
-                or is_left_behind(name)
-            ):
+            if path in listed or not is_picture(name):
+                continue
+            is_hidden = name[0] == "."
+            if is_hidden or is_left_behind(name):
                 continue
             if path not in written and os.path.splitext(path)[0] not in written:
                 images.append(path)
@@ -74,9 +70,9 @@ def assume_unlisted_dropped(images: list[str], count_of_rows: int) -> list[Assum
     """Says that images have no row and are left out."""
     if not images:
         return []
-    verb = (
-        "image has no row and is" if len(images) == 1 else "images have no row and are"
-    )
+    verb = "images have no row and are"
+    if len(images) == 1:
+        verb = "image has no row and is"
     text = (
         f"images: {len(images):,} {verb} left out, beside {count_of_rows:,} with one: "
         f"{readable(images[0])}"

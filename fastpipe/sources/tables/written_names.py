@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
-from fastpipe.sources.options import is_picture
+from fastpipe.sources.picture_names import is_picture
 
 _MOST_SHOWN = 5
 
@@ -44,9 +44,12 @@ class WrittenNames:
             if not can_look or path.startswith("/") or ".." in parts:
                 return None
 
-        place = "/" if path.startswith("/") else ""
+        place = ""  # the folder that is reached so far
+        if path.startswith("/"):
+            place = "/"
         for index, part in enumerate(parts):
             if part == "..":
+                # Not cut off: above a link to a folder lies another folder.
                 place = os.path.join(place, part)
                 continue
             folder = self._folder(place)
@@ -93,9 +96,11 @@ class _Folder:
         """The names for which a table may have written this; of a file also without the ending."""
         names = self._by_name.get(_fold(written), [])
         composed = unicodedata.normalize("NFC", written)
-        same_case = [
-            name for name in names if unicodedata.normalize("NFC", name) == composed
-        ]
+        same_case = []
+        for name in names:
+            if unicodedata.normalize("NFC", name) == composed:
+                same_case.append(name)
+        # Among "a.jpg" and "A.jpg", the one in the case that the table writes is meant.
         if len(same_case) == 1:
             return same_case
         if not names and is_file and not is_picture(written):

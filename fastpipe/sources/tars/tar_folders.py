@@ -27,7 +27,7 @@ from fastpipe.sources.folders.splits import (
     first_paths,
     split_of_name,
 )
-from fastpipe.sources.listing import Assumption, Listing, Source, change
+from fastpipe.sources.listing import Assumption, Listing, Source, replace_sources
 from fastpipe.sources.tars.tar_members import (
     DUPLICATE_PATH,
     CheckedMember,
@@ -139,7 +139,7 @@ def list_folders(
         stray.append(source.path)
         return None
 
-    change(files.sources, relabel_source)
+    replace_sources(files.sources, relabel_source)
     assumed = _assumed_of_classes(names, folders, num_outer)
     assumed += _images_of_one_key(files.sources)
     assumed += leave_out_sidecar_files(root, files.sources, names, certain=True)

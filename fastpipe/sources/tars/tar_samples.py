@@ -21,7 +21,8 @@ from typing import NamedTuple
 from fastpipe.dataset.format.layout import MAX_CLASSES, NO_LABEL
 from fastpipe.dataset.format.sample_layout import Ours, read_ours
 from fastpipe.sources.listing import ByteRange, Source
-from fastpipe.sources.options import NOTE, PICTURES, is_picture
+from fastpipe.sources.member_fields import NOTE
+from fastpipe.sources.picture_names import PICTURES, is_picture
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tars.tar_members import (
     DUPLICATE_PATH,

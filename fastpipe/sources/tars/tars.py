@@ -16,6 +16,7 @@ from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError, first_names, readable
+from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, state_at
 from fastpipe.sources.listing import (
     STORED,
@@ -23,17 +24,16 @@ from fastpipe.sources.listing import (
     Listing,
     Source,
     SourceField,
-    change,
+    replace_sources,
 )
-from fastpipe.sources.options import (
+from fastpipe.sources.member_fields import (
     MOST_FIELDS,
     NOTE,
-    FieldColumn,
+    chosen_member_fields,
     field_of_dataset,
-    fields_asked,
     fields_of,
-    is_picture,
 )
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.likely import is_label_name
 from fastpipe.sources.tars.tar_folders import TarFiles, list_folders, refuse_split
 from fastpipe.sources.tars.tar_members import LABEL_EXTENSION, check_members, is_label
@@ -139,7 +139,7 @@ def list_tar_classes(
             return source
         return source._replace(label=labels[class_of_tar[source.archive or ""]])
 
-    change(files.sources, with_label)
+    replace_sources(files.sources, with_label)
     return Listing(root, classes, files.sources, list(stray))
 
 
@@ -220,7 +220,7 @@ def _use_origins(
             return None
         return source._replace(origin_bytes=row[2])
 
-    change(sources, with_origin)
+    replace_sources(sources, with_origin)
 
 
 def _add_tars(samples: TarSamples, root: SourcePath, tars: Sequence[str]) -> None:
@@ -253,7 +253,7 @@ def _list_samples(
     fields: tuple[SourceField, ...] = ()
     extensions = samples.extension_counts
     if asked is not None:
-        fields = fields_asked(asked, extensions)
+        fields = chosen_member_fields(asked, extensions)
     elif len(extensions) <= MOST_FIELDS:
         fields = fields_of(extensions)
     else:
@@ -396,5 +396,5 @@ def _join_classes(samples: TarSamples) -> list[str]:
         name = samples.class_names[source.archive or ""][source.label]
         return source._replace(label=new_labels[name])
 
-    change(samples.sources, with_new_label)
+    replace_sources(samples.sources, with_new_label)
     return classes

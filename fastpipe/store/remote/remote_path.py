@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from fastpipe.dataset.format.folder import Url
-from fastpipe.dataset.format.open_file import FileState, changed
+from fastpipe.dataset.format.open_file import FileState, changed_error
 from fastpipe.errors import FastpipeError, PackError
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer, Objects
 from fastpipe.store.remote.options import RemoteOptions
@@ -141,9 +141,9 @@ class SourceFiles(Objects):
                 f"it had {state.size_bytes:,} bytes when it was listed, and now has "
                 f"{state_now.size_bytes:,}"
             )
-            raise changed(self.url / name, f": {reason}")
+            raise changed_error(self.url / name, f": {reason}")
         if state_now.mtime_ns != state.mtime_ns and not self.pinned:
-            raise changed(self.url / name, ": it has another ETag")
+            raise changed_error(self.url / name, ": it has another ETag")
         return memoryview(answer.data)
 
 

@@ -40,7 +40,7 @@ from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, Source
-from fastpipe.sources.options import recorded_options
+from fastpipe.sources.options import read_recorded_options
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.tables.tables import TableListing
 from fastpipe.store.files import publish
@@ -168,7 +168,7 @@ def _remake_packs(
         # Sources of a pack without damage need not be present.
         if not damaged_of_pack:
             continue
-        source_options = recorded_options(pack["options"]["source"], image_root)
+        source_options = read_recorded_options(pack["options"]["source"], image_root)
         options = packed_options(pack["options"], source_options)
         options = replace(options, workers=workers)
         try:

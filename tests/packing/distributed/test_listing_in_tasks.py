@@ -27,8 +27,8 @@ from fastpipe.packing.distributed.listing import list_in_tasks
 from fastpipe.packing.distributed.pack import convert_part, make_part
 from fastpipe.packing.distributed.spool import MAKE, Job, ListedSources, read_parts
 from fastpipe.packing.shard.options import pack_options
+from fastpipe.sources.facts import Facts
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Facts
 from fastpipe.store.store import Folder
 
 

@@ -1,0 +1,16 @@
+"""The name of a file -> whether it is called like a picture."""
+
+from __future__ import annotations
+
+import os
+
+_PICTURE_ENDINGS = (
+    "jpg jpeg jpe jfif png apng webp bmp dib tif tiff gif avif jp2 j2k ppm pgm pbm pnm tga ico "
+    "heic heif fpc"
+)
+PICTURES = frozenset(_PICTURE_ENDINGS.split())
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file is called like a picture, by the ending of its name."""
+    return os.path.splitext(name)[1][1:].lower() in PICTURES

@@ -1,0 +1,180 @@
+"""The rows of a manifest -> a row for each image, with its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fastpipe.errors import PackError
+from fastpipe.sources.column_choice import ColumnChoice
+from fastpipe.sources.listing import Assumption, SourceField
+from fastpipe.sources.member_fields import MOST_FIELDS
+from fastpipe.sources.options import quote_for_shell
+from fastpipe.sources.settled_fields import settle_fields
+from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
+from fastpipe.sources.tables.column_kinds import ColumnSummary
+from fastpipe.sources.tables.likely import are_captions, find_column_assumptions
+from fastpipe.sources.tables.manifest_columns import Manifest
+from fastpipe.sources.tables.rows import Row, Rows, rows_of
+from fastpipe.sources.tables.split_column import SplitColumn
+from fastpipe.sources.tables.table_boxes import describe_box_table
+
+
+class ImageRows(NamedTuple):
+    """A row for each image, with its fields."""
+
+    rows: Rows
+    fields: Sequence[SourceField]
+    # The values of the fields of an image that has no row.
+    values_without_row: Mapping[str, Any]
+    # The column with the classes of images or of boxes.
+    class_column: str | None
+    assumed: Sequence[Assumption]
+
+
+def gather_boxes(
+    manifest: Manifest,
+    columns: ColumnChoice,
+    boxes: BoxColumns,
+    split: SplitColumn | None,
+) -> ImageRows:
+    """Reads the rows of a table with a row for each box, and makes one of each image."""
+    gathered = describe_box_table(
+        manifest.summaries,
+        columns,
+        boxes,
+        manifest.options,
+        typed=manifest.is_typed,
+        table=manifest.table,
+    )
+    _check_field_count(manifest, gathered.others)
+    gathered.use_class_list(manifest.path.parent)
+    gathered.gather(manifest.read_rows(), split)
+    return ImageRows(
+        Rows(gathered.rows),
+        gathered.fields(),
+        gathered.empty,
+        gathered.class_column,
+        boxes.assumed,
+    )
+
+
+def caption_fields(manifest: Manifest, columns: ColumnChoice) -> list[SourceField]:
+    """The fields of captions if the rows of an image make one sample; else none.
+
+    A label is of a sample, so rows with a label stay samples of their own. So do those whose
+    captions the user wants as texts.
+    """
+    summaries = manifest.summaries
+    options = manifest.options
+    if columns.label is not None or None not in (options.box_format, options.separator):
+        return []
+    are_lists_wanted = False
+    for wish in options.fields or ():
+        if wish.kind not in (None, "json"):
+            return []
+        are_lists_wanted = are_lists_wanted or wish.kind == "json"
+    # Where each image has one row, its caption is a text, and no list of one text.
+    if not are_lists_wanted and not summaries[columns.image].names_come_again:
+        return []
+    captions = []
+    for source_field in columns.fields:
+        column = source_field.column
+        is_text = column in summaries and summaries[column].kind == "text"
+        if is_text and are_captions(column, summaries[column]):
+            captions.append(source_field)
+    return captions
+
+
+def gather_captions(
+    manifest: Manifest,
+    field_values: Mapping[str, ColumnSummary],
+    columns: ColumnChoice,
+    captions: Sequence[SourceField],
+    split: SplitColumn | None,
+) -> ImageRows:
+    """Reads the rows of a table with a row for each caption, and makes one of each image."""
+    number_columns = set()
+    for source_field in columns.fields:
+        if not manifest.is_typed and manifest.summaries[source_field.column].is_numeric:
+            number_columns.add(source_field.column)
+    # A table of boxes that has no boxes: the other columns are gathered by image.
+    gathered = BoxTable(
+        image_column=columns.image,
+        boxes=BoxColumns((), ""),
+        class_column=None,
+        number_column=None,
+        has_number_classes=False,
+        labels_images=False,
+        box_field=None,
+        others=as_lists(columns.fields),
+        number_columns=frozenset(number_columns),
+        size_columns=(),
+    )
+    _check_field_count(manifest, gathered.others)
+    gathered.gather(manifest.read_rows(), split)
+    assumed = list(find_column_assumptions(field_values, columns, manifest.options))
+    if manifest.options.fields is None:
+        column = captions[0].column
+        text = (
+            f"rows: the rows of an image are one sample, with the list of its texts in {column!r}; "
+            "as text, each row is a sample of its own"
+        )
+        option = f"--field {quote_for_shell(f'{captions[0].name}={column}:text')}"
+        assumed.append(Assumption(text, option))
+    return ImageRows(
+        Rows(gathered.rows), gathered.fields(), gathered.empty, None, assumed
+    )
+
+
+def settle_rows(
+    manifest: Manifest,
+    field_values: Mapping[str, ColumnSummary],
+    columns: ColumnChoice,
+    split: SplitColumn | None,
+) -> ImageRows:
+    """Reads the rows of a table with a row for each image.
+
+    `field_values` has the values of all columns but that of splits.
+    """
+    options = manifest.options
+    summaries = manifest.summaries
+    texts = {}  # column -> all different texts in it
+    # Columns whose values are objects with boxes -> the names of their classes.
+    detections = {}
+    for column, values in summaries.items():
+        texts[column] = values.texts
+        if values.detections.is_certain and values.detections.count:
+            detections[column] = sorted(values.detections.names)
+    assumed = list(find_column_assumptions(field_values, columns, options))
+    settled, assumed_of_fields = settle_fields(
+        columns, texts, detections, options, manifest.table
+    )
+    assumed += assumed_of_fields
+    _check_field_count(manifest, settled.fields)
+
+    label = columns.label
+    is_numbered = False
+    if label is not None:
+        is_numbered = summaries[label].are_numbers(f"{manifest.table}, column {label}")
+
+    def begin() -> Iterator[Row]:
+        rows = manifest.read_rows()
+        return rows_of(
+            rows, settled, typed=manifest.is_typed, numbered=is_numbered, split=split
+        )
+
+    no_boxes: dict[str, Any] = {}
+    for source_field in settled.fields:
+        if source_field.kind == "boxes":
+            no_boxes[source_field.name] = {"boxes": []}
+    return ImageRows(Rows(begin), settled.fields, no_boxes, label, assumed)
+
+
+def _check_field_count(manifest: Manifest, fields: Sequence[SourceField]) -> None:
+    if manifest.options.fields is None and len(fields) > MOST_FIELDS:
+        raise PackError(
+            f"{manifest.table} has {len(fields)} columns besides image and label; expected at most "
+            f"{MOST_FIELDS}. --field NAME=COLUMN picks those to store; --field 'tags=*:classes' "
+            "makes one field of columns of 0 and 1, a class each"
+        )
