@@ -25,6 +25,7 @@ from fastpipe.sources.listing import Listing, SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.rows import Row, list_rows
 
+# COCO has a file of each of these for a split.
 _TASKS = ("instances", "person_keypoints", "captions")
 
 
@@ -68,6 +69,7 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
 
 
 def _rows(annotations: Annotations, fields: Sequence[SourceField]) -> Iterator[Row]:
+    """A row for each image, and a rejected one for each annotation without an image."""
     for image_id, image in annotations.images.items():
         image_annotations = annotations.of_image(image_id)
         values: dict[str, Any] = {}
@@ -78,6 +80,7 @@ def _rows(annotations: Annotations, fields: Sequence[SourceField]) -> Iterator[R
                     annotations, field, image_id, image, image_annotations
                 )
             except ImageError as error:
+                # Of several problems of an image, the first one is reported.
                 if problem is None:
                     problem = f"field {field.name}: {error}"
         yield image._replace(values=values, problem=problem)

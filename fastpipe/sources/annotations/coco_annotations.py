@@ -27,7 +27,8 @@ Entry: TypeAlias = dict[str, Any]
 Id: TypeAlias = int | str
 
 IMAGE_ID = "image_id"
-_MOST_ENTRY_NAMES = 1000
+# Names of entries are collected for messages. A file with ids as names would fill the memory.
+_MAX_ENTRY_NAMES = 1000
 # json.dumps would make an encoder for each of millions of annotations.
 _encode_note = json.JSONEncoder(separators=(",", ":")).encode
 _PANOPTIC = (
@@ -157,14 +158,12 @@ class Annotations:
     def rows_without_image(self) -> Iterator[Row]:
         """Rejected rows of the annotations whose image_id is not that of an image."""
         for image_id in self._note_ranges.keys() - self.images.keys():
-            shown = (
-                image_id.shown if isinstance(image_id, InvalidId) else repr(image_id)
-            )
+            shown = repr(image_id)
+            if isinstance(image_id, InvalidId):
+                shown = image_id.shown
+            problem = f"expected the image_id of one of the images, got {shown[:60]}"
             for number, file_index, _ in self._read_notes(image_id):
                 where = row_name(f"{self.paths[file_index].name}/annotations", number)
-                problem = (
-                    f"expected the image_id of one of the images, got {shown[:60]}"
-                )
                 yield Row(where, problem=problem)
 
     def _read_notes(self, image_id: Id | InvalidId) -> Iterator[tuple[int, int, Entry]]:
@@ -185,9 +184,8 @@ class Annotations:
                         f"expected objects in {list_name}, got {entry!r:.60} ({number:,})"
                     )
                 if list_name == "images":
-                    self._add_image(
-                        row_name(f"{path.name}/images", number), entry, earlier_ids
-                    )
+                    where = row_name(f"{path.name}/images", number)
+                    self._add_image(where, entry, earlier_ids)
                 elif list_name == "annotations":
                     self._add_annotation(file_index, number, entry)
                 else:
@@ -207,6 +205,7 @@ class Annotations:
             )
         row = _image_row(where, entry)
         first = self.images.setdefault(image_id, row)
+        # A file may repeat images of the files before, but not its own.
         if first is not row and (image_id not in earlier_ids or first.path != row.path):
             raise ValueError(
                 f"two images have the id {image_id}: {first.path!r:.200} and {row.path!r:.200}; "
@@ -222,9 +221,10 @@ class Annotations:
         written_id = entry.pop(IMAGE_ID, None)
         image_id: Id | InvalidId | None = parse_id(written_id)
         if image_id is None:
+            # It waits under its text, so that it can be reported when all images are known.
             image_id = InvalidId(repr(written_id))
 
-        if len(self.entry_names) < _MOST_ENTRY_NAMES:
+        if len(self.entry_names) < _MAX_ENTRY_NAMES:
             self.entry_names.update(entry)
         # One caption an image is a text, several are a list: the kind of the field depends on it.
         if "caption" in entry:
@@ -236,12 +236,11 @@ class Annotations:
         if box and entry.get("iscrowd"):
             self.crowd_count += 1
         attributes = entry.get("attributes")
-        if (
-            isinstance(attributes, dict)
-            and len(self.attribute_names) < _MOST_ENTRY_NAMES
-        ):
+        has_room = len(self.attribute_names) < _MAX_ENTRY_NAMES
+        if has_room and isinstance(attributes, dict):
             self.attribute_names.update(attributes)
 
+        # Polygons and runs are most of a file, and are kept only where a field needs them.
         kept = {
             name: value for name, value in entry.items() if name in self._kept_names
         }
@@ -267,10 +266,11 @@ class Annotations:
             raise ValueError(
                 f"category {number} is {name!r:.60}, and {first_name!r:.60}"
             )
+        if entry.get("keypoints") is not None:
+            self._add_keypoint_names(number, entry["keypoints"])
 
-        points = entry.get("keypoints")
-        if points is None:
-            return
+    def _add_keypoint_names(self, number: int, points: Any) -> None:
+        """`number`, `points`: of a category. A field of keypoints has one list of names."""
         are_names = isinstance(points, list) and all(
             isinstance(point, str) for point in points
         )
@@ -294,6 +294,7 @@ def _image_row(where: str, entry: Entry) -> Row:
 
     width: Any = _parse_side(entry.get("width"))
     height: Any = _parse_side(entry.get("height"))
+    # Some tools leave out the size, or write 0. The image itself says it.
     if (width, height) in ((None, None), (0, 0)):
         return Row(where, {}, path=path)
     for side in (width, height):
@@ -306,5 +307,5 @@ def _image_row(where: str, entry: Entry) -> Row:
 
 
 def _parse_side(value: object) -> object:
-    """A width or height; some tools write "640" or 640.0. Other values stay as they are."""
+    """A width or height; some tools write "640" or 640.0. Other values stay, for the message."""
     return parse_id(value) or value

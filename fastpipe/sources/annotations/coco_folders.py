@@ -15,10 +15,12 @@ _COCO_START = re.compile(
     rb'(?:info"\s*:\s*\{|(?:images|annotations|categories|licenses)"\s*:\s*\[)'
 )
 _START_BYTES = 1 << 16
-# With more, each belongs to an image, as many tools write them.
+# In a folder with more JSON files than this, each file belongs to one image, as many tools write
+# them.
 _MAX_JSON_FILES = 16
 _FOLDER = "annotations"  # in which COCO has its files
-# Label Studio's exports for YOLO have both. The notes begin as COCO's files do.
+# Label Studio's exports for YOLO have both of these files. notes.json begins as COCO's files do,
+# but has no annotations.
 _NAME_LIST = "classes.txt"
 _NOTES = "notes.json"
 

@@ -23,6 +23,7 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.tables.row_paths import is_name
 from fastpipe.sources.tables.written_names import WrittenNames
 
+# The drive at the start of a Windows path, which no folder here has.
 _DRIVE = re.compile(r"^[A-Za-z]:(?=[\\/])")
 
 
@@ -96,14 +97,12 @@ def use_image_root(annotations: Annotations, root: SourcePath) -> ImageFolder:
 
 
 def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
+    """The folders that may have the images of a file of annotations."""
     if not split:
         # instances_val2017, captions_val2017, person_keypoints_val2017
-        task, _, rest = Path(file.name).stem.partition("_")
-        split = (
-            rest
-            if task in ("instances", "captions")
-            else rest.removeprefix("keypoints_")
-        )
+        task, _, split = Path(file.name).stem.partition("_")
+        if task not in ("instances", "captions"):
+            split = split.removeprefix("keypoints_")
     tops = [file.parent]
     if file.parent.name == "annotations":
         tops.append(file.parent.parent)
@@ -114,6 +113,7 @@ def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
         folders += [top, top / "images"]
         for name in sorted(splits):
             folders += [top / name, top / "images" / name]
+    # A dict in place of a set keeps the order.
     return list(dict.fromkeys(folders))
 
 
@@ -141,15 +141,15 @@ def _find_by_end(path: str, roots: Sequence[SourcePath]) -> list[_PathEnd]:
     for clean in (_with_slashes, _without_escapes):
         parts = clean(path).split("/")
         # From the whole path down to the name of the file.
-        for count in range(len(parts)):
-            if ".." in parts[count:]:
+        for dropped_count in range(len(parts)):
+            # A path with ".." could leave the folder.
+            if ".." in parts[dropped_count:]:
                 continue
-            end = "/".join(parts[count:])
-            ends = [
-                _PathEnd(root, clean, parts[:count])
-                for root in roots
-                if _has_file_as_written(root, end)
-            ]
+            end = "/".join(parts[dropped_count:])
+            ends: list[_PathEnd] = []
+            for root in roots:
+                if _has_file_as_written(root, end):
+                    ends.append(_PathEnd(root, clean, parts[:dropped_count]))
             if ends:
                 return ends
     return []
@@ -171,6 +171,7 @@ def _use_path_end(annotations: Annotations, end: _PathEnd) -> ImageFolder:
             )
         annotations.images[image_id] = image._replace(path=path)
 
+    # Slashes alone change no path, so there is nothing to tell the user.
     if not end.dropped and end.clean is _with_slashes:
         return ImageFolder(end.root)
     path, first = next(iter(written_paths.items()))
@@ -183,6 +184,7 @@ def _use_path_end(annotations: Annotations, end: _PathEnd) -> ImageFolder:
 
 
 def _has_file(root: SourcePath, path: str) -> bool:
+    # A text says why there is no such file.
     return bool(path) and not isinstance(state_or_problem(root, path), str)
 
 

@@ -27,7 +27,7 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture
 from fastpipe.sources.tables.written_names import WrittenNames
 
-_MOST_TRIED_PATHS = 100
+_MAX_TRIED_PATHS = 100
 
 
 class Placed(NamedTuple):
@@ -43,7 +43,10 @@ class Placed(NamedTuple):
         path = _with_slashes(written_path)
         if self.prefix and path.startswith(self.prefix):
             return path.removeprefix(self.prefix)
-        return self.files.get(written_path, written_path) if is_image else written_path
+        # Only images were looked for. Files of other fields keep their paths.
+        if not is_image:
+            return written_path
+        return self.files.get(written_path, written_path)
 
 
 def placed(root: Path, paths: Iterable[str], table: str) -> Placed | None:
@@ -54,9 +57,9 @@ def placed(root: Path, paths: Iterable[str], table: str) -> Placed | None:
     # Written path -> the names of its folders and of its file.
     names_of: dict[str, list[str]] = {}
     for path in paths:
-        names = [
-            name for name in _with_slashes(path).split("/") if name not in ("", ".")
-        ]
+        parts = _with_slashes(path).split("/")
+        names = [part for part in parts if part not in ("", ".")]
+        # A path with ".." could lead out of the root.
         if names and ".." not in names:
             names_of[path] = names
     if not names_of:
@@ -77,7 +80,8 @@ def _find_prefix(
 ) -> Placed | None:
     """Tries to leave out some of the folders that all paths share."""
     written_names = WrittenNames(root)
-    tried_paths = list(names_of)[:_MOST_TRIED_PATHS]
+    # Each number of folders costs a look at the disk for each path, so only some are tried.
+    tried_paths = list(names_of)[:_MAX_TRIED_PATHS]
     for dropped_count in range(shared_count + 1):
         for written_path in tried_paths:
             end = "/".join(names_of[written_path][dropped_count:])
@@ -109,6 +113,7 @@ def _find_below(
             files_of_name.setdefault(name, []).append(file)
             files_of_name.setdefault(os.path.splitext(name)[0], []).append(file)
 
+    # From the whole paths down to those without any shared folder: longer ends are more certain.
     for dropped_count in range(shared_count + 1):
         candidates: dict[str, list[str]] = {}
         for path, names in names_of.items():
@@ -144,9 +149,7 @@ def _choose_files(
     for path, files in candidates.items():
         candidate_files = files
         if len(files) > 1:
-            candidate_files = [
-                file for file in files if split and split in _splits_in(file)
-            ]
+            candidate_files = [file for file in files if _is_in_split(file, split)]
         if len(candidate_files) != 1:
             folder = root / os.path.dirname(files[0])
             raise PackError(
@@ -156,7 +159,7 @@ def _choose_files(
             )
         chosen[path] = candidate_files[0]
 
-    folders = list(dict.fromkeys(os.path.dirname(file) for file in chosen.values()))
+    folders = list(dict.fromkeys(map(os.path.dirname, chosen.values())))
     option = ""
     if len(folders) == 1:
         option = f"--image-root {readable(str(root / folders[0]))}"
@@ -164,5 +167,7 @@ def _choose_files(
     return Placed(Assumption(text, option), files=chosen)
 
 
-def _splits_in(file: str) -> list[str | None]:
-    return [split_of_name(folder) for folder in file.split("/")[:-1]]
+def _is_in_split(file: str, split: str | None) -> bool:
+    """Whether a folder of a file's path is called like the split."""
+    folders = file.split("/")[:-1]
+    return split is not None and split in map(split_of_name, folders)

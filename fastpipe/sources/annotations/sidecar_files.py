@@ -29,7 +29,7 @@ from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Source, change, read_source
 from fastpipe.sources.options import is_picture
 
-# There may be millions of sources. These many show whether there are sidecar files, or masks.
+# There may be millions of sources. This many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096
 # Behind the name of the image: a_mask.png, and a_mask_1.png where it has several.
 _MASK_SUFFIX = re.compile(
@@ -37,7 +37,8 @@ _MASK_SUFFIX = re.compile(
 )
 # CIFAR-10 has pickles without an ending: PROTO of version 2 or later.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_MIN_MASK_SHARE = 0.2  # of all files
+# Masks are refused from this share of all files on. A few files may be called so by chance.
+_MIN_MASK_SHARE = 0.2
 
 
 def leave_out_sidecar_files(
@@ -72,10 +73,11 @@ def leave_out_sidecar_files(
             image_names.add(_file_name(source.path))
             image_labels.add(source.label)
     # A sidecar file of a.jpg is called a.txt or a.jpg.txt.
-    image_names |= {_stem(name) for name in image_names}
-    unread = [
-        source for source in sidecars if _stem(_file_name(source.path)) in image_names
-    ]
+    image_names.update([_stem(name) for name in image_names])
+    unread: list[Source] = []
+    for source in sidecars:
+        if _stem(_file_name(source.path)) in image_names:
+            unread.append(source)
     empty_labels = {source.label for source in sidecars} - image_labels - {NO_LABEL}
 
     # A folder of text files whose names fit no image may be a class that lost its images. A folder
@@ -89,6 +91,7 @@ def leave_out_sidecar_files(
         )
     assumed = []
     if empty_labels:
+        # Their numbers stay, so that labels are those of the folders.
         folders = first_paths(classes[label] for label in sorted(empty_labels))
         assumed.append(
             Assumption(f"classes: {folders} without any image", "--classes-from FILE")
@@ -148,7 +151,8 @@ def _only_folder_error(
 def _choose_example(
     root: SourcePath, unread: Sequence[Source]
 ) -> tuple[Source, AnnotationTool]:
-    """One of the files and its tool; of a known tool, if one file of a class has such a tool."""
+    """A file for the message, and its tool. One file of each class is looked at for a known tool."""
+    # Label -> the last of its files.
     one_of_each_class = {source.label: source for source in unread}
     for source in one_of_each_class.values():
         tool = recognise_tool(_read_start(root, source), source.path)
@@ -201,9 +205,10 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
     if not any(_MASK_SUFFIX.search(source.path) for source in sources[:_NUM_CHECKED]):
         return
     stems = {_stem(source.path) for source in sources}
-    masks = [
-        source.path for source in sources if _MASK_SUFFIX.sub("", source.path) in stems
-    ]
+    masks: list[str] = []
+    for source in sources:
+        if _MASK_SUFFIX.sub("", source.path) in stems:
+            masks.append(source.path)
     if len(masks) >= _MIN_MASK_SHARE * len(sources):
         raise PackError(
             f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "

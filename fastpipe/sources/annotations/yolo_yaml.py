@@ -19,7 +19,7 @@ from fastpipe.sources.files import Names, SourcePath
 YOLO_FOLDERS = ("images", "labels")
 YAML_FILES = ("data.yaml", "dataset.yaml", "data.yml")
 _SPLITS = ("train", "val", "test")
-_MOST_CLASSES = 100_000
+_MAX_CLASSES = 100_000
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 
 
@@ -38,7 +38,12 @@ class DataYaml(NamedTuple):
 
     @property
     def flip_pairs(self) -> tuple[tuple[int, int], ...]:
-        return tuple(pair for pair in enumerate(self.flip_index) if pair[0] < pair[1])
+        pairs: list[tuple[int, int]] = []
+        for point, mirrored in enumerate(self.flip_index):
+            # The pair comes a second time, in the other order, at its other point.
+            if point < mirrored:
+                pairs.append((point, mirrored))
+        return tuple(pairs)
 
 
 def read_data_yaml(folders: Sequence[Path]) -> DataYaml:
@@ -74,13 +79,17 @@ def _read_file(file: Path) -> DataYaml:
 
 def _parse_names(value: Any) -> tuple[str, ...]:
     """Names in a list, or in a mapping by number."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
     names: dict[int, str] = {}
-    for number, name in enumerate(value) if isinstance(value, list) else value.items():
-        # YAML reads a class 7 as a number.
-        text = str(name) if type(name) is int else name
-        if not isinstance(text, str) or int(number) > _MOST_CLASSES:
+    for number, name in value.items():
+        text = name
+        if type(name) is int:
+            # YAML reads a class that is called 7 as a number.
+            text = str(name)
+        if not isinstance(text, str) or int(number) > _MAX_CLASSES:
             raise ValueError(
-                f"got numbers over {_MOST_CLASSES:,}, or names that are no texts"
+                f"got numbers over {_MAX_CLASSES:,}, or names that are no texts"
             )
         names[int(number)] = text
     return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
@@ -89,7 +98,7 @@ def _parse_names(value: Any) -> tuple[str, ...]:
 def _parse_points(value: Any) -> PointShape | None:
     if value is None:
         return None
-    # As Ultralytics has it: [17, 3] are 17 points with x, y and visibility.
+    # [17, 3] means 17 points with x, y and visibility.
     num_points, num_dims = map(int, value)
     if num_points < 1 or num_dims not in (2, 3):
         raise ValueError(
@@ -131,16 +140,17 @@ def yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
         tops.insert(0, root / content["path"])
     splits: list[FolderPair] = []
     for split in _SPLITS:
-        key = "valid" if split == "val" and "val" not in content else split
+        key = split
+        if split == "val" and "val" not in content:
+            key = "valid"  # as Roboflow writes it
         places = _split_places(file, tops, key, content.get(key))
         if len(places) == 1 and places[0].is_file():
             # A list of images, which lie in images/.
             images = root / YOLO_FOLDERS[0]
             if images.is_dir():
                 images = _inner_images(images)
-                splits.append(
-                    FolderPair("yolo", images, _label_folder(images), split, places[0])
-                )
+                labels = _label_folder(images)
+                splits.append(FolderPair("yolo", images, labels, split, places[0]))
         elif len(places) == 1:
             images = _inner_images(places[0])
             splits.append(FolderPair("yolo", images, _label_folder(images), split))
@@ -148,7 +158,8 @@ def yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
             splits.append(_split_of_folders(file, split, places))
 
     # Some tools write one folder for all splits, which is no split then.
-    if len({(split.images, split.image_list, split.folders) for split in splits}) == 1:
+    contents = {(split.images, split.image_list, split.folders) for split in splits}
+    if len(contents) == 1:
         return [splits[0]._replace(split="")]
     return splits
 
@@ -158,11 +169,14 @@ def _split_places(
 ) -> list[Path]:
     """The folders or lists of images of a split; none where they do not exist.
 
-    PackError: an entry is not a path, or only some exist. Else images would be lost unseen.
+    Raises:
+        PackError: an entry is not a path, or only some exist. Else images would be lost unseen.
     """
     if not isinstance(value, (str, list)) or not value:
         return []
-    written_paths = value if isinstance(value, list) else [value]
+    written_paths = [value]
+    if isinstance(value, list):
+        written_paths = value
     places: list[Path] = []
     missing: list[str] = []
     for written_path in written_paths:
@@ -185,6 +199,7 @@ def _split_places(
 
 
 def _split_of_folders(file: Path, split: str, folders: Sequence[Path]) -> FolderPair:
+    """A split of several folders. PackError: one of them is a list of images."""
     for folder in folders:
         if not folder.is_dir():
             raise PackError(
@@ -202,6 +217,7 @@ def _split_of_folders(file: Path, split: str, folders: Sequence[Path]) -> Folder
 
 def _existing_path(tops: Sequence[Path], written_path: str) -> Path | None:
     for top in tops:
+        # Roboflow writes "../train/images" for a folder beside the file.
         for relative_path in (written_path, written_path.removeprefix("../")):
             path = Path(os.path.normpath(top / relative_path))
             if path.exists():
@@ -213,9 +229,14 @@ def _existing_path(tops: Sequence[Path], written_path: str) -> Path | None:
 
 
 def _inner_images(folder: Path) -> Path:
-    """Some tools name the folder of the split, which holds images/ and labels/."""
+    """The folder images in a folder, or else the folder itself.
+
+    Some tools name the folder of the split, which holds images/ and labels/.
+    """
     inner = folder / YOLO_FOLDERS[0]
-    return inner if inner.is_dir() else folder
+    if inner.is_dir():
+        return inner
+    return folder
 
 
 def _label_folder(images: Path) -> Path:
