@@ -18,7 +18,7 @@ from fastpipe.sources.tables.likely import out_of_place
 # The option by which the user says that folders are classes.
 AS_CLASSES = "--format imagefolder"
 _SEPARATORS = re.compile(r"[-_\s]+")
-# Longer lists of classes come from programs; comparing them would only take time.
+# Longer lists of classes come from programs, so comparing their names would only take time.
 _MAX_COMPARED = 100_000
 
 
@@ -63,21 +63,23 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
     """The assumption on classes that are whole numbers, if their labels are other numbers."""
     if not classes or not all(name.isascii() and name.isdigit() for name in classes):
         return
+    example = None
     moved = out_of_place(classes)
     if moved:
-        name = "10" if "10" in moved else moved[0]
+        # "10" behind "1" is the example that everybody knows.
+        example = "10" if "10" in moved else moved[0]
         reason = "are sorted as texts"
     else:
-        numbered_otherwise = [
-            name for label, name in enumerate(classes) if int(name) != label
-        ]
-        if not numbered_otherwise:
-            return
-        name = numbered_otherwise[0]
         reason = "are numbered from 0"
-    label = classes.index(name)
+        for label, name in enumerate(classes):
+            if int(name) != label:
+                example = name
+                break
+    if example is None:
+        return
+    label = classes.index(example)
     yield Assumption(
-        f"labels: class folders that are whole numbers {reason}: {name!r} is label {label}",
+        f"labels: class folders that are whole numbers {reason}: {example!r} is label {label}",
         "--classes-from FILE",
     )
 
@@ -113,5 +115,6 @@ def _similar_names(classes: Sequence[str]) -> list[str]:
 
 
 def _simplify(name: str) -> str:
+    # NFKC makes one text of the ways in which Unicode can write a letter with an accent.
     text = unicodedata.normalize("NFKC", name).casefold().strip()
     return _SEPARATORS.sub("_", text)

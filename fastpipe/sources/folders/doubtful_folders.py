@@ -37,7 +37,7 @@ from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_fi
 
 def _in_both_cases(*endings: str) -> tuple[str, ...]:
     """Endings in small and in capital letters, as `str.lower` of a million names takes long."""
-    return (*endings, *(ending.upper() for ending in endings))
+    return (*endings, *map(str.upper, endings))
 
 
 # Files that may have the labels of images.
@@ -45,17 +45,17 @@ _LISTS = _in_both_cases(
     ".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet"
 )
 _DOCUMENTS = _in_both_cases(".json", ".xml", ".odgt", *UNREAD_ENDINGS)
-# The start of their names, if they have no labels.
+# Files with one of these endings have no labels if their names begin like this.
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",
     re.IGNORECASE,
 )
-# More files belong to an image each.
+# Where more files than this lie in a folder, each of them belongs to an image.
 _MAX_LISTS = 16
 # At the start of a list these many bytes show whether it names images.
 _START_BYTES = 1 << 16
 _NO_NAME = re.compile(r"[\s,;|\"'/\\]+")
-# Files whose names begin alike, among which the picture of a file is looked for.
+# The picture of a file is looked for among this many files whose names begin like that of the file.
 _MAX_OF_STEM = 8
 
 
@@ -92,7 +92,7 @@ def check_class_folders(
     # be classes.
     if are_called_like_parts(folders) and not certain:
         inside = names_in(root / folders[0], FEW).folders
-        if not all(is_called_images(name) for name in inside):
+        if not all(map(is_called_images, inside)):
             raise parts_error(root, folders, inside)
         if not lists:
             yield parts_as_classes(folders)
@@ -117,8 +117,8 @@ def _check_split_names(
     if not certain:
         for name in called_like_split:
             classes = [other for other in folders if other != name]
-            inside = names_in(root / name, FEW).folders
-            if set(inside) & set(classes):
+            folders_inside = names_in(root / name, FEW).folders
+            if not set(folders_inside).isdisjoint(classes):
                 raise PackError(
                     f"{readable(str(root))} has the classes {first_paths(classes)}, and a folder "
                     f"{readable(name)} with the same classes, which is a split: --split "
@@ -150,11 +150,12 @@ def lists_among(
         max_lists: how many lists may lie beside images.
         among: those of `files` that may be lists; None: all.
     """
-    lists = [
-        name
-        for name in (files if among is None else among)
-        if name.endswith(endings) and not _NO_LIST.match(name)
-    ]
+    if among is None:
+        among = files
+    lists: list[str] = []
+    for name in among:
+        if name.endswith(endings) and not _NO_LIST.match(name):
+            lists.append(name)
     if len(lists) > max_lists:
         return []
     return [name for name in lists if not _belongs_to_picture(name, files)]
@@ -201,8 +202,11 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
     path = root / folder
     inside = names_in(path, FEW)
     tables = find_listing_tables(root, lists)
-    listing_names = [name for name in lists if _has_name_of(root / name, inside.files)]
-    first = (listing_names or lists)[0]
+    # The message shows a list that names the images, if there is one.
+    lists_with_images = [
+        name for name in lists if _has_name_of(root / name, inside.files)
+    ]
+    first = (lists_with_images or lists)[0]
     unread = unread_remedy(first)
     class_root = find_class_root(path)
     if class_root is not None:
@@ -212,7 +216,8 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
             f"{readable(str(class_root))}"
         )
     elif tables:
-        remedy = f"Pass {'it' if len(tables) == 1 else 'one'}: {some_tables(tables)}"
+        pronoun = "it" if len(tables) == 1 else "one"
+        remedy = f"Pass {pronoun}: {some_tables(tables)}"
     elif unread is not None:
         remedy = f"{readable(first)} is {unread}"
     else:
@@ -230,7 +235,7 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
 def _refuse_inner_lists(folder: SourcePath) -> None:
     """As `_refuse_lists`, of a folder that is the only one: archives have a folder around all."""
     names = names_in(folder, FEW)
-    if len(names.folders) == 1 and not any(is_picture(name) for name in names.files):
+    if len(names.folders) == 1 and not any(map(is_picture, names.files)):
         lists = lists_among(names.files, (*_LISTS, *_DOCUMENTS))
         _refuse_lists(folder, names.folders[0], lists)
 
@@ -243,7 +248,10 @@ def _has_name_of(path: SourcePath, files: Sequence[str]) -> bool:
     except OSError:
         return False
     words = set(_NO_NAME.split(start))
-    return any(name in words or name.rpartition(".")[0] in words for name in files)
+    for name in files:
+        if name in words or name.rpartition(".")[0] in words:
+            return True
+    return False
 
 
 def _lists_beside_folders(
@@ -260,7 +268,9 @@ def _lists_beside_folders(
             f"of one dataset, and beside them a table that lists their images. Pass the table: "
             f"{some_tables(tables)}. {AS_CLASSES} takes the folders as classes"
         )
-    first = some_tables(tables) if tables else readable(str(root / lists[0]))
+    first = readable(str(root / lists[0]))
+    if tables:
+        first = some_tables(tables)
     return Assumption(
         f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If it has the "
         f"labels, pass {first}"
@@ -287,7 +297,7 @@ def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
     """The assumption that the only folder is a class, if its name or contents speak against it."""
     # Unpacked archives often have a folder in a folder.
     names = names_in(folder, FEW)
-    while len(names.folders) == 1 and not any(is_picture(file) for file in names.files):
+    while len(names.folders) == 1 and not any(map(is_picture, names.files)):
         folder = folder / names.folders[0]
         names = names_in(folder, FEW)
     if is_called_images(name) or is_called_images(folder.name):
@@ -295,7 +305,9 @@ def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
             f"all images are of the class {readable(name)}, the only folder; for images without "
             f"labels, pass {readable(str(folder))}"
         )
-    elif lists := lists_among(names.files, _LISTS):
+        return
+    lists = lists_among(names.files, _LISTS)
+    if lists:
         first = folder / lists[0]
         yield Assumption(
             f"all images are of the class {readable(name)}, the only folder, though {first_paths(lists)} "

@@ -57,7 +57,9 @@ def labelled_formats(
     if not pairs:
         if is_flat_voc(names):
             return ["voc"]
-        return ["yolo"] if is_flat_yolo(root, names) else []
+        if is_flat_yolo(root, names):
+            return ["yolo"]
+        return []
 
     formats = {pair.kind for pair in pairs if pair.kind}
     has_voc_folders = set(_VOC_FOLDERS) <= set(names.folders)
@@ -67,7 +69,7 @@ def labelled_formats(
     if formats:
         return sorted(formats)
 
-    # Empty folders of labels: no image has a box.
+    # Where all folders of labels are empty, no image has a box, and their names tell the format.
     is_empty = all(first_file(pair.labels) is None for pair in pairs)
     if is_empty and set(YOLO_FOLDERS) <= set(names.folders):
         return ["yolo"]
@@ -145,8 +147,9 @@ def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> No
 
     DRIVE has masks of vessels and masks of the field of view.
     """
-    labels = str(pair.labels)[len(str(root)) :].strip("/").partition("/")[0]
-    known = (pair.images.name, labels, *_VOC_MASKS)
+    # The folder in the root that has the masks, perhaps in a folder of its own.
+    masks_folder = str(pair.labels)[len(str(root)) :].strip("/").partition("/")[0]
+    known = (pair.images.name, masks_folder, *_VOC_MASKS)
     for name in names.folders:
         is_candidate = name not in known and is_called_target(name)
         if is_candidate and kind_of_labels(root / name) == "masks":
@@ -171,9 +174,12 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
     if pairs:
         return _split_by_lists(root, names, pairs)
 
-    is_flat = (format_name == "voc" and is_flat_voc(names)) or (
-        format_name == "yolo" and is_flat_yolo(root, names)
-    )
+    # Images and labels may lie in one folder.
+    is_flat = False
+    if format_name == "voc":
+        is_flat = is_flat_voc(names)
+    elif format_name == "yolo":
+        is_flat = is_flat_yolo(root, names)
     if not is_flat:
         return []
     return _split_by_lists(root, names, [FolderPair(format_name, root, root, "")])
@@ -186,4 +192,6 @@ def _split_by_lists(
     if len(pairs) != 1 or pairs[0].kind != "yolo" or pairs[0].split:
         return pairs
     splits = listed_splits(root, names, pairs[0].images)
-    return [split._replace(labels=pairs[0].labels) for split in splits] or pairs
+    if not splits:
+        return pairs
+    return [split._replace(labels=pairs[0].labels) for split in splits]

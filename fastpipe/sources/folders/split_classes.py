@@ -17,7 +17,7 @@ def join_classes(splits: Sequence[Sequence[str]]) -> list[str]:
     """
     lists = [list(classes) for classes in splits]
     longest = max(lists, key=len)
-    if all(_are_numbers(classes) for classes in lists):
+    if all(map(_are_numbers, lists)):
         return longest
     if all(classes in ([], longest) for classes in lists):
         return longest

@@ -50,7 +50,7 @@ _PART_FOLDER = re.compile(
     re.IGNORECASE,
 )
 _MAX_SHOWN = 5
-# A folder may have millions of names. These many are enough to see what it holds.
+# A folder may have millions of names. This many are enough to see what it holds.
 FEW = 1000
 
 
@@ -74,7 +74,9 @@ class SplitsError(PackError):
         self.asked = asked
         self.splits = dict(splits)
         names = ", ".join(readable(name) for name in sorted(splits))
-        option = "" if asked is None else f"--split {asked}: "
+        option = ""
+        if asked is not None:
+            option = f"--split {asked}: "
         remedy = f"has the splits {names}: --split picks one{more}"
         if not splits:
             remedy = "has no folders of splits; leave --split out"
@@ -120,16 +122,18 @@ def find_split_names(
     if asked in folders and are_called_like_parts(folders):
         return {name: name for name in folders}
 
-    words = {}
+    split_of_folder: dict[str, str] = {}
     for name in folders:
-        word = split_of_name(name)
-        if word is not None:
-            words[name] = word
-    are_all_called_so = len(words) == len(folders)
-    are_different = len(set(words.values())) > 1
-    is_one_asked = asked is not None and find_split(asked, words) is not None
-    if are_all_called_so or are_different or is_one_asked:
-        return words
+        split = split_of_name(name)
+        if split is not None:
+            split_of_folder[name] = split
+    are_all_splits = len(split_of_folder) == len(folders)
+    are_different = len(set(split_of_folder.values())) > 1
+    is_one_requested = (
+        asked is not None and find_split(asked, split_of_folder) is not None
+    )
+    if are_all_splits or are_different or is_one_requested:
+        return split_of_folder
     return {}
 
 
@@ -165,10 +169,10 @@ def split_folders(
 
     See Note [splits of a root].
     """
-    return {
-        name: _without_wrapper(root / name)
-        for name in find_split_names(names.folders, asked)
-    }
+    folders: dict[str, SourcePath] = {}
+    for name in find_split_names(names.folders, asked):
+        folders[name] = _without_wrapper(root / name)
+    return folders
 
 
 def _without_wrapper(folder: SourcePath) -> SourcePath:
@@ -205,11 +209,14 @@ def find_split(asked: str, splits: Iterable[str]) -> str | None:
     if asked in names:
         return asked
 
-    fitting_names = [name for name in names if name.lower() == asked.lower()]
-    word = split_of_name(asked)
-    if not fitting_names and word is not None:
-        fitting_names = [name for name in names if split_of_name(name) == word]
-    return fitting_names[0] if len(fitting_names) == 1 else None
+    candidates = [name for name in names if name.lower() == asked.lower()]
+    meaning = split_of_name(asked)
+    if not candidates and meaning is not None:
+        candidates = [name for name in names if split_of_name(name) == meaning]
+    # Of several that mean the same, only the user can choose.
+    if len(candidates) != 1:
+        return None
+    return candidates[0]
 
 
 def choose_split(

@@ -38,7 +38,7 @@ from fastpipe.sources.tars.tar_members import (
 )
 from fastpipe.sources.tars.tar_reader import TarFile
 
-_MOST_FOLDER_NAMES = 3  # of a path: a folder around, a split, and a class
+_MAX_FOLDER_NAMES = 3  # of a path: a folder around, a split, and a class
 _NUM_CHECKED = 1000  # images whose names are compared
 
 Folder = tuple[str, ...]  # the first names of a folder's path
@@ -68,8 +68,8 @@ class TarFiles:
             if folder != last_folder:
                 last_folder = folder
                 if folder:  # not the tar's own folder
-                    names = folder.split("/", _MOST_FOLDER_NAMES)
-                    self.folders.add(tuple(names[:_MOST_FOLDER_NAMES]))
+                    names = folder.split("/", _MAX_FOLDER_NAMES)
+                    self.folders.add(tuple(names[:_MAX_FOLDER_NAMES]))
             if member.is_folder:
                 continue
             if is_label(path):

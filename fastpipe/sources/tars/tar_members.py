@@ -19,7 +19,7 @@ LABEL_EXTENSION = "cls"
 DUPLICATE_PATH = (
     "an earlier member has the same name: unpacking the tar would overwrite it"
 )
-_MOST_NAME_CHARACTERS = 1024
+_MAX_NAME_CHARACTERS = 1024
 _WEBDATASET_NOTE = re.compile("__[^/]*__($|/)")
 # A terminal acts on control characters, and some programs take a backslash for a slash.
 _FORBIDDEN = r"[\x00-\x1f\x7f-\x9f\\]"
@@ -56,7 +56,7 @@ def check_members(members: Iterable[Member]) -> Iterator[CheckedMember]:
             and "\\" not in name
             and name[:1] not in ("", ".")
             and (name[0] not in FIRST_OF_LEFT_BEHIND or not is_left_behind(name))
-            and len(path) <= _MOST_NAME_CHARACTERS
+            and len(path) <= _MAX_NAME_CHARACTERS
         ):
             yield member, path, None
             continue
@@ -81,13 +81,13 @@ def _path_problem(member: Member) -> str | None:
     lacks_name = not member.is_folder and path.rpartition("/")[2] in ("", ".")
     if (
         not lacks_name
-        and len(path) <= _MOST_NAME_CHARACTERS
+        and len(path) <= _MAX_NAME_CHARACTERS
         and not _HOSTILE.search(path)
     ):
         return None
     return (
         "expected the name of a file inside the tar's folder, of at most "
-        f"{_MOST_NAME_CHARACTERS:,} characters, no control character and no backslash"
+        f"{_MAX_NAME_CHARACTERS:,} characters, no control character and no backslash"
     )
 
 

@@ -33,7 +33,7 @@ from fastpipe.sources.tars.tar_header import (
 # Of an extended header: macOS and GNU tar put a file's attributes there.
 MOST_EXTENSION_BYTES = 1 << 20
 # Behind the end; most programs fill a record of 10,240 bytes.
-_MOST_PADDING_BYTES = 1 << 20
+_MAX_PADDING_BYTES = 1 << 20
 _WINDOW_BYTES = 4096  # read at once: a small sample's headers, label and note
 # os.fsdecode does the same, more slowly.
 _NAME_ENCODING = sys.getfilesystemencoding()
@@ -186,7 +186,7 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
     def _check_end(self, offset: int) -> None:
         """The end is two blocks of zeros, then nothing but padding. See Note [two readings]"""
         rest = self.state.size_bytes - offset
-        size = min(max(rest, 2 * BLOCK), _MOST_PADDING_BYTES)
+        size = min(max(rest, 2 * BLOCK), _MAX_PADDING_BYTES)
         padding = self._read_fully(
             offset, size, "the two blocks of zeros that end a tar"
         )
@@ -194,7 +194,7 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         if zero_count < size or rest > size:
             raise ValueError(
                 f"expected only zeros after the end of the tar, {2 * BLOCK:,} to "
-                f"{_MOST_PADDING_BYTES:,}, got {rest:,} bytes, zeros to byte "
+                f"{_MAX_PADDING_BYTES:,}, got {rest:,} bytes, zeros to byte "
                 f"{offset + zero_count}; if cat has joined tars, join them with tar -A instead"
             )
 

@@ -35,10 +35,10 @@ from fastpipe.sources.tars.tar_members import (
 )
 from fastpipe.sources.tars.tar_reader import Member, TarFile, shown
 
-_MOST_DROPPED_KINDS = 100  # of members that are counted one by one
-_MOST_LABEL_DIGITS = 64
-_MOST_LABEL_CHARACTERS = 1024
-_MOST_SHOWN_CHARACTERS = 20  # of an extension
+_MAX_DROPPED_KINDS = 100  # of members that are counted one by one
+_MAX_LABEL_DIGITS = 64
+_MAX_LABEL_CHARACTERS = 1024
+_MAX_SHOWN_CHARACTERS = 20  # of an extension
 _NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
 
 
@@ -148,8 +148,8 @@ class TarSamples:
 
     def drop(self, extension: str, count: int = 1) -> None:
         """Counts members that are left out."""
-        kind = shown(extension, _MOST_SHOWN_CHARACTERS)
-        if kind not in self.dropped and len(self.dropped) >= _MOST_DROPPED_KINDS:
+        kind = shown(extension, _MAX_SHOWN_CHARACTERS)
+        if kind not in self.dropped and len(self.dropped) >= _MAX_DROPPED_KINDS:
             kind = "other"
         self.dropped[kind] = self.dropped.get(kind, 0) + count
 
@@ -336,12 +336,12 @@ class TarSamples:
     def _read_number(self, member: Member, *, is_ours: bool) -> int:
         """The number in a KEY.cls. ValueError: there is no label in it."""
         text = self._tar.read(
-            member.offset_bytes, min(member.size_bytes, _MOST_LABEL_DIGITS)
+            member.offset_bytes, min(member.size_bytes, _MAX_LABEL_DIGITS)
         )
         if text == b"-1" and is_ours:
             return NO_LABEL
         match = None
-        if member.size_bytes <= _MOST_LABEL_DIGITS:
+        if member.size_bytes <= _MAX_LABEL_DIGITS:
             match = _NUMBER.fullmatch(text)
         if match is not None and int(match[1]) < self.class_count:
             return int(match[1])
@@ -370,7 +370,7 @@ def _parse_label(data: bytes) -> int | str:
     if number is not None:
         return int(number[1])
     text = data.decode("utf-8-sig").strip()
-    if not text or len(text) > _MOST_LABEL_CHARACTERS or "\n" in text:
+    if not text or len(text) > _MAX_LABEL_CHARACTERS or "\n" in text:
         raise ValueError(
             f"its label is {shown(text, 40)!r}; expected a number, or the name of a class"
         )
@@ -381,7 +381,7 @@ def _describe_repeated(members: Iterable[_KeyedMember]) -> str:
     counts = Counter(member.extension for member in members)
     extension = max(counts, key=lambda extension: counts[extension])
     return (
-        f"expected one member .{shown(extension, _MOST_SHOWN_CHARACTERS)} with this key, got "
+        f"expected one member .{shown(extension, _MAX_SHOWN_CHARACTERS)} with this key, got "
         "several"
     )
 
@@ -389,7 +389,7 @@ def _describe_repeated(members: Iterable[_KeyedMember]) -> str:
 def _advice_for_images(sample: _Sample) -> str:
     """How to tell fastpipe which member is the image of a sample; "": nothing would help."""
     if len(sample.images) > 1:
-        extension = shown(sample.images[0].extension, _MOST_SHOWN_CHARACTERS)
+        extension = shown(sample.images[0].extension, _MAX_SHOWN_CHARACTERS)
         return (
             "; call a mask or a second image KEY.NAME.png, such as KEY.seg.png; or pass "
             f"--image-column {extension}, and the others are fields"
@@ -398,6 +398,6 @@ def _advice_for_images(sample: _Sample) -> str:
         return ""
     for member in sample.others:
         if is_picture(f"x.{member.extension}"):
-            extension = shown(member.extension, _MOST_SHOWN_CHARACTERS)
+            extension = shown(member.extension, _MAX_SHOWN_CHARACTERS)
             return f"; --image-column {extension} takes KEY.{extension} as the image"
     return ""

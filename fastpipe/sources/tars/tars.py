@@ -46,8 +46,8 @@ from fastpipe.sources.tars.tar_samples import (
 )
 from fastpipe.store.remote.options import RemoteOptions
 
-_MOST_SHOWN_CLASSES = 5
-_MOST_SHOWN_EXTENSIONS = 10
+_MAX_SHOWN_CLASSES = 5
+_MAX_SHOWN_EXTENSIONS = 10
 _SYNSET = re.compile("n[0-9]{8}")  # of WordNet: a class of ImageNet
 
 
@@ -288,7 +288,7 @@ def _refuse_tars_without_image(root: SourcePath, samples: TarSamples) -> None:
         if is_picture(f"x.{extension}"):
             option = f"--image-column {extension} takes KEY.{extension} as the image of a sample. "
             break
-    extensions = ", ".join(list(samples.dropped)[:_MOST_SHOWN_EXTENSIONS])
+    extensions = ", ".join(list(samples.dropped)[:_MAX_SHOWN_EXTENSIONS])
     raise PackError(
         f"{readable(str(root))} has no image in its tars: the endings of the members are "
         f"{extensions}. An ending begins at the first dot: photo.v1.jpg has v1.jpg, no image's. "
@@ -302,7 +302,7 @@ def _doubts_of_tar_names(tars: Sequence[str]) -> list[Assumption]:
     classes = list(dict.fromkeys(_class_of_tar(name) for name in tars))
     if len(classes) < 2:
         return []
-    names = first_names([readable(name) for name in classes], _MOST_SHOWN_CLASSES)
+    names = first_names([readable(name) for name in classes], _MAX_SHOWN_CLASSES)
     return [
         Assumption(
             f"labels: none, though the tars are called {names}, as if each were a class",
