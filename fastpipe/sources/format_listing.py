@@ -34,7 +34,7 @@ from fastpipe.sources.recognition import recognise_folder
 from fastpipe.sources.tables.manifest import list_manifest
 from fastpipe.sources.tables.table_files import left_out
 from fastpipe.sources.tables.tables import list_tables
-from fastpipe.sources.tars.tar_reader import compressed
+from fastpipe.sources.tars.tar_reader import compressed_error
 from fastpipe.sources.tars.tar_samples import TarColumns
 from fastpipe.sources.tars.tars import (
     list_archives,
@@ -118,7 +118,7 @@ def _refuse_compressed(source: Recognised) -> None:
     """Raises PackError for a compressed tar: its members have no ranges to read."""
     for name in source.names.files:
         if _COMPRESSED_TAR.search(name):
-            raise compressed(source.root / name)
+            raise compressed_error(source.root / name)
 
 
 def _empty_error(root: SourcePath, missing: str) -> PackError:

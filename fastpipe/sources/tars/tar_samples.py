@@ -33,12 +33,15 @@ from fastpipe.sources.tars.tar_members import (
     rejected_source,
     split_key,
 )
-from fastpipe.sources.tars.tar_reader import Member, TarFile, shown
+from fastpipe.sources.tars.tar_reader import Member, TarFile, shorten_name
 
-_MAX_DROPPED_KINDS = 100  # of members that are counted one by one
+# Members that are left out are counted by this many extensions. Tars of other content may have a
+# new one with each member.
+_MAX_DROPPED_KINDS = 100
 _MAX_LABEL_DIGITS = 64
 _MAX_LABEL_CHARACTERS = 1024
-_MAX_SHOWN_CHARACTERS = 20  # of an extension
+# Messages show this much of an extension.
+_MAX_SHOWN_CHARACTERS = 20
 _NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
 
 
@@ -51,19 +54,22 @@ class TarColumns(NamedTuple):
 
     @property
     def image_extensions(self) -> frozenset[str]:
-        return PICTURES if self.image is None else frozenset([self.image.lower()])
+        if self.image is None:
+            return PICTURES
+        return frozenset([self.image.lower()])
 
     @property
     def image_names(self) -> str:
-        return (
-            "KEY.jpg, .png, .webp, .bmp, .tif"
-            if self.image is None
-            else f"KEY.{self.image}"
-        )
+        """The names of the image's member, for a message."""
+        if self.image is None:
+            return "KEY.jpg, .png, .webp, .bmp, .tif"
+        return f"KEY.{self.image}"
 
     @property
     def label_extension(self) -> str:
-        return LABEL_EXTENSION if self.label is None else self.label.lower()
+        if self.label is None:
+            return LABEL_EXTENSION
+        return self.label.lower()
 
 
 USUAL_COLUMNS = TarColumns()
@@ -131,8 +137,9 @@ class TarSamples:
         self._image_extensions = self.columns.image_extensions
         self._label_extension = self.columns.label_extension
 
-        # This walk holds the members of one sample. If a group may lack a member, it was useless,
-        # and a second walk holds all members of the tar.
+        # The first walk holds only the members of one sample at a time. If a group may lack a
+        # member, the tar is not sorted by key: its samples so far are dropped, and a second walk
+        # holds all members of the tar.
         checkpoint = _Checkpoint(
             len(self.sources), Counter(self.extension_counts), dict(self.dropped)
         )
@@ -148,7 +155,7 @@ class TarSamples:
 
     def drop(self, extension: str, count: int = 1) -> None:
         """Counts members that are left out."""
-        kind = shown(extension, _MAX_SHOWN_CHARACTERS)
+        kind = shorten_name(extension, _MAX_SHOWN_CHARACTERS)
         if kind not in self.dropped and len(self.dropped) >= _MAX_DROPPED_KINDS:
             kind = "other"
         self.dropped[kind] = self.dropped.get(kind, 0) + count
@@ -179,6 +186,7 @@ class TarSamples:
                     self.drop("without extension")
 
     def _sample_of(self, members: Iterable[_KeyedMember]) -> _Sample:
+        """Sorts the members of one key into images, labels and others."""
         sample = _Sample([], [], [])
         for member in members:
             if member.extension in self._image_extensions:
@@ -200,15 +208,15 @@ class TarSamples:
         return self.has_labels
 
     def _go_back(self, checkpoint: _Checkpoint) -> None:
-        """Forgets what was added of this tar."""
+        """Drops what was added of this tar."""
         for source in self.sources[checkpoint.source_count :]:
             if self.original_paths is not None:
                 self.original_paths.discard(source.path)
         del self.sources[checkpoint.source_count :]
-        for index in [
-            index for index in self.field_ranges if index >= checkpoint.source_count
-        ]:
-            del self.field_ranges[index]
+        # A list, since a dict must not change while it is walked.
+        for index in list(self.field_ranges):
+            if index >= checkpoint.source_count:
+                del self.field_ranges[index]
         self.extension_counts = checkpoint.extension_counts
         self.dropped = checkpoint.dropped
         self.class_names.pop(self._archive, None)
@@ -225,7 +233,7 @@ class TarSamples:
         last_of_key: dict[str, list[_KeyedMember]] = {}
         for member in self._keyed_members(members):
             sample = last_of_key.get(member.key)
-            if sample is None or any(member.path == other.path for other in sample):
+            if sample is None or _has_path(sample, member.path):
                 sample = []
                 last_of_key[member.key] = sample
                 samples.append(sample)
@@ -243,9 +251,10 @@ class TarSamples:
                 self.drop(extension)
             return
 
+        # The image gives the sample its path; without an image, its label is reported.
         _, _, path, member = (sample.images or sample.labels)[0]
         try:
-            # Two members with one extension: nobody knows which one is the field.
+            # Of two members with one extension, nobody knows which one is the field.
             if len(ranges) < len(sample.others):
                 raise ValueError(_describe_repeated(sample.others))
             note = ranges.get(NOTE)
@@ -273,11 +282,13 @@ class TarSamples:
         if note is None:
             return None
         offset, note_size = note
+        # Only the start is read: a KEY.json of another program may be large.
         return read_ours(lambda size: self._tar.read(offset, min(size, note_size)))
 
     def _with_origin(self, source: Source, ours: Ours) -> Source:
         """A sample of a packed dataset, with the identity and the path of the picture's source."""
         source = source._replace(identity=ours.identity)
+        # A second sample of one path keeps the path of its member, so that no two are the same.
         if self.original_paths is None or ours.path in self.original_paths:
             return source
         self.original_paths.add(ours.path)
@@ -320,11 +331,12 @@ class TarSamples:
         """The label in the member, or the entry of KEY.json, that a user names."""
         if sample.labels:
             member = sample.labels[0].member
-            label: object = _parse_label(
-                self._tar.read(member.offset_bytes, member.size_bytes)
-            )
+            text = self._tar.read(member.offset_bytes, member.size_bytes)
+            label: object = _parse_label(text)
         else:
-            entries = {} if note is None else read_entries(self._tar, note)
+            entries: dict[str, object] = {}
+            if note is not None:
+                entries = read_entries(self._tar, note)
             if column not in entries:
                 raise ValueError(
                     f"expected its label in KEY.{column}, or as {column!r} in KEY.json, got neither"
@@ -338,6 +350,7 @@ class TarSamples:
         text = self._tar.read(
             member.offset_bytes, min(member.size_bytes, _MAX_LABEL_DIGITS)
         )
+        # fastpipe writes -1 for a sample without a label. In other datasets it is a mistake.
         if text == b"-1" and is_ours:
             return NO_LABEL
         match = None
@@ -346,12 +359,17 @@ class TarSamples:
         if match is not None and int(match[1]) < self.class_count:
             return int(match[1])
 
-        is_name = match is None and b"\n" not in text.strip()
-        hint = ". For names of classes, pass --label-column cls" if is_name else ""
+        hint = ""
+        if match is None and b"\n" not in text.strip():
+            hint = ". For names of classes, pass --label-column cls"
         raise ValueError(
-            f"its label is {shown(repr(text)[1:], 40)}; expected a whole number from 0 to "
+            f"its label is {shorten_name(repr(text)[1:], 40)}; expected a whole number from 0 to "
             f"{self.class_count - 1:,}, in decimal digits: a position in the list of classes{hint}"
         )
+
+
+def _has_path(sample: Iterable[_KeyedMember], path: str) -> bool:
+    return any(member.path == path for member in sample)
 
 
 def read_entries(tar: TarFile, note: ByteRange) -> dict[str, object]:
@@ -361,7 +379,9 @@ def read_entries(tar: TarFile, note: ByteRange) -> dict[str, object]:
         entries = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return entries if isinstance(entries, dict) else {}
+    if not isinstance(entries, dict):
+        return {}
+    return entries
 
 
 def _parse_label(data: bytes) -> int | str:
@@ -372,16 +392,17 @@ def _parse_label(data: bytes) -> int | str:
     text = data.decode("utf-8-sig").strip()
     if not text or len(text) > _MAX_LABEL_CHARACTERS or "\n" in text:
         raise ValueError(
-            f"its label is {shown(text, 40)!r}; expected a number, or the name of a class"
+            f"its label is {shorten_name(text, 40)!r}; expected a number, or the name of a class"
         )
     return text
 
 
 def _describe_repeated(members: Iterable[_KeyedMember]) -> str:
+    """Says which extension several members of one key have."""
     counts = Counter(member.extension for member in members)
     extension = max(counts, key=lambda extension: counts[extension])
     return (
-        f"expected one member .{shown(extension, _MAX_SHOWN_CHARACTERS)} with this key, got "
+        f"expected one member .{shorten_name(extension, _MAX_SHOWN_CHARACTERS)} with this key, got "
         "several"
     )
 
@@ -389,7 +410,7 @@ def _describe_repeated(members: Iterable[_KeyedMember]) -> str:
 def _advice_for_images(sample: _Sample) -> str:
     """How to tell fastpipe which member is the image of a sample; "": nothing would help."""
     if len(sample.images) > 1:
-        extension = shown(sample.images[0].extension, _MAX_SHOWN_CHARACTERS)
+        extension = shorten_name(sample.images[0].extension, _MAX_SHOWN_CHARACTERS)
         return (
             "; call a mask or a second image KEY.NAME.png, such as KEY.seg.png; or pass "
             f"--image-column {extension}, and the others are fields"
@@ -398,6 +419,6 @@ def _advice_for_images(sample: _Sample) -> str:
         return ""
     for member in sample.others:
         if is_picture(f"x.{member.extension}"):
-            extension = shown(member.extension, _MAX_SHOWN_CHARACTERS)
+            extension = shorten_name(member.extension, _MAX_SHOWN_CHARACTERS)
             return f"; --image-column {extension} takes KEY.{extension} as the image"
     return ""
