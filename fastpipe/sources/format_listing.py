@@ -11,7 +11,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.coco import list_coco
 from fastpipe.sources.annotations.masks import MaskFolders, list_masks
-from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, names_of_split
+from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, read_split_names
 from fastpipe.sources.annotations.yolo import list_yolo
 from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
 from fastpipe.sources.files import SourcePath, names_in
@@ -213,7 +213,9 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     listed = None
     has_lists = isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir()
     if has_lists and not splits:
-        listed = names_of_split(Path(str(source.root)), MASK_LISTS.name, options.split)
+        listed = read_split_names(
+            Path(str(source.root)), MASK_LISTS.name, options.split
+        )
     elif splits or options.split is not None:
         chosen = choose_split(images, options.split, splits)
         split_of_masks = find_split(chosen, names_in(masks, FEW).folders)

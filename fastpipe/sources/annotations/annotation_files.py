@@ -247,7 +247,7 @@ def describe_file(start: bytes, name: str) -> AnnotationTool:
     return TEXT if name.lower().endswith(".caption") else _DATA
 
 
-def unread_tool(path: SourcePath) -> AnnotationTool | None:
+def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:
     """The tool that wrote a file, if fastpipe does not read its form."""
     try:
         with open_binary(path) as file:
@@ -261,7 +261,7 @@ def unread_tool(path: SourcePath) -> AnnotationTool | None:
 
 def refuse_tool(path: SourcePath) -> None:
     """Raises PackError if a file is of a tool whose form fastpipe does not read."""
-    tool = unread_tool(path)
+    tool = recognise_unread_tool(path)
     if tool is not None:
         raise PackError(
             f"{readable(str(path))} is {tool.name}, which fastpipe does not read: {tool.remedy}"

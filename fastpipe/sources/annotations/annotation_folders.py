@@ -83,7 +83,7 @@ def pair_folders(root: SourcePath, names: Names) -> list[FolderPair]:
                 continue
             images = root / image_folder
             for labels in _label_folders_in(root / label_folder, images):
-                kind = kind_of_labels(labels)
+                kind = find_label_kind(labels)
                 pairs.append(FolderPair(kind, images, labels, split))
     return pairs
 
@@ -99,7 +99,7 @@ def _label_folders_in(folder: SourcePath, images: SourcePath) -> list[SourcePath
         return [folder]
     if not inner or not set(inner).isdisjoint(names_in(images, FEW).folders):
         return [folder]
-    labelled = [folder / name for name in inner if kind_of_labels(folder / name)]
+    labelled = [folder / name for name in inner if find_label_kind(folder / name)]
     return labelled or [folder]
 
 
@@ -128,7 +128,7 @@ def is_usual_folder(name: str) -> bool:
     )
 
 
-def kind_of_labels(folder: SourcePath) -> str:
+def find_label_kind(folder: SourcePath) -> str:
     """The kind of labels in a folder, by its first files: "yolo", "voc" or "masks"; or ""."""
     for path in _first_files(folder, _MAX_LEVELS):
         kind = _KIND_OF_ENDING.get(PurePosixPath(path).suffix[1:].lower(), "")
@@ -139,7 +139,7 @@ def kind_of_labels(folder: SourcePath) -> str:
     return ""
 
 
-def first_file(folder: SourcePath) -> SourcePath | None:
+def find_first_file(folder: SourcePath) -> SourcePath | None:
     """The first file in a folder, or in the folders in it."""
     for path in _first_files(folder, _MAX_LEVELS):
         return folder / path

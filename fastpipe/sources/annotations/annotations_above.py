@@ -24,7 +24,7 @@ from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
     TOOL_BYTES,
     describe_file,
-    unread_tool,
+    recognise_unread_tool,
 )
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
@@ -246,7 +246,7 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             yield _describe_list(path, images.root, listed)
         elif not is_far and path.parent != above:
             # MOT has the boxes of img1 in gt/gt.txt, by the numbers of the frames.
-            tool = unread_tool(path)
+            tool = recognise_unread_tool(path)
             if tool is not None:
                 yield _Annotations(
                     str(path), tool.name, f"To keep what they say: {tool.remedy}", _TOOL
@@ -355,7 +355,7 @@ def _describe_data(path: Path) -> _Annotations:
 
 def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     content = "the names of these images"
-    tool = unread_tool(path)
+    tool = recognise_unread_tool(path)
     if tool is not None:
         remedy = f"To keep what it says: {tool.remedy}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)

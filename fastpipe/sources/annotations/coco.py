@@ -11,12 +11,15 @@ from typing import Any
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.annotations.coco_annotations import Annotations
-from fastpipe.sources.annotations.coco_assumptions import changed_boxes, skipped_entries
+from fastpipe.sources.annotations.coco_assumptions import (
+    find_box_assumptions,
+    find_entry_assumptions,
+)
 from fastpipe.sources.annotations.coco_fields import (
-    default_fields,
-    entries_of,
-    field_value,
-    requested_fields,
+    list_default_fields,
+    list_entries,
+    parse_fields,
+    read_field_value,
     resolve_field,
 )
 from fastpipe.sources.annotations.coco_paths import find_image_folder, use_image_root
@@ -29,7 +32,9 @@ from fastpipe.sources.tables.rows import Row, list_rows
 _TASKS = ("instances", "person_keypoints", "captions")
 
 
-def coco_files(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
+def group_coco_files(
+    folder: SourcePath, names: Sequence[str]
+) -> dict[str, list[SourcePath]]:
     """Split -> the files of a folder that COCO calls after it, such as instances_val2017.json.
 
     The files of a split are in the order of the tasks.
@@ -48,10 +53,10 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
 
     Annotations of several files with one id are one annotation.
     """
-    requested = requested_fields(options.fields)
-    annotations = Annotations(paths, entries_of(requested))
+    requested = parse_fields(options.fields)
+    annotations = Annotations(paths, list_entries(requested))
     if requested is None:
-        requested = default_fields(annotations)
+        requested = list_default_fields(annotations)
     fields = [resolve_field(annotations, field) for field in requested]
 
     root = options.root_of_images()
@@ -62,21 +67,21 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     listing = list_rows(folder.root, _rows(annotations, fields), fields)
 
     # Boxes are counted while the rows are read, so this comes last.
-    assumed = [*listing.assumed, *folder.assumed, *changed_boxes(annotations)]
+    assumed = [*listing.assumed, *folder.assumed, *find_box_assumptions(annotations)]
     if options.fields is None:
-        assumed += skipped_entries(annotations, fields)
+        assumed += find_entry_assumptions(annotations, fields)
     return replace(listing, assumed=tuple(assumed))
 
 
 def _rows(annotations: Annotations, fields: Sequence[SourceField]) -> Iterator[Row]:
     """A row for each image, and a rejected one for each annotation without an image."""
     for image_id, image in annotations.images.items():
-        image_annotations = annotations.of_image(image_id)
+        image_annotations = annotations.read_annotations(image_id)
         values: dict[str, Any] = {}
         problem = image.problem
         for field in fields:
             try:
-                values[field.name] = field_value(
+                values[field.name] = read_field_value(
                     annotations, field, image_id, image, image_annotations
                 )
             except ImageError as error:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
-from fastpipe.sources.annotations.coco_shapes import box_around
+from fastpipe.sources.annotations.coco_shapes import find_box_around
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.listing import Notes
@@ -115,7 +115,7 @@ class Annotations:
     def has_several_captions(self) -> bool:
         return any(self._caption_counts[image_id] > 1 for image_id in self.images)
 
-    def category(self, entry: Entry) -> int:
+    def read_category(self, entry: Entry) -> int:
         number = parse_id(entry.get("category_id"))
         if not isinstance(number, int) or number not in self.categories:
             raise ImageError(
@@ -123,7 +123,7 @@ class Annotations:
             )
         return number
 
-    def box(self, entry: Entry) -> list[float]:
+    def read_box(self, entry: Entry) -> list[float]:
         """The box as left, top, right and bottom (xyxy); `bbox` in the file is xywh.
 
         Without a bbox it is the box around the segmentation.
@@ -131,9 +131,9 @@ class Annotations:
         if entry.get("bbox") or not entry.get("segmentation"):
             return xyxy([entry.get("bbox")])[0]
         self.box_counts.around_segmentation += 1
-        return box_around(entry["segmentation"])
+        return find_box_around(entry["segmentation"])
 
-    def of_image(self, image_id: Id) -> list[Annotation]:
+    def read_annotations(self, image_id: Id) -> list[Annotation]:
         """The annotations of an image. Those of several files with one id are one annotation.
 
         Captions have ids of their own, which are not those of objects.
@@ -247,7 +247,7 @@ class Annotations:
         if segmentation:
             self.segmentation_count += 1
             if not box:
-                kept["segmentation"] = segmentation  # `box` puts one around it
+                kept["segmentation"] = segmentation  # `read_box` puts one around it
         note = _encode_note([number, file_index, kept]).encode()
         ranges = self._note_ranges.setdefault(image_id, array("q"))
         ranges.extend((self._notes.add(note), len(note)))

@@ -41,7 +41,7 @@ _USUAL_ENTRIES = _FORMAT_ENTRIES | _ANNOTATOR_ENTRIES
 _LVIS_ENTRIES = ("neg_category_ids", "not_exhaustive_category_ids")
 
 
-def changed_boxes(annotations: Annotations) -> list[Assumption]:
+def find_box_assumptions(annotations: Annotations) -> list[Assumption]:
     """Says which boxes are not as they were written, or may be no objects."""
     counts = annotations.box_counts
     texts: list[str] = []
@@ -62,7 +62,7 @@ def changed_boxes(annotations: Annotations) -> list[Assumption]:
     return [Assumption(text) for text in texts]
 
 
-def skipped_entries(
+def find_entry_assumptions(
     annotations: Annotations, fields: Sequence[SourceField]
 ) -> list[Assumption]:
     """Says which entries are in no field, where a user asks for no fields.

@@ -47,7 +47,7 @@ _DEFAULT_FIELDS = (
 _INSTANCES = "instances"
 
 
-def requested_fields(fields: Sequence[FieldColumn] | None) -> list[FieldColumn] | None:
+def parse_fields(fields: Sequence[FieldColumn] | None) -> list[FieldColumn] | None:
     """The fields that a user asks for, with entries as columns. None: all that the files have."""
     if fields is None:
         return None
@@ -60,7 +60,7 @@ def requested_fields(fields: Sequence[FieldColumn] | None) -> list[FieldColumn] 
     return requested
 
 
-def entries_of(fields: Sequence[FieldColumn] | None) -> set[str]:
+def list_entries(fields: Sequence[FieldColumn] | None) -> set[str]:
     """The entries of annotations that fields are made of, with those that every file needs."""
     entries = {"category_id", "iscrowd"}
     for field in fields or _DEFAULT_FIELDS:
@@ -68,7 +68,7 @@ def entries_of(fields: Sequence[FieldColumn] | None) -> set[str]:
     return entries
 
 
-def default_fields(annotations: Annotations) -> list[FieldColumn]:
+def list_default_fields(annotations: Annotations) -> list[FieldColumn]:
     """The fields that the files have, if the user asks for no fields."""
     fields = [
         field for field in _DEFAULT_FIELDS if field.column in annotations.entry_names
@@ -169,7 +169,7 @@ def _other_side(match: re.Match[str]) -> str:
     return "right" if match[0] == "left" else "left"
 
 
-def field_value(
+def read_field_value(
     annotations: Annotations,
     field: SourceField,
     image_id: Id,
@@ -192,8 +192,8 @@ def field_value(
     # of an object stay together.
     objects = [item for item in image_annotations if is_object(item.entry)]
     if field.kind == "boxes":
-        labels = _values(objects, annotations.category)
-        boxes_xyxy = _values(objects, annotations.box)
+        labels = _values(objects, annotations.read_category)
+        boxes_xyxy = _values(objects, annotations.read_box)
         annotations.box_counts.add(boxes_xyxy, image.size)
         return {"boxes": boxes_xyxy, "labels": labels}
     if field.kind == "keypoints":
@@ -211,7 +211,7 @@ def _shapes(
     if field.column == _INSTANCES:
         numbers = list(range(1, len(objects) + 1))
     else:
-        numbers = _values(objects, annotations.category)
+        numbers = _values(objects, annotations.read_category)
     crowds: list[tuple[int, Any]] = []
     singles: list[tuple[int, Any]] = []
     for number, item in zip(numbers, objects, strict=True):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastpipe.sources.annotations.coco import coco_files
+from fastpipe.sources.annotations.coco import group_coco_files
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 
 # The start of a file of COCO: an object whose first entry is one of COCO's lists, or "info".
@@ -25,7 +25,7 @@ _NAME_LIST = "classes.txt"
 _NOTES = "notes.json"
 
 
-def coco_files_by_split(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
+def find_coco_files(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
     """Split -> the files about its images; "" for an only file, whose name may say no split."""
     files = _files_in(root, names.files)
     if not files and _FOLDER in names.folders:
@@ -39,7 +39,7 @@ def _files_in(folder: SourcePath, names: Sequence[str]) -> dict[str, list[Source
 
     Roboflow calls them _annotations.coco.json, for example.
     """
-    by_split = coco_files(folder, names)
+    by_split = group_coco_files(folder, names)
     if by_split:
         return by_split
     candidates = [name for name in names if name.lower().endswith(".json")]

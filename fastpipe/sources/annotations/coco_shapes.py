@@ -11,7 +11,7 @@ from typing import Any
 from fastpipe.errors import ImageError
 
 
-def box_around(segmentation: Any) -> list[float]:
+def find_box_around(segmentation: Any) -> list[float]:
     """Left, top, right and bottom (xyxy) of polygons or runs.
 
     Raises:
@@ -49,7 +49,7 @@ def _box_around_runs(segmentation: dict[str, Any]) -> list[float]:
         height, _ = map(int, segmentation["size"])
         counts = segmentation["counts"]
         if isinstance(counts, str):
-            runs = unpacked_counts(counts)
+            runs = decode_counts(counts)
         else:
             runs = list(map(int, counts))
     except (KeyError, TypeError, ValueError) as problem:
@@ -84,7 +84,7 @@ def _box_around_runs(segmentation: dict[str, Any]) -> list[float]:
     return [min(lefts), min(tops), max(rights), max(bottoms)]
 
 
-def unpacked_counts(text: str) -> list[int]:
+def decode_counts(text: str) -> list[int]:
     """The lengths of the runs in COCO's packed text.
 
     A character has six bits: five of a number, lowest first, and whether the number goes on. From

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.coco import coco_files
+from fastpipe.sources.annotations.coco import group_coco_files
 from fastpipe.sources.annotations.coco_annotations import parse_id
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.json_stream import object_entries
@@ -49,12 +49,12 @@ def check_same_categories(
             )
 
 
-def files_beside(path: SourcePath) -> list[SourcePath]:
+def find_coco_files_beside(path: SourcePath) -> list[SourcePath]:
     """The files of other splits beside one that COCO names so: instances_val2017.json."""
-    if not coco_files(path.parent, [path.name]):
+    if not group_coco_files(path.parent, [path.name]):
         return []
     others: list[SourcePath] = []
-    for files in coco_files(path.parent, names_in(path.parent).files).values():
+    for files in group_coco_files(path.parent, names_in(path.parent).files).values():
         if path not in files:
             others += files
     return others

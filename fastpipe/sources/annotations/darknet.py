@@ -54,7 +54,7 @@ def _is_label_file(path: SourcePath) -> bool:
     return len(numbers) >= _MIN_NUMBERS
 
 
-def darknet_folders(root: SourcePath, names: Names) -> list[FolderPair]:
+def find_darknet_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """The splits in a *.data file of Darknet; none if there is no such file, or no image of it."""
     data_files = [name for name in names.files[:FEW] if name.endswith(".data")]
     # With several, nobody can tell which one is meant.
@@ -111,7 +111,7 @@ def _find_near(folder: Path, written_path: str) -> Path | None:
     return find_by_end((folder, folder.parent), written_path)
 
 
-def listed_splits(
+def find_listed_splits(
     root: SourcePath, names: Names, images: SourcePath
 ) -> list[FolderPair]:
     """The splits of train.txt, val.txt and so on, if two of them list the images of a folder.
@@ -156,7 +156,7 @@ def _read_lines(file: Path, max_bytes: int = -1) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def listed_images(image_list: Path, images: Path) -> list[str]:
+def read_image_list(image_list: Path, images: Path) -> list[str]:
     """The images of a list, relative to their folder. PackError: one lies elsewhere."""
     top = os.path.abspath(images)
     paths: list[str] = []

@@ -29,7 +29,7 @@ CATEGORIES = (
 )
 
 
-def in_lists(value: object) -> Mapping[str, Any] | None:
+def read_box_lists(value: object) -> Mapping[str, Any] | None:
     """An object of lists, also from a list of objects; None if the value has no boxes."""
     if isinstance(value, Mapping):
         return value if "bbox" in value else None
@@ -53,11 +53,13 @@ def _categories_in(lists: Mapping[str, Any]) -> Any:
     return None
 
 
-def detection(lists: Mapping[str, Any], source_field: SourceField) -> dict[str, Any]:
+def make_boxes_value(
+    lists: Mapping[str, Any], source_field: SourceField
+) -> dict[str, Any]:
     """The value of a field of boxes: corners, and the classes by number where names are known.
 
     Args:
-        lists: from `in_lists`; its boxes are in the box format of the field.
+        lists: from `read_box_lists`; its boxes are in the box format of the field.
         source_field: the field.
 
     Returns:
@@ -113,7 +115,7 @@ class Detections:
         """Adds one more value."""
         if value is None or value == [] or not self.is_certain:
             return
-        lists = in_lists(value)
+        lists = read_box_lists(value)
         if lists is None:
             self.is_certain = False
             return
@@ -126,7 +128,7 @@ class Detections:
                 self.names.add(label)
 
 
-def assumed_of_detections(
+def find_detection_assumptions(
     columns: Iterable[str], fields: Sequence[SourceField], box_format: str | None
 ) -> list[Assumption]:
     """The assumptions on columns with such objects: stored as json, or boxes in COCO's format."""
@@ -143,7 +145,7 @@ def assumed_of_detections(
     return assumptions
 
 
-def with_names(
+def add_class_names(
     fields: Sequence[SourceField],
     names: Mapping[str, Sequence[str]],
     box_format: str | None,

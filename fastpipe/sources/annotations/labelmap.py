@@ -57,7 +57,7 @@ def read_mask_classes(
     return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
 
 
-def palette_of_png(data: bytes) -> list[Colour] | None:
+def read_palette(data: bytes) -> list[Colour] | None:
     """The colours of a PNG's palette; None if it has none.
 
     Format: https://www.w3.org/TR/png-3/#11PLTE

@@ -22,8 +22,8 @@ from fastpipe.native import _engine
 from fastpipe.sources.annotations.annotation_files import find_colour_list
 from fastpipe.sources.annotations.labelmap import (
     LABELMAP,
-    palette_of_png,
     read_mask_classes,
+    read_palette,
 )
 from fastpipe.sources.files import SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, first_paths
@@ -284,7 +284,7 @@ def _class_names(folders: MaskFolders, masks: Sequence[str]) -> tuple[str, ...]:
             data = file.read(_HEADER_BYTES)
     except OSError:
         return ()
-    return read_mask_classes(folders.root, palette_of_png(data))
+    return read_mask_classes(folders.root, read_palette(data))
 
 
 def _assume_names(field: SourceField, names: Sequence[str]) -> list[Assumption]:

@@ -30,7 +30,7 @@ from fastpipe.sources.tables.written_names import WrittenNames
 _MAX_TRIED_PATHS = 100
 
 
-class Placed(NamedTuple):
+class FilePlaces(NamedTuple):
     """The places of the files that a table's paths mean."""
 
     assumption: Assumption
@@ -49,7 +49,7 @@ class Placed(NamedTuple):
         return self.files.get(written_path, written_path)
 
 
-def placed(root: Path, paths: Iterable[str], table: str) -> Placed | None:
+def find_places(root: Path, paths: Iterable[str], table: str) -> FilePlaces | None:
     """Looks for the files of paths; None if no file is found. `table`: the name of its file.
 
     PackError: two files fit one path.
@@ -77,7 +77,7 @@ def _with_slashes(path: str) -> str:
 
 def _find_prefix(
     root: Path, names_of: Mapping[str, Sequence[str]], shared_count: int
-) -> Placed | None:
+) -> FilePlaces | None:
     """Tries to leave out some of the folders that all paths share."""
     written_names = WrittenNames(root)
     # Each number of folders costs a look at the disk for each path, so only some are tried.
@@ -97,13 +97,13 @@ def _find_prefix(
                 f"paths: {readable(prefix)} at their start is left out: {readable(written_path)} "
                 f"is {readable(file)}"
             )
-            return Placed(assumption, prefix)
+            return FilePlaces(assumption, prefix)
     return None
 
 
 def _find_below(
     root: Path, names_of: Mapping[str, Sequence[str]], shared_count: int, table: str
-) -> Placed | None:
+) -> FilePlaces | None:
     """Looks for the files in all folders below the root, by the ends of their paths."""
     # Name of a file, with and without its ending -> paths of such files.
     files_of_name: dict[str, list[str]] = {}
@@ -139,7 +139,7 @@ def _files_with_end(
 
 def _choose_files(
     root: Path, candidates: Mapping[str, Sequence[str]], table: str
-) -> Placed:
+) -> FilePlaces:
     """One file for each path.
 
     Of several files it is the only one in a folder of the split that the table is named after.
@@ -164,7 +164,7 @@ def _choose_files(
     if len(folders) == 1:
         option = f"--image-root {readable(str(root / folders[0]))}"
     text = f"images: {len(chosen):,} are in folders below {readable(root.name)}: {first_paths(folders)}"
-    return Placed(Assumption(text, option), files=chosen)
+    return FilePlaces(Assumption(text, option), files=chosen)
 
 
 def _is_in_split(file: str, split: str | None) -> bool:

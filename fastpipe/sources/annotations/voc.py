@@ -30,7 +30,7 @@ def list_voc(
     """
     # Name -> annotation, or why it cannot be parsed.
     annotation_by_name = _read_annotations(pair.labels)
-    split_names = names_of_split(root, "Main", split)
+    split_names = read_split_names(root, "Main", split)
     names = split_names
     if names is None:
         names = list(annotation_by_name)
@@ -67,7 +67,7 @@ def list_voc(
     return replace(listing, assumed=tuple(assumed))
 
 
-def names_of_split(root: Path, task: str, split: str | None) -> list[str] | None:
+def read_split_names(root: Path, task: str, split: str | None) -> list[str] | None:
     """The names of the images of a split, without endings; None where there are no splits.
 
     `task`: the folder in ImageSets with the lists: "Main" for boxes, "Segmentation" for masks.

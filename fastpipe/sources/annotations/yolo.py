@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
-from fastpipe.sources.annotations.darknet import listed_images, read_class_names
+from fastpipe.sources.annotations.darknet import read_class_names, read_image_list
 from fastpipe.sources.annotations.yolo_labels import LabelReader
 from fastpipe.sources.annotations.yolo_yaml import DataYaml, read_data_yaml
 from fastpipe.sources.files import files_below, names_in
@@ -108,7 +108,7 @@ def _find_files(pair: FolderPair, split: str | None) -> _Files:
 
     absent_count = 0
     if pair.image_list is not None:
-        listed = set(listed_images(local_path(pair.image_list), images))
+        listed = set(read_image_list(local_path(pair.image_list), images))
         absent_count = len(listed - label_of.keys())
         label_of = {path: file for path, file in label_of.items() if path in listed}
     return _Files(

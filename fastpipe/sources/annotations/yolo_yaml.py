@@ -119,7 +119,7 @@ def _parse_flip_index(value: Any, points: PointShape | None) -> tuple[int, ...]:
     return tuple(value)
 
 
-def yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
+def find_yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """The splits in data.yaml whose folders or lists of images exist; none without such a file.
 
     Paths are as for Ultralytics: below `path`, or below the folder of the file. "../train/images"

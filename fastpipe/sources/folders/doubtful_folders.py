@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import (
     find_colour_list,
+    recognise_unread_tool,
     refuse_tool,
-    unread_tool,
 )
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.file_formats import UNREAD_ENDINGS, unread_remedy
@@ -280,7 +280,7 @@ def _lists_beside_folders(
 def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assumption:
     """The assumption on the labels of images, though there are lists beside them."""
     first = root / lists[0]
-    tool = unread_tool(first)
+    tool = recognise_unread_tool(first)
     unread = unread_remedy(first.name)
     if unread is not None:
         remedy = f"{readable(first.name)} is {unread}"

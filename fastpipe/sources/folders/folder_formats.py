@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotation_folders import is_usual_folder
-from fastpipe.sources.annotations.coco_folders import coco_files_by_split
+from fastpipe.sources.annotations.coco_folders import find_coco_files
 from fastpipe.sources.file_formats import MANIFESTS, format_of, is_tar
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.folders.labelled import (
@@ -43,7 +43,7 @@ def possible_formats(
         formats.append("metadata")
     if _has_parquet(root, names):
         formats.append("parquet")
-    if coco_files_by_split(root, names):
+    if find_coco_files(root, names):
         formats.append("coco")
         other_folders = [name for name in names.folders if not is_usual_folder(name)]
         if len(other_folders) > 1 and not split_folders(root, names):
@@ -76,7 +76,7 @@ def lies_at_top(
     if format_name in LABELLED_FORMATS:
         return bool(find_pairs(format_name, root, names))
     if format_name == "coco":
-        return bool(coco_files_by_split(root, names))
+        return bool(find_coco_files(root, names))
     if format_name in ("metadata", "parquet", "arrow"):
         return True  # their own listing finds the splits
     return any(format_of(name) == format_name for name in names.files)

@@ -13,7 +13,10 @@ from collections.abc import Sequence
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
-from fastpipe.sources.annotations.annotation_folders import first_file, kind_of_labels
+from fastpipe.sources.annotations.annotation_folders import (
+    find_first_file,
+    find_label_kind,
+)
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.splits import (
@@ -74,10 +77,10 @@ def refuse_roles(root: SourcePath, folders: Sequence[str]) -> None:
 
     for path in targets:
         # Other files than masks are refused or named later; see Note [sidecar files].
-        first = first_file(root / path)
+        first = find_first_file(root / path)
         if first is not None and first.suffix.lower() in (".json", ".xml"):
             refuse_tool(first)
-    masks = [path for path in targets if kind_of_labels(root / path) == "masks"]
+    masks = [path for path in targets if find_label_kind(root / path) == "masks"]
     if masks:
         raise PackError(
             f"{readable(str(root))}: the folders {readable(images[0])} and {readable(masks[0])} "

@@ -6,17 +6,17 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
 from fastpipe.sources.annotations.annotation_folders import (
     FolderPair,
-    first_file,
+    find_first_file,
+    find_label_kind,
     is_flat_voc,
-    kind_of_labels,
     pair_folders,
 )
 from fastpipe.sources.annotations.darknet import (
-    darknet_folders,
+    find_darknet_folders,
+    find_listed_splits,
     is_flat_yolo,
-    listed_splits,
 )
-from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, yaml_folders
+from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, find_yaml_folders
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.folder_roles import is_called_target
 from fastpipe.sources.folders.splits import (
@@ -51,7 +51,7 @@ def labelled_formats(
     Raises:
         PackError: a folder is called like labels and holds none, and there is no other format.
     """
-    if yaml_folders(root, names) or darknet_folders(root, names):
+    if find_yaml_folders(root, names) or find_darknet_folders(root, names):
         return ["yolo"]
     pairs = pair_folders(root, names)
     if not pairs:
@@ -70,14 +70,14 @@ def labelled_formats(
         return sorted(formats)
 
     # Where all folders of labels are empty, no image has a box, and their names tell the format.
-    is_empty = all(first_file(pair.labels) is None for pair in pairs)
+    is_empty = all(find_first_file(pair.labels) is None for pair in pairs)
     if is_empty and set(YOLO_FOLDERS) <= set(names.folders):
         return ["yolo"]
     if is_empty and has_voc_folders:
         return ["voc"]
     if is_other_format or any(pair.split for pair in pairs):
         return []
-    first_label_file = first_file(pairs[0].labels)
+    first_label_file = find_first_file(pairs[0].labels)
     if first_label_file is not None:
         refuse_tool(first_label_file)
     images = pairs[0].images.name
@@ -152,7 +152,7 @@ def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> No
     known = (pair.images.name, masks_folder, *_VOC_MASKS)
     for name in names.folders:
         is_candidate = name not in known and is_called_target(name)
-        if is_candidate and kind_of_labels(root / name) == "masks":
+        if is_candidate and find_label_kind(root / name) == "masks":
             raise PackError(
                 f"{readable(str(root))} has the folders {readable(name)} and "
                 f"{readable(pair.labels.name)} beside its images, which both may have the masks; "
@@ -164,7 +164,7 @@ def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> No
 def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderPair]:
     """The pairs of a format; pairs with empty folders of labels only if there are no others."""
     if format_name == "yolo":
-        pairs = yaml_folders(root, names) or darknet_folders(root, names)
+        pairs = find_yaml_folders(root, names) or find_darknet_folders(root, names)
         if pairs:
             return pairs
     all_pairs = pair_folders(root, names)
@@ -191,7 +191,7 @@ def _split_by_lists(
     """The splits of YOLO's only pair of folders, if lists name their images; else the pairs."""
     if len(pairs) != 1 or pairs[0].kind != "yolo" or pairs[0].split:
         return pairs
-    splits = listed_splits(root, names, pairs[0].images)
+    splits = find_listed_splits(root, names, pairs[0].images)
     if not splits:
         return pairs
     return [split._replace(labels=pairs[0].labels) for split in splits]

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from fastpipe.sources.annotations.annotation_files import SIDECAR_ENDINGS, unread_tool
+from fastpipe.sources.annotations.annotation_files import (
+    SIDECAR_ENDINGS,
+    recognise_unread_tool,
+)
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.darknet import NAME_LISTS
 from fastpipe.sources.annotations.labelmap import LABELMAP
@@ -69,7 +72,7 @@ def describe_unread(
     for name, path in islice(unread.items(), _MAX_READ):
         if name.endswith("/"):
             continue
-        tool = unread_tool(path)
+        tool = recognise_unread_tool(path)
         if tool is not None:
             remedy = f"{name} is {tool.name}: {tool.remedy}"
             break

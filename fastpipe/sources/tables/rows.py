@@ -15,7 +15,7 @@ from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.sources.annotations.placed import Placed, placed
+from fastpipe.sources.annotations.placed import FilePlaces, find_places
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.listing import (
@@ -172,7 +172,7 @@ def list_rows(
         paths = (
             row.path for row in rows if is_name(row.path) and not scheme_of(row.path)
         )
-        elsewhere = placed(image_root, paths, table)
+        elsewhere = find_places(image_root, paths, table)
         if elsewhere is not None:
             lister = _RowLister(image_root, fields, place, classes)
             lister.add_rows(_moved_rows(rows, elsewhere, fields))
@@ -214,7 +214,7 @@ def _file_fields(fields: Iterable[SourceField]) -> list[str]:
 
 
 def _moved_rows(
-    rows: Iterable[Row], elsewhere: Placed, fields: Sequence[SourceField]
+    rows: Iterable[Row], elsewhere: FilePlaces, fields: Sequence[SourceField]
 ) -> Iterator[Row]:
     """The rows with the paths at which their files are."""
     names = _file_fields(fields)
