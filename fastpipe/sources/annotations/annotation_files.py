@@ -202,7 +202,7 @@ def _is_wider(lines: Sequence[str]) -> bool:
     return (
         lines[1].isdigit()
         and len(words) >= _MIN_WIDER_NUMBERS
-        and all(map(_is_number, words))
+        and all(map(is_number, words))
     )
 
 
@@ -213,11 +213,11 @@ def _recognise_line(line: str) -> AnnotationTool:
     if len(cells) == _DOTA_NUMBERS + 1:
         # ICDAR has a text behind the corners of a box.
         number_cells = cells[:_DOTA_NUMBERS]
-    if len(cells) >= _MIN_COMMA_NUMBERS and all(map(_is_number, number_cells)):
+    if len(cells) >= _MIN_COMMA_NUMBERS and all(map(is_number, number_cells)):
         return _NUMBERS
 
     words = line.split()
-    are_numbers = [_is_number(word) for word in words]
+    are_numbers = [is_number(word) for word in words]
     # Only the first word of a KITTI line, the class, is not a number.
     kitti_numbers = are_numbers[1 : 1 + _KITTI_NUMBERS]
     has_all_numbers = len(kitti_numbers) == _KITTI_NUMBERS and all(kitti_numbers)
@@ -231,7 +231,8 @@ def _recognise_line(line: str) -> AnnotationTool:
     return TEXT
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a word of a label file is a number, as Python reads it."""
     try:
         float(word)
     except ValueError:

@@ -144,6 +144,33 @@ def find_annotations_above(
     """
     folder = Path(os.path.abspath(passed))
     images = _Images(_without_wrappers(Path(os.path.abspath(root))), listing)
+    annotations = _collect_annotations(folder, images)
+    # A table beside splits is named by another assumption.
+    texts = " ".join(assumption.text for assumption in listing.assumed)
+    annotations = [entry for entry in annotations if entry.path not in texts]
+    if not annotations:
+        return []
+
+    best = min(annotations, key=lambda entry: entry.rank)
+    other_paths = [entry.path for entry in annotations if entry is not best]
+    also = ""
+    if other_paths:
+        also = f" (also: {first_paths(other_paths)})"
+    labels = "none"
+    if images.have_labels:
+        labels = "the names of the folders"
+    text = (
+        f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "
+        f"{AS_CLASSES} packs the images without it"
+    )
+    return [Assumption(text)]
+
+
+def _collect_annotations(folder: Path, images: _Images) -> list[_Annotations]:
+    """The annotations above the images, from the nearest folder on.
+
+    `folder`: the one that the user passes, in which the images lie.
+    """
     annotations: list[_Annotations] = []
     # The top of a disk, a home and /tmp hold many datasets, whose names may be the same.
     shared_folders = (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
@@ -167,25 +194,7 @@ def find_annotations_above(
         for entry in nearby:
             if entry.rank == _TABLE or not is_in_passed_folder:
                 annotations.append(entry)
-    # A table beside splits is named by another assumption.
-    texts = " ".join(assumption.text for assumption in listing.assumed)
-    annotations = [entry for entry in annotations if entry.path not in texts]
-    if not annotations:
-        return []
-
-    best = min(annotations, key=lambda entry: entry.rank)
-    other_paths = [entry.path for entry in annotations if entry is not best]
-    also = ""
-    if other_paths:
-        also = f" (also: {first_paths(other_paths)})"
-    labels = "none"
-    if images.have_labels:
-        labels = "the names of the folders"
-    text = (
-        f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "
-        f"{AS_CLASSES} packs the images without it"
-    )
-    return [Assumption(text)]
+    return annotations
 
 
 def _without_wrappers(folder: Path) -> Path:
@@ -268,7 +277,7 @@ def _annotation_files(
 
     Args:
         above: the folder.
-        names: in it.
+        names: the names in `above`.
         image_folder: the folder of the images. The listing has looked at its files already.
         levels_below: how many levels of folders in `above` to search.
     """
@@ -360,7 +369,9 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         remedy = f"To keep what it says: {tool.remedy}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
     if _is_coco(path) or (_has_columns(path) and lists_images(path, listed)):
-        command = f"fastpipe pack {shlex.quote(str(path))} DST --image-root {shlex.quote(str(images))}"
+        quoted_path = shlex.quote(str(path))
+        quoted_images = shlex.quote(str(images))
+        command = f"fastpipe pack {quoted_path} DST --image-root {quoted_images}"
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE
         )

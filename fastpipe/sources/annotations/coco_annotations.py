@@ -16,6 +16,7 @@ from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.annotations.coco_shapes import find_box_around
+from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.listing import Notes
@@ -109,8 +110,7 @@ class Annotations:
     @property
     def category_names(self) -> tuple[str, ...]:
         """The names of the categories by id; "" where there is no category of an id."""
-        class_count = max(self.categories, default=-1) + 1
-        return tuple(self.categories.get(number, "") for number in range(class_count))
+        return list_numbered_names(self.categories)
 
     def has_several_captions(self) -> bool:
         return any(self._caption_counts[image_id] > 1 for image_id in self.images)
@@ -271,9 +271,7 @@ class Annotations:
 
     def _add_keypoint_names(self, number: int, points: Any) -> None:
         """`number`, `points`: of a category. A field of keypoints has one list of names."""
-        are_names = isinstance(points, list) and all(
-            isinstance(point, str) for point in points
-        )
+        are_names = isinstance(points, list) and set(map(type, points)) <= {str}
         if not are_names or self.keypoint_names not in ((), tuple(points)):
             raise ValueError(
                 f"category {number}: expected names of keypoints, the same for all categories; got "

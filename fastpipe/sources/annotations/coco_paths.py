@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.coco_annotations import Annotations
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.folders.splits import split_in_path
 from fastpipe.sources.listing import Assumption
@@ -56,13 +57,13 @@ def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolde
     """
     candidates = _candidate_folders(annotations.paths[0], split)
     path = _first_path(annotations)
-    roots = [root for root in candidates if _has_file(root, path)]
+    roots = _folders_with(candidates, path)
     if len(roots) == 1:
         return ImageFolder(roots[0])
 
     # Images with a URL may have been downloaded into one folder, without that of the URL.
     if not roots and annotations.url_images:
-        roots = [root for root in candidates if _has_file(root, _name_in(path))]
+        roots = _folders_with(candidates, _name_in(path))
         if len(roots) == 1:
             _drop_url_folders(annotations, roots[0])
             return ImageFolder(roots[0])
@@ -76,7 +77,10 @@ def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolde
     count = "several" if roots else "none"
     download = ""
     if annotations.url_images:
-        download = ". Images have a coco_url and no file_name: download them, into folders or one folder"
+        download = (
+            ". Images have a coco_url and no file_name: download them, into folders or one "
+            "folder"
+        )
     raise PackError(
         f"{readable(str(annotations.paths[0]))}: the first image, {path[:200]!r}, is in {count} of "
         f"{shown_roots}{download}. --image-root says where the images are"
@@ -183,6 +187,11 @@ def _use_path_end(annotations: Annotations, end: _PathEnd) -> ImageFolder:
     return ImageFolder(end.root, (assumed,))
 
 
+def _folders_with(folders: Sequence[SourcePath], path: str) -> list[SourcePath]:
+    """The folders in which a file of this path exists."""
+    return [folder for folder in folders if _has_file(folder, path)]
+
+
 def _has_file(root: SourcePath, path: str) -> bool:
     # A text says why there is no such file.
     return bool(path) and not isinstance(state_or_problem(root, path), str)
@@ -205,8 +214,7 @@ def _name_in(path: str) -> str:
 
 
 def _with_slashes(path: str) -> str:
-    parts = _DRIVE.sub("", path).replace("\\", "/").split("/")
-    return "/".join(part for part in parts if part not in ("", "."))
+    return "/".join(split_written_path(_DRIVE.sub("", path)))
 
 
 def _without_escapes(path: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import Names, SourcePath, open_binary, open_unchanged
 from fastpipe.sources.folders.splits import FEW, split_of_name
 from fastpipe.sources.options import is_picture
@@ -94,10 +95,7 @@ def find_by_end(folders: Sequence[Path], written_path: str) -> Path | None:
 
     It is the longest end of the path that exists in one of the folders.
     """
-    parts: list[str] = []
-    for part in written_path.replace("\\", "/").split("/"):
-        if part not in ("", "."):
-            parts.append(part)
+    parts = split_written_path(written_path)
     for dropped_count in range(len(parts)):
         for folder in folders:
             path = folder.joinpath(*parts[dropped_count:])

@@ -140,7 +140,10 @@ def find_detection_assumptions(
             text = f"boxes ({column}): left, top, width, height, as COCO has them"
             assumptions.append(Assumption(text, "--box-format xyxy or cxcywh"))
         elif kind == "json":
-            text = f"boxes: none, though column {column!r} has bbox and classes, and is stored as json"
+            text = (
+                f"boxes: none, though column {column!r} has bbox and classes, and is stored "
+                "as json"
+            )
             assumptions.append(Assumption(text, f"--field boxes={column}:boxes"))
     return assumptions
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from fastpipe.errors import PackError
+from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.files import SourcePath, open_unchanged
 
 LABELMAP = "labelmap.txt"
@@ -54,7 +55,7 @@ def read_mask_classes(
         if not name or number in names or number > _MAX_NUMBER:
             return ()
         names[number] = name
-    return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
+    return list_numbered_names(names)
 
 
 def read_palette(data: bytes) -> list[Colour] | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import files_below
 from fastpipe.sources.folders.splits import (
     count_shared,
@@ -57,8 +58,7 @@ def find_places(root: Path, paths: Iterable[str], table: str) -> FilePlaces | No
     # Written path -> the names of its folders and of its file.
     names_of: dict[str, list[str]] = {}
     for path in paths:
-        parts = _with_slashes(path).split("/")
-        names = [part for part in parts if part not in ("", ".")]
+        names = split_written_path(path)
         # A path with ".." could lead out of the root.
         if names and ".." not in names:
             names_of[path] = names
@@ -163,7 +163,10 @@ def _choose_files(
     option = ""
     if len(folders) == 1:
         option = f"--image-root {readable(str(root / folders[0]))}"
-    text = f"images: {len(chosen):,} are in folders below {readable(root.name)}: {first_paths(folders)}"
+    text = (
+        f"images: {len(chosen):,} are in folders below {readable(root.name)}: "
+        f"{first_paths(folders)}"
+    )
     return FilePlaces(Assumption(text, option), files=chosen)
 
 

@@ -151,7 +151,10 @@ def _only_folder_error(
 def _choose_example(
     root: SourcePath, unread: Sequence[Source]
 ) -> tuple[Source, AnnotationTool]:
-    """A file for the message, and its tool. One file of each class is looked at for a known tool."""
+    """A file for the message, and its tool.
+
+    One file of each class is read, in search of a known tool.
+    """
     # Label -> the last of its files.
     one_of_each_class = {source.label: source for source in unread}
     for source in one_of_each_class.values():
@@ -187,8 +190,9 @@ def _stem(name: str) -> str:
 def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
     """Raises PackError if a folder has no picture, but data that fastpipe does not read."""
     first_sources = sources[:_NUM_CHECKED]
-    if any(is_picture(source.path) for source in first_sources):
-        return
+    for source in first_sources:
+        if is_picture(source.path):
+            return
     for index, source in enumerate(first_sources):
         remedy = unread_remedy(source.path)
         # Images without an ending are usual as well, so only one file is read.

@@ -34,8 +34,8 @@ def list_voc(
     names = split_names
     if names is None:
         names = list(annotation_by_name)
-    ours = _valid_annotations(annotation_by_name)
-    all_annotations = list(ours)
+    annotations = _valid_annotations(annotation_by_name)
+    all_annotations = list(annotations)
     for other in others:
         all_annotations += _valid_annotations(_read_annotations(other.labels))
 
@@ -61,7 +61,7 @@ def list_voc(
         SourceField("difficult", "json"),
     ]
     listing = list_rows(folder, rows, fields, place=folder.name)
-    assumed = _find_assumptions(ours)
+    assumed = _find_assumptions(annotations)
     if split_names is None:
         assumed += _images_without_annotation(annotation_by_name, files_of_stem)
     return replace(listing, assumed=tuple(assumed))
@@ -170,9 +170,19 @@ def _image_path(
 
 def _find_assumptions(annotations: Sequence[Annotation]) -> list[Assumption]:
     """Says how boxes and other entries of the annotations were understood."""
+    box_count = 0
+    at_zero_count = 0
+    unclear_count = 0
+    around_count = 0
+    skipped = set[str]()
+    for annotation in annotations:
+        box_count += len(annotation.boxes)
+        at_zero_count += annotation.count_boxes_at_zero()
+        unclear_count += annotation.unclear_difficult_count
+        around_count += annotation.box_around_count
+        skipped |= annotation.skipped
+
     assumed: list[Assumption] = []
-    box_count = sum(len(annotation.boxes) for annotation in annotations)
-    at_zero_count = sum(annotation.count_boxes_at_zero() for annotation in annotations)
     if at_zero_count:
         text = (
             f"boxes that begin at 0: {at_zero_count:,} of {box_count:,}; so pixels are counted "
@@ -185,23 +195,18 @@ def _find_assumptions(annotations: Sequence[Annotation]) -> list[Assumption]:
             "and ymin lose 1, xmax and ymax stay"
         )
         assumed.append(Assumption(text))
-    unclear_count = sum(entry.unclear_difficult_count for entry in annotations)
     if unclear_count:
         text = (
             f"objects that say neither 0 nor 1 as difficult: {unclear_count:,}; they are taken as "
             "not difficult"
         )
         assumed.append(Assumption(text))
-    around_count = sum(annotation.box_around_count for annotation in annotations)
     if around_count:
         text = (
             f"objects with a polygon and no bndbox: {around_count:,}; the boxes are those around "
             "them"
         )
         assumed.append(Assumption(text))
-    skipped = {
-        attribute for annotation in annotations for attribute in annotation.skipped
-    }
     if skipped:
         text = (
             f"attributes of objects that are not packed: {', '.join(sorted(skipped))}"

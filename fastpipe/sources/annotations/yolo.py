@@ -62,6 +62,7 @@ def list_yolo(
         fields.append(SourceField("keypoints", "keypoints", flip_pairs=data.flip_pairs))
 
     reader = LabelReader(data, first_label)
+    # How messages call the folder of the images.
     place = "images"
     if pair.split:
         place = files.images.name
@@ -145,18 +146,21 @@ def _find_assumptions(files: _Files, data: DataYaml) -> list[Assumption]:
     """Says which names, label files and images are missing or shared."""
     assumed: list[Assumption] = []
     if not data.names:
-        text = "boxes: their classes have no names, because there is no data.yaml and no classes.txt"
+        text = (
+            "boxes: their classes have no names, because there is no data.yaml and no "
+            "classes.txt"
+        )
         assumed.append(Assumption(text, "--classes-from FILE"))
-    unlabelled_count = sum(
-        file not in files.label_files for file in files.label_of.values()
-    )
+    unlabelled_count = 0
+    for label_file in files.label_of.values():
+        unlabelled_count += label_file not in files.label_files
     if not files.labels.is_dir():
         folder = readable(str(files.labels))
         assumed.append(Assumption(f"boxes: none, because there is no folder {folder}"))
     elif unlabelled_count:
         text = (
-            f"images without a label file: {unlabelled_count:,} of {len(files.label_of):,}; they have no "
-            "boxes"
+            f"images without a label file: {unlabelled_count:,} of {len(files.label_of):,}; "
+            "they have no boxes"
         )
         assumed.append(Assumption(text))
     if files.absent_count:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError
+from fastpipe.sources.annotations.annotation_files import is_number
 from fastpipe.sources.annotations.yolo_yaml import DataYaml
 from fastpipe.sources.listing import Assumption
 
@@ -84,7 +85,11 @@ class LabelReader:
     def _parse_shape(
         self, numbers: tuple[float, ...]
     ) -> tuple[list[float], list[list[float]]]:
-        """The box (xyxy) and the points of a line, as shares of the image."""
+        """The box (xyxy) and the points of a line, as shares of the image.
+
+        Raises:
+            ValueError: the line has another form. It has no text: `parse` describes the line.
+        """
         if len(numbers) < _BOX_COLUMNS:
             raise ValueError
         rest = numbers[_BOX_COLUMNS:]
@@ -114,7 +119,7 @@ class LabelReader:
 
     def _describe_line(self, words: Sequence[str]) -> str:
         """Says what a line should have had."""
-        if len(words) > _DOTA_NAME_COLUMN and not _is_number(words[_DOTA_NAME_COLUMN]):
+        if len(words) > _DOTA_NAME_COLUMN and not is_number(words[_DOTA_NAME_COLUMN]):
             return (
                 "expected shares of the image, and a class first; this is a line of DOTA's: "
                 "convert it to YOLO's OBB"
@@ -174,11 +179,3 @@ def _corners(numbers: Sequence[float]) -> list[float]:
     """Left, top, right and bottom (xyxy) of the box at the start of a line, which is cxcywh."""
     _, x, y, width, height = numbers[:_BOX_COLUMNS]
     return [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.darknet import find_by_end
+from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.files import Names, SourcePath
 
 YOLO_FOLDERS = ("images", "labels")
@@ -92,7 +93,7 @@ def _parse_names(value: Any) -> tuple[str, ...]:
                 f"got numbers over {_MAX_CLASSES:,}, or names that are no texts"
             )
         names[int(number)] = text
-    return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
+    return list_numbered_names(names)
 
 
 def _parse_points(value: Any) -> PointShape | None:
@@ -127,22 +128,23 @@ def find_yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """
     if not isinstance(root, Path):
         return []
-    file = next((root / name for name in YAML_FILES if name in names.files), None)
-    if file is None:
+    yaml_names = [name for name in YAML_FILES if name in names.files]
+    if not yaml_names:
         return []
+    file = root / yaml_names[0]
     try:
         content = _load_yaml(file)
     except PackError:
         return []  # it is raised again where the names of the classes are read
 
-    tops = [root]
+    tops = [root]  # the folders that paths may be relative to
     if isinstance(content.get("path"), str):
         tops.insert(0, root / content["path"])
     splits: list[FolderPair] = []
     for split in _SPLITS:
         key = split
         if split == "val" and "val" not in content:
-            key = "valid"  # as Roboflow writes it
+            key = "valid"  # the name in some exports
         places = _split_places(file, tops, key, content.get(key))
         if len(places) == 1 and places[0].is_file():
             # A list of images, which lie in images/.

@@ -142,7 +142,10 @@ def _is_unlabelled(split: str, folders_by_split: Mapping[str, Sequence[str]]) ->
 def _assume_no_labels(
     split: str, folders_by_split: Mapping[str, Sequence[str]]
 ) -> list[Assumption]:
-    """Says why the images of a split get no labels; nothing where the split has no folders at all."""
+    """Says why the images of a split get no labels.
+
+    Nothing needs to be said of a split without folders, beside other splits.
+    """
     folders = folders_by_split[split]
     if folders:
         text = (
@@ -184,11 +187,9 @@ def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listi
             user does not say that the folders are classes (`certain`).
     """
     root = folders.root
-    paths = chain(
-        in_class_folders(root, folders.folders),
-        ((name, NO_LABEL) for name in folders.files),
-    )
-    sources = list(sources_at(root, paths))
+    labelled_paths = in_class_folders(root, folders.folders)
+    other_paths = ((name, NO_LABEL) for name in folders.files)
+    sources = list(sources_at(root, chain(labelled_paths, other_paths)))
     # A folder of pickles or arrays has no images, whatever the user says of its folders.
     refuse_unread_data(root, sources)
     if not certain:

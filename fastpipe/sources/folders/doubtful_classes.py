@@ -27,10 +27,14 @@ def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assu
 
     `inside` are the folders in them, of a tar.
     """
-    text = f"classes: the folders {first_paths(folders)}, though they are called like parts of one dataset"
+    text = (
+        f"classes: the folders {first_paths(folders)}, though they are called like parts of "
+        "one dataset"
+    )
     if inside:
         return Assumption(
-            f"{text}; if the folders in them ({first_paths(inside)}) are the classes, pack one part",
+            f"{text}; if the folders in them ({first_paths(inside)}) are the classes, pack "
+            "one part",
             f"--split {readable(folders[0])}",
         )
     return Assumption(
@@ -43,11 +47,12 @@ def parts_error(
 ) -> PackError:
     """The error for the parts of a dataset with class folders in each of them."""
     first = readable(parts[0])
+    shown_parts = first_paths(parts)
     return PackError(
-        f"{readable(str(root))} has the folders {first_paths(parts)}, which are called like parts of one "
-        f"dataset, and class folders in them ({first_paths(classes)}). --split {first} packs {first}, "
-        "with the classes of all parts. To pack all of them, move the class folders together. "
-        f"{AS_CLASSES} takes {first_paths(parts)} as the classes"
+        f"{readable(str(root))} has the folders {shown_parts}, which are called like parts of "
+        f"one dataset, and class folders in them ({first_paths(classes)}). --split {first} "
+        f"packs {first}, with the classes of all parts. To pack all of them, move the class "
+        f"folders together. {AS_CLASSES} takes {shown_parts} as the classes"
     )
 
 

@@ -102,8 +102,8 @@ def check_class_folders(
         splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
         if splits:
             yield Assumption(
-                f"the folders {first_paths(splits)} in the class folders are no splits: all are packed "
-                "together"
+                f"the folders {first_paths(splits)} in the class folders are no splits: all "
+                "are packed together"
             )
 
 
@@ -183,9 +183,9 @@ def _refuse_colours(
     if colours is not None:
         raise PackError(
             f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours "
-            f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one channel: "
-            "write each mask as a PNG with the number of the class in place of the colour, into a "
-            f"folder masks beside the folder images. {AS_CLASSES} takes the folders as classes"
+            f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one "
+            "channel: write each mask as a PNG with the number of the class in place of the "
+            f"colour, into a folder masks beside the folder images. {AS_CLASSES} takes the folders as classes"
         )
 
 
@@ -226,9 +226,9 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
             "its paths are relative to that folder"
         )
     raise PackError(
-        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {first_paths(lists)}, "
-        f"which may have the labels. {remedy}. {AS_CLASSES} takes {readable(folder)} as the only "
-        "class"
+        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it "
+        f"{first_paths(lists)}, which may have the labels. {remedy}. {AS_CLASSES} takes "
+        f"{readable(folder)} as the only class"
     )
 
 
@@ -264,16 +264,16 @@ def _lists_beside_folders(
     tables = find_listing_tables(root, lists)
     if tables and are_called_like_parts(folders) and not certain:
         raise PackError(
-            f"{readable(str(root))} has the folders {first_paths(folders)}, which are called like parts "
-            f"of one dataset, and beside them a table that lists their images. Pass the table: "
-            f"{some_tables(tables)}. {AS_CLASSES} takes the folders as classes"
+            f"{readable(str(root))} has the folders {first_paths(folders)}, which are called "
+            "like parts of one dataset, and beside them a table that lists their images. Pass "
+            f"the table: {some_tables(tables)}. {AS_CLASSES} takes the folders as classes"
         )
     first = readable(str(root / lists[0]))
     if tables:
         first = some_tables(tables)
     return Assumption(
-        f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If it has the "
-        f"labels, pass {first}"
+        f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If "
+        f"it has the labels, pass {first}"
     )
 
 
@@ -310,8 +310,8 @@ def _check_only_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
     if lists:
         first = folder / lists[0]
         yield Assumption(
-            f"all images are of the class {readable(name)}, the only folder, though {first_paths(lists)} "
-            f"in it may have labels; if so, pass {readable(str(first))}"
+            f"all images are of the class {readable(name)}, the only folder, though "
+            f"{first_paths(lists)} in it may have labels; if so, pass {readable(str(first))}"
         )
     elif len(names.folders) > 1 and not names.files:
         yield Assumption(

@@ -110,8 +110,8 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
         if len(by_split) > 1:
             first = by_split.get("train") or next(iter(by_split.values()))
             raise PackError(
-                f"{readable(str(root))} has the folders {first_paths(by_split.values())}, which are "
-                f"called like splits, so they are no classes. Pass one of them: "
+                f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
+                f"which are called like splits, so they are no classes. Pass one of them: "
                 f"{readable(str(root / first))}. {AS_CLASSES} takes the folders as classes"
             )
 

@@ -167,6 +167,7 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
         pairs = find_yaml_folders(root, names) or find_darknet_folders(root, names)
         if pairs:
             return pairs
+    # Pairs of the format come first; pairs whose folders of labels are empty may be of any format.
     all_pairs = pair_folders(root, names)
     pairs = [pair for pair in all_pairs if pair.kind == format_name]
     if not pairs:

@@ -68,7 +68,10 @@ def describe_unread(
     if not unread:
         return []
 
-    remedy = "if one of them has labels, list images and labels in a CSV file, or use fastpipe.Writer"
+    remedy = (
+        "if one of them has labels, list images and labels in a CSV file, or use "
+        "fastpipe.Writer"
+    )
     for name, path in islice(unread.items(), _MAX_READ):
         if name.endswith("/"):
             continue

@@ -65,7 +65,7 @@ _MAX_PNG_SIDE = 65535
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How a source becomes a packed picture. These are options of `fastpipe.pack`, described there."""
+    """How a source becomes a packed picture: options that `fastpipe.pack` describes."""
 
     max_size: int | None = None
     quality: int | None = None
@@ -144,8 +144,8 @@ def convert(
     try:
         return _pack_jpeg(data, options, turn)
     except ImageError as problem:
-        # A JPEG with too many scans is not damaged, and decoding it anyway would be the work that the
-        # limit forbids.
+        # A JPEG with too many scans is not damaged, and decoding it anyway would be the work that
+        # the limit forbids.
         is_damaged = engine_code(problem) != _engine.Code.too_many_scans
         if options.damaged == "decode" and is_damaged:
             try:

@@ -45,8 +45,8 @@ _YCBCR = 6
 _SEPARATE_PLANES = 2
 _UNSIGNED = 1
 _UNDEFINED = 4
-# Strips may share bytes, as blank tiles that are stored once do. But a small file that claims far more
-# bytes than it has would cost hours.
+# Strips may share bytes, as blank tiles that are stored once do. But a small file that claims far
+# more bytes than it has would cost hours.
 _MAX_SHARING = 4
 # Tiles of up to this size cost little, however small the picture is.
 _SMALL_TILE_PIXELS = 2**22
@@ -210,8 +210,8 @@ def check_tiff(image: Any, data: bytes) -> TiffSamples:
             f"damaged TIFF: its strips or tiles claim {compressed_bytes:,} bytes of a file of "
             f"{len(data):,}"
         )
-    # Pillow would apply a limit of its own when it makes room for the pixels. It has room now, so that
-    # only `max_pixels` counts.
+    # Pillow would apply a limit of its own when it makes room for the pixels. It gets the room
+    # here, so that only `max_pixels` counts.
     image.im = _pillow_core().new(image.mode, (width, height))
     return TiffSamples(bits, photometric == _WHITE_IS_ZERO)
 

@@ -81,8 +81,8 @@ def _decode_png(data: bytes, max_pixels: int) -> NDArray[Any]:
     try:
         return native(_engine.png_samples, data, max_pixels)
     except ImageError as problem:
-        # Some programs write data behind the last row, which Pillow ignores. A PNG of ours has none,
-        # so in ours it is damage.
+        # Some programs write data behind the last row, which Pillow ignores. fastpipe writes none,
+        # so in its own PNGs such data are damage.
         if engine_code(problem) == _engine.Code.png_surplus and not has_strips(data):
             return open_by_plugin(data, "PNG", max_pixels).samples()
         raise

@@ -43,7 +43,7 @@ def encode_png(
 
     Args:
         samples: (height, width, 1..4) or (height, width) uint8 or uint16, not empty.
-        filters: try PNG's filters, which only waste time on ids.
+        filters: try PNG's filters, which only waste time on numbers of classes or objects.
         strip_rows: rows of a strip; None: as many as are fast.
     """
     height, width = samples.shape[:2]

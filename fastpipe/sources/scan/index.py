@@ -114,7 +114,7 @@ class UnpackedIndex(Index):
                 f"{self.describe_rejected()}"
             )
 
-        # The engine would keep alpha. So pictures that get a background are converted first, to RGB.
+        # The engine would keep alpha, so pictures that get a background are converted to RGB first.
         gets_background = (samples["channels"] == WITH_ALPHA) & (background is not None)
         self.needs_conversion = (samples["kind"] == CONVERTED) | gets_background
         self.counts = {
@@ -321,7 +321,10 @@ class UnpackedIndex(Index):
                 "loader uses it"
             )
         else:
-            advice = "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
+            advice = (
+                "to train without it: fastpipe.loader(..., on_error='replace'), or remove the "
+                "file"
+            )
             if replace:
                 advice = (
                     "on_error='replace' found no other sample for its place: remove the damaged "

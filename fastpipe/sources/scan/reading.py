@@ -73,7 +73,15 @@ def _describe_progress(progress: WorkProgress) -> str:
 
 
 def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
-    """Finds out width, height, channels, bits and kind of files."""
+    """Finds out width, height, channels, bits and kind of files.
+
+    Args:
+        scan: gets what was read.
+        numbers: (n,) of the files.
+
+    Raises:
+        DatasetError: the system, not a file, is at fault.
+    """
     files = scan.files
     # The engine reads all of these in one call, without the GIL.
     paths = [scan.path_on_disk(number) for number in numbers.tolist()]
@@ -96,6 +104,7 @@ def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
         except ImageError as problem:
             scan.reject(number, str(problem))
         except OSError as problem:
+            # Without memory or open files, for example, all files that follow would be rejected.
             if problem.errno not in FILE_ERRNOS:
                 raise _read_error(paths[index], problem) from problem
             scan.reject(number, f"cannot be read: {problem.strerror}")

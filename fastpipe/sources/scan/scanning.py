@@ -55,8 +55,8 @@ def open_unpacked(
 def _scan(source: UnpackedSource, previous: Scan | None) -> Scan:
     """Scans a source. Only files that have changed since the previous scan are read."""
     archives = source.stat_archives()
-    # Tars are walked again only if one of them has changed. But the classes of a split are joined with
-    # those of the other splits, whose tars are not among `archives` and may have changed.
+    # Tars are walked again only if one of them has changed. But the classes of a split are joined
+    # with those of the other splits, whose tars are not among `archives` and may have changed.
     if previous is not None and archives is not None and source.split is None:
         is_complete = len(previous.unknown) == 0
         if is_complete and previous.archives == archives:

@@ -206,7 +206,10 @@ def _names_at(folders: Collection[Folder], num_outer: int) -> list[str]:
 def _find_assumptions(
     names: Sequence[str], folders: Collection[Folder], num_outer: int
 ) -> list[Assumption]:
-    """The assumptions on folders that are taken for classes; `num_outer` folders lie around them."""
+    """The assumptions on folders that are taken for classes.
+
+    `num_outer`: how many folders lie around them.
+    """
     assumed = list(numbers_as_texts(names))
     named_as_splits = [name for name in names if split_of_name(name) is not None]
     inner = _names_at(folders, num_outer + 1)
@@ -218,7 +221,8 @@ def _find_assumptions(
         assumed.append(
             Assumption(
                 f"all images are of the class {readable(names[0])}, the only folder in the tar; if "
-                f"the folders in it ({first_paths(inner)}) are the classes, make the tar in that folder"
+                f"the folders in it ({first_paths(inner)}) are the classes, make the tar in "
+                "that folder"
             )
         )
     return assumed

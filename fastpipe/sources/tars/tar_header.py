@@ -57,7 +57,8 @@ def parse_header(block: bytes) -> Header | None:
     """Parses a block of 512 bytes; None if all are zeros. ValueError: not a header, or damaged."""
     stored_field = block[_CHECKSUM]
     # The low half of adler32 is 1 plus the sum of the bytes, modulo 65,521, which the sum of half a
-    # block cannot reach. Python's `sum` takes four times as long, and there may be millions of headers.
+    # block cannot reach. There may be millions of headers, and Python's `sum` takes four times as
+    # long.
     half = BLOCK // 2
     first_sum = (zlib.adler32(block[:half]) & 0xFFFF) - 1
     second_sum = (zlib.adler32(block[half:]) & 0xFFFF) - 1

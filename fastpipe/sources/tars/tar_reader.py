@@ -227,7 +227,10 @@ def _describe_other_kind(kind: bytes, header: Header) -> str:
     description = KINDS_WITHOUT_BYTES.get(kind, f"of type {kind.decode('latin1')!a}")
     if kind in LINKS:
         description += f" to {shorten_name(os.fsdecode(cut_at_nul(header.link_field)))}"
-    return f"{description}, not a file; to store the files that links point to, use tar --dereference"
+    return (
+        f"{description}, not a file; to store the files that links point to, use tar "
+        "--dereference"
+    )
 
 
 def compressed_error(path: SourcePath) -> PackError:

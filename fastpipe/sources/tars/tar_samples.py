@@ -243,8 +243,9 @@ class TarSamples:
     def _add_sample(self, sample: _Sample) -> None:
         """Adds the sample of these members, or its image as rejected, with the reason."""
         ranges: dict[str, ByteRange] = {}
-        for _, extension, _, member in sample.others:
-            ranges[extension] = (member.offset_bytes, member.size_bytes)
+        for other in sample.others:
+            content = other.member
+            ranges[other.extension] = (content.offset_bytes, content.size_bytes)
         # Members without an image and a label are no sample.
         if not sample.images and not sample.labels:
             for extension in ranges:
@@ -252,14 +253,16 @@ class TarSamples:
             return
 
         # The image gives the sample its path; without an image, its label is reported.
-        _, _, path, member = (sample.images or sample.labels)[0]
+        first = (sample.images or sample.labels)[0]
+        path = first.path
+        member = first.member
         try:
             # Of two members with one extension, nobody knows which one is the field.
             if len(ranges) < len(sample.others):
                 raise ValueError(_describe_repeated(sample.others))
             note = ranges.get(NOTE)
-            ours = self._read_ours(note)
-            label = self._read_label(sample, note, ours)
+            packed = self._read_packed(note)
+            label = self._read_label(sample, note, packed)
             if path in self._paths:
                 raise ValueError(DUPLICATE_PATH)
         except ValueError as problem:
@@ -270,14 +273,15 @@ class TarSamples:
 
         self._paths.add(path)
         source = member_source(self._tar, self._archive, member, path, label)
-        if ours is not None:
-            source = self._with_origin(source, ours)
+        if packed is not None:
+            source = self._with_origin(source, packed)
         if ranges:
+            # The index that the source gets below.
             self.field_ranges[len(self.sources)] = ranges
             self.extension_counts.update(ranges.keys())
         self.sources.append(source)
 
-    def _read_ours(self, note: ByteRange | None) -> Ours | None:
+    def _read_packed(self, note: ByteRange | None) -> Ours | None:
         """The record at the start of a KEY.json that fastpipe wrote. ValueError: it is damaged."""
         if note is None:
             return None
@@ -285,17 +289,17 @@ class TarSamples:
         # Only the start is read: a KEY.json of another program may be large.
         return read_ours(lambda size: self._tar.read(offset, min(size, note_size)))
 
-    def _with_origin(self, source: Source, ours: Ours) -> Source:
+    def _with_origin(self, source: Source, packed: Ours) -> Source:
         """A sample of a packed dataset, with the identity and the path of the picture's source."""
-        source = source._replace(identity=ours.identity)
+        source = source._replace(identity=packed.identity)
         # A second sample of one path keeps the path of its member, so that no two are the same.
-        if self.original_paths is None or ours.path in self.original_paths:
+        if self.original_paths is None or packed.path in self.original_paths:
             return source
-        self.original_paths.add(ours.path)
-        return source._replace(path=ours.path)
+        self.original_paths.add(packed.path)
+        return source._replace(path=packed.path)
 
     def _read_label(
-        self, sample: _Sample, note: ByteRange | None, ours: Ours | None
+        self, sample: _Sample, note: ByteRange | None, packed: Ours | None
     ) -> int:
         """The label of a sample. ValueError: the members are not a sample, or it has no label."""
         image_count = len(sample.images)
@@ -311,13 +315,15 @@ class TarSamples:
             return self._read_chosen_label(self.columns.label, sample, note)
         if not sample.labels:
             return NO_LABEL
-        label = self._read_number(sample.labels[0].member, is_ours=ours is not None)
+        label = self._read_number(
+            sample.labels[0].member, was_packed=packed is not None
+        )
         if label == NO_LABEL:
             return NO_LABEL
 
         name = str(label)
-        if ours is not None and ours.class_name is not None:
-            name = ours.class_name
+        if packed is not None and packed.class_name is not None:
+            name = packed.class_name
         first_name = self.class_names[self._archive].setdefault(label, name)
         if first_name != name:
             raise ValueError(
@@ -345,13 +351,13 @@ class TarSamples:
         where = path_in_source(self._archive, sample.images[0].path)
         return self.chosen_labels.take(label, where)
 
-    def _read_number(self, member: Member, *, is_ours: bool) -> int:
+    def _read_number(self, member: Member, *, was_packed: bool) -> int:
         """The number in a KEY.cls. ValueError: there is no label in it."""
         text = self._tar.read(
             member.offset_bytes, min(member.size_bytes, _MAX_LABEL_DIGITS)
         )
         # fastpipe writes -1 for a sample without a label. In other datasets it is a mistake.
-        if text == b"-1" and is_ours:
+        if text == b"-1" and was_packed:
             return NO_LABEL
         match = None
         if member.size_bytes <= _MAX_LABEL_DIGITS:

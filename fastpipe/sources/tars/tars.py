@@ -264,6 +264,7 @@ def _list_samples(
         text = f"fields: none, because there are {len(extensions):,} different endings of members"
         assumed.append(Assumption(text, "--field NAME=ENDING"))
 
+    # Samples without labels: the user sees what may be the labels.
     if samples.sources and not samples.class_names:
         assumed += _assume_no_classes(tars)
         if samples.columns.label is None:
@@ -393,8 +394,8 @@ def _join_classes(samples: TarSamples) -> list[str]:
     if len(name_of_label) == len(pairs) and len(set(classes)) == len(classes):
         return classes
 
-    # Two tars give one number to two classes, or two numbers to one. So a number means something only
-    # in its tar, and the names decide.
+    # Two tars give one number to two classes, or two numbers to one. So a number means something
+    # only in its tar, and the names decide.
     classes = sorted({name for _, name in pairs})
     new_labels = {name: label for label, name in enumerate(classes)}
 
