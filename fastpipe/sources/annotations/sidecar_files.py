@@ -46,17 +46,17 @@ def leave_out_sidecar_files(
     sources: list[Source],
     classes: Sequence[str],
     *,
-    certain: bool,
+    are_classes: bool,
 ) -> list[Assumption]:
     """Removes the sidecar files from the sources, in place. The assumptions name them.
 
     Args:
         root, sources, classes: of the listing.
-        certain: the user says that the folders are classes.
+        are_classes: the user says that the folders are classes.
 
     Raises:
         PackError: a folder has only annotations and would be a class, or only one folder has
-            images; and the folders are not `certain` to be classes.
+            images; and the user does not say that the folders are classes.
     """
     # Most folders have none. A sample of their files shows it quickly.
     step = max(1, len(sources) // _NUM_CHECKED)
@@ -83,9 +83,9 @@ def leave_out_sidecar_files(
     # A folder of text files whose names fit no image may be a class that lost its images. A folder
     # of sidecar files never was a class.
     unread_in_empty = [source for source in unread if source.label in empty_labels]
-    if unread_in_empty and not certain:
+    if unread_in_empty and not are_classes:
         raise _no_class_error(root, classes, unread_in_empty)
-    if empty_labels and len(image_labels) == 1 and not certain:
+    if empty_labels and len(image_labels) == 1 and not are_classes:
         raise _only_folder_error(
             root, classes, image_labels.pop(), sorted(empty_labels)
         )

@@ -75,8 +75,8 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     root = source.root
     names = source.names
     split = source.split
-    certain = options.format == "imagefolder"
-    if not certain:
+    are_classes = options.format == "imagefolder"
+    if not are_classes:
         refuse_roles(root, names.folders)
     assumed: list[Assumption] = []
     if source.splits:
@@ -96,7 +96,7 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     else:
         has_labels = bool(names.folders)
         classes = names.folders
-        assumed += check_class_folders(root, names, certain=certain)
+        assumed += check_class_folders(root, names, are_classes=are_classes)
     assumed += numbers_as_texts(classes)
     assumed += describe_unread(source, are_tables_named=not has_labels)
 
@@ -179,12 +179,12 @@ def _tables_beside_splits(
     return [assumption, *left_out(tables)]
 
 
-def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listing:
+def list_class_folders(folders: ClassFolders, *, are_classes: bool = False) -> Listing:
     """All images: with labels if there are class folders, else without.
 
     Raises:
         PackError: they are images and their masks, or there is a folder without an image, and the
-            user does not say that the folders are classes (`certain`).
+            user does not say that the folders are classes (`are_classes`).
     """
     root = folders.root
     labelled_paths = in_class_folders(root, folders.folders)
@@ -192,9 +192,11 @@ def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listi
     sources = list(sources_at(root, chain(labelled_paths, other_paths)))
     # A folder of pickles or arrays has no images, whatever the user says of its folders.
     refuse_unread_data(root, sources)
-    if not certain:
+    if not are_classes:
         refuse_masks(root, sources)
-    left_out = leave_out_sidecar_files(root, sources, folders.classes, certain=certain)
+    left_out = leave_out_sidecar_files(
+        root, sources, folders.classes, are_classes=are_classes
+    )
     leave_out_lists(sources, folders.files)
     return Listing(
         root,

@@ -60,37 +60,42 @@ _MAX_OF_STEM = 8
 
 
 def check_class_folders(
-    root: SourcePath, names: Names, *, certain: bool
+    root: SourcePath, names: Names, *, are_classes: bool
 ) -> Iterator[Assumption]:
     """The assumptions on folders that are taken for classes, and on lists of labels beside them.
 
+    Args:
+        root: the folder that they are in.
+        names: the names in it.
+        are_classes: the user says that the folders are classes.
+
     Raises:
-        PackError: they are no classes, unless the user says that they are (`certain`).
+        PackError: they are no classes, and the user does not say that they are.
     """
     folders = names.folders
-    yield from _check_split_names(root, folders, certain=certain)
+    yield from _check_split_names(root, folders, are_classes=are_classes)
 
-    if not certain:
+    if not are_classes:
         refuse_split_parts(root, folders)
 
     # One pass over the names, of which there may be a million.
     candidates = [name for name in names.files if name.endswith(_LISTS + _DOCUMENTS)]
     lists = lists_among(names.files, _LISTS, among=candidates)
     documents = lists_among(names.files, _DOCUMENTS, among=candidates)
-    if not certain:
+    if not are_classes:
         _refuse_colours(root, folders, [*lists, *documents])
-    if len(folders) == 1 and not certain:
+    if len(folders) == 1 and not are_classes:
         _refuse_lists(root, folders[0], [*lists, *documents])
         _refuse_inner_lists(root / folders[0])
     elif lists and folders:
-        yield _lists_beside_folders(root, folders, lists, certain=certain)
+        yield _lists_beside_folders(root, folders, lists, are_classes=are_classes)
     elif lists or documents:
         labels = "the names of the folders" if folders else "none"
         yield _unread_lists(root, [*lists, *documents], labels)
 
     # images_001 and images_002 are parts of one dataset, but without class folders in them they may
     # be classes.
-    if are_called_like_parts(folders) and not certain:
+    if are_called_like_parts(folders) and not are_classes:
         inside = names_in(root / folders[0], FEW).folders
         if not all(map(is_called_images, inside)):
             raise parts_error(root, folders, inside)
@@ -108,13 +113,13 @@ def check_class_folders(
 
 
 def _check_split_names(
-    root: SourcePath, folders: Sequence[str], *, certain: bool
+    root: SourcePath, folders: Sequence[str], *, are_classes: bool
 ) -> Iterator[Assumption]:
     """Refuses a folder that is called like a split and has the classes that are beside it."""
     called_like_split = [name for name in folders if split_of_name(name) is not None]
     if not called_like_split:
         return
-    if not certain:
+    if not are_classes:
         for name in called_like_split:
             classes = [other for other in folders if other != name]
             folders_inside = names_in(root / name, FEW).folders
@@ -255,14 +260,14 @@ def _has_name_of(path: SourcePath, files: Sequence[str]) -> bool:
 
 
 def _lists_beside_folders(
-    root: SourcePath, folders: Sequence[str], lists: Sequence[str], *, certain: bool
+    root: SourcePath, folders: Sequence[str], lists: Sequence[str], *, are_classes: bool
 ) -> Assumption:
     """The assumption that folders are classes, though a list beside them may have the labels.
 
     PackError: the folders are called like parts of one dataset, and a list has their images.
     """
     tables = find_listing_tables(root, lists)
-    if tables and are_called_like_parts(folders) and not certain:
+    if tables and are_called_like_parts(folders) and not are_classes:
         raise PackError(
             f"{readable(str(root))} has the folders {first_paths(folders)}, which are called "
             "like parts of one dataset, and beside them a table that lists their images. Pass "

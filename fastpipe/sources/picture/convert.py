@@ -181,14 +181,14 @@ def read_stored_header(data: bytes) -> tuple[int, int, int, int]:
             form = opened.form
     except TooManyPixelsError as problem:
         size = problem.size  # a loader may allow more
-    _refuse_long_sides(size, png=is_png)
+    _refuse_long_sides(size, is_png=is_png)
     return *size, *form
 
 
 def _pack_jpeg(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
     header = read_header(data)
     packed = _begin(
-        header.size, turn(header.size, header.orientation), options, png=False
+        header.size, turn(header.size, header.orientation), options, is_png=False
     )
     segments = _segments_to_keep(header, packed, options)
     try:
@@ -217,7 +217,7 @@ def _pack_jpeg(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
     if info["components"] == 1:
         samples = samples[:, :, :1]
     is_png = options.as_png(lossless=False)
-    return _encode(samples, packed, options, kind, segments, png=is_png)
+    return _encode(samples, packed, options, kind, segments, is_png=is_png)
 
 
 def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
@@ -228,7 +228,7 @@ def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
     """
     opened = open_image(data, "JPEG", max_pixels=options.max_pixels)
     packed = _begin(
-        opened.size, turn(opened.size, opened.orientation), options, png=False
+        opened.size, turn(opened.size, opened.orientation), options, is_png=False
     )
     packed = replace(packed, change="damaged JPEG")
     segments: list[Segment] = []
@@ -237,7 +237,7 @@ def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
     except ImageError:
         pass  # Pillow can read this header and we cannot, so its metadata is lost
     is_png = options.as_png(lossless=False)
-    return _encode(opened.samples(), packed, options, None, segments, png=is_png)
+    return _encode(opened.samples(), packed, options, None, segments, is_png=is_png)
 
 
 def _pack_opened(
@@ -258,7 +258,7 @@ def _pack_opened(
     """
     is_png = options.as_png(lossless=opened.lossless)
     packed = _begin(
-        opened.size, turn(opened.size, opened.orientation), options, png=is_png
+        opened.size, turn(opened.size, opened.orientation), options, is_png=is_png
     )
     packed = replace(packed, multi_frame=opened.multi_frame)
     samples = opened.samples()
@@ -273,11 +273,11 @@ def _pack_opened(
             packed = replace(packed, change="put on the background")
     if ready_png is not None and is_png and packed.change is None:
         return replace(packed, data=ready_png, png_of=name, jpeg_bytes=len(ready_png))
-    return _encode(samples, packed, options, name, [], png=is_png)
+    return _encode(samples, packed, options, name, [], is_png=is_png)
 
 
 def _begin(
-    size: tuple[int, int], orientation: int, options: EncodeOptions, *, png: bool
+    size: tuple[int, int], orientation: int, options: EncodeOptions, *, is_png: bool
 ) -> Packed:
     """The packed picture before it is decoded: without data, and of the source's size.
 
@@ -285,7 +285,7 @@ def _begin(
         size: width and height of the source.
         orientation: to turn it by.
         options: how to pack it.
-        png: it becomes a PNG.
+        is_png: it becomes a PNG.
 
     Raises:
         ImageError: it is over a limit.
@@ -296,7 +296,7 @@ def _begin(
     if options.max_size is not None and max(size) > options.max_size:
         change = "shrunk"
     else:
-        _refuse_long_sides(size, png=png)
+        _refuse_long_sides(size, is_png=is_png)
         if options.apply_exif and orientation != 1:
             change = "turned upright"
     return Packed(b"", *size, change, source_size=size, orientation=orientation)
@@ -309,7 +309,7 @@ def _encode(
     kind: str | None,
     segments: list[Segment],
     *,
-    png: bool,
+    is_png: bool,
 ) -> Packed:
     """Turns, shrinks and encodes the samples of a source.
 
@@ -319,7 +319,7 @@ def _encode(
         options: how to pack it.
         kind: what the source is, if it is no usual JPEG.
         segments: for a JPEG.
-        png: make a PNG.
+        is_png: make a PNG.
     """
     if options.apply_exif:
         samples = turn_upright(samples, packed.orientation)
@@ -333,7 +333,7 @@ def _encode(
         sampling = "420"
     height, width, channels = samples.shape
     packed = replace(packed, width=width, height=height)
-    if png:
+    if is_png:
         data = encode_png(samples)
         _refuse_more_bytes(data)
         return replace(packed, data=data, png_of=kind or "JPEG", jpeg_bytes=len(data))
@@ -396,10 +396,10 @@ def _transcode(
     return jpeg, info
 
 
-def _refuse_long_sides(size: tuple[int, int], *, png: bool) -> None:
+def _refuse_long_sides(size: tuple[int, int], *, is_png: bool) -> None:
     limit = MAX_SIDE
     owner = "JPEG's"
-    if png:
+    if is_png:
         limit = _MAX_PNG_SIDE
         owner = "the index's"
     if max(size) > limit:

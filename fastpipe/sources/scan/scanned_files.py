@@ -73,7 +73,7 @@ class Scan:
         return os.path.join(os.fsencode(self.folder), path)
 
     @property
-    def unknown(self) -> NDArray[np.int64]:
+    def unknown_numbers(self) -> NDArray[np.int64]:
         """Numbers of the files whose headers have to be read."""
         return np.flatnonzero(self.files["kind"] == UNKNOWN)
 
@@ -95,7 +95,7 @@ class Scan:
             Whether this scan is now complete and equal to the earlier one.
         """
         is_same_listing = self._lists_same_files(previous)
-        numbers = self.unknown
+        numbers = self.unknown_numbers
         if is_same_listing:
             previous_numbers = numbers
         else:
@@ -117,7 +117,7 @@ class Scan:
         for index in np.flatnonzero(self.files["kind"][numbers] == REJECTED).tolist():
             previous_number = int(previous_numbers[index])
             self.reasons[int(numbers[index])] = previous.reasons[previous_number]
-        is_complete = len(self.unknown) == 0
+        is_complete = len(self.unknown_numbers) == 0
         return is_same_listing and is_complete and self.classes == previous.classes
 
     def _lists_same_files(self, other: Scan) -> bool:

@@ -148,7 +148,7 @@ def list_folders(
     change(files.sources, relabel_source)
     assumed = _find_assumptions(names, folders, num_outer)
     assumed += _assume_images_of_one_key(files.sources)
-    assumed += leave_out_sidecar_files(root, files.sources, names, certain=True)
+    assumed += leave_out_sidecar_files(root, files.sources, names, are_classes=True)
     return Listing(root, names, files.sources, stray, assumed=tuple(assumed))
 
 
