@@ -84,10 +84,7 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         folders_by_split: dict[str, list[str]] = {}
         for name, folder in source.splits.items():
             folders_by_split[name] = names_in(folder).folders
-        classes_by_split: dict[str, list[str]] = {}  # of the splits with labels
-        for name, split_classes in folders_by_split.items():
-            if not _is_unlabelled(name, folders_by_split):
-                classes_by_split[name] = split_classes
+        classes_by_split = _find_classes(folders_by_split)
         has_labels = split in classes_by_split
         classes = sorted(set(chain.from_iterable(classes_by_split.values())))
         if not has_labels:
@@ -116,6 +113,17 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     return ClassFolders(
         root, classes, folders, names.files, names.hidden, tuple(assumed)
     )
+
+
+def _find_classes(
+    folders_by_split: Mapping[str, Sequence[str]],
+) -> dict[str, Sequence[str]]:
+    """Split -> its class folders, of the splits with labels."""
+    classes_by_split: dict[str, Sequence[str]] = {}
+    for split, folders in folders_by_split.items():
+        if not _is_unlabelled(split, folders_by_split):
+            classes_by_split[split] = folders
+    return classes_by_split
 
 
 def _is_unlabelled(split: str, folders_by_split: Mapping[str, Sequence[str]]) -> bool:

@@ -190,7 +190,8 @@ def _refuse_colours(
             f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours "
             f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one "
             "channel: write each mask as a PNG with the number of the class in place of the "
-            f"colour, into a folder masks beside the folder images. {AS_CLASSES} takes the folders as classes"
+            "colour, into a folder masks beside the folder images. "
+            f"{AS_CLASSES} takes the folders as classes"
         )
 
 

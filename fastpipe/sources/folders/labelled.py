@@ -80,20 +80,22 @@ def labelled_formats(
     first_label_file = find_first_file(pairs[0].labels)
     if first_label_file is not None:
         refuse_tool(first_label_file)
-    images = pairs[0].images.name
-    labels = pairs[0].labels.name
-    tables = find_listing_tables(
-        pairs[0].labels,
-        names_in(pairs[0].labels, FEW).files,
-        image_folder=pairs[0].images,
-    )
+    raise _unread_labels_error(root, pairs[0])
+
+
+def _unread_labels_error(root: SourcePath, pair: FolderPair) -> PackError:
+    """The error for a folder that is called like labels, and whose files fastpipe does not read."""
+    images = pair.images.name
+    labels = pair.labels.name
+    files = names_in(pair.labels, FEW).files
+    tables = find_listing_tables(pair.labels, files, image_folder=pair.images)
     if tables:
-        raise PackError(
+        return PackError(
             f"{readable(str(root))} holds {images} beside {labels}, and {labels} has a table that "
             f"lists these images. Pass the table: {some_tables(tables)}. --format imagefolder "
             "takes the folders as classes"
         )
-    raise PackError(
+    return PackError(
         f"{readable(str(root))} holds {images} beside {labels}, which has no masks, no texts of "
         "YOLO and no annotations of VOC. Write what it says into a CSV or JSONL file, or pass the "
         "file of COCO in it. --format imagefolder takes the folders as classes"

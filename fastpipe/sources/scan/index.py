@@ -330,7 +330,10 @@ class UnpackedIndex(Index):
                     "on_error='replace' found no other sample for its place: remove the damaged "
                     "files"
                 )
-            advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
+            advice += (
+                ". `fastpipe pack` reads every file once, and leaves out and lists the "
+                "damaged ones"
+            )
         return SampleError(
             f"sample {sample} ({key}) cannot be decoded: {message}\n"
             f"  at byte {offset} of {readable(shard)}\n"
