@@ -16,7 +16,7 @@ from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError, DatasetError, PackError, positive, whole
-from fastpipe.sources.picture.background import background_color
+from fastpipe.sources.picture.background import parse_background
 from fastpipe.store.remote.options import remote_options
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def open(
     """
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-    color = background_color(background)
+    color = parse_background(background)
     stored = StoredDataset(data, remote, max_pixels, version, split, color)
     dataset = Dataset(Selection((stored,)))
     if not len(dataset):

@@ -70,9 +70,9 @@ def adapt_transform(
     if dicts:
         return transform
     if pil:
-        from fastpipe.sources.picture.pillow import picture_of
+        from fastpipe.sources.picture.pillow import to_pil
 
-        return lambda picture: transform(picture_of(picture))
+        return lambda picture: transform(to_pil(picture))
     return lambda picture: transform(as_tensor(picture))
 
 
@@ -100,16 +100,16 @@ def _call_by_name(transform: Callable[..., Any], picture: NDArray[Any]) -> Any:
 
 def _with_pil_images(sample: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """A sample, with Pillow's images at these keys; of several crops, with lists of them."""
-    from fastpipe.sources.picture.pillow import picture_of
+    from fastpipe.sources.picture.pillow import to_pil
 
     changed = dict(sample)
     for key in keys:
         # (..., channels, height, width) -> (..., height, width, channels), as Pillow has it.
         array = np.moveaxis(sample[key].numpy(), -3, -1)
         if array.ndim == 3:
-            changed[key] = picture_of(array)
+            changed[key] = to_pil(array)
         else:
-            changed[key] = [picture_of(row) for row in array]
+            changed[key] = [to_pil(row) for row in array]
     return changed
 
 

@@ -109,10 +109,10 @@ class Engine:
 
             # (samples,) which of them have to be converted, as far as the index knows. A copy, as
             # jobs add those that they find.
-            if index.odd is None:
+            if index.needs_conversion is None:
                 needed = np.zeros(len(index), dtype=np.bool_)
             else:
-                needed = index.odd.copy()
+                needed = index.needs_conversion.copy()
             self._conversions = Conversions(index.convert, num_workers, needed)
 
         # The two parts end their threads when nothing refers to them any more; _close_all does it

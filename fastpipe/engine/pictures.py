@@ -156,7 +156,9 @@ class Pictures:
         try:
             if decode_bytes is None or index.convert is None:
                 return self._read_stored(sample, record, stored, read_image, out)
-            needs_conversion = index.odd is not None and bool(index.odd[sample])
+            needs_conversion = index.needs_conversion is not None and bool(
+                index.needs_conversion[sample]
+            )
             if not needs_conversion:
                 # It is not known in advance of every file whether the engine can decode it.
                 try:

@@ -108,6 +108,6 @@ class Content:
     @property
     def chunk(self) -> int:
         """The number of neighbours in the reading order that are read together."""
-        if self.index.scattered:
+        if self.index.is_scattered:
             return 1
         return samples_per_chunk(len(self.index), self.index.jpeg_bytes)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.errors import ImageError
-from fastpipe.sources.annotations.detections import detection, in_lists
+from fastpipe.sources.annotations.detections import make_boxes_value, read_box_lists
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.tables.column_kinds import FLAGS, json_value, parse_text
 
@@ -49,9 +49,9 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     if kind == "classes" and field.names and isinstance(value, list):
         return [name_of_class(number, field) for number in value]
     if kind == "boxes":
-        lists = in_lists(value)
+        lists = read_box_lists(value)
         if lists is not None:
-            return detection(lists, field)
+            return make_boxes_value(lists, field)
     return value
 
 

@@ -11,7 +11,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.coco import list_coco
 from fastpipe.sources.annotations.masks import MaskFolders, list_masks
-from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, names_of_split
+from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, read_split_names
 from fastpipe.sources.annotations.yolo import list_yolo
 from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
 from fastpipe.sources.files import SourcePath, names_in
@@ -34,7 +34,7 @@ from fastpipe.sources.recognition import recognise_folder
 from fastpipe.sources.tables.manifest import list_manifest
 from fastpipe.sources.tables.table_files import assume_forms_skipped
 from fastpipe.sources.tables.tables import list_tables
-from fastpipe.sources.tars.tar_reader import compressed
+from fastpipe.sources.tars.tar_reader import compressed_error
 from fastpipe.sources.tars.tar_samples import TarColumns
 from fastpipe.sources.tars.tars import (
     list_archives,
@@ -89,7 +89,7 @@ def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
             stray = [name for name in names.files if not is_tar(name)]
             return list_tar_classes(root, tars, [*stray, *names.hidden])
     folders = find_class_folders(source, options)
-    return list_class_folders(folders, certain=options.format == "imagefolder")
+    return list_class_folders(folders, are_classes=options.format == "imagefolder")
 
 
 def _list_tars(source: Recognised, options: SourceOptions) -> Listing:
@@ -118,7 +118,7 @@ def _refuse_compressed(source: Recognised) -> None:
     """Raises PackError for a compressed tar: its members have no ranges to read."""
     for name in source.names.files:
         if _COMPRESSED_TAR.search(name):
-            raise compressed(source.root / name)
+            raise compressed_error(source.root / name)
 
 
 def _empty_error(root: SourcePath, missing: str) -> PackError:
@@ -214,7 +214,9 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     # VOC has masks of some of its images only, and lists of these for each split.
     has_lists = isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir()
     if has_lists and not splits:
-        listed = names_of_split(Path(str(source.root)), MASK_LISTS.name, options.split)
+        listed = read_split_names(
+            Path(str(source.root)), MASK_LISTS.name, options.split
+        )
     elif splits or options.split is not None:
         chosen = choose_split(images, options.split, splits)
         split_of_masks = find_split(chosen, names_in(masks, FEW).folders)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 from fastpipe.errors import PackError, did_you_mean_path, readable
 from fastpipe.sources.annotations.annotations_above import find_annotations_above
-from fastpipe.sources.annotations.coco_folders import coco_files_by_split
-from fastpipe.sources.annotations.coco_splits import check_same_categories, files_beside
+from fastpipe.sources.annotations.coco_folders import find_coco_files
+from fastpipe.sources.annotations.coco_splits import (
+    check_same_categories,
+    find_coco_files_beside,
+)
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
@@ -245,9 +248,9 @@ def _coco_files_of_other_splits(
 ) -> Iterator[SourcePath]:
     """The files of annotations of other splits; those of the packed split may be among them."""
     if source.is_file:
-        yield from files_beside(source.files[0])
+        yield from find_coco_files_beside(source.files[0])
     else:
-        for files in coco_files_by_split(source.root, source.names).values():
+        for files in find_coco_files(source.root, source.names).values():
             yield from files
     for _, other in _splits_in_other_folders(source, options):
         yield from other.files

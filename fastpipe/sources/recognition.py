@@ -11,7 +11,7 @@ from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
-from fastpipe.sources.annotations.coco_folders import coco_files_by_split
+from fastpipe.sources.annotations.coco_folders import find_coco_files
 from fastpipe.sources.file_formats import (
     MANIFESTS,
     format_of,
@@ -218,7 +218,7 @@ def _recognise_lists(
     if format_name == "metadata":
         by_split = metadata_by_split(root, names)
     elif format_name == "coco":
-        by_split = coco_files_by_split(root, names)
+        by_split = find_coco_files(root, names)
 
     if by_split:
         wanted = _choose_by_split(format_name, split, by_split)

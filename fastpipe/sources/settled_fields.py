@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from fastpipe.sources.annotations.detections import assumed_of_detections, with_names
+from fastpipe.sources.annotations.detections import (
+    add_class_names,
+    find_detection_assumptions,
+)
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
@@ -33,6 +36,6 @@ def settle_fields(
     fields, assumed = settle_classes(columns.fields, texts, options)
     if options.box_format is not None and not detections:
         raise no_boxes(table)
-    fields = with_names(fields, detections, options.box_format)
-    assumed += assumed_of_detections(detections, fields, options.box_format)
+    fields = add_class_names(fields, detections, options.box_format)
+    assumed += find_detection_assumptions(detections, fields, options.box_format)
     return columns._replace(fields=fields), assumed

@@ -199,7 +199,7 @@ def _with_timm_classes(data: Dataset) -> Dataset:
     # Samples of tars may have numbers and no names. Then classes are called after their numbers,
     # and sorting such names would change nothing.
     is_numbered = data.classes == [str(number) for number in range(len(counts))]
-    if is_numbered and (index.in_tars or not counts):
+    if is_numbered and (index.is_in_tars or not counts):
         return data
     # timm lists images and not folders, so it sees no empty class folder.
     timm_classes = [name for name in sorted(counts, key=_sort_key) if counts[name]]

@@ -21,9 +21,9 @@ from fastpipe.errors import ConfigError, ImageError, SampleError, flag, readable
 from fastpipe.native import _engine
 from fastpipe.plan.crops import Crop
 from fastpipe.sources.picture.background import (
-    background_color,
+    blend_with_background,
     is_transparent,
-    on_background,
+    parse_background,
 )
 from fastpipe.sources.picture.probe import image_format
 from fastpipe.sources.picture_names import PICTURES
@@ -60,7 +60,7 @@ class PipelineCropping(Cropping):
         **options: Any,
     ) -> None:
         super().__init__(crop, size, train=flag("train", train), **options)
-        self._background = background_color(background)
+        self._background = parse_background(background)
         self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
         if self.crop.rows > 1:
             raise ConfigError(
@@ -299,7 +299,7 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
             )
             return Picture(packed.width, packed.height, data=packed.data)
         from fastpipe.sources.picture.open_image import open_image
-        from fastpipe.sources.picture.pillow import rgb_of
+        from fastpipe.sources.picture.pillow import to_rgb
 
         image = open_image(data, image_format(data), max_pixels=max_pixels)
         samples = image.samples()
@@ -307,8 +307,8 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
             if background is None:
                 warn_of_dropped_alpha()
             else:
-                samples = on_background(samples, background)
-        rgb = rgb_of(samples)
+                samples = blend_with_background(samples, background)
+        rgb = to_rgb(samples)
         return Picture(rgb.shape[1], rgb.shape[0], rgb=rgb)
     except ImageError as problem:
         return str(problem)

@@ -15,7 +15,7 @@ from support.sources.tars import END, header, member, pax, sealed
 
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.errors import PackError
-from fastpipe.sources.tars.tar_reader import MOST_EXTENSION_BYTES, Member, TarFile
+from fastpipe.sources.tars.tar_reader import MAX_EXTENSION_BYTES, Member, TarFile
 
 Found = list[tuple[str, int, int, bool]]
 
@@ -186,7 +186,7 @@ DAMAGED: list[tuple[bytes, bytes, str]] = [
     (b"", member("pax", b"6 a=bc", b"x") + member("a"), "expected a pax record"),
     (
         b"",
-        header("pax", MOST_EXTENSION_BYTES + 1, b"x"),
+        header("pax", MAX_EXTENSION_BYTES + 1, b"x"),
         "of at most 1,048,576 bytes, got 1,048,577",
     ),
     (b"", header("pax", 2**33 - 1, b"g"), "an extended header of at most"),

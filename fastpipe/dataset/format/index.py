@@ -70,7 +70,7 @@ class Index(ABC):
     # (shards,) when each was last written, which is checked when it is opened; None: not checked.
     mtimes_ns: NDArray[np.int64] | None = None
     # (samples,) pictures that `convert` makes a PNG or JPEG of, before the engine reads them.
-    odd: NDArray[np.bool_] | None = None
+    needs_conversion: NDArray[np.bool_] | None = None
     # Gets a sample. ImageError, OSError, DatasetError: it cannot. None: nothing is ever converted.
     convert: Callable[[int], bytes] | None = None
 
@@ -193,12 +193,12 @@ class Index(ABC):
     # The defaults that follow hold for a dataset in files of this machine.
 
     @property
-    def scattered(self) -> bool:
+    def is_scattered(self) -> bool:
         """Whether nothing is gained by reading neighbours in the order of `samples_at` together."""
         return False
 
     @property
-    def in_tars(self) -> bool:
+    def is_in_tars(self) -> bool:
         """Whether samples are members of tars; else each is a file."""
         return True
 

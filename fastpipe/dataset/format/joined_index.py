@@ -87,8 +87,8 @@ class JoinedIndex(Index):
 
         times = [part.mtimes_ns for part in parts]
         self.mtimes_ns = _concatenate(times, shard_counts, UNKNOWN_TIME)
-        odd = [part.odd for part in parts]
-        self.odd = _concatenate(odd, sample_counts, False)
+        needs_conversion = [part.needs_conversion for part in parts]
+        self.needs_conversion = _concatenate(needs_conversion, sample_counts, False)
         if any(part.convert is not None for part in parts):
             self.convert = _Conversion(self.parts, self.starts)
 
@@ -165,8 +165,8 @@ class JoinedIndex(Index):
         return np.searchsorted(self.starts, samples, side="right") - 1
 
     @property
-    def scattered(self) -> bool:
-        return any(part.scattered for part in self.parts)
+    def is_scattered(self) -> bool:
+        return any(part.is_scattered for part in self.parts)
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         return gather_from_parts(

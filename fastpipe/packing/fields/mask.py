@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
-from fastpipe.sources.annotations.coco_shapes import unpacked_counts
+from fastpipe.sources.annotations.coco_shapes import decode_counts
 from fastpipe.sources.picture.probe import image_format, native
 
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
@@ -107,7 +107,7 @@ def _runs_of(shape: object, width: int, height: int) -> list[int]:
     counts = shape.get("counts")
     if isinstance(counts, bytes):
         counts = counts.decode()
-    runs = unpacked_counts(counts) if isinstance(counts, str) else counts
+    runs = decode_counts(counts) if isinstance(counts, str) else counts
     if not isinstance(runs, list) or not all(
         type(run) is int and run >= 0 for run in runs
     ):

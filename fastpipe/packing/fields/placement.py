@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import ImageError
 from fastpipe.sources.listing import SHOWN, STORED
 from fastpipe.sources.picture.convert import EncodeOptions, Packed
-from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientation
+from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, turn_upright
 
 # Orientations that turn by a quarter. Every other one is its own inverse.
 _INVERSE = {6: 8, 8: 6}
@@ -86,7 +86,7 @@ class Placement:
 
     def mask(self, mask: NDArray[Any]) -> NDArray[Any]:
         """(H, W) values, turned and scaled by nearest neighbour."""
-        turned = apply_orientation(mask, self.turn)
+        turned = turn_upright(mask, self.turn)
         new_shape = self.new_size[::-1]
         if turned.shape == new_shape:
             return turned
@@ -171,8 +171,8 @@ def sizes_of(packed: Packed) -> str:
 def combine_orientations(first: int, second: int) -> int:
     """The EXIF orientation that does the same as two, one after the other."""
     probe = np.arange(6).reshape(2, 3)
-    both = apply_orientation(apply_orientation(probe, first), second)
+    both = turn_upright(turn_upright(probe, first), second)
     for orientation in range(1, 9):
-        if np.array_equal(apply_orientation(probe, orientation), both):
+        if np.array_equal(turn_upright(probe, orientation), both):
             return orientation
     raise AssertionError("the orientations are a group: two of them are one of them")

@@ -18,9 +18,9 @@ from fastpipe.packing.fields.values import naming_field, parse_value
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.picture.pillow import (
     OpenedImage,
-    array_of,
-    opened_pil,
-    opened_pixels,
+    copy_array,
+    open_pil,
+    open_pixels,
 )
 from fastpipe.sources.picture.probe import image_format
 from fastpipe.sources.source_bytes import START_BYTES
@@ -118,11 +118,11 @@ def _image_from_array(pixels: NDArray[Any]) -> OpenedImage:
         raise ImageError(
             f"{_EXPECTED_IMAGE}; got an array of {pixels.shape} {pixels.dtype}"
         )
-    return opened_pixels(np.ascontiguousarray(samples))
+    return open_pixels(np.ascontiguousarray(samples))
 
 
 def _mask_from_pil(image: Any) -> NDArray[Any]:
-    return mask_of_array(array_of(image))
+    return mask_of_array(copy_array(image))
 
 
 class _PictureKind(NamedTuple):
@@ -134,7 +134,7 @@ class _PictureKind(NamedTuple):
 
 
 _PICTURE_KINDS = {
-    "image": _PictureKind(_EXPECTED_IMAGE, opened_pil, _image_from_array),
+    "image": _PictureKind(_EXPECTED_IMAGE, open_pil, _image_from_array),
     "mask": _PictureKind(_EXPECTED_MASK, _mask_from_pil, mask_of_array),
 }
 

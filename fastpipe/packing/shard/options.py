@@ -24,7 +24,7 @@ from fastpipe.sources.options import (
     SourceOptions,
     parse_source_options,
 )
-from fastpipe.sources.picture.background import background_color
+from fastpipe.sources.picture.background import parse_background
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options
 
@@ -179,7 +179,7 @@ def pack_options(
     if classes_from is not None:
         others["classes"] = class_names(classes_from, others.get("remote"))
 
-    encode["background"] = background_color(encode.get("background"))
+    encode["background"] = parse_background(encode.get("background"))
     encode["apply_exif"] = choice("--exif", exif, CHOICES["exif"]) == "apply"
     if spool is not None:
         place = place_of(spool)

@@ -26,7 +26,7 @@ from fastpipe.dataset.format.sample_layout import (
 )
 from fastpipe.errors import readable
 from fastpipe.sources.picture.convert import Packed
-from fastpipe.sources.picture.probe import form_of
+from fastpipe.sources.picture.probe import read_form
 from fastpipe.store.files import no_link
 from fastpipe.store.store import NewFile, Store
 
@@ -198,7 +198,7 @@ class TarWriter:
             len(packed.data),
             packed.width,
             packed.height,
-            *form_of(packed.data),
+            *read_form(packed.data),
             label,
             xxhash.xxh3_64_intdigest(packed.data),
             packed.identity,

@@ -41,14 +41,15 @@ _COLOUR_LIST = re.compile(
 # Three numbers of at most three digits: red, green and blue.
 _COLOUR = re.compile(rb"(?<!\d)(?:\d{1,3}[ \t,;]+){2}\d{1,3}(?!\d)")
 _MAX_LINE_BYTES = 4096
-# Numbers in a line of a label file. In KITTI they stand behind the class; detectors add a score.
+# How many numbers a line of a label file has. KITTI writes them behind the class, and detectors
+# append a score to them.
 _KITTI_NUMBERS = 14
 _YOLO_NUMBERS = 5
 _DOTA_NUMBERS = 8
-_FEWEST_WIDER_NUMBERS = 4
-_FEWEST_COMMA_NUMBERS = 6
+_MIN_WIDER_NUMBERS = 4
+_MIN_COMMA_NUMBERS = 6
 # At the start of a text, these many lines show which tool wrote it.
-_MOST_FIRST_LINES = 8
+_MAX_FIRST_LINES = 8
 
 
 class AnnotationTool(NamedTuple):
@@ -184,9 +185,10 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
     if _GROUND_TRUTH_NAME.fullmatch(name.rpartition("/")[2]):
         return _GROUND_TRUTH
     text = start.decode("utf-8", "replace").lstrip("\ufeff").strip()
-    lines = [line.strip() for line in text.split("\n", _MOST_FIRST_LINES)]
+    lines = [line.strip() for line in text.split("\n", _MAX_FIRST_LINES)]
     if _is_wider(lines):
         return _WIDER
+    # The lines of a header say nothing of the form of a box.
     while len(lines) > 1 and _DOTA_HEADER.fullmatch(lines[0]):
         lines.pop(0)
     return _recognise_line(lines[0])
@@ -199,21 +201,27 @@ def _is_wider(lines: Sequence[str]) -> bool:
     words = lines[2].split()
     return (
         lines[1].isdigit()
-        and len(words) >= _FEWEST_WIDER_NUMBERS
-        and all(map(_is_number, words))
+        and len(words) >= _MIN_WIDER_NUMBERS
+        and all(map(is_number, words))
     )
 
 
 def _recognise_line(line: str) -> AnnotationTool:
     """The tool whose label files have such a line."""
     cells = line.split(",")
-    # ICDAR has a text behind the corners of a box.
-    numbers = cells[:_DOTA_NUMBERS] if len(cells) == _DOTA_NUMBERS + 1 else cells
-    if len(cells) >= _FEWEST_COMMA_NUMBERS and all(map(_is_number, numbers)):
+    number_cells = cells
+    if len(cells) == _DOTA_NUMBERS + 1:
+        # ICDAR has a text behind the corners of a box.
+        number_cells = cells[:_DOTA_NUMBERS]
+    if len(cells) >= _MIN_COMMA_NUMBERS and all(map(is_number, number_cells)):
         return _NUMBERS
+
     words = line.split()
-    are_numbers = [_is_number(word) for word in words]
-    if are_numbers[: 1 + _KITTI_NUMBERS] == [False] + [True] * _KITTI_NUMBERS:
+    are_numbers = [is_number(word) for word in words]
+    # Only the first word of a KITTI line, the class, is not a number.
+    kitti_numbers = are_numbers[1 : 1 + _KITTI_NUMBERS]
+    has_all_numbers = len(kitti_numbers) == _KITTI_NUMBERS and all(kitti_numbers)
+    if has_all_numbers and not are_numbers[0]:
         return _KITTI
     if all(are_numbers) and len(words) >= _YOLO_NUMBERS:
         return _YOLO
@@ -223,7 +231,8 @@ def _recognise_line(line: str) -> AnnotationTool:
     return TEXT
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a word of a label file is a number, as Python reads it."""
     try:
         float(word)
     except ValueError:
@@ -239,19 +248,21 @@ def describe_file(start: bytes, name: str) -> AnnotationTool:
     return TEXT if name.lower().endswith(".caption") else _DATA
 
 
-def unread_tool(path: SourcePath) -> AnnotationTool | None:
+def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:
     """The tool that wrote a file, if fastpipe does not read its form."""
     try:
         with open_binary(path) as file:
             tool = recognise_tool(file.read(TOOL_BYTES), path.name)
     except OSError:
         return None
-    return None if tool in (TEXT, _YOLO, _VOC) else tool
+    if tool in (TEXT, _YOLO, _VOC):
+        return None
+    return tool
 
 
 def refuse_tool(path: SourcePath) -> None:
     """Raises PackError if a file is of a tool whose form fastpipe does not read."""
-    tool = unread_tool(path)
+    tool = recognise_unread_tool(path)
     if tool is not None:
         raise PackError(
             f"{readable(str(path))} is {tool.name}, which fastpipe does not read: {tool.remedy}"

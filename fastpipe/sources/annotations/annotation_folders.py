@@ -24,11 +24,11 @@ _LABELS = (
 _LABEL_FOLDER = re.compile(
     rf"(.*?)[-_ ]?(?:{_LABELS})|(?:{_LABELS})[-_ ](.*)", re.IGNORECASE
 )
-# The start of a label file of YOLO.
+# A line of a YOLO label file has only numbers. The file may begin with a byte order mark.
 _NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[-+0-9.eE\s]*")
 _MAX_LINE_BYTES = 1 << 16
-# Folders in a folder of labels in which files are looked for.
-_MAX_DEPTH = 3
+# A folder of labels is searched for its first files down to this many levels of folders.
+_MAX_LEVELS = 3
 # Ending of a label file -> the kind of its folder.
 _KIND_OF_ENDING = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
 
@@ -58,7 +58,10 @@ def pair_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     label_folders = []
     for name in names.folders:
         split = _match_rest(_LABEL_FOLDER, name)
-        if split == "" or (split is not None and split_of_name(split) is not None):
+        if split is None:
+            continue
+        # "car_labels" may be a class, but "train_labels" and "labels" are not.
+        if split == "" or split_of_name(split) is not None:
             label_folders.append((name, split))
     if not label_folders:
         return []
@@ -75,12 +78,13 @@ def pair_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     pairs = []
     for label_folder, split in label_folders:
         for image_folder, split_of_images in image_folders:
-            if split == split_of_images and label_folder != image_folder:
-                images = root / image_folder
-                for labels in _label_folders_in(root / label_folder, images):
-                    pairs.append(
-                        FolderPair(kind_of_labels(labels), images, labels, split)
-                    )
+            # One folder may match both patterns. It is not a pair with itself.
+            if split != split_of_images or label_folder == image_folder:
+                continue
+            images = root / image_folder
+            for labels in _label_folders_in(root / label_folder, images):
+                kind = find_label_kind(labels)
+                pairs.append(FolderPair(kind, images, labels, split))
     return pairs
 
 
@@ -95,7 +99,7 @@ def _label_folders_in(folder: SourcePath, images: SourcePath) -> list[SourcePath
         return [folder]
     if not inner or not set(inner).isdisjoint(names_in(images, FEW).folders):
         return [folder]
-    labelled = [folder / name for name in inner if kind_of_labels(folder / name)]
+    labelled = [folder / name for name in inner if find_label_kind(folder / name)]
     return labelled or [folder]
 
 
@@ -124,9 +128,9 @@ def is_usual_folder(name: str) -> bool:
     )
 
 
-def kind_of_labels(folder: SourcePath) -> str:
+def find_label_kind(folder: SourcePath) -> str:
     """The kind of labels in a folder, by its first files: "yolo", "voc" or "masks"; or ""."""
-    for path in _first_files(folder, _MAX_DEPTH):
+    for path in _first_files(folder, _MAX_LEVELS):
         kind = _KIND_OF_ENDING.get(PurePosixPath(path).suffix[1:].lower(), "")
         if kind == "yolo" and not _is_yolo(folder / path):
             continue
@@ -135,9 +139,9 @@ def kind_of_labels(folder: SourcePath) -> str:
     return ""
 
 
-def first_file(folder: SourcePath) -> SourcePath | None:
+def find_first_file(folder: SourcePath) -> SourcePath | None:
     """The first file in a folder, or in the folders in it."""
-    for path in _first_files(folder, _MAX_DEPTH):
+    for path in _first_files(folder, _MAX_LEVELS):
         return folder / path
     return None
 
@@ -154,18 +158,19 @@ def _is_yolo(path: SourcePath) -> bool:
         return False
 
 
-def _first_files(folder: SourcePath, depth: int) -> Iterator[str]:
-    """A few files of a folder, and of the folders in it."""
+def _first_files(folder: SourcePath, levels_below: int) -> Iterator[str]:
+    """A few files of a folder, and of the folders down to `levels_below` levels in it."""
     if not isinstance(folder, Path):
         # A listing of an object store has the files of all folders below.
         yield from islice(files_below(folder), FEW)
         return
     names = names_in(folder, FEW)
     yield from names.files
-    if depth > 0:
-        for name in names.folders:
-            for path in _first_files(folder / name, depth - 1):
-                yield f"{name}/{path}"
+    if levels_below == 0:
+        return
+    for name in names.folders:
+        for path in _first_files(folder / name, levels_below - 1):
+            yield f"{name}/{path}"
 
 
 def is_flat_voc(names: Names) -> bool:
@@ -175,13 +180,18 @@ def is_flat_voc(names: Names) -> bool:
     """
     if names.folders:
         return False
-    annotated = {
-        PurePosixPath(name).stem
-        for name in names.files
-        if name.lower().endswith(".xml")
-    }
-    if not annotated:
-        return False  # at once, as there may be a million pictures
-    stems = [PurePosixPath(name).stem for name in names.files if is_picture(name)]
-    num_annotated = sum(stem in annotated for stem in stems)
-    return num_annotated > len(stems) // 2
+    annotated_stems = set[str]()
+    for name in names.files:
+        if name.lower().endswith(".xml"):
+            annotated_stems.add(PurePosixPath(name).stem)
+    if not annotated_stems:
+        # A folder may have a million pictures, so nothing is done for them.
+        return False
+
+    num_pictures = 0
+    num_annotated = 0
+    for name in names.files:
+        if is_picture(name):
+            num_pictures += 1
+            num_annotated += PurePosixPath(name).stem in annotated_stems
+    return num_annotated > num_pictures // 2

@@ -24,9 +24,10 @@ from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
     TOOL_BYTES,
     describe_file,
-    unread_tool,
+    recognise_unread_tool,
 )
 from fastpipe.sources.annotations.annotation_folders import (
+    FolderPair,
     is_called_images,
     pair_folders,
 )
@@ -43,7 +44,7 @@ from fastpipe.sources.tables.listed_images import has_only_ids, lists_images
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
-_MAX_LEVELS = 3
+_MAX_LEVELS_ABOVE = 3
 # Folders that hold lists of images, beside those that are called like labels or masks.
 _LIST_FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:splits?|imagesets|meta|metadata|lists?|xmls?|bbox(?:es)?|boxes|devkit|anno|eval)",
@@ -51,11 +52,12 @@ _LIST_FOLDER = re.compile(
 )
 _JSON_ENDINGS = (".json", ".jsonl", ".ndjson", ".odgt")
 _LIST_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
-_MAX_DEPTH = 2
-# In each folder, so many folders and files are looked at.
+# Folders above the images are searched down to this many levels.
+_MAX_LEVELS_BELOW = 2
+# At most this many folders and files are looked at in each folder.
 _MAX_FOLDERS = 8
 _MAX_FILES = 16
-# So many names at the start of a file are looked for among the images.
+# At most this many names at the start of a file are looked for among the images.
 _MAX_NAMES = 200
 _MAX_NAME_LENGTH = 300
 # A text in quotes, of JSON and XML, or between two tags of XML.
@@ -67,11 +69,12 @@ _DATA_ENDINGS = (".mat", ".pkl", ".pickle", ".npy", ".npz", ".h5", ".hdf5", ".xl
 _SEPARATOR = re.compile(r"[,;|\t]| +")
 # A few digits are a label or a coordinate as often as the name of an image.
 _SHORT_NUMBER = re.compile(r"[-+\d.eE]{1,5}")
-# A path may begin with the folders of another machine. So many names at its end are tried.
+# A path may begin with the folders of another machine, so up to this many names at its end are
+# tried.
 _MAX_PARTS = 3
-# Shorter names of images are those of many datasets.
-_FEWEST_CHARACTERS = 6
-# The kinds of annotations; those that say more come first.
+# Names shorter than this, such as 1.jpg, occur in many datasets, so they prove little alone.
+_MIN_CHARACTERS = 6
+# Ranks of annotations: the one with the lowest rank says most, and the message recommends it.
 _PAIR, _TOOL, _TABLE, _LIST = range(4)
 _CONTENT_OF_KIND = {
     "yolo": "label files of YOLO",
@@ -116,11 +119,15 @@ class _Images:
         parts = written_path.replace("\\", "/").strip("/").split("/")
         if ".." in parts or not parts[-1]:
             return None
-        endings = [""] if is_picture(parts[-1]) else self._endings
+        endings = self._endings
+        if is_picture(parts[-1]):
+            endings = {""}
         stem = os.path.splitext(parts[-1])[0]
-        fewest = 2 if is_far and len(stem) < _FEWEST_CHARACTERS else 1
-        for count in range(fewest, min(len(parts), _MAX_PARTS) + 1):
-            path = os.path.join(self.root, *parts[-count:])
+        min_parts = 1
+        if is_far and len(stem) < _MIN_CHARACTERS:
+            min_parts = 2
+        for part_count in range(min_parts, min(len(parts), _MAX_PARTS) + 1):
+            path = os.path.join(self.root, *parts[-part_count:])
             for ending in endings:
                 if os.path.isfile(path + ending):
                     return parts[-1] + ending
@@ -141,10 +148,38 @@ def find_annotations_above(
     """
     folder = Path(os.path.abspath(passed))
     images = _Images(_without_wrappers(Path(os.path.abspath(root))), listing)
+    annotations = _collect_annotations(folder, images)
+    # A table beside splits is named by another assumption.
+    texts = " ".join(assumption.text for assumption in listing.assumed)
+    annotations = [entry for entry in annotations if entry.path not in texts]
+    if not annotations:
+        return []
+
+    best = min(annotations, key=lambda entry: entry.rank)
+    other_paths = [entry.path for entry in annotations if entry is not best]
+    also = ""
+    if other_paths:
+        also = f" (also: {first_paths(other_paths)})"
+    labels = "none"
+    if images.have_labels:
+        labels = "the names of the folders"
+    text = (
+        f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "
+        f"{AS_CLASSES} packs the images without it"
+    )
+    return [Assumption(text)]
+
+
+def _collect_annotations(folder: Path, images: _Images) -> list[_Annotations]:
+    """The annotations above the images, from the nearest folder on.
+
+    `folder`: the one that the user passes, in which the images lie.
+    """
     annotations: list[_Annotations] = []
     # The top of a disk, a home and /tmp hold many datasets, whose names may be the same.
     shared_folders = (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
-    folders_above = list(folder.parents)[:_MAX_LEVELS]
+    folders_above = list(folder.parents)[:_MAX_LEVELS_ABOVE]
+    # Images without labels may have them in a folder that the user passes, above their own.
     if not images.have_labels:
         folders_above = [*_folders_between(images.root, folder), *folders_above]
     for above in folders_above:
@@ -159,30 +194,16 @@ def find_annotations_above(
         except (PackError, OSError):
             continue  # a folder above may be closed to the user
         # In the folder that the user passes, the other files are named by another assumption.
-        is_passed = above.is_relative_to(folder)
-        annotations += [
-            entry for entry in nearby if entry.rank == _TABLE or not is_passed
-        ]
-    # A table beside splits is named by another assumption.
-    texts = " ".join(assumption.text for assumption in listing.assumed)
-    annotations = [entry for entry in annotations if entry.path not in texts]
-    if not annotations:
-        return []
-
-    best = min(annotations, key=lambda entry: entry.rank)
-    others = [entry.path for entry in annotations if entry is not best]
-    also = f" (also: {first_paths(others)})" if others else ""
-    labels = "the names of the folders" if images.have_labels else "none"
-    text = (
-        f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "
-        f"{AS_CLASSES} packs the images without it"
-    )
-    return [Assumption(text)]
+        is_in_passed_folder = above.is_relative_to(folder)
+        for entry in nearby:
+            if entry.rank == _TABLE or not is_in_passed_folder:
+                annotations.append(entry)
+    return annotations
 
 
 def _without_wrappers(folder: Path) -> Path:
     """The folder of the images, if it is the only one in a folder, as images in WIDER_train."""
-    for _ in range(_MAX_LEVELS):  # a link may lead to the folder itself
+    for _ in range(_MAX_LEVELS_ABOVE):  # a link may lead to the folder itself
         names = names_in(folder, FEW)
         if len(names.folders) != 1 or any(map(is_picture, names.files)):
             break
@@ -197,18 +218,20 @@ def _folders_between(inner: Path, outer: Path) -> list[Path]:
 
 def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotations]:
     """The folders of labels or masks that belong to the folder of the images."""
-    pairs = [
-        pair
-        for pair in pair_folders(above, names)
-        if pair.kind and images.is_relative_to(str(pair.images))
-    ]
+    pairs: list[FolderPair] = []
+    for pair in pair_folders(above, names):
+        if pair.kind and images.is_relative_to(str(pair.images)):
+            pairs.append(pair)
+    # Packing refuses a folder with several kinds of labels, unless the user names one.
     are_several_kinds = len({pair.kind for pair in pairs}) > 1
     for pair in pairs:
         command = f"fastpipe pack {shlex.quote(str(above))} DST"
         if are_several_kinds:
             command += f" --format {pair.kind}"
-        inside = images.relative_to(str(pair.images)).parts
-        split = inside[0] if inside else pair.split
+        split = pair.split
+        folders_inside = images.relative_to(str(pair.images)).parts
+        if folders_inside:
+            split = folders_inside[0]
         if split and meaning_of_split(split):
             command += f" --split {shlex.quote(split)}"
         yield _Annotations(
@@ -220,8 +243,8 @@ def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotation
 
 
 def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotations]:
-    is_far = above != images.root.parent
-    for path in _annotation_files(above, names, images.root, _MAX_DEPTH):
+    is_far = above != images.root.parent  # see `_Images.find`
+    for path in _annotation_files(above, names, images.root, _MAX_LEVELS_BELOW):
         stem = os.path.splitext(path.relative_to(above))[0]
         # labels/a.txt, or ann/a.jpg.json, belongs to a.jpg.
         if path.parent != above and images.find(stem, is_far=is_far) is not None:
@@ -238,7 +261,7 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             yield _describe_list(path, images.root, listed)
         elif not is_far and path.parent != above:
             # MOT has the boxes of img1 in gt/gt.txt, by the numbers of the frames.
-            tool = unread_tool(path)
+            tool = recognise_unread_tool(path)
             if tool is not None:
                 yield _Annotations(
                     str(path), tool.name, f"To keep what they say: {tool.remedy}", _TOOL
@@ -254,11 +277,15 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
 
 
 def _annotation_files(
-    above: Path, names: Names, folder: Path, depth: int
+    above: Path, names: Names, image_folder: Path, levels_below: int
 ) -> Iterator[Path]:
     """The files in a folder, and in its folders of annotations, that may be annotations.
 
-    `folder`: of the images. What is in it has been looked at.
+    Args:
+        above: the folder.
+        names: the names in `above`.
+        image_folder: the folder of the images. The listing has looked at its files already.
+        levels_below: how many levels of folders in `above` to search.
     """
     endings = (*_LIST_ENDINGS, *_DATA_ENDINGS)
     # If several tables list the images, the user is shown the one that is likely to have labels.
@@ -266,22 +293,25 @@ def _annotation_files(
     for name in lists[:_MAX_FILES]:
         if not is_result_form(name):
             yield above / name
-    if depth == 0:
+    if levels_below == 0:
         return
     num_folders = 0
     for name in names.folders:
         inner = above / name
         # In a folder of annotations, all folders may hold some.
         is_candidate = (
-            depth < _MAX_DEPTH
+            levels_below < _MAX_LEVELS_BELOW
             or is_called_target(name)
             or _LIST_FOLDER.fullmatch(name) is not None
         )
-        if is_candidate and not folder.is_relative_to(inner) and not is_dataset(inner):
+        has_images = image_folder.is_relative_to(inner)
+        if is_candidate and not has_images and not is_dataset(inner):
             inner_names = names_in(inner, FEW)
             if _has_own_images(inner_names):
                 continue
-            yield from _annotation_files(inner, inner_names, folder, depth - 1)
+            yield from _annotation_files(
+                inner, inner_names, image_folder, levels_below - 1
+            )
             num_folders += 1
         if num_folders == _MAX_FOLDERS:
             return
@@ -297,6 +327,7 @@ def _has_own_images(names: Names) -> bool:
 def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
     """The names of images at the start of a file."""
     text = _read_start(path).decode("utf-8", "replace")
+    # The start may hold names of anything. The images decide which of them are paths.
     written_names: list[str] = []
     if path.suffix.lower() in (*_JSON_ENDINGS, ".xml"):
         written_names = [name.strip('"<>') for name in _TEXT.findall(text)]
@@ -350,13 +381,15 @@ def _describe_data(path: Path) -> _Annotations:
 
 
 def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
-    tool = unread_tool(path)
     content = "the names of these images"
+    tool = recognise_unread_tool(path)
     if tool is not None:
         remedy = f"To keep what it says: {tool.remedy}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
     if _is_coco(path) or (_has_columns(path) and lists_images(path, listed)):
-        command = f"fastpipe pack {shlex.quote(str(path))} DST --image-root {shlex.quote(str(images))}"
+        quoted_path = shlex.quote(str(path))
+        quoted_images = shlex.quote(str(images))
+        command = f"fastpipe pack {quoted_path} DST --image-root {quoted_images}"
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE
         )

@@ -11,12 +11,15 @@ from typing import Any
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.annotations.coco_annotations import Annotations
-from fastpipe.sources.annotations.coco_assumptions import changed_boxes, skipped_entries
+from fastpipe.sources.annotations.coco_assumptions import (
+    find_box_assumptions,
+    find_entry_assumptions,
+)
 from fastpipe.sources.annotations.coco_fields import (
-    default_fields,
-    entries_of,
-    field_value,
-    requested_fields,
+    list_default_fields,
+    list_entries,
+    parse_fields,
+    read_field_value,
     resolve_field,
 )
 from fastpipe.sources.annotations.coco_paths import find_image_folder, use_image_root
@@ -26,10 +29,13 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 
+# COCO has a file of each of these for a split.
 _TASKS = ("instances", "person_keypoints", "captions")
 
 
-def coco_files(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
+def group_coco_files(
+    folder: SourcePath, names: Sequence[str]
+) -> dict[str, list[SourcePath]]:
     """Split -> the files of a folder that COCO calls after it, such as instances_val2017.json.
 
     The files of a split are in the order of the tasks.
@@ -48,10 +54,10 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
 
     Annotations of several files with one id are one annotation.
     """
-    requested = requested_fields(options.fields)
-    annotations = Annotations(paths, entries_of(requested))
+    requested = parse_fields(options.fields)
+    annotations = Annotations(paths, list_entries(requested))
     if requested is None:
-        requested = default_fields(annotations)
+        requested = list_default_fields(annotations)
     fields = [resolve_field(annotations, field) for field in requested]
     classes = None
     if options.fields is None and annotations.have_only_classes():
@@ -70,32 +76,36 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     listing = list_rows(folder.root, rows, fields, classes=classes)
 
     # Boxes are counted while the rows are read, so this comes last.
-    assumed = [*listing.assumed, *folder.assumed, *changed_boxes(annotations)]
+    assumed = [*listing.assumed, *folder.assumed, *find_box_assumptions(annotations)]
     if options.fields is None:
-        assumed += skipped_entries(annotations, fields)
+        assumed += find_entry_assumptions(annotations, fields)
     return replace(listing, assumed=tuple(assumed))
 
 
 def _rows(
     annotations: Annotations, fields: Sequence[SourceField], *, is_labelled: bool
 ) -> Iterator[Row]:
-    """A row for each image. `is_labelled`: the class of its annotation is its label."""
+    """A row for each image, and a rejected one for each annotation without an image.
+
+    `is_labelled`: the class of the only annotation of an image is its label.
+    """
     for image_id, image in annotations.images.items():
-        image_annotations = annotations.of_image(image_id)
+        image_annotations = annotations.read_annotations(image_id)
         values: dict[str, Any] = {}
         problem = image.problem
         for field in fields:
             try:
-                values[field.name] = field_value(
+                values[field.name] = read_field_value(
                     annotations, field, image_id, image, image_annotations
                 )
             except ImageError as error:
+                # Of several problems of an image, the first one is reported.
                 if problem is None:
                     problem = f"field {field.name}: {error}"
         label = None
         if is_labelled and image_annotations:
             try:
-                label = annotations.category(image_annotations[0].entry)
+                label = annotations.read_category(image_annotations[0].entry)
             except ImageError as error:
                 problem = problem or str(error)
         yield image._replace(values=values, problem=problem, label=label)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
-from fastpipe.sources.annotations.coco_shapes import box_around
+from fastpipe.sources.annotations.coco_shapes import find_box_around
+from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.notes import Notes
@@ -27,7 +28,8 @@ Entry: TypeAlias = dict[str, Any]
 Id: TypeAlias = int | str
 
 IMAGE_ID = "image_id"
-_MOST_ENTRY_NAMES = 1000
+# Names of entries are collected for messages. A file with ids as names would fill the memory.
+_MAX_ENTRY_NAMES = 1000
 # json.dumps would make an encoder for each of millions of annotations.
 _encode_note = json.JSONEncoder(separators=(",", ":")).encode
 _PANOPTIC = (
@@ -112,8 +114,7 @@ class Annotations:
     @property
     def category_names(self) -> tuple[str, ...]:
         """The names of the categories by id; "" where there is no category of an id."""
-        class_count = max(self.categories, default=-1) + 1
-        return tuple(self.categories.get(number, "") for number in range(class_count))
+        return list_numbered_names(self.categories)
 
     def have_only_classes(self) -> bool:
         """Whether annotations have a category and no place in the image, as iNaturalist's."""
@@ -128,7 +129,7 @@ class Annotations:
     def has_several_captions(self) -> bool:
         return any(self._caption_counts[image_id] > 1 for image_id in self.images)
 
-    def category(self, entry: Entry) -> int:
+    def read_category(self, entry: Entry) -> int:
         number = parse_id(entry.get("category_id"))
         if not isinstance(number, int) or number not in self.categories:
             raise ImageError(
@@ -136,7 +137,7 @@ class Annotations:
             )
         return number
 
-    def box(self, entry: Entry) -> list[float]:
+    def read_box(self, entry: Entry) -> list[float]:
         """The box as left, top, right and bottom (xyxy); `bbox` in the file is xywh.
 
         Without a bbox it is the box around the segmentation.
@@ -144,9 +145,9 @@ class Annotations:
         if entry.get("bbox") or not entry.get("segmentation"):
             return xyxy([entry.get("bbox")])[0]
         self.box_counts.around_segmentation += 1
-        return box_around(entry["segmentation"])
+        return find_box_around(entry["segmentation"])
 
-    def of_image(self, image_id: Id) -> list[Annotation]:
+    def read_annotations(self, image_id: Id) -> list[Annotation]:
         """The annotations of an image. Those of several files with one id are one annotation.
 
         Captions have ids of their own, which are not those of objects.
@@ -171,14 +172,12 @@ class Annotations:
     def rows_without_image(self) -> Iterator[Row]:
         """Rejected rows of the annotations whose image_id is not that of an image."""
         for image_id in self._note_ranges.keys() - self.images.keys():
-            shown = (
-                image_id.shown if isinstance(image_id, InvalidId) else repr(image_id)
-            )
+            shown = repr(image_id)
+            if isinstance(image_id, InvalidId):
+                shown = image_id.shown
+            problem = f"expected the image_id of one of the images, got {shown[:60]}"
             for number, file_index, _ in self._read_notes(image_id):
                 where = row_name(f"{self.paths[file_index].name}/annotations", number)
-                problem = (
-                    f"expected the image_id of one of the images, got {shown[:60]}"
-                )
                 yield Row(where, problem=problem)
 
     def _read_notes(self, image_id: Id | InvalidId) -> Iterator[tuple[int, int, Entry]]:
@@ -199,9 +198,8 @@ class Annotations:
                         f"expected objects in {list_name}, got {entry!r:.60} ({number:,})"
                     )
                 if list_name == "images":
-                    self._add_image(
-                        row_name(f"{path.name}/images", number), entry, earlier_ids
-                    )
+                    where = row_name(f"{path.name}/images", number)
+                    self._add_image(where, entry, earlier_ids)
                 elif list_name == "annotations":
                     self._add_annotation(file_index, number, entry)
                 else:
@@ -221,6 +219,7 @@ class Annotations:
             )
         row = _image_row(where, entry)
         first = self.images.setdefault(image_id, row)
+        # A file may repeat images of the files before, but not its own.
         if first is not row and (image_id not in earlier_ids or first.path != row.path):
             raise ValueError(
                 f"two images have the id {image_id}: {first.path!r:.200} and {row.path!r:.200}; "
@@ -236,9 +235,10 @@ class Annotations:
         written_id = entry.pop(IMAGE_ID, None)
         image_id: Id | InvalidId | None = parse_id(written_id)
         if image_id is None:
+            # It waits under its text, so that it can be reported when all images are known.
             image_id = InvalidId(repr(written_id))
 
-        if len(self.entry_names) < _MOST_ENTRY_NAMES:
+        if len(self.entry_names) < _MAX_ENTRY_NAMES:
             self.entry_names.update(entry)
         # One caption an image is a text, several are a list: the kind of the field depends on it.
         if "caption" in entry:
@@ -250,19 +250,18 @@ class Annotations:
         if box and entry.get("iscrowd"):
             self.crowd_count += 1
         attributes = entry.get("attributes")
-        if (
-            isinstance(attributes, dict)
-            and len(self.attribute_names) < _MOST_ENTRY_NAMES
-        ):
+        has_room = len(self.attribute_names) < _MAX_ENTRY_NAMES
+        if has_room and isinstance(attributes, dict):
             self.attribute_names.update(attributes)
 
+        # Polygons and runs are most of a file, and are kept only where a field needs them.
         kept = {
             name: value for name, value in entry.items() if name in self._kept_names
         }
         if segmentation:
             self.segmentation_count += 1
             if not box:
-                kept["segmentation"] = segmentation  # `box` puts one around it
+                kept["segmentation"] = segmentation  # `read_box` puts one around it
         note = _encode_note([number, file_index, kept]).encode()
         ranges = self._note_ranges.setdefault(image_id, array("q"))
         ranges.extend((self._notes.add(note), len(note)))
@@ -281,13 +280,12 @@ class Annotations:
             raise ValueError(
                 f"category {number} is {name!r:.60}, and {first_name!r:.60}"
             )
+        if entry.get("keypoints") is not None:
+            self._add_keypoint_names(number, entry["keypoints"])
 
-        points = entry.get("keypoints")
-        if points is None:
-            return
-        are_names = isinstance(points, list) and all(
-            isinstance(point, str) for point in points
-        )
+    def _add_keypoint_names(self, number: int, points: Any) -> None:
+        """`number`, `points`: of a category. A field of keypoints has one list of names."""
+        are_names = isinstance(points, list) and set(map(type, points)) <= {str}
         if not are_names or self.keypoint_names not in ((), tuple(points)):
             raise ValueError(
                 f"category {number}: expected names of keypoints, the same for all categories; got "
@@ -308,6 +306,7 @@ def _image_row(where: str, entry: Entry) -> Row:
 
     width: Any = _parse_side(entry.get("width"))
     height: Any = _parse_side(entry.get("height"))
+    # Some tools leave out the size, or write 0. The image itself says it.
     if (width, height) in ((None, None), (0, 0)):
         return Row(where, {}, path=path)
     for side in (width, height):
@@ -320,5 +319,5 @@ def _image_row(where: str, entry: Entry) -> Row:
 
 
 def _parse_side(value: object) -> object:
-    """A width or height; some tools write "640" or 640.0. Other values stay as they are."""
+    """A width or height; some tools write "640" or 640.0. Other values stay, for the message."""
     return parse_id(value) or value

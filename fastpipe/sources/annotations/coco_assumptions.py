@@ -8,17 +8,23 @@ from fastpipe.sources.annotations.coco_annotations import Annotations
 from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, SourceField
 
-# Entries of annotations that need no word: those of the format, ...
-_USUAL_ENTRIES = {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "ignore"}
-_USUAL_ENTRIES |= {
+# The entries of annotations that the format defines. No message names these.
+_FORMAT_ENTRIES = {
+    "id",
+    "image_id",
+    "category_id",
+    "bbox",
+    "area",
+    "iscrowd",
+    "ignore",
     "segmentation",
     "keypoints",
     "num_keypoints",
     "caption",
     "attributes",
 }
-# ... and what COCO Annotator notes for itself.
-_USUAL_ENTRIES |= {
+# COCO Annotator writes these for itself. They say nothing about the object.
+_ANNOTATOR_ENTRIES = {
     "isbbox",
     "color",
     "creator",
@@ -26,13 +32,16 @@ _USUAL_ENTRIES |= {
     "deleted",
     "events",
     "milliseconds",
+    "width",
+    "height",
 }
-_USUAL_ENTRIES |= {"width", "height"}
-# LVIS: classes that are certainly not in an image, or of which not all objects have a box.
+_USUAL_ENTRIES = _FORMAT_ENTRIES | _ANNOTATOR_ENTRIES
+# LVIS names classes that are certainly not in an image, and classes of which some objects have no
+# box. Whoever evaluates needs them.
 _LVIS_ENTRIES = ("neg_category_ids", "not_exhaustive_category_ids")
 
 
-def changed_boxes(annotations: Annotations) -> list[Assumption]:
+def find_box_assumptions(annotations: Annotations) -> list[Assumption]:
     """Says which boxes are not as they were written, or may be no objects."""
     counts = annotations.box_counts
     texts: list[str] = []
@@ -53,7 +62,7 @@ def changed_boxes(annotations: Annotations) -> list[Assumption]:
     return [Assumption(text) for text in texts]
 
 
-def skipped_entries(
+def find_entry_assumptions(
     annotations: Annotations, fields: Sequence[SourceField]
 ) -> list[Assumption]:
     """Says which entries are in no field, where a user asks for no fields.
@@ -63,12 +72,10 @@ def skipped_entries(
     options = "".join(f"--field {field.name} " for field in fields)
     assumed: list[Assumption] = []
     if annotations.segmentation_count:
-        # A mask with categories cannot have the category 0, which is the background.
-        mask = (
-            "mask=instances:mask"
-            if 0 in annotations.categories
-            else "mask=segmentation:mask"
-        )
+        mask = "mask=segmentation:mask"
+        if 0 in annotations.categories:
+            # In a mask of categories, 0 is the background and cannot be a category.
+            mask = "mask=instances:mask"
         text = (
             f"annotations with polygons or runs (segmentation): {annotations.segmentation_count:,};"
             " they are left out"

@@ -10,9 +10,9 @@ from typing import Any
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath
 
-_MOST_CHECKED_BOXES = 1000
+_MAX_CHECKED_BOXES = 1000
 _AREA_TOLERANCE = 0.001  # relative: tools round areas
-# Boxes of COCO itself end so far outside, which is not worth a word.
+# COCO's own boxes end up to this far outside their image, so no message mentions it.
 _ROUNDING_PIXELS = 0.1
 
 
@@ -29,18 +29,18 @@ class BoxCheck:
         self._share_count = 0
 
     def add(self, box: Any, area: Any) -> None:
-        if (
-            self._box_count == _MOST_CHECKED_BOXES
-            or not isinstance(box, list)
-            or len(box) != 4
-        ):
+        """Looks at the bbox and the area of an annotation, as they stand in the file."""
+        if self._box_count == _MAX_CHECKED_BOXES:
             return
-        if not all(_is_number(side) for side in box):
+        if not isinstance(box, list) or len(box) != 4:
+            return
+        if not all(map(_is_number, box)):
             return
         self._box_count += 1
         if 0 < max(box) <= 1:
             self._share_count += 1
         if _is_number(area) and area > 0:
+            # Third and fourth are width and height (xywh), or right and bottom (xyxy).
             x, y, third, fourth = box
             area_as_corners = (third - x) * (fourth - y)
             area_as_sides = third * fourth
@@ -78,11 +78,17 @@ class BoxCounts:
     empty: int = 0  # without width or height
 
     def add(
-        self, boxes: Sequence[Sequence[float]], size: tuple[int, int] | None
+        self, boxes_xyxy: Sequence[Sequence[float]], size: tuple[int, int] | None
     ) -> None:
-        """Counts the boxes of an image of a size: left, top, right and bottom of each."""
+        """Counts the boxes of an image.
+
+        Args:
+            boxes_xyxy: left, top, right and bottom of each box, in pixels.
+            size: width and height of the image; None: the file does not say it.
+        """
+        # In an image of unknown size, no box ends outside.
         width, height = size or (math.inf, math.inf)
-        for left, top, right, bottom in boxes:
+        for left, top, right, bottom in boxes_xyxy:
             if right == left or bottom == top:
                 self.empty += 1
             outside_pixels = max(-left, -top, right - width, bottom - height)

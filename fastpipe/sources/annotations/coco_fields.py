@@ -48,24 +48,29 @@ _DEFAULT_FIELDS = (
 _INSTANCES = "instances"
 
 
-def requested_fields(fields: Sequence[FieldColumn] | None) -> list[FieldColumn] | None:
+def parse_fields(fields: Sequence[FieldColumn] | None) -> list[FieldColumn] | None:
     """The fields that a user asks for, with entries as columns. None: all that the files have."""
     if fields is None:
         return None
-    entries = {field.name: entry for entry, field in _FIELDS_OF_ENTRIES.items()}
-    return [
-        field._replace(column=entries.get(field.column, field.column))
-        for field in fields
-    ]
+    entry_of_name = {field.name: entry for entry, field in _FIELDS_OF_ENTRIES.items()}
+    requested: list[FieldColumn] = []
+    for field in fields:
+        # --field boxes means the entry bbox.
+        entry = entry_of_name.get(field.column, field.column)
+        requested.append(field._replace(column=entry))
+    return requested
 
 
-def entries_of(fields: Sequence[FieldColumn] | None) -> set[str]:
+def list_entries(fields: Sequence[FieldColumn] | None) -> set[str]:
     """The entries of annotations that fields are made of, with those that every file needs."""
-    columns = {field.column for field in fields or _DEFAULT_FIELDS}
-    return {"category_id", "iscrowd"} | {_entry_of(column) for column in columns}
+    entries = {"category_id", "iscrowd"}
+    for field in fields or _DEFAULT_FIELDS:
+        entries.add(_entry_of(field.column))
+    return entries
 
 
-def default_fields(annotations: Annotations) -> list[FieldColumn]:
+def list_default_fields(annotations: Annotations) -> list[FieldColumn]:
+    """The fields that the files have, if the user asks for no fields."""
     fields = [
         field for field in _DEFAULT_FIELDS if field.column in annotations.entry_names
     ]
@@ -84,8 +89,9 @@ def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
     if column == IMAGE_ID:
         return _id_field(annotations, field)
     file = readable(str(annotations.paths[0]))
-    can_be_around = column == "bbox" and "segmentation" in annotations.entry_names
-    if _entry_of(column) not in annotations.entry_names and not can_be_around:
+    # Without a bbox, boxes are put around the segmentations.
+    is_derived = column == "bbox" and "segmentation" in annotations.entry_names
+    if _entry_of(column) not in annotations.entry_names and not is_derived:
         raise PackError(
             f"{field}: the annotations of {file} have {describe_columns(annotations.entry_names)}"
         )
@@ -113,20 +119,19 @@ def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
 
 
 def _entry_of(column: str) -> str:
+    """The entry of annotations that a column is made of."""
     return "segmentation" if column == _INSTANCES else column
 
 
 def _kind_of(annotations: Annotations, field: FieldColumn) -> str:
     """The only kind that a field can have. A user who names another one gets an error."""
-    if field.column == _INSTANCES or (
-        field.column == "segmentation" and field.kind == "mask"
-    ):
+    if field.column == _INSTANCES:
         return "mask"
-    if (
-        field.column == "caption"
-        and field.kind != "json"
-        and not annotations.has_several_captions()
-    ):
+    # Polygons can also be packed as they are, as json.
+    if field.column == "segmentation" and field.kind == "mask":
+        return "mask"
+    can_be_text = field.column == "caption" and field.kind != "json"
+    if can_be_text and not annotations.has_several_captions():
         return "text"
     if field.column in _FIELDS_OF_ENTRIES:
         return _FIELDS_OF_ENTRIES[field.column].kind
@@ -135,10 +140,11 @@ def _kind_of(annotations: Annotations, field: FieldColumn) -> str:
 
 def _id_field(annotations: Annotations, field: FieldColumn) -> SourceField:
     """The ids of the images, which evaluation needs; they are texts if one is a text."""
-    has_texts = any(
-        isinstance(image_id, str) for image_id in annotations.written_ids.values()
-    )
-    kind = "text" if has_texts else "int"
+    kind = "int"
+    for written_id in annotations.written_ids.values():
+        if isinstance(written_id, str):
+            kind = "text"
+            break
     if field.kind not in (None, kind, "text"):
         raise PackError(f"{field}: expected the kind {kind}, or none")
     return SourceField(field.name, field.kind or kind, column=IMAGE_ID)
@@ -149,10 +155,12 @@ def flip_pairs(point_names: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
     Their names differ only in left and right.
     """
+    # Name of a point -> its number.
     numbers = {name: number for number, name in enumerate(point_names)}
     pairs: list[tuple[int, int]] = []
     for number, name in enumerate(point_names):
         mirrored = numbers.get(re.sub("left|right", _other_side, name), number)
+        # The pair would come again, in the other order, at its other point.
         if number < mirrored:
             pairs.append((number, mirrored))
     return tuple(pairs)
@@ -162,7 +170,7 @@ def _other_side(match: re.Match[str]) -> str:
     return "right" if match[0] == "left" else "left"
 
 
-def field_value(
+def read_field_value(
     annotations: Annotations,
     field: SourceField,
     image_id: Id,
@@ -171,31 +179,29 @@ def field_value(
 ) -> Any:
     """The value of a field for an image. ImageError: an annotation is wrong."""
     if field.column == IMAGE_ID:
-        return (
-            image_id if field.kind == "int" else str(annotations.written_ids[image_id])
-        )
+        if field.kind == "int":
+            return image_id
+        return str(annotations.written_ids[image_id])
     if field.column == "caption":
-        captions = [
-            item.entry["caption"]
-            for item in image_annotations
-            if "caption" in item.entry
-        ]
+        entries = [item.entry for item in image_annotations]
+        captions = [entry["caption"] for entry in entries if "caption" in entry]
         if field.kind == "json":
             return captions
         return captions[0] if captions else None
 
-    # Lists of objects have an entry an annotation, so that boxes, points and areas stay together.
+    # All lists have one entry for each object, in the same order, so that boxes, points and areas
+    # of an object stay together.
     objects = [item for item in image_annotations if is_object(item.entry)]
     if field.kind == "boxes":
-        labels = _values(objects, annotations.category)
-        boxes = _values(objects, annotations.box)
-        annotations.box_counts.add(boxes, image.size)
-        return {"boxes": boxes, "labels": labels}
+        labels = _values(objects, annotations.read_category)
+        boxes_xyxy = _values(objects, annotations.read_box)
+        annotations.box_counts.add(boxes_xyxy, image.size)
+        return {"boxes": boxes_xyxy, "labels": labels}
     if field.kind == "keypoints":
         point_count = len(annotations.keypoint_names)
         return _values(objects, lambda entry: _points(entry, point_count))
     if field.kind == "classes":
-        numbers = set(_values(objects, annotations.category))
+        numbers = set(_values(objects, annotations.read_category))
         return [annotations.categories[number] for number in sorted(numbers)]
     if field.kind == "mask":
         return {"shapes": _shapes(annotations, field, objects)}
@@ -209,7 +215,7 @@ def _shapes(
     if field.column == _INSTANCES:
         numbers = list(range(1, len(objects) + 1))
     else:
-        numbers = _values(objects, annotations.category)
+        numbers = _values(objects, annotations.read_category)
     crowds: list[tuple[int, Any]] = []
     singles: list[tuple[int, Any]] = []
     for number, item in zip(numbers, objects, strict=True):
@@ -239,6 +245,7 @@ def _points(entry: Entry, point_count: int) -> list[list[float]]:
     """x, y and visibility of each point; all 0 for an object without points."""
     numbers = entry.get("keypoints")
     if numbers is None:
+        # COCO writes visibility 0 for a point that is not labelled.
         return [[0, 0, 0]] * point_count
     if not isinstance(numbers, list) or len(numbers) != 3 * point_count:
         raise ImageError(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastpipe.sources.annotations.coco import coco_files
+from fastpipe.sources.annotations.coco import group_coco_files
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 
 # The start of a file of COCO: an object whose first entry is one of COCO's lists, or "info".
@@ -15,15 +15,17 @@ _COCO_START = re.compile(
     rb'(?:info"\s*:\s*\{|(?:images|annotations|categories|licenses)"\s*:\s*\[)'
 )
 _START_BYTES = 1 << 16
-# With more, each belongs to an image, as many tools write them.
+# In a folder with more JSON files than this, each file belongs to one image, as many tools write
+# them.
 _MAX_JSON_FILES = 16
 _FOLDER = "annotations"  # in which COCO has its files
-# Label Studio's exports for YOLO have both. The notes begin as COCO's files do.
+# Label Studio's exports for YOLO have both of these files. notes.json begins as COCO's files do,
+# but has no annotations.
 _NAME_LIST = "classes.txt"
 _NOTES = "notes.json"
 
 
-def coco_files_by_split(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
+def find_coco_files(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
     """Split -> the files about its images; "" for an only file, whose name may say no split."""
     files = _files_in(root, names.files)
     if not files and _FOLDER in names.folders:
@@ -37,7 +39,7 @@ def _files_in(folder: SourcePath, names: Sequence[str]) -> dict[str, list[Source
 
     Roboflow calls them _annotations.coco.json, for example.
     """
-    by_split = coco_files(folder, names)
+    by_split = group_coco_files(folder, names)
     if by_split:
         return by_split
     candidates = [name for name in names if name.lower().endswith(".json")]

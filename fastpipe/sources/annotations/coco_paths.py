@@ -17,12 +17,14 @@ from urllib.parse import unquote
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.coco_annotations import Annotations
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.folders.splits import split_in_path
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.tables.row_paths import is_name
 from fastpipe.sources.tables.written_names import WrittenNames
 
+# The drive at the start of a Windows path, which no folder here has.
 _DRIVE = re.compile(r"^[A-Za-z]:(?=[\\/])")
 
 
@@ -55,13 +57,13 @@ def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolde
     """
     candidates = _candidate_folders(annotations.paths[0], split)
     path = _first_path(annotations)
-    roots = [root for root in candidates if _has_file(root, path)]
+    roots = _folders_with(candidates, path)
     if len(roots) == 1:
         return ImageFolder(roots[0])
 
     # Images with a URL may have been downloaded into one folder, without that of the URL.
     if not roots and annotations.url_images:
-        roots = [root for root in candidates if _has_file(root, _name_in(path))]
+        roots = _folders_with(candidates, _name_in(path))
         if len(roots) == 1:
             _drop_url_folders(annotations, roots[0])
             return ImageFolder(roots[0])
@@ -75,7 +77,10 @@ def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolde
     count = "several" if roots else "none"
     download = ""
     if annotations.url_images:
-        download = ". Images have a coco_url and no file_name: download them, into folders or one folder"
+        download = (
+            ". Images have a coco_url and no file_name: download them, into folders or one "
+            "folder"
+        )
     raise PackError(
         f"{readable(str(annotations.paths[0]))}: the first image, {path[:200]!r}, is in {count} of "
         f"{shown_roots}{download}. --image-root says where the images are"
@@ -96,14 +101,12 @@ def use_image_root(annotations: Annotations, root: SourcePath) -> ImageFolder:
 
 
 def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
+    """The folders that may have the images of a file of annotations."""
     if not split:
         # instances_val2017, captions_val2017, person_keypoints_val2017
-        task, _, rest = Path(file.name).stem.partition("_")
-        split = (
-            rest
-            if task in ("instances", "captions")
-            else rest.removeprefix("keypoints_")
-        )
+        task, _, split = Path(file.name).stem.partition("_")
+        if task not in ("instances", "captions"):
+            split = split.removeprefix("keypoints_")
     tops = [file.parent]
     if file.parent.name == "annotations":
         tops.append(file.parent.parent)
@@ -114,6 +117,7 @@ def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
         folders += [top, top / "images"]
         for name in sorted(splits):
             folders += [top / name, top / "images" / name]
+    # A dict in place of a set keeps the order.
     return list(dict.fromkeys(folders))
 
 
@@ -141,15 +145,15 @@ def _find_by_end(path: str, roots: Sequence[SourcePath]) -> list[_PathEnd]:
     for clean in (_with_slashes, _without_escapes):
         parts = clean(path).split("/")
         # From the whole path down to the name of the file.
-        for count in range(len(parts)):
-            if ".." in parts[count:]:
+        for dropped_count in range(len(parts)):
+            # A path with ".." could leave the folder.
+            if ".." in parts[dropped_count:]:
                 continue
-            end = "/".join(parts[count:])
-            ends = [
-                _PathEnd(root, clean, parts[:count])
-                for root in roots
-                if _has_file_as_written(root, end)
-            ]
+            end = "/".join(parts[dropped_count:])
+            ends: list[_PathEnd] = []
+            for root in roots:
+                if _has_file_as_written(root, end):
+                    ends.append(_PathEnd(root, clean, parts[:dropped_count]))
             if ends:
                 return ends
     return []
@@ -171,6 +175,7 @@ def _use_path_end(annotations: Annotations, end: _PathEnd) -> ImageFolder:
             )
         annotations.images[image_id] = image._replace(path=path)
 
+    # Slashes alone change no path, so there is nothing to tell the user.
     if not end.dropped and end.clean is _with_slashes:
         return ImageFolder(end.root)
     path, first = next(iter(written_paths.items()))
@@ -182,7 +187,13 @@ def _use_path_end(annotations: Annotations, end: _PathEnd) -> ImageFolder:
     return ImageFolder(end.root, (assumed,))
 
 
+def _folders_with(folders: Sequence[SourcePath], path: str) -> list[SourcePath]:
+    """The folders in which a file of this path exists."""
+    return [folder for folder in folders if _has_file(folder, path)]
+
+
 def _has_file(root: SourcePath, path: str) -> bool:
+    # A text says why there is no such file.
     return bool(path) and not isinstance(state_or_problem(root, path), str)
 
 
@@ -203,8 +214,7 @@ def _name_in(path: str) -> str:
 
 
 def _with_slashes(path: str) -> str:
-    parts = _DRIVE.sub("", path).replace("\\", "/").split("/")
-    return "/".join(part for part in parts if part not in ("", "."))
+    return "/".join(split_written_path(_DRIVE.sub("", path)))
 
 
 def _without_escapes(path: str) -> str:

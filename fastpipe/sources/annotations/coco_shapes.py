@@ -11,17 +11,21 @@ from typing import Any
 from fastpipe.errors import ImageError
 
 
-def box_around(segmentation: Any) -> list[float]:
-    """Left, top, right and bottom of polygons or runs. ImageError: there is nothing to enclose."""
+def find_box_around(segmentation: Any) -> list[float]:
+    """Left, top, right and bottom (xyxy) of polygons or runs.
+
+    Raises:
+        ImageError: there is nothing to enclose.
+    """
     if isinstance(segmentation, dict):
         return _box_around_runs(segmentation)
     # A polygon is x, y, x, y, ...
     numbers: list[Any] = []
-    for polygon in segmentation if isinstance(segmentation, list) else ():
-        numbers += polygon if isinstance(polygon, list) else [None]
-    are_finite = all(
-        type(number) in (int, float) and math.isfinite(number) for number in numbers
-    )
+    if isinstance(segmentation, list):
+        for polygon in segmentation:
+            # None is not a finite number, so the check below refuses the segmentation.
+            numbers += polygon if isinstance(polygon, list) else [None]
+    are_finite = all(map(_is_finite, numbers))
     if not numbers or len(numbers) % 2 or not are_finite:
         raise ImageError(
             f"expected a bbox, or polygons to put a box around; got {segmentation!r:.60}"
@@ -31,19 +35,23 @@ def box_around(segmentation: Any) -> list[float]:
     return [min(xs), min(ys), max(xs), max(ys)]
 
 
+def _is_finite(number: Any) -> bool:
+    # Not isinstance: True is an int, and is no coordinate.
+    return type(number) in (int, float) and math.isfinite(number)
+
+
 def _box_around_runs(segmentation: dict[str, Any]) -> list[float]:
-    """The box around the pixels of the object.
+    """The box (xyxy) around the pixels of the object.
 
     Runs count pixels down the columns, outside and inside the object by turns.
     """
     try:
         height, _ = map(int, segmentation["size"])
         counts = segmentation["counts"]
-        runs = (
-            unpacked_counts(counts)
-            if isinstance(counts, str)
-            else list(map(int, counts))
-        )
+        if isinstance(counts, str):
+            runs = decode_counts(counts)
+        else:
+            runs = list(map(int, counts))
     except (KeyError, TypeError, ValueError) as problem:
         raise ImageError(
             f"expected a bbox, or runs to put a box around ({problem}); got {segmentation!r:.60}"
@@ -60,7 +68,8 @@ def _box_around_runs(segmentation: dict[str, Any]) -> list[float]:
         if is_inside and run and height > 0:
             left, top = divmod(start, height)
             last_column, last_row = divmod(end - 1, height)
-            if left != last_column:  # it goes on at the top of the next column
+            if left != last_column:
+                # The run goes on at the top of the next column, so it touches both edges.
                 top = 0
                 last_row = height - 1
             lefts.append(left)
@@ -75,7 +84,7 @@ def _box_around_runs(segmentation: dict[str, Any]) -> list[float]:
     return [min(lefts), min(tops), max(rights), max(bottoms)]
 
 
-def unpacked_counts(text: str) -> list[int]:
+def decode_counts(text: str) -> list[int]:
     """The lengths of the runs in COCO's packed text.
 
     A character has six bits: five of a number, lowest first, and whether the number goes on. From
@@ -86,13 +95,15 @@ def unpacked_counts(text: str) -> list[int]:
     shift = 0
     for character in text:
         bits = ord(character) - 48
+        # A number of more bits than any image has pixels is damage, and would cost much memory.
         if not 0 <= bits < 64 or shift > 40:
             raise ValueError(f"expected packed counts, got {text[:40]!r}")
         value |= (bits & 31) << shift
         shift += 5
         if bits & 32:
             continue
-        if bits & 16:  # the sign
+        # The highest bit of the last character is the sign, as in two's complement.
+        if bits & 16:
             value -= 1 << shift
         if len(counts) > 2:
             value += counts[-2]

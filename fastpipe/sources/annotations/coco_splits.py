@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.coco import coco_files
+from fastpipe.sources.annotations.coco import group_coco_files
 from fastpipe.sources.annotations.coco_annotations import parse_id
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.json_stream import object_entries
@@ -40,7 +40,7 @@ def check_same_categories(
     for other in others:
         if other in ours or not known:
             continue
-        problem = _difference(known, _read_categories(other))
+        problem = _describe_difference(known, _read_categories(other))
         if problem is not None:
             raise PackError(
                 f"{readable(str(ours[0]))} and {readable(str(other))} number their classes "
@@ -49,12 +49,12 @@ def check_same_categories(
             )
 
 
-def files_beside(path: SourcePath) -> list[SourcePath]:
+def find_coco_files_beside(path: SourcePath) -> list[SourcePath]:
     """The files of other splits beside one that COCO names so: instances_val2017.json."""
-    if not coco_files(path.parent, [path.name]):
+    if not group_coco_files(path.parent, [path.name]):
         return []
     others: list[SourcePath] = []
-    for files in coco_files(path.parent, names_in(path.parent).files).values():
+    for files in group_coco_files(path.parent, names_in(path.parent).files).values():
         if path not in files:
             others += files
     return others
@@ -64,27 +64,32 @@ def _read_categories(path: SourcePath) -> Categories:
     """The categories of a file; none if it is damaged, which is an error when it is packed."""
     if path.name.startswith("captions_"):
         return {}
-    entries = _categories_near_an_end(path) if isinstance(path, Path) else None
+    entries = None
+    if isinstance(path, Path):
+        entries = _read_categories_near_an_end(path)
     if entries is None:
+        # They lie somewhere inside the file, or it comes from a store: all of it is read.
         try:
-            entries = [
-                entry for name, _, entry in object_entries(path) if name == "categories"
-            ]
+            lists = object_entries(path)
+            entries = [entry for name, _, entry in lists if name == "categories"]
         except PackError:
             return {}
+
     categories: Categories = {}
     for entry in entries:
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-            number = parse_id(entry.get("id"))
-            if number is not None:
-                categories[number] = entry["name"]
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            continue
+        number = parse_id(entry.get("id"))
+        if number is not None:
+            categories[number] = entry["name"]
     return categories
 
 
-def _categories_near_an_end(path: Path) -> list[Any] | None:
+def _read_categories_near_an_end(path: Path) -> list[Any] | None:
     """The categories if they are at the end or at the start of a file."""
     with open(path, "rb") as file:
         size_bytes = os.fstat(file.fileno()).st_size
+        # The end comes first: the lists of images and annotations usually stand before.
         for offset in (max(0, size_bytes - _PART_BYTES), 0):
             file.seek(offset)
             entries = _find_categories(file.read(_PART_BYTES))
@@ -94,24 +99,26 @@ def _categories_near_an_end(path: Path) -> list[Any] | None:
 
 
 def _find_categories(data: bytes) -> list[Any] | None:
-    """The last list of categories in a part of a file, if it is whole."""
+    """The last list of categories in a part of a file; None if the part does not have all of it."""
     matches = list(_CATEGORIES.finditer(data))
     if not matches:
         return None
     try:
-        # The part may cut a character.
+        # The part may begin or end inside a character, which must not be an error.
         text = data[matches[-1].end() :].decode("utf-8", "replace")
         entries, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
-    # The name may also be a key inside an annotation, with something else behind it.
+    # "categories" may also be a key inside an annotation, with a list of other things.
     for entry in entries:
         if not isinstance(entry, dict) or "id" not in entry:
             return None
     return entries or None
 
 
-def _difference(ours: Mapping[Any, str], theirs: Mapping[Any, str]) -> str | None:
+def _describe_difference(
+    ours: Mapping[Any, str], theirs: Mapping[Any, str]
+) -> str | None:
     """The first class with two numbers, or number with two classes; None if there is none."""
     numbers = {name: number for number, name in ours.items()}
     for number, name in theirs.items():

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import Names, SourcePath, open_binary, open_unchanged
 from fastpipe.sources.folders.splits import FEW, split_of_name
 from fastpipe.sources.picture_names import is_picture
@@ -19,9 +20,11 @@ from fastpipe.sources.picture_names import is_picture
 # Files with a name of a class on each line. Others are called *.names.
 NAME_LISTS = ("classes.txt", "Classes.txt", "obj.names", "_darknet.labels")
 _SPLITS = {"train": "train", "valid": "val", "val": "val", "test": "test"}
-_FEWEST_NUMBERS = 5  # of a line in a label file: a class and a box
+# A line of a label file has at least a class and a box (cxcywh).
+_MIN_NUMBERS = 5
 _START_BYTES = 1 << 16
-_FEW_FILES = 16  # label files without a line are usual: their images have no boxes
+# Label files without a line are usual, since their images have no boxes. So several are tried.
+_NUM_CHECKED = 16
 
 
 def is_flat_yolo(root: SourcePath, names: Names) -> bool:
@@ -38,7 +41,7 @@ def is_flat_yolo(root: SourcePath, names: Names) -> bool:
     is_mostly_labelled = len(labelled) > len(picture_stems) // 2
     if not has_names and not is_mostly_labelled:
         return False
-    return any(_is_label_file(root / f"{stem}.txt") for stem in labelled[:_FEW_FILES])
+    return any(_is_label_file(root / f"{stem}.txt") for stem in labelled[:_NUM_CHECKED])
 
 
 def _is_label_file(path: SourcePath) -> bool:
@@ -49,12 +52,13 @@ def _is_label_file(path: SourcePath) -> bool:
         numbers = [float(word) for word in words]
     except (OSError, ValueError):
         return False
-    return len(numbers) >= _FEWEST_NUMBERS
+    return len(numbers) >= _MIN_NUMBERS
 
 
-def darknet_folders(root: SourcePath, names: Names) -> list[FolderPair]:
+def find_darknet_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """The splits in a *.data file of Darknet; none if there is no such file, or no image of it."""
     data_files = [name for name in names.files[:FEW] if name.endswith(".data")]
+    # With several, nobody can tell which one is meant.
     if len(data_files) != 1 or not isinstance(root, Path):
         return []
     entries = _read_entries(root / data_files[0])
@@ -69,6 +73,7 @@ def darknet_folders(root: SourcePath, names: Names) -> list[FolderPair]:
         images = _folder_of_images(image_list)
         if images is not None:
             splits[split] = FolderPair("yolo", images, images, split, image_list)
+    # One list alone, or the same list for train and valid, makes no splits.
     if len({split.image_list for split in splits.values()}) == 1:
         return [next(iter(splits.values()))._replace(split="")]
     return list(splits.values())
@@ -90,14 +95,10 @@ def find_by_end(folders: Sequence[Path], written_path: str) -> Path | None:
 
     It is the longest end of the path that exists in one of the folders.
     """
-    parts = [
-        part
-        for part in written_path.replace("\\", "/").split("/")
-        if part not in ("", ".")
-    ]
-    for count in range(len(parts)):
+    parts = split_written_path(written_path)
+    for dropped_count in range(len(parts)):
         for folder in folders:
-            path = folder.joinpath(*parts[count:])
+            path = folder.joinpath(*parts[dropped_count:])
             if path.exists():
                 return path
     return None
@@ -108,7 +109,7 @@ def _find_near(folder: Path, written_path: str) -> Path | None:
     return find_by_end((folder, folder.parent), written_path)
 
 
-def listed_splits(
+def find_listed_splits(
     root: SourcePath, names: Names, images: SourcePath
 ) -> list[FolderPair]:
     """The splits of train.txt, val.txt and so on, if two of them list the images of a folder.
@@ -126,27 +127,34 @@ def listed_splits(
         folder = _folder_of_images(root / name)
         if folder is not None and folder.is_relative_to(images):
             splits[split] = FolderPair("yolo", images, images, split, root / name)
-    return list(splits.values()) if len(splits) > 1 else []
+    # One such file alone may be anything, such as a list of all images.
+    if len(splits) < 2:
+        return []
+    return list(splits.values())
 
 
 def _folder_of_images(image_list: Path) -> Path | None:
     """The folder of the first images of a list; None if they do not exist."""
     folders: set[Path] = set()
-    for line in _read_lines(image_list, _START_BYTES)[:_FEW_FILES]:
-        image = _find_near(image_list.parent, line) if is_picture(line) else None
+    for line in _read_lines(image_list, _START_BYTES)[:_NUM_CHECKED]:
+        if not is_picture(line):
+            continue
+        image = _find_near(image_list.parent, line)
         if image is not None:
             folders.add(image.parent)
-    return Path(os.path.commonpath(folders)) if folders else None
+    if not folders:
+        return None
+    return Path(os.path.commonpath(folders))
 
 
-def _read_lines(file: Path, most_bytes: int = -1) -> list[str]:
+def _read_lines(file: Path, max_bytes: int = -1) -> list[str]:
     """The lines of a text, or of its start, that are not empty."""
     with open_unchanged(file) as text:
-        lines = text.read(most_bytes).decode("utf-8-sig", "replace").splitlines()
+        lines = text.read(max_bytes).decode("utf-8-sig", "replace").splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 
-def listed_images(image_list: Path, images: Path) -> list[str]:
+def read_image_list(image_list: Path, images: Path) -> list[str]:
     """The images of a list, relative to their folder. PackError: one lies elsewhere."""
     top = os.path.abspath(images)
     paths: list[str] = []
@@ -154,7 +162,7 @@ def listed_images(image_list: Path, images: Path) -> list[str]:
     for line in _read_lines(image_list):
         written_folder, _, name = line.replace("\\", "/").rpartition("/")
         if written_folder not in folders:
-            # Looked up once a folder: a list may have a million lines.
+            # A list may have a million lines, so the disk is asked only once for each folder.
             path = image_list.parent / line
             if not path.exists():
                 path = _find_near(image_list.parent, line) or path
@@ -174,6 +182,7 @@ def read_class_names(folders: Sequence[Path]) -> tuple[str, ...]:
     file = _find_name_list(folders)
     if file is None:
         return ()
+    # Empty lines at the end are no classes. An empty line before them keeps its number.
     lines = file.read_bytes().decode("utf-8-sig", "replace").rstrip().splitlines()
     return tuple(line.strip() for line in lines)
 
@@ -183,5 +192,8 @@ def _find_name_list(folders: Sequence[Path]) -> Path | None:
         for name in NAME_LISTS:
             if (folder / name).is_file():
                 return folder / name
+    # Darknet's own files have names such as coco.names. Of several, none is certain.
     others = [name for name in os.listdir(folders[0]) if name.endswith(".names")]
-    return folders[0] / others[0] if len(others) == 1 else None
+    if len(others) != 1:
+        return None
+    return folders[0] / others[0]

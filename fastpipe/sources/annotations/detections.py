@@ -29,7 +29,7 @@ CATEGORIES = (
 )
 
 
-def in_lists(value: object) -> Mapping[str, Any] | None:
+def read_box_lists(value: object) -> Mapping[str, Any] | None:
     """An object of lists, also from a list of objects; None if the value has no boxes."""
     if isinstance(value, Mapping):
         return value if "bbox" in value else None
@@ -38,7 +38,11 @@ def in_lists(value: object) -> Mapping[str, Any] | None:
     for box in value:
         if not isinstance(box, Mapping) or "bbox" not in box:
             return None
-    return {name: [box.get(name) for box in value] for name in value[0]}
+    # The first object says which entries there are.
+    lists: dict[str, list[Any]] = {}
+    for name in value[0]:
+        lists[name] = [box.get(name) for box in value]
+    return lists
 
 
 def _categories_in(lists: Mapping[str, Any]) -> Any:
@@ -49,15 +53,24 @@ def _categories_in(lists: Mapping[str, Any]) -> Any:
     return None
 
 
-def detection(lists: Mapping[str, Any], source_field: SourceField) -> dict[str, Any]:
+def make_boxes_value(
+    lists: Mapping[str, Any], source_field: SourceField
+) -> dict[str, Any]:
     """The value of a field of boxes: corners, and the classes by number where names are known.
+
+    Args:
+        lists: from `read_box_lists`; its boxes are in the box format of the field.
+        source_field: the field.
+
+    Returns:
+        "boxes", left, top, right and bottom each (xyxy), and "labels" where there are classes.
 
     Raises:
         ImageError: a box does not have four numbers.
     """
     box_format = source_field.box_format or "xywh"
     try:
-        corners = [box_corners(box, box_format) for box in lists["bbox"] or []]
+        boxes_xyxy = [box_corners(box, box_format) for box in lists["bbox"] or []]
     except (TypeError, ValueError):
         got = repr(lists["bbox"])[:60]
         raise ImageError(
@@ -66,13 +79,15 @@ def detection(lists: Mapping[str, Any], source_field: SourceField) -> dict[str, 
 
     labels = _categories_in(lists)
     if labels is None:
-        return {"boxes": corners}
+        return {"boxes": boxes_xyxy}
+    # Classes that are numbers already stay as they are.
     numbers = {name: number for number, name in enumerate(source_field.names)}
-    return {"boxes": corners, "labels": [numbers.get(label, label) for label in labels]}
+    numbered_labels = [numbers.get(label, label) for label in labels]
+    return {"boxes": boxes_xyxy, "labels": numbered_labels}
 
 
 def box_corners(box: Sequence[float], box_format: str) -> list[float]:
-    """Left, top, right and bottom of a box of four numbers in one of BOX_FORMATS."""
+    """Left, top, right and bottom (xyxy) of a box of four numbers in one of BOX_FORMATS."""
     first, second, third, fourth = box
     if box_format == "xywh":
         return [first, second, first + third, second + fourth]
@@ -100,17 +115,20 @@ class Detections:
         """Adds one more value."""
         if value is None or value == [] or not self.is_certain:
             return
-        lists = in_lists(value)
+        lists = read_box_lists(value)
         if lists is None:
             self.is_certain = False
             return
         self.count += 1
         labels = _categories_in(lists)
-        if isinstance(labels, Sequence) and not isinstance(labels, str):
-            self.names.update(label for label in labels if isinstance(label, str))
+        if not isinstance(labels, Sequence) or isinstance(labels, str):
+            return
+        for label in labels:
+            if isinstance(label, str):
+                self.names.add(label)
 
 
-def assumed_of_detections(
+def find_detection_assumptions(
     columns: Iterable[str], fields: Sequence[SourceField], box_format: str | None
 ) -> list[Assumption]:
     """The assumptions on columns with such objects: stored as json, or boxes in COCO's format."""
@@ -122,12 +140,15 @@ def assumed_of_detections(
             text = f"boxes ({column}): left, top, width, height, as COCO has them"
             assumptions.append(Assumption(text, "--box-format xyxy or cxcywh"))
         elif kind == "json":
-            text = f"boxes: none, though column {column!r} has bbox and classes, and is stored as json"
+            text = (
+                f"boxes: none, though column {column!r} has bbox and classes, and is stored "
+                "as json"
+            )
             assumptions.append(Assumption(text, f"--field boxes={column}:boxes"))
     return assumptions
 
 
-def with_names(
+def add_class_names(
     fields: Sequence[SourceField],
     names: Mapping[str, Sequence[str]],
     box_format: str | None,

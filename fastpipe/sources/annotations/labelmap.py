@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from fastpipe.errors import PackError
+from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.files import SourcePath, open_unchanged
 
 LABELMAP = "labelmap.txt"
 _MAX_BYTES = 1 << 20
-_MAX_NUMBER = 255  # of a class in a mask
+# The pixel of a mask is a byte.
+_MAX_NUMBER = 255
+# The first chunk of a PNG stands behind its signature of 8 bytes.
+_FIRST_CHUNK_OFFSET = 8
 
-_FIRST_CHUNK = 8  # behind the signature of a PNG
-
-Colour: TypeAlias = tuple[int, ...]
+Colour: TypeAlias = tuple[int, ...]  # red, green, blue
 
 
 def read_mask_classes(
@@ -40,35 +42,38 @@ def read_mask_classes(
     except (OSError, PackError):
         return ()
     names: dict[int, str] = {}
-    lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
-    for line_number, line in enumerate(lines):
-        name, _, rest = line.strip().partition(":")
+    lines = [line.strip() for line in text.splitlines() if not line.startswith("#")]
+    for line_number, line in enumerate(filter(None, lines)):
+        name, _, rest = line.partition(":")
         number = line_number
         if palette is not None:
             colour = _parse_colour(rest.partition(":")[0])
+            # Then the file is of other masks, and its names would be wrong.
             if colour not in palette:
                 return ()
             number = palette.index(colour)
         if not name or number in names or number > _MAX_NUMBER:
             return ()
         names[number] = name
-    return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
+    return list_numbered_names(names)
 
 
-def palette_of_png(data: bytes) -> list[Colour] | None:
+def read_palette(data: bytes) -> list[Colour] | None:
     """The colours of a PNG's palette; None if it has none.
 
     Format: https://www.w3.org/TR/png-3/#11PLTE
     """
-    position = _FIRST_CHUNK
-    while position + 8 <= len(data):
-        size_bytes, name = struct.unpack_from(">I4s", data, position)
+    offset = _FIRST_CHUNK_OFFSET
+    while offset + 8 <= len(data):
+        size_bytes, name = struct.unpack_from(">I4s", data, offset)
         if name == b"PLTE":
-            payload = data[position + 8 : position + 8 + size_bytes]
+            # Three bytes a colour; a size that three does not divide is damage.
+            payload = data[offset + 8 : offset + 8 + size_bytes]
             return list(struct.iter_unpack("BBB", payload[: size_bytes // 3 * 3]))
         if name == b"IDAT":
             return None
-        position += size_bytes + 12  # its size, name and checksum
+        # A chunk has its size, its name and its checksum, of 4 bytes each.
+        offset += size_bytes + 12
     return None
 
 

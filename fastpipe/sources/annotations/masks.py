@@ -22,8 +22,8 @@ from fastpipe.native import _engine
 from fastpipe.sources.annotations.annotation_files import find_colour_list
 from fastpipe.sources.annotations.labelmap import (
     LABELMAP,
-    palette_of_png,
     read_mask_classes,
+    read_palette,
 )
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, files_below, names_in, open_binary
@@ -37,14 +37,17 @@ from fastpipe.sources.tables.rows import Row
 _MASK = "mask"
 # The share of images that must have a mask of a kind. A few images are never labelled.
 _MIN_SHARE = 0.95
-# Masks whose pixels are read while listing.
+# So many masks are decoded while listing: enough to see their kind, and quick.
 _NUM_CHECKED = 16
 _MAX_SHOWN = 5
 _MAX_SHOWN_CHARACTERS = 200
 
-_BORDER = 255  # in masks of VOC, around objects and where nobody can tell what it is
+# Masks of VOC have this number around objects, and where nobody can tell the class.
+_BORDER = 255
+# VOC's masks of single objects. Their numbers are no classes.
 _OBJECT_MASKS = "SegmentationObject"
-_MOST_HEADER_BYTES = 1 << 16  # at the start of a PNG, with its palette
+# The start of a PNG, which has the palette.
+_HEADER_BYTES = 1 << 16
 
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG"
@@ -101,8 +104,8 @@ def list_masks(
     if listed is not None:
         listed_names = set(listed)
         # In VOC, a mask has the name of its image.
-        images = [path for path in images if PurePosixPath(path).stem in listed_names]
-        masks = [path for path in masks if PurePosixPath(path).stem in listed_names]
+        images = _keep_stems(images, listed_names)
+        masks = _keep_stems(masks, listed_names)
         if len(images) < len(listed_names):
             text = (
                 f"images that the list names, and that are not in {folders.images}: "
@@ -111,11 +114,12 @@ def list_masks(
             assumed.append(Assumption(text))
     pairs = _pair_names(folders, images, masks)
     if options.fields is not None:
-        fields = [_asked_field(folders, pairs, column) for column in options.fields]
+        fields = [_requested_field(folders, pairs, column) for column in options.fields]
     else:
         fields = [_only_field(folders, pairs, len(images))]
 
     packed_masks: set[str] = set()
+    # Only class masks are checked: a field of the kind image takes any picture.
     for index, field in enumerate(fields):
         masks_of_field = sorted(pairs[field.column].values())
         packed_masks.update(masks_of_field)
@@ -124,7 +128,7 @@ def list_masks(
             if (folders.root / LABELMAP).is_file():
                 names = _class_names(folders, masks_of_field)
                 fields[index] = field._replace(names=names)
-                assumed += _assumed_of_names(field, names)
+                assumed += _assume_names(field, names)
 
     rows = (_make_row(folders, image, fields, pairs) for image in images)
     beside = [mask for mask in masks if mask not in packed_masks]
@@ -136,10 +140,16 @@ def _pictures_in(root: SourcePath, folder: str) -> Iterator[str]:
     return filter(is_picture, files_below(root, folder, hidden=False))
 
 
+def _keep_stems(paths: Sequence[str], stems: Collection[str]) -> list[str]:
+    """The paths whose names without endings are among `stems`."""
+    return [path for path in paths if PurePosixPath(path).stem in stems]
+
+
 def _pair_names(
     folders: MaskFolders, images: Sequence[str], masks: Sequence[str]
 ) -> _Pairs:
-    # By the folder and the name without affixes.
+    """Pairs each mask with its image: see Note [names of masks]."""
+    # Folder and name without affixes -> image.
     image_of: dict[tuple[str, str], str] = {}
     for image in images:
         folder, stem = _folder_and_stem(image, folders.images)
@@ -149,7 +159,8 @@ def _pair_names(
     for mask in masks:
         folder, stem = _folder_and_stem(mask, folders.masks)
         stem = _MASK_PREFIX.sub("", stem)
-        # The mask belongs to the image with the longest name that it begins with.
+        # The mask belongs to the image with the longest name that its own name begins with: a_1.png
+        # to a_1.jpg, and only without such an image to a.jpg.
         ends = [match.start() for match in _SEPARATOR.finditer(stem)]
         for end in [len(stem), *reversed(ends)]:
             image_name = image_of.get((folder, stem[:end]))
@@ -166,7 +177,7 @@ def _folder_and_stem(path: str, top: str) -> tuple[str, str]:
     return str(relative.parent), relative.stem
 
 
-def _asked_field(
+def _requested_field(
     folders: MaskFolders, pairs: _Pairs, column: FieldColumn
 ) -> SourceField:
     """The field of masks that a user asks for: its column is a kind of mask."""
@@ -180,16 +191,13 @@ def _asked_field(
 
 def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceField:
     """The field of the only kind of mask that nearly all images have."""
-    complete = [
-        kind
-        for kind, mask_of in pairs.items()
-        if len(mask_of) >= _MIN_SHARE * num_images
-    ]
-    if len(complete) == 1:
-        return SourceField(_MASK, _MASK, column=complete[0])
+    min_masks = _MIN_SHARE * num_images
+    complete_kinds = [kind for kind in pairs if len(pairs[kind]) >= min_masks]
+    if len(complete_kinds) == 1:
+        return SourceField(_MASK, _MASK, column=complete_kinds[0])
 
     expected = "a mask of the same name for nearly each image"
-    if complete:
+    if complete_kinds:
         expected = "one kind of mask by its name"
     if not pairs:
         raise PackError(
@@ -198,10 +206,9 @@ def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceF
             "mask=COLUMN:mask), or move the masks to the same folders as the images. --format "
             "imagefolder takes the two folders as classes"
         )
-    counts = [
-        f"{readable(kind)} ({len(pairs[kind]):,})"
-        for kind in sorted(pairs)[:_MAX_SHOWN]
-    ]
+    counts: list[str] = []
+    for kind in sorted(pairs)[:_MAX_SHOWN]:
+        counts.append(f"{readable(kind)} ({len(pairs[kind]):,})")
     raise PackError(
         f"{folders}: expected {expected}; there are {num_images:,} images, and masks called after "
         f"them: {', '.join(counts)}. --field mask=KIND packs one of these kinds, "
@@ -244,10 +251,8 @@ def _check_masks(
             raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
         if not data.startswith(_PNG_START):
             continue  # the pack takes it if it holds numbers
-        if (
-            len(data) > _COLOR_TYPE_OFFSET
-            and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE
-        ):
+        has_header = len(data) > _COLOR_TYPE_OFFSET
+        if has_header and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE:
             description = "a PNG with colours, not with numbers of classes"
             colours = find_colour_list(folders.root, names_in(folders.root, FEW).files)
             if colours is not None:
@@ -259,10 +264,12 @@ def _check_masks(
             continue  # the pack reports that it is damaged
         values.update(np.unique(pixels).tolist())
 
-    if _BORDER in values and 0 < max(values - {_BORDER}, default=0) < _BORDER - 1:
+    # Numbers up to 254 use the whole range of a byte, so 255 is one of them and no border.
+    max_class = max(values - {_BORDER}, default=0)
+    if _BORDER in values and 0 < max_class < _BORDER - 1:
         yield Assumption(
             f"field {field.name}: the masks hold 255, as VOC's have it for borders, beside numbers "
-            f"up to {max(values - {_BORDER})}; give losses ignore_index=255"
+            f"up to {max_class}; give losses ignore_index=255"
         )
     if values in ({0, 255}, {255}):
         yield Assumption(
@@ -277,18 +284,21 @@ def _class_names(folders: MaskFolders, masks: Sequence[str]) -> tuple[str, ...]:
         return ()
     try:
         with open_binary(folders.root / masks[0]) as file:
-            data = file.read(_MOST_HEADER_BYTES)
+            data = file.read(_HEADER_BYTES)
     except OSError:
         return ()
-    return read_mask_classes(folders.root, palette_of_png(data))
+    return read_mask_classes(folders.root, read_palette(data))
 
 
-def _assumed_of_names(field: SourceField, names: Sequence[str]) -> list[Assumption]:
+def _assume_names(field: SourceField, names: Sequence[str]) -> list[Assumption]:
+    """Says which names the classes of a field got, or that they got none."""
     if names:
-        shown = ", ".join(
-            f"{number} is {name!r}" for number, name in enumerate(names) if name
-        )
-        text = f"classes of the field {field.name}: those of {LABELMAP}: {shown[:_MAX_SHOWN_CHARACTERS]}"
+        meanings: list[str] = []
+        for number, name in enumerate(names):
+            if name:
+                meanings.append(f"{number} is {name!r}")
+        shown = ", ".join(meanings)[:_MAX_SHOWN_CHARACTERS]
+        text = f"classes of the field {field.name}: those of {LABELMAP}: {shown}"
     else:
         text = (
             f"classes of the field {field.name}: without names, for {LABELMAP} does not have the "

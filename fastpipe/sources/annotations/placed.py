@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import files_below
 from fastpipe.sources.folders.splits import (
     count_shared,
@@ -27,10 +28,10 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.written_names import WrittenNames
 
-_MOST_TRIED_PATHS = 100
+_MAX_TRIED_PATHS = 100
 
 
-class Placed(NamedTuple):
+class FilePlaces(NamedTuple):
     """The places of the files that a table's paths mean."""
 
     assumption: Assumption
@@ -43,10 +44,13 @@ class Placed(NamedTuple):
         path = _with_slashes(written_path)
         if self.prefix and path.startswith(self.prefix):
             return path.removeprefix(self.prefix)
-        return self.files.get(written_path, written_path) if is_image else written_path
+        # Only images were looked for. Files of other fields keep their paths.
+        if not is_image:
+            return written_path
+        return self.files.get(written_path, written_path)
 
 
-def placed(root: Path, paths: Iterable[str], table: str) -> Placed | None:
+def find_places(root: Path, paths: Iterable[str], table: str) -> FilePlaces | None:
     """Looks for the files of paths; None if no file is found. `table`: the name of its file.
 
     PackError: two files fit one path.
@@ -54,9 +58,8 @@ def placed(root: Path, paths: Iterable[str], table: str) -> Placed | None:
     # Written path -> the names of its folders and of its file.
     names_of: dict[str, list[str]] = {}
     for path in paths:
-        names = [
-            name for name in _with_slashes(path).split("/") if name not in ("", ".")
-        ]
+        names = split_written_path(path)
+        # A path with ".." could lead out of the root.
         if names and ".." not in names:
             names_of[path] = names
     if not names_of:
@@ -74,10 +77,11 @@ def _with_slashes(path: str) -> str:
 
 def _find_prefix(
     root: Path, names_of: Mapping[str, Sequence[str]], shared_count: int
-) -> Placed | None:
+) -> FilePlaces | None:
     """Tries to leave out some of the folders that all paths share."""
     written_names = WrittenNames(root)
-    tried_paths = list(names_of)[:_MOST_TRIED_PATHS]
+    # Each number of folders costs a look at the disk for each path, so only some are tried.
+    tried_paths = list(names_of)[:_MAX_TRIED_PATHS]
     for dropped_count in range(shared_count + 1):
         for written_path in tried_paths:
             end = "/".join(names_of[written_path][dropped_count:])
@@ -93,13 +97,13 @@ def _find_prefix(
                 f"paths: {readable(prefix)} at their start is left out: {readable(written_path)} "
                 f"is {readable(file)}"
             )
-            return Placed(assumption, prefix)
+            return FilePlaces(assumption, prefix)
     return None
 
 
 def _find_below(
     root: Path, names_of: Mapping[str, Sequence[str]], shared_count: int, table: str
-) -> Placed | None:
+) -> FilePlaces | None:
     """Looks for the files in all folders below the root, by the ends of their paths."""
     # Name of a file, with and without its ending -> paths of such files.
     files_of_name: dict[str, list[str]] = {}
@@ -109,6 +113,7 @@ def _find_below(
             files_of_name.setdefault(name, []).append(file)
             files_of_name.setdefault(os.path.splitext(name)[0], []).append(file)
 
+    # From the whole paths down to those without any shared folder: longer ends are more certain.
     for dropped_count in range(shared_count + 1):
         candidates: dict[str, list[str]] = {}
         for path, names in names_of.items():
@@ -134,7 +139,7 @@ def _files_with_end(
 
 def _choose_files(
     root: Path, candidates: Mapping[str, Sequence[str]], table: str
-) -> Placed:
+) -> FilePlaces:
     """One file for each path.
 
     Of several files it is the only one in a folder of the split that the table is named after.
@@ -144,9 +149,7 @@ def _choose_files(
     for path, files in candidates.items():
         candidate_files = files
         if len(files) > 1:
-            candidate_files = [
-                file for file in files if split and split in _splits_in(file)
-            ]
+            candidate_files = [file for file in files if _is_in_split(file, split)]
         if len(candidate_files) != 1:
             folder = root / os.path.dirname(files[0])
             raise PackError(
@@ -156,13 +159,18 @@ def _choose_files(
             )
         chosen[path] = candidate_files[0]
 
-    folders = list(dict.fromkeys(os.path.dirname(file) for file in chosen.values()))
+    folders = list(dict.fromkeys(map(os.path.dirname, chosen.values())))
     option = ""
     if len(folders) == 1:
         option = f"--image-root {readable(str(root / folders[0]))}"
-    text = f"images: {len(chosen):,} are in folders below {readable(root.name)}: {first_paths(folders)}"
-    return Placed(Assumption(text, option), files=chosen)
+    text = (
+        f"images: {len(chosen):,} are in folders below {readable(root.name)}: "
+        f"{first_paths(folders)}"
+    )
+    return FilePlaces(Assumption(text, option), files=chosen)
 
 
-def _splits_in(file: str) -> list[str | None]:
-    return [split_of_name(folder) for folder in file.split("/")[:-1]]
+def _is_in_split(file: str, split: str | None) -> bool:
+    """Whether a folder of a file's path is called like the split."""
+    folders = file.split("/")[:-1]
+    return split is not None and split in map(split_of_name, folders)

@@ -31,7 +31,7 @@ from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 
-# There may be millions of sources. These many show whether there are sidecar files, or masks.
+# There may be millions of sources. This many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096
 # Behind the name of the image: a_mask.png, and a_mask_1.png where it has several.
 _MASK_SUFFIX = re.compile(
@@ -39,7 +39,8 @@ _MASK_SUFFIX = re.compile(
 )
 # CIFAR-10 has pickles without an ending: PROTO of version 2 or later.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_MIN_MASK_SHARE = 0.2  # of all files
+# Masks are refused from this share of all files on. A few files may be called so by chance.
+_MIN_MASK_SHARE = 0.2
 
 
 def leave_out_sidecar_files(
@@ -47,17 +48,17 @@ def leave_out_sidecar_files(
     sources: list[Source],
     classes: Sequence[str],
     *,
-    certain: bool,
+    are_classes: bool,
 ) -> list[Assumption]:
     """Removes the sidecar files from the sources, in place. The assumptions name them.
 
     Args:
         root, sources, classes: of the listing.
-        certain: the user says that the folders are classes.
+        are_classes: the user says that the folders are classes.
 
     Raises:
         PackError: a folder has only annotations and would be a class, or only one folder has
-            images; and the folders are not `certain` to be classes.
+            images; and the user does not say that the folders are classes.
     """
     # Most folders have none. A sample of their files shows it quickly.
     step = max(1, len(sources) // _NUM_CHECKED)
@@ -74,23 +75,25 @@ def leave_out_sidecar_files(
             image_names.add(_file_name(source.path))
             image_labels.add(source.label)
     # A sidecar file of a.jpg is called a.txt or a.jpg.txt.
-    image_names |= {_stem(name) for name in image_names}
-    unread = [
-        source for source in sidecars if _stem(_file_name(source.path)) in image_names
-    ]
+    image_names.update([_stem(name) for name in image_names])
+    unread: list[Source] = []
+    for source in sidecars:
+        if _stem(_file_name(source.path)) in image_names:
+            unread.append(source)
     empty_labels = {source.label for source in sidecars} - image_labels - {NO_LABEL}
 
     # A folder of text files whose names fit no image may be a class that lost its images. A folder
     # of sidecar files never was a class.
     unread_in_empty = [source for source in unread if source.label in empty_labels]
-    if unread_in_empty and not certain:
+    if unread_in_empty and not are_classes:
         raise _no_class_error(root, classes, unread_in_empty)
-    if empty_labels and len(image_labels) == 1 and not certain:
+    if empty_labels and len(image_labels) == 1 and not are_classes:
         raise _only_folder_error(
             root, classes, image_labels.pop(), sorted(empty_labels)
         )
     assumed = []
     if empty_labels:
+        # Their numbers stay, so that labels are those of the folders.
         folders = first_paths(classes[label] for label in sorted(empty_labels))
         assumed.append(
             Assumption(f"classes: {folders} without any image", "--classes-from FILE")
@@ -157,7 +160,11 @@ def _only_folder_error(
 def _choose_example(
     root: SourcePath, unread: Sequence[Source]
 ) -> tuple[Source, AnnotationTool]:
-    """One of the files and its tool; of a known tool, if one file of a class has such a tool."""
+    """A file for the message, and its tool.
+
+    One file of each class is read, in search of a known tool.
+    """
+    # Label -> the last of its files.
     one_of_each_class = {source.label: source for source in unread}
     for source in one_of_each_class.values():
         tool = recognise_tool(_read_start(root, source), source.path)
@@ -192,8 +199,9 @@ def _stem(name: str) -> str:
 def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
     """Raises PackError if a folder has no picture, but data that fastpipe does not read."""
     first_sources = sources[:_NUM_CHECKED]
-    if any(is_picture(source.path) for source in first_sources):
-        return
+    for source in first_sources:
+        if is_picture(source.path):
+            return
     for index, source in enumerate(first_sources):
         remedy = unread_remedy(source.path)
         # Images without an ending are usual as well, so only one file is read.
@@ -210,9 +218,10 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
     if not any(_MASK_SUFFIX.search(source.path) for source in sources[:_NUM_CHECKED]):
         return
     stems = {_stem(source.path) for source in sources}
-    masks = [
-        source.path for source in sources if _MASK_SUFFIX.sub("", source.path) in stems
-    ]
+    masks: list[str] = []
+    for source in sources:
+        if _MASK_SUFFIX.sub("", source.path) in stems:
+            masks.append(source.path)
     if len(masks) >= _MIN_MASK_SHARE * len(sources):
         raise PackError(
             f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
@@ -31,53 +31,45 @@ def list_voc(
     their own.
     """
     # Name -> annotation, or why it cannot be parsed.
-    by_name = _read_annotations(pair.labels)
-    split_names = names_of_split(root, "Main", split)
-    names = list(by_name) if split_names is None else split_names
-    ours = [entry for entry in by_name.values() if isinstance(entry, Annotation)]
-    all_annotations = list(ours)
+    annotation_by_name = _read_annotations(pair.labels)
+    split_names = read_split_names(root, "Main", split)
+    names = split_names
+    if names is None:
+        names = list(annotation_by_name)
+    annotations = _valid_annotations(annotation_by_name)
+    all_annotations = list(annotations)
     for other in others:
-        for entry in _read_annotations(other.labels).values():
-            if isinstance(entry, Annotation):
-                all_annotations.append(entry)
+        all_annotations += _valid_annotations(_read_annotations(other.labels))
 
-    classes = sorted(
-        {name for annotation in all_annotations for name in annotation.names}
-    )
-    labels = {name: label for label, name in enumerate(classes)}
+    class_names = set[str]()
     # VOC counts pixels from 1. Some tools count from 0, which a box at 0 gives away.
-    counts_from_zero = any(
-        annotation.count_boxes_at_zero() for annotation in all_annotations
-    )
-    first_pixel = 0 if counts_from_zero else 1
+    first_pixel = 1
+    for annotation in all_annotations:
+        class_names.update(annotation.names)
+        if annotation.count_boxes_at_zero():
+            first_pixel = 0
+    classes = sorted(class_names)
+    labels = {name: label for label, name in enumerate(classes)}
 
     folder = local_path(pair.images)
     files_of_stem: dict[str, list[str]] = {}
     for file in names_in(folder).files:
+        # The annotations may lie in the same folder.
         if not file.endswith(".xml"):
             files_of_stem.setdefault(Path(file).stem, []).append(file)
-    rows = (
-        _voc_row(
-            name,
-            by_name.get(name, "no such annotation"),
-            files_of_stem,
-            labels,
-            first_pixel,
-        )
-        for name in names
-    )
+    rows = _voc_rows(names, annotation_by_name, files_of_stem, labels, first_pixel)
     fields = [
         SourceField("boxes", "boxes", names=tuple(classes)),
         SourceField("difficult", "json"),
     ]
     listing = list_rows(folder, rows, fields, place=folder.name)
-    assumed = _assumed_of_voc(ours)
+    assumed = _find_assumptions(annotations)
     if split_names is None:
-        assumed += _images_without_annotation(by_name, files_of_stem)
+        assumed += _images_without_annotation(annotation_by_name, files_of_stem)
     return replace(listing, assumed=tuple(assumed))
 
 
-def names_of_split(root: Path, task: str, split: str | None) -> list[str] | None:
+def read_split_names(root: Path, task: str, split: str | None) -> list[str] | None:
     """The names of the images of a split, without endings; None where there are no splits.
 
     `task`: the folder in ImageSets with the lists: "Main" for boxes, "Segmentation" for masks.
@@ -108,6 +100,27 @@ def _read_annotations(labels: SourcePath) -> dict[str, Annotation | str]:
     return annotations
 
 
+def _valid_annotations(
+    annotations: Mapping[str, Annotation | str],
+) -> list[Annotation]:
+    """The annotations without those that cannot be parsed."""
+    entries = annotations.values()
+    return [entry for entry in entries if isinstance(entry, Annotation)]
+
+
+def _voc_rows(
+    names: Iterable[str],
+    annotations: Mapping[str, Annotation | str],
+    files_of_stem: Mapping[str, Sequence[str]],
+    labels: Mapping[str, int],
+    first_pixel: int,
+) -> Iterator[Row]:
+    """A row for each name; the other parameters are those of `_voc_row`."""
+    for name in names:
+        annotation = annotations.get(name, "no such annotation")
+        yield _voc_row(name, annotation, files_of_stem, labels, first_pixel)
+
+
 def _voc_row(
     name: str,
     annotation: Annotation | str,
@@ -115,18 +128,26 @@ def _voc_row(
     labels: Mapping[str, int],
     first_pixel: int,
 ) -> Row:
+    """The row of an image.
+
+    Args:
+        name: of its annotation, without the ending.
+        annotation: or why it cannot be parsed.
+        files_of_stem: name without ending -> the files of images with this name.
+        labels: class -> its number.
+        first_pixel: the number of the first pixel, 0 or 1.
+    """
     where = f"Annotations/{name}.xml"
     if isinstance(annotation, str):
         return Row(where, problem=annotation)
-    boxes: list[list[float]] = []
+    boxes_xyxy: list[list[float]] = []
     for left, top, right, bottom in annotation.boxes:
-        # The last pixel is inside the box.
-        boxes.append([left - first_pixel, top - first_pixel, right, bottom])
+        # In VOC, xmax is the last pixel inside the box. Its number, counted from 1, is that of the
+        # box's right edge, counted from 0. So xmax and ymax stay.
+        boxes_xyxy.append([left - first_pixel, top - first_pixel, right, bottom])
+    box_labels = [labels[class_name] for class_name in annotation.names]
     values = {
-        "boxes": {
-            "boxes": boxes,
-            "labels": [labels[name] for name in annotation.names],
-        },
+        "boxes": {"boxes": boxes_xyxy, "labels": box_labels},
         "difficult": annotation.difficult,
     }
     path = _image_path(name, annotation, files_of_stem)
@@ -136,6 +157,7 @@ def _voc_row(
 def _image_path(
     name: str, annotation: Annotation, files_of_stem: Mapping[str, Sequence[str]]
 ) -> str:
+    """The path of an image in its folder; the parameters are those of `_voc_row`."""
     path = annotation.filename
     if "/" in path or path in files_of_stem.get(Path(path).stem, ()):
         return path
@@ -148,10 +170,21 @@ def _image_path(
     return path or f"{name}.jpg"
 
 
-def _assumed_of_voc(annotations: Sequence[Annotation]) -> list[Assumption]:
+def _find_assumptions(annotations: Sequence[Annotation]) -> list[Assumption]:
+    """Says how boxes and other entries of the annotations were understood."""
+    box_count = 0
+    at_zero_count = 0
+    unclear_count = 0
+    around_count = 0
+    skipped = set[str]()
+    for annotation in annotations:
+        box_count += len(annotation.boxes)
+        at_zero_count += annotation.count_boxes_at_zero()
+        unclear_count += annotation.unclear_difficult_count
+        around_count += annotation.box_around_count
+        skipped |= annotation.skipped
+
     assumed: list[Assumption] = []
-    box_count = sum(len(annotation.boxes) for annotation in annotations)
-    at_zero_count = sum(annotation.count_boxes_at_zero() for annotation in annotations)
     if at_zero_count:
         text = (
             f"boxes that begin at 0: {at_zero_count:,} of {box_count:,}; so pixels are counted "
@@ -164,25 +197,18 @@ def _assumed_of_voc(annotations: Sequence[Annotation]) -> list[Assumption]:
             "and ymin lose 1, xmax and ymax stay"
         )
         assumed.append(Assumption(text))
-    unclear_count = sum(
-        annotation.unclear_difficult_count for annotation in annotations
-    )
     if unclear_count:
         text = (
             f"objects that say neither 0 nor 1 as difficult: {unclear_count:,}; they are taken as "
             "not difficult"
         )
         assumed.append(Assumption(text))
-    around_count = sum(annotation.box_around_count for annotation in annotations)
     if around_count:
         text = (
             f"objects with a polygon and no bndbox: {around_count:,}; the boxes are those around "
             "them"
         )
         assumed.append(Assumption(text))
-    skipped = {
-        attribute for annotation in annotations for attribute in annotation.skipped
-    }
     if skipped:
         text = (
             f"attributes of objects that are not packed: {', '.join(sorted(skipped))}"
@@ -201,23 +227,20 @@ def _images_without_annotation(
         annotated.update(files_of_stem.get(name, ()))
         if isinstance(annotation, Annotation):
             annotated.add(_image_path(name, annotation, files_of_stem))
-    images = [
-        file for files in files_of_stem.values() for file in files if is_picture(file)
-    ]
-    without = [file for file in images if file not in annotated]
-    if not without:
+    images: list[str] = []
+    for files in files_of_stem.values():
+        images += filter(is_picture, files)
+    without_annotation = [file for file in images if file not in annotated]
+    if not without_annotation:
         return []
     text = (
-        f"images without an annotation: {len(without):,} of {len(images):,}, such as "
-        f"{readable(without[0])}; they are left out"
+        f"images without an annotation: {len(without_annotation):,} of {len(images):,}, such as "
+        f"{readable(without_annotation[0])}; they are left out"
     )
     return [Assumption(text)]
 
 
 def _stems(folder: Path, ending: str) -> list[str]:
     """The names of the files with this ending, without it."""
-    return [
-        name.removesuffix(ending)
-        for name in names_in(folder).files
-        if name.endswith(ending)
-    ]
+    files = names_in(folder).files
+    return [name.removesuffix(ending) for name in files if name.endswith(ending)]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
-# Entries of an object that are not packed, and the texts with which they say nothing.
+# Entries of an object that are not packed. The user is told of them, unless they have one of the
+# texts with which tools fill empty entries.
 _ATTRIBUTES = ("pose", "truncated", "occluded", "part", "actions", "attributes")
 _EMPTY_TEXTS = ("", "0", "false", "unspecified")
 
@@ -21,7 +22,7 @@ class Annotation:
 
     filename: str  # "": there is none
     size: tuple[int, int] | None  # width and height
-    # xmin, ymin, xmax, ymax, as written.
+    # xmin, ymin, xmax, ymax (xyxy), as written: counted from 0 or from 1.
     boxes: list[list[float]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     difficult: list[int] = field(default_factory=list)  # 1 or 0
@@ -41,6 +42,7 @@ def parse_annotation(text: str) -> Annotation:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise ValueError("expected no DOCTYPE, because entities could grow without end")
     root = ElementTree.fromstring(text)
+    # Some tools write 640.0, or 0 where they do not know the size.
     width = int(float(root.findtext("size/width") or 0))
     height = int(float(root.findtext("size/height") or 0))
     size = (width, height) if width and height else None
@@ -58,6 +60,7 @@ def _add_object(
         raise ValueError(f"object {number} has no name")
     # The box of the object itself. Its parts, such as a head, may have boxes, too.
     if element.find("bndbox") is not None:
+        # A missing side becomes "none", which float refuses with a ValueError.
         box = [float(element.findtext(f"bndbox/{side}") or "none") for side in _SIDES]
     else:
         box = _box_around_polygon(element, f"object {number} ({name[:60]})")
@@ -79,7 +82,7 @@ def _add_object(
 
 
 def _box_around_polygon(element: ElementTree.Element, where: str) -> list[float]:
-    """The box around a polygon, which has x1, y1, x2, y2, ... or points with x and y."""
+    """The box (xyxy) around a polygon, which has x1, y1, x2, y2, ... or points with x and y."""
     xs: list[float] = []
     ys: list[float] = []
     polygon = element.find("polygon")

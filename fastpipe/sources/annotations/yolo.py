@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
-from fastpipe.sources.annotations.darknet import listed_images, read_class_names
+from fastpipe.sources.annotations.darknet import read_class_names, read_image_list
 from fastpipe.sources.annotations.yolo_labels import LabelReader
 from fastpipe.sources.annotations.yolo_yaml import DataYaml, read_data_yaml
 from fastpipe.sources.files import files_below, names_in
@@ -41,9 +41,10 @@ def list_yolo(
     `tops`.
     """
     files = _find_files(pair, split)
-    wanted = set(files.label_of.values())
+    stray = set[str]()  # label files without an image
     # A folder may have the label files of all splits, of which a list names the images of one.
-    stray = files.label_files - wanted if pair.image_list is None else set()
+    if pair.image_list is None:
+        stray = files.label_files.difference(files.label_of.values())
     if stray and len(stray) == len(files.label_files):
         example = next(iter(files.label_of.values()), "images")
         raise PackError(
@@ -63,27 +64,26 @@ def list_yolo(
         fields.append(SourceField("keypoints", "keypoints", flip_pairs=data.flip_pairs))
 
     reader = LabelReader(data, first_label)
-    rows = (
-        _row(
-            image, files.labels / label_file, reader, has_points=data.points is not None
-        )
-        for image, label_file in files.label_of.items()
-    )
+    # How messages call the folder of the images.
+    place = "images"
+    if pair.split:
+        place = files.images.name
     listing = list_rows(
         files.images,
-        rows,
+        _rows(files, reader, has_points=data.points is not None),
         fields,
         beside=(f"labels/{path}" for path in stray),
-        place=files.images.name if pair.split else "images",
+        place=place,
     )
+    # The reader has seen all labels only when the rows have been read.
     reader.check_first_label(readable(str(files.labels)))
     reader.check_points(readable(str(files.labels)))
-    return replace(
-        listing, assumed=tuple(reader.assumed() + _assumed_of_files(files, data))
-    )
+    assumed = [*reader.assumptions(), *_find_assumptions(files, data)]
+    return replace(listing, assumed=tuple(assumed))
 
 
 def _find_files(pair: FolderPair, split: str | None) -> _Files:
+    """Lists the images and the label files of a split."""
     images = local_path(pair.images)
     labels = local_path(pair.labels)
     if pair.image_list is None and not pair.folders:
@@ -98,12 +98,13 @@ def _find_files(pair: FolderPair, split: str | None) -> _Files:
     for image_folder, label_folder in pair.folders or [(images, labels)]:
         image_prefix = _prefix(image_folder, images)
         label_prefix = _prefix(label_folder, labels)
-        is_flat = image_folder == label_folder  # label files lie beside the images
+        # Where label files lie beside the images, only pictures are images. Else any file is one,
+        # so that the pack reports those that it cannot read.
+        is_flat = image_folder == label_folder
         for path in files_below(image_folder, hidden=False):
             if not is_flat or is_picture(path):
-                label_of[image_prefix + path] = label_prefix + str(
-                    Path(path).with_suffix(".txt")
-                )
+                label_file = str(Path(path).with_suffix(".txt"))
+                label_of[image_prefix + path] = label_prefix + label_file
         if label_folder.is_dir():
             for path in files_below(label_folder, hidden=False):
                 if path.endswith(".txt") and Path(path).name != "classes.txt":
@@ -111,7 +112,7 @@ def _find_files(pair: FolderPair, split: str | None) -> _Files:
 
     absent_count = 0
     if pair.image_list is not None:
-        listed = set(listed_images(local_path(pair.image_list), images))
+        listed = set(read_image_list(local_path(pair.image_list), images))
         absent_count = len(listed - label_of.keys())
         label_of = {path: file for path, file in label_of.items() if path in listed}
     return _Files(
@@ -120,8 +121,15 @@ def _find_files(pair: FolderPair, split: str | None) -> _Files:
 
 
 def _prefix(folder: Path, top: Path) -> str:
-    """The part of the paths below `top` that leads to a folder; "" to itself."""
-    return "" if folder == top else f"{folder.relative_to(top)}/"
+    """The start of the paths below `top` that leads to a folder; "" for `top` itself."""
+    if folder == top:
+        return ""
+    return f"{folder.relative_to(top)}/"
+
+
+def _rows(files: _Files, reader: LabelReader, *, has_points: bool) -> Iterator[Row]:
+    for image, label_file in files.label_of.items():
+        yield _row(image, files.labels / label_file, reader, has_points=has_points)
 
 
 def _row(path: str, label_file: Path, reader: LabelReader, *, has_points: bool) -> Row:
@@ -137,19 +145,25 @@ def _row(path: str, label_file: Path, reader: LabelReader, *, has_points: bool) 
     return Row(path, values, path=path)
 
 
-def _assumed_of_files(files: _Files, data: DataYaml) -> list[Assumption]:
+def _find_assumptions(files: _Files, data: DataYaml) -> list[Assumption]:
+    """Says which names, label files and images are missing or shared."""
     assumed: list[Assumption] = []
     if not data.names:
-        text = "boxes: their classes have no names, because there is no data.yaml and no classes.txt"
+        text = (
+            "boxes: their classes have no names, because there is no data.yaml and no "
+            "classes.txt"
+        )
         assumed.append(Assumption(text, "--classes-from FILE"))
-    bare_count = sum(file not in files.label_files for file in files.label_of.values())
+    unlabelled_count = 0
+    for label_file in files.label_of.values():
+        unlabelled_count += label_file not in files.label_files
     if not files.labels.is_dir():
         folder = readable(str(files.labels))
         assumed.append(Assumption(f"boxes: none, because there is no folder {folder}"))
-    elif bare_count:
+    elif unlabelled_count:
         text = (
-            f"images without a label file: {bare_count:,} of {len(files.label_of):,}; they have no "
-            "boxes"
+            f"images without a label file: {unlabelled_count:,} of {len(files.label_of):,}; "
+            "they have no boxes"
         )
         assumed.append(Assumption(text))
     if files.absent_count:

@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError
+from fastpipe.sources.annotations.annotation_files import is_number
 from fastpipe.sources.annotations.yolo_yaml import DataYaml
 from fastpipe.sources.listing import Assumption
 
-_MOST_CLASSES = 1 << 31  # where nothing names the classes
-_BOX_COLUMNS = 5  # of a line: class, x, y, width, height
-_DOTA_NAME_COLUMN = 8  # behind the corners of a box, in pixels
+# The limit where no file names the classes.
+_MAX_CLASSES = 1 << 31
+# A line begins with the class and the box (cxcywh).
+_BOX_COLUMNS = 5
+# DOTA has the name of the class in this column, behind the four corners of a box in pixels.
+_DOTA_NAME_COLUMN = 8
 
 
 class Labels(NamedTuple):
@@ -32,7 +36,7 @@ class LabelReader:
     def __init__(self, data: DataYaml, first_label: int) -> None:
         self._data = data
         self._first_label = first_label
-        self._class_count = len(data.names) or _MOST_CLASSES
+        self._class_count = len(data.names) or _MAX_CLASSES
         self._polygon_count = 0
         # How many numbers stand in the lines of polygons; one if all lines are alike.
         self._polygon_lengths: set[int] = set()
@@ -46,7 +50,7 @@ class LabelReader:
     def parse(self, text: str, file_name: str) -> Labels:
         """ValueError: a line is wrong."""
         labels = Labels([], [], [])
-        lines_before = set[tuple[float, ...]]()
+        earlier_lines = set[tuple[float, ...]]()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
             if not words:
@@ -59,10 +63,11 @@ class LabelReader:
                 raise ValueError(
                     f"{file_name}, line {number}: {self._describe_line(words)}, got {line[:60]!r}"
                 ) from None
-            if numbers in lines_before:  # Ultralytics also leaves it out
+            # Tools write a box twice by mistake. Ultralytics leaves out the second, too.
+            if numbers in earlier_lines:
                 self._repeated_line_count += 1
                 continue
-            lines_before.add(numbers)
+            earlier_lines.add(numbers)
             labels.boxes.append(box)
             labels.classes.append(label)
             labels.points.append(points)
@@ -84,7 +89,11 @@ class LabelReader:
     def _parse_shape(
         self, numbers: tuple[float, ...]
     ) -> tuple[list[float], list[list[float]]]:
-        """The box and the points of a line."""
+        """The box (xyxy) and the points of a line, as shares of the image.
+
+        Raises:
+            ValueError: the line has another form. It has no text: `parse` describes the line.
+        """
         if len(numbers) < _BOX_COLUMNS:
             raise ValueError
         rest = numbers[_BOX_COLUMNS:]
@@ -106,7 +115,7 @@ class LabelReader:
             return _corners(numbers), []
         self._polygon_lengths.add(len(numbers))
         self._may_be_points = self._may_be_points and _has_points_in_box(numbers)
-        # A polygon: a class and pairs of x and y.
+        # A polygon is a class, which is one number, and pairs of x and y.
         if len(numbers) % 2 == 0:
             raise ValueError
         self._polygon_count += 1
@@ -115,8 +124,8 @@ class LabelReader:
         return [min(xs), min(ys), max(xs), max(ys)], []
 
     def _describe_line(self, words: Sequence[str]) -> str:
-        """What a line should have been."""
-        if len(words) > _DOTA_NAME_COLUMN and not _is_number(words[_DOTA_NAME_COLUMN]):
+        """Says what a line should have had."""
+        if len(words) > _DOTA_NAME_COLUMN and not is_number(words[_DOTA_NAME_COLUMN]):
             return (
                 "expected shares of the image, and a class first; this is a line of DOTA's: "
                 "convert it to YOLO's OBB"
@@ -163,7 +172,8 @@ class LabelReader:
             f"with names: and kpt_shape: {shape}"
         )
 
-    def assumed(self) -> list[Assumption]:
+    def assumptions(self) -> list[Assumption]:
+        """Says which lines were changed or left out."""
         assumed: list[Assumption] = []
         if self._polygon_count:
             text = (
@@ -189,7 +199,7 @@ class LabelReader:
 
 
 def _corners(numbers: Sequence[float]) -> list[float]:
-    """Left, top, right and bottom of the box at the start of a line."""
+    """Left, top, right and bottom (xyxy) of the box at the start of a line, which is cxcywh."""
     _, x, y, width, height = numbers[:_BOX_COLUMNS]
     return [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
 
@@ -210,11 +220,3 @@ def _has_points_in_box(numbers: Sequence[float]) -> bool:
         ):
             return True
     return False
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True

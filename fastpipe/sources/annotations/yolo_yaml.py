@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.darknet import find_by_end
+from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.files import Names, SourcePath, names_in
 
 YOLO_FOLDERS = ("images", "labels")
@@ -21,7 +22,7 @@ YAML_FILES = ("data.yaml", "dataset.yaml", "data.yml")
 # YAML of another name describes the folder if it has the names of classes.
 _CLASS_NAMES = re.compile(r"^names[ \t]*:", re.MULTILINE)
 _SPLITS = ("train", "val", "test")
-_MOST_CLASSES = 100_000
+_MAX_CLASSES = 100_000
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 
 
@@ -40,7 +41,12 @@ class DataYaml(NamedTuple):
 
     @property
     def flip_pairs(self) -> tuple[tuple[int, int], ...]:
-        return tuple(pair for pair in enumerate(self.flip_index) if pair[0] < pair[1])
+        pairs: list[tuple[int, int]] = []
+        for point, mirrored in enumerate(self.flip_index):
+            # The pair comes a second time, in the other order, at its other point.
+            if point < mirrored:
+                pairs.append((point, mirrored))
+        return tuple(pairs)
 
 
 def read_data_yaml(folders: Sequence[Path]) -> DataYaml:
@@ -96,22 +102,26 @@ def _read_file(file: Path) -> DataYaml:
 
 def _parse_names(value: Any) -> tuple[str, ...]:
     """Names in a list, or in a mapping by number."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
     names: dict[int, str] = {}
-    for number, name in enumerate(value) if isinstance(value, list) else value.items():
-        # YAML reads a class 7 as a number.
-        text = str(name) if type(name) is int else name
-        if not isinstance(text, str) or int(number) > _MOST_CLASSES:
+    for number, name in value.items():
+        text = name
+        if type(name) is int:
+            # YAML reads a class that is called 7 as a number.
+            text = str(name)
+        if not isinstance(text, str) or int(number) > _MAX_CLASSES:
             raise ValueError(
-                f"got numbers over {_MOST_CLASSES:,}, or names that are no texts"
+                f"got numbers over {_MAX_CLASSES:,}, or names that are no texts"
             )
         names[int(number)] = text
-    return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
+    return list_numbered_names(names)
 
 
 def _parse_points(value: Any) -> PointShape | None:
     if value is None:
         return None
-    # As Ultralytics has it: [17, 3] are 17 points with x, y and visibility.
+    # [17, 3] means 17 points with x, y and visibility.
     num_points, num_dims = map(int, value)
     if num_points < 1 or num_dims not in (2, 3):
         raise ValueError(
@@ -132,7 +142,7 @@ def _parse_flip_index(value: Any, points: PointShape | None) -> tuple[int, ...]:
     return tuple(value)
 
 
-def yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
+def find_yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     """The splits in data.yaml whose folders or lists of images exist; none without such a file.
 
     Paths are as for Ultralytics: below `path`, or below the folder of the file. "../train/images"
@@ -148,21 +158,22 @@ def yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     except PackError:
         return []  # it is raised again where the names of the classes are read
 
-    tops = [root]
+    tops = [root]  # the folders that paths may be relative to
     if isinstance(content.get("path"), str):
         tops.insert(0, root / content["path"])
     splits: list[FolderPair] = []
     for split in _SPLITS:
-        key = "valid" if split == "val" and "val" not in content else split
+        key = split
+        if split == "val" and "val" not in content:
+            key = "valid"  # the name in some exports
         places = _split_places(file, tops, key, content.get(key))
         if len(places) == 1 and places[0].is_file():
             # A list of images, which lie in images/.
             images = root / YOLO_FOLDERS[0]
             if images.is_dir():
                 images = _inner_images(images)
-                splits.append(
-                    FolderPair("yolo", images, _label_folder(images), split, places[0])
-                )
+                labels = _label_folder(images)
+                splits.append(FolderPair("yolo", images, labels, split, places[0]))
         elif len(places) == 1:
             images = _inner_images(places[0])
             splits.append(FolderPair("yolo", images, _label_folder(images), split))
@@ -170,7 +181,8 @@ def yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
             splits.append(_split_of_folders(file, split, places))
 
     # Some tools write one folder for all splits, which is no split then.
-    if len({(split.images, split.image_list, split.folders) for split in splits}) == 1:
+    contents = {(split.images, split.image_list, split.folders) for split in splits}
+    if len(contents) == 1:
         return [splits[0]._replace(split="")]
     return splits
 
@@ -180,11 +192,14 @@ def _split_places(
 ) -> list[Path]:
     """The folders or lists of images of a split; none where they do not exist.
 
-    PackError: an entry is not a path, or only some exist. Else images would be lost unseen.
+    Raises:
+        PackError: an entry is not a path, or only some exist. Else images would be lost unseen.
     """
     if not isinstance(value, (str, list)) or not value:
         return []
-    written_paths = value if isinstance(value, list) else [value]
+    written_paths = [value]
+    if isinstance(value, list):
+        written_paths = value
     places: list[Path] = []
     missing: list[str] = []
     for written_path in written_paths:
@@ -207,6 +222,7 @@ def _split_places(
 
 
 def _split_of_folders(file: Path, split: str, folders: Sequence[Path]) -> FolderPair:
+    """A split of several folders. PackError: one of them is a list of images."""
     for folder in folders:
         if not folder.is_dir():
             raise PackError(
@@ -224,6 +240,7 @@ def _split_of_folders(file: Path, split: str, folders: Sequence[Path]) -> Folder
 
 def _existing_path(tops: Sequence[Path], written_path: str) -> Path | None:
     for top in tops:
+        # Roboflow writes "../train/images" for a folder beside the file.
         for relative_path in (written_path, written_path.removeprefix("../")):
             path = Path(os.path.normpath(top / relative_path))
             if path.exists():
@@ -235,9 +252,14 @@ def _existing_path(tops: Sequence[Path], written_path: str) -> Path | None:
 
 
 def _inner_images(folder: Path) -> Path:
-    """Some tools name the folder of the split, which holds images/ and labels/."""
+    """The folder images in a folder, or else the folder itself.
+
+    Some tools name the folder of the split, which holds images/ and labels/.
+    """
     inner = folder / YOLO_FOLDERS[0]
-    return inner if inner.is_dir() else folder
+    if inner.is_dir():
+        return inner
+    return folder
 
 
 def _label_folder(images: Path) -> Path:

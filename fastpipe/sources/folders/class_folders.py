@@ -75,35 +75,35 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     root = source.root
     names = source.names
     split = source.split
-    certain = options.format == "imagefolder"
-    if not certain:
+    are_classes = options.format == "imagefolder"
+    if not are_classes:
         refuse_roles(root, names.folders)
+    assumed: list[Assumption] = []
     if source.splits:
         # The classes are those of all splits, so that a class has the same number in each.
-        folders_in = {
-            name: names_in(folder).folders for name, folder in source.splits.items()
-        }
-        labelled = {
-            name: folders
-            for name, folders in folders_in.items()
-            if not _is_unlabelled(name, folders_in)
-        }
-        has_labels = split in labelled
-        classes = sorted(set(chain.from_iterable(labelled.values())))
-        assumed = [] if has_labels else _unlabelled_split(split, folders_in)
-        assumed += classes_outside_training(labelled)
+        folders_by_split: dict[str, list[str]] = {}
+        for name, folder in source.splits.items():
+            folders_by_split[name] = names_in(folder).folders
+        classes_by_split = _find_classes(folders_by_split)
+        has_labels = split in classes_by_split
+        classes = sorted(set(chain.from_iterable(classes_by_split.values())))
+        if not has_labels:
+            assumed += _assume_no_labels(split, folders_by_split)
+        assumed += classes_outside_training(classes_by_split)
     else:
         has_labels = bool(names.folders)
         classes = names.folders
-        assumed = list(check_class_folders(root, names, certain=certain))
+        assumed += check_class_folders(root, names, are_classes=are_classes)
     assumed += numbers_as_texts(classes)
     assumed += describe_unread(source, are_tables_named=not has_labels)
 
+    folders: list[tuple[int, str]] = []
     if has_labels:
-        present = set(names.folders)
-        folders = [
-            (label, name) for label, name in enumerate(classes) if name in present
-        ]
+        # The split may lack a class that another split has.
+        folders_of_split = set(names.folders)
+        for label, name in enumerate(classes):
+            if name in folders_of_split:
+                folders.append((label, name))
         stray = [*names.files, *names.hidden]
         return ClassFolders(root, classes, folders, [], stray, tuple(assumed))
     if source.top is not None:
@@ -115,38 +115,53 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     )
 
 
-def _is_unlabelled(split: str, folders_in: Mapping[str, Sequence[str]]) -> bool:
+def _find_classes(
+    folders_by_split: Mapping[str, Sequence[str]],
+) -> dict[str, Sequence[str]]:
+    """Split -> its class folders, of the splits with labels."""
+    classes_by_split: dict[str, Sequence[str]] = {}
+    for split, folders in folders_by_split.items():
+        if not _is_unlabelled(split, folders_by_split):
+            classes_by_split[split] = folders
+    return classes_by_split
+
+
+def _is_unlabelled(split: str, folders_by_split: Mapping[str, Sequence[str]]) -> bool:
     """Whether a split has images without labels.
 
     It has no folders, or only one that is a class of no other split, as test/images.
     """
-    folders = folders_in[split]
+    folders = folders_by_split[split]
     if len(folders) != 1:
         return not folders
     folder = folders[0]
     if is_called_images(folder):
         return True
     classes_of_others: set[str] = set()
-    for other, names in folders_in.items():
+    for other, other_folders in folders_by_split.items():
         if other != split:
-            classes_of_others.update(names)
+            classes_of_others.update(other_folders)
     # KITTI has image_2 and label_2 in training, and image_2 in testing.
     if is_called_image(folder) and any(map(is_called_target, classes_of_others)):
         return True
     return bool(classes_of_others) and folder not in classes_of_others
 
 
-def _unlabelled_split(
-    split: str, folders_in: Mapping[str, Sequence[str]]
+def _assume_no_labels(
+    split: str, folders_by_split: Mapping[str, Sequence[str]]
 ) -> list[Assumption]:
-    folders = folders_in[split]
+    """Says why the images of a split get no labels.
+
+    Nothing needs to be said of a split without folders, beside other splits.
+    """
+    folders = folders_by_split[split]
     if folders:
         text = (
             f"labels: none, for the only folder of the split {readable(split)}, "
             f"{readable(folders[0])}, is no class of the others"
         )
         return [Assumption(text, "--classes-from FILE")]
-    if len(folders_in) == 1:
+    if len(folders_by_split) == 1:
         text = f"labels: none, for {readable(split)} is a split and no class"
         return [Assumption(text, AS_CLASSES)]
     return []
@@ -160,9 +175,10 @@ def _tables_beside_splits(
     tables = [name for name in files if format_of(name) in (*MANIFESTS, "parquet")]
     if all(is_result_form(name) for name in tables):
         return []  # a form for results has no labels
-    word = split_of_name(split)
-    of_split = [name for name in tables if split_in_path(name) == word]
-    table = sort_labelled_first(of_split or tables)[0]
+    # Of several tables, test.csv is about the split test.
+    meaning = split_of_name(split)
+    tables_of_split = [name for name in tables if split_in_path(name) == meaning]
+    table = sort_labelled_first(tables_of_split or tables)[0]
     assumption = Assumption(
         f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, "
         f"pass {readable(str(top / table))}",
@@ -171,23 +187,24 @@ def _tables_beside_splits(
     return [assumption, *assume_forms_skipped(tables)]
 
 
-def list_class_folders(folders: ClassFolders, *, certain: bool = False) -> Listing:
+def list_class_folders(folders: ClassFolders, *, are_classes: bool = False) -> Listing:
     """All images: with labels if there are class folders, else without.
 
     Raises:
         PackError: they are images and their masks, or there is a folder without an image, and the
-            user does not say that the folders are classes (`certain`).
+            user does not say that the folders are classes (`are_classes`).
     """
     root = folders.root
-    paths = chain(
-        in_class_folders(root, folders.folders),
-        ((name, NO_LABEL) for name in folders.files),
-    )
-    sources = list(sources_at(root, paths))
+    labelled_paths = in_class_folders(root, folders.folders)
+    other_paths = ((name, NO_LABEL) for name in folders.files)
+    sources = list(sources_at(root, chain(labelled_paths, other_paths)))
+    # A folder of pickles or arrays has no images, whatever the user says of its folders.
     refuse_unread_data(root, sources)
-    if not certain:
+    if not are_classes:
         refuse_masks(root, sources)
-    left_out = leave_out_sidecar_files(root, sources, folders.classes, certain=certain)
+    left_out = leave_out_sidecar_files(
+        root, sources, folders.classes, are_classes=are_classes
+    )
     leave_out_lists(sources, folders.files)
     return Listing(
         root,

@@ -22,8 +22,9 @@ _DESCRIPTIONS = (
     "oidv6-class-descriptions.csv",
     "challenge-2019-classes-description-500.csv",
 )
-# Identifiers of Freebase, which Open Images has in place of names.
+# Open Images has identifiers of Freebase in place of names.
 _CODE = re.compile(r"/[mgt]/\w+")
+# A list of classes is small. A file of this name that is larger may be anything.
 _MAX_BYTES = 4 << 20
 _NUMBER = re.compile(r"\s*[0-9]{1,4}\s*")
 
@@ -73,6 +74,8 @@ def read_class_list(folder: SourcePath) -> dict[str, int] | None:
         if len(cells) != 2 or not _NUMBER.fullmatch(cells[1]):
             return None
         numbers[cells[0].strip()] = int(cells[1])
-    # Two classes of one number would be one class.
-    is_certain = bool(rows) and len(set(numbers.values())) == len(numbers) == len(rows)
-    return numbers if is_certain else None
+    # Two classes of one number would be one class, and of two rows of one name the last would win.
+    num_distinct = len(set(numbers.values()))
+    if not rows or num_distinct < len(rows) or len(numbers) < len(rows):
+        return None
+    return numbers

@@ -18,7 +18,7 @@ from fastpipe.sources.tables.likely import out_of_place
 # The option by which the user says that folders are classes.
 AS_CLASSES = "--format imagefolder"
 _SEPARATORS = re.compile(r"[-_\s]+")
-# Longer lists of classes come from programs; comparing them would only take time.
+# Longer lists of classes come from programs, so comparing their names would only take time.
 _MAX_COMPARED = 100_000
 
 
@@ -27,10 +27,14 @@ def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assu
 
     `inside` are the folders in them, of a tar.
     """
-    text = f"classes: the folders {first_paths(folders)}, though they are called like parts of one dataset"
+    text = (
+        f"classes: the folders {first_paths(folders)}, though they are called like parts of "
+        "one dataset"
+    )
     if inside:
         return Assumption(
-            f"{text}; if the folders in them ({first_paths(inside)}) are the classes, pack one part",
+            f"{text}; if the folders in them ({first_paths(inside)}) are the classes, pack "
+            "one part",
             f"--split {readable(folders[0])}",
         )
     return Assumption(
@@ -43,11 +47,12 @@ def parts_error(
 ) -> PackError:
     """The error for the parts of a dataset with class folders in each of them."""
     first = readable(parts[0])
+    shown_parts = first_paths(parts)
     return PackError(
-        f"{readable(str(root))} has the folders {first_paths(parts)}, which are called like parts of one "
-        f"dataset, and class folders in them ({first_paths(classes)}). --split {first} packs {first}, "
-        "with the classes of all parts. To pack all of them, move the class folders together. "
-        f"{AS_CLASSES} takes {first_paths(parts)} as the classes"
+        f"{readable(str(root))} has the folders {shown_parts}, which are called like parts of "
+        f"one dataset, and class folders in them ({first_paths(classes)}). --split {first} "
+        f"packs {first}, with the classes of all parts. To pack all of them, move the class "
+        f"folders together. {AS_CLASSES} takes {shown_parts} as the classes"
     )
 
 
@@ -63,21 +68,23 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
     """The assumption on classes that are whole numbers, if their labels are other numbers."""
     if not classes or not all(name.isascii() and name.isdigit() for name in classes):
         return
+    example = None
     moved = out_of_place(classes)
     if moved:
-        name = "10" if "10" in moved else moved[0]
+        # "10" behind "1" is the example that everybody knows.
+        example = "10" if "10" in moved else moved[0]
         reason = "are sorted as texts"
     else:
-        numbered_otherwise = [
-            name for label, name in enumerate(classes) if int(name) != label
-        ]
-        if not numbered_otherwise:
-            return
-        name = numbered_otherwise[0]
         reason = "are numbered from 0"
-    label = classes.index(name)
+        for label, name in enumerate(classes):
+            if int(name) != label:
+                example = name
+                break
+    if example is None:
+        return
+    label = classes.index(example)
     yield Assumption(
-        f"labels: class folders that are whole numbers {reason}: {name!r} is label {label}",
+        f"labels: class folders that are whole numbers {reason}: {example!r} is label {label}",
         "--classes-from FILE",
     )
 
@@ -113,5 +120,6 @@ def _similar_names(classes: Sequence[str]) -> list[str]:
 
 
 def _simplify(name: str) -> str:
+    # NFKC makes one text of the ways in which Unicode can write a letter with an accent.
     text = unicodedata.normalize("NFKC", name).casefold().strip()
     return _SEPARATORS.sub("_", text)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import (
     find_colour_list,
+    recognise_unread_tool,
     refuse_tool,
-    unread_tool,
 )
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.file_formats import UNREAD_ENDINGS, unread_remedy
@@ -37,7 +37,7 @@ from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_fi
 
 def _in_both_cases(*endings: str) -> tuple[str, ...]:
     """Endings in small and in capital letters, as `str.lower` of a million names takes long."""
-    return (*endings, *(ending.upper() for ending in endings))
+    return (*endings, *map(str.upper, endings))
 
 
 # Files that may have the labels of images.
@@ -45,80 +45,85 @@ _LISTS = _in_both_cases(
     ".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet"
 )
 _DOCUMENTS = _in_both_cases(".json", ".xml", ".odgt", *UNREAD_ENDINGS)
-# The start of their names, if they have no labels.
+# Files with one of these endings have no labels if their names begin like this.
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",
     re.IGNORECASE,
 )
-# More files belong to an image each.
+# Where more files than this lie in a folder, each of them belongs to an image.
 _MAX_LISTS = 16
 # At the start of a list these many bytes show whether it names images.
 _START_BYTES = 1 << 16
 _NO_NAME = re.compile(r"[\s,;|\"'/\\]+")
-# Files whose names begin alike, among which the picture of a file is looked for.
+# The picture of a file is looked for among this many files whose names begin like that of the file.
 _MAX_OF_STEM = 8
 
 
 def check_class_folders(
-    root: SourcePath, names: Names, *, certain: bool
+    root: SourcePath, names: Names, *, are_classes: bool
 ) -> Iterator[Assumption]:
     """The assumptions on folders that are taken for classes, and on lists of labels beside them.
 
+    Args:
+        root: the folder that they are in.
+        names: the names in it.
+        are_classes: the user says that the folders are classes.
+
     Raises:
-        PackError: they are no classes, unless the user says that they are (`certain`).
+        PackError: they are no classes, and the user does not say that they are.
     """
     folders = names.folders
-    yield from _check_split_names(root, folders, certain=certain)
+    yield from _check_split_names(root, folders, are_classes=are_classes)
 
-    if not certain:
+    if not are_classes:
         refuse_split_parts(root, folders)
 
     # One pass over the names, of which there may be a million.
     candidates = [name for name in names.files if name.endswith(_LISTS + _DOCUMENTS)]
     lists = lists_among(names.files, _LISTS, among=candidates)
     documents = lists_among(names.files, _DOCUMENTS, among=candidates)
-    if not certain:
+    if not are_classes:
         _refuse_colours(root, folders, [*lists, *documents])
-    if len(folders) == 1 and not certain:
+    if len(folders) == 1 and not are_classes:
         _refuse_lists(root, folders[0], [*lists, *documents])
         _refuse_inner_lists(root / folders[0])
     elif lists and folders:
-        yield _lists_beside_folders(root, folders, lists, certain=certain)
+        yield _lists_beside_folders(root, folders, lists, are_classes=are_classes)
     elif lists or documents:
         labels = "the names of the folders" if folders else "none"
         yield _unread_lists(root, [*lists, *documents], labels)
 
     # images_001 and images_002 are parts of one dataset, but without class folders in them they may
     # be classes.
-    if are_called_like_parts(folders) and not certain:
+    if are_called_like_parts(folders) and not are_classes:
         inside = names_in(root / folders[0], FEW).folders
-        if not all(is_called_images(name) for name in inside):
+        if not all(map(is_called_images, inside)):
             raise parts_error(root, folders, inside)
         if not lists:
             yield parts_as_classes(folders)
-    elif len(folders) == 1 and not certain:
+    elif len(folders) == 1 and not are_classes:
         yield _check_only_folder(root / folders[0], folders[0])
     elif folders:
         splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
         if splits:
             yield Assumption(
-                f"the folders {first_paths(splits)} in the class folders are no splits: all are packed "
-                "together"
+                f"the folders {first_paths(splits)} in the class folders are no splits: all "
+                "are packed together"
             )
 
 
 def _check_split_names(
-    root: SourcePath, folders: Sequence[str], *, certain: bool
+    root: SourcePath, folders: Sequence[str], *, are_classes: bool
 ) -> Iterator[Assumption]:
     """Refuses a folder that is called like a split and has the classes that are beside it."""
     called_like_split = [name for name in folders if split_of_name(name) is not None]
     if not called_like_split:
         return
-    if not certain:
+    if not are_classes:
         for name in called_like_split:
             classes = [other for other in folders if other != name]
-            inside = names_in(root / name, FEW).folders
-            if set(inside) & set(classes):
+            folders_inside = names_in(root / name, FEW).folders
+            if not set(folders_inside).isdisjoint(classes):
                 raise PackError(
                     f"{readable(str(root))} has the classes {first_paths(classes)}, and a folder "
                     f"{readable(name)} with the same classes, which is a split: --split "
@@ -150,11 +155,12 @@ def lists_among(
         max_lists: how many lists may lie beside images.
         among: those of `files` that may be lists; None: all.
     """
-    lists = [
-        name
-        for name in (files if among is None else among)
-        if name.endswith(endings) and not _NO_LIST.match(name)
-    ]
+    if among is None:
+        among = files
+    lists: list[str] = []
+    for name in among:
+        if name.endswith(endings) and not _NO_LIST.match(name):
+            lists.append(name)
     if len(lists) > max_lists:
         return []
     return [name for name in lists if not _belongs_to_picture(name, files)]
@@ -182,9 +188,10 @@ def _refuse_colours(
     if colours is not None:
         raise PackError(
             f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours "
-            f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one channel: "
-            "write each mask as a PNG with the number of the class in place of the colour, into a "
-            f"folder masks beside the folder images. {AS_CLASSES} takes the folders as classes"
+            f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one "
+            "channel: write each mask as a PNG with the number of the class in place of the "
+            "colour, into a folder masks beside the folder images. "
+            f"{AS_CLASSES} takes the folders as classes"
         )
 
 
@@ -201,8 +208,11 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
     path = root / folder
     inside = names_in(path, FEW)
     tables = find_listing_tables(root, lists)
-    listing_names = [name for name in lists if _has_name_of(root / name, inside.files)]
-    first = (listing_names or lists)[0]
+    # The message shows a list that names the images, if there is one.
+    lists_with_images = [
+        name for name in lists if _has_name_of(root / name, inside.files)
+    ]
+    first = (lists_with_images or lists)[0]
     unread = unread_remedy(first)
     class_root = find_class_root(path)
     if class_root is not None:
@@ -212,7 +222,8 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
             f"{readable(str(class_root))}"
         )
     elif tables:
-        remedy = f"Pass {'it' if len(tables) == 1 else 'one'}: {some_tables(tables)}"
+        pronoun = "it" if len(tables) == 1 else "one"
+        remedy = f"Pass {pronoun}: {some_tables(tables)}"
     elif unread is not None:
         remedy = f"{readable(first)} is {unread}"
     else:
@@ -221,16 +232,16 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
             "its paths are relative to that folder"
         )
     raise PackError(
-        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {first_paths(lists)}, "
-        f"which may have the labels. {remedy}. {AS_CLASSES} takes {readable(folder)} as the only "
-        "class"
+        f"{readable(str(root))} has one folder, {readable(folder)}, and beside it "
+        f"{first_paths(lists)}, which may have the labels. {remedy}. {AS_CLASSES} takes "
+        f"{readable(folder)} as the only class"
     )
 
 
 def _refuse_inner_lists(folder: SourcePath) -> None:
     """As `_refuse_lists`, of a folder that is the only one: archives have a folder around all."""
     names = names_in(folder, FEW)
-    if len(names.folders) == 1 and not any(is_picture(name) for name in names.files):
+    if len(names.folders) == 1 and not any(map(is_picture, names.files)):
         lists = lists_among(names.files, (*_LISTS, *_DOCUMENTS))
         _refuse_lists(folder, names.folders[0], lists)
 
@@ -243,34 +254,39 @@ def _has_name_of(path: SourcePath, files: Sequence[str]) -> bool:
     except OSError:
         return False
     words = set(_NO_NAME.split(start))
-    return any(name in words or name.rpartition(".")[0] in words for name in files)
+    for name in files:
+        if name in words or name.rpartition(".")[0] in words:
+            return True
+    return False
 
 
 def _lists_beside_folders(
-    root: SourcePath, folders: Sequence[str], lists: Sequence[str], *, certain: bool
+    root: SourcePath, folders: Sequence[str], lists: Sequence[str], *, are_classes: bool
 ) -> Assumption:
     """The assumption that folders are classes, though a list beside them may have the labels.
 
     PackError: the folders are called like parts of one dataset, and a list has their images.
     """
     tables = find_listing_tables(root, lists)
-    if tables and are_called_like_parts(folders) and not certain:
+    if tables and are_called_like_parts(folders) and not are_classes:
         raise PackError(
-            f"{readable(str(root))} has the folders {first_paths(folders)}, which are called like parts "
-            f"of one dataset, and beside them a table that lists their images. Pass the table: "
-            f"{some_tables(tables)}. {AS_CLASSES} takes the folders as classes"
+            f"{readable(str(root))} has the folders {first_paths(folders)}, which are called "
+            "like parts of one dataset, and beside them a table that lists their images. Pass "
+            f"the table: {some_tables(tables)}. {AS_CLASSES} takes the folders as classes"
         )
-    first = some_tables(tables) if tables else readable(str(root / lists[0]))
+    first = readable(str(root / lists[0]))
+    if tables:
+        first = some_tables(tables)
     return Assumption(
-        f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If it has the "
-        f"labels, pass {first}"
+        f"labels: the names of the folders; {first_paths(lists)} beside them is not read. If "
+        f"it has the labels, pass {first}"
     )
 
 
 def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assumption:
     """The assumption on the labels of images, though there are lists beside them."""
     first = root / lists[0]
-    tool = unread_tool(first)
+    tool = recognise_unread_tool(first)
     unread = unread_remedy(first.name)
     if unread is not None:
         remedy = f"{readable(first.name)} is {unread}"
@@ -287,7 +303,7 @@ def _check_only_folder(folder: SourcePath, name: str) -> Assumption:
     """The assumption that the only folder is a class, with what to do if it is not."""
     # Unpacked archives often have a folder in a folder.
     names = names_in(folder, FEW)
-    while len(names.folders) == 1 and not any(is_picture(file) for file in names.files):
+    while len(names.folders) == 1 and not any(map(is_picture, names.files)):
         folder = folder / names.folders[0]
         names = names_in(folder, FEW)
     one_class = f"all images are of the class {readable(name)}, the only folder"

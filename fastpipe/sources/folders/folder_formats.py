@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotation_folders import is_usual_folder
-from fastpipe.sources.annotations.coco_folders import coco_files_by_split
+from fastpipe.sources.annotations.coco_folders import find_coco_files
 from fastpipe.sources.column_choice import IMAGE_COLUMNS
 from fastpipe.sources.file_formats import MANIFESTS, format_of, is_tar
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
@@ -44,7 +44,7 @@ def possible_formats(
         formats.append("metadata")
     if _has_parquet(root, names):
         formats.append("parquet")
-    if coco_files_by_split(root, names):
+    if find_coco_files(root, names):
         formats.append("coco")
         other_folders = [name for name in names.folders if not is_usual_folder(name)]
         if len(other_folders) > 1 and not split_folders(root, names):
@@ -56,11 +56,10 @@ def possible_formats(
 
     # Any CSV may lie beside images. It counts if it has a column that is called like a path. Even
     # then the folders, or the other files, may be the source.
-    manifests = [
-        name
-        for name in sort_labelled_first(manifest_names(names))
-        if _lists_images(root / name, options.encoding)
-    ]
+    manifests: list[str] = []
+    for name in sort_labelled_first(manifest_names(names)):
+        if _lists_images(root / name, options.encoding):
+            manifests.append(name)
     formats = sorted({format_of(name) or "" for name in manifests})
     has_others = bool(names.folders) or len(manifests) < len(names.files)
     if not formats or (has_others and options.split is None):
@@ -78,7 +77,7 @@ def lies_at_top(
     if format_name in LABELLED_FORMATS:
         return bool(find_pairs(format_name, root, names))
     if format_name == "coco":
-        return bool(coco_files_by_split(root, names))
+        return bool(find_coco_files(root, names))
     if format_name in ("metadata", "parquet", "arrow"):
         return True  # their own listing finds the splits
     return any(format_of(name) == format_name for name in names.files)
@@ -96,9 +95,12 @@ def manifest_names(names: Names) -> list[str]:
 
 def metadata_by_split(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
     """Folder -> the files with metadata in it, if it has some; "" is the root itself."""
-    by_split = {}
-    for name in ("", *names.folders):
-        files = metadata_in(root / name if name else root)
+    by_split: dict[str, list[SourcePath]] = {}
+    files_of_root = metadata_in(root)
+    if files_of_root:
+        by_split[""] = files_of_root
+    for name in names.folders:
+        files = metadata_in(root / name)
         if files:
             by_split[name] = files
     return by_split
@@ -114,9 +116,11 @@ def _has_parquet(root: SourcePath, names: Names) -> bool:
     files = list(names.files)
     if "data" in names.folders:
         files += names_in(root / "data").files
-    return any(
-        name.lower().endswith(".parquet") and name not in METADATA for name in files
-    )
+    for name in files:
+        # metadata.parquet describes images beside it, which are another format.
+        if name.lower().endswith(".parquet") and name not in METADATA:
+            return True
+    return False
 
 
 def _lists_images(path: SourcePath, encoding: str | None) -> bool:
@@ -133,6 +137,9 @@ def _lists_images(path: SourcePath, encoding: str | None) -> bool:
 
 
 def _keys_of_first_line(path: SourcePath) -> list[str]:
+    """The names in the first object of a JSONL file. ValueError: its first line is no JSON."""
     with open_binary(path) as file:
         row = json.loads(file.readline(_MAX_LINE_BYTES).decode("utf-8-sig"))
-    return list(row) if isinstance(row, dict) else []
+    if not isinstance(row, dict):
+        return []
+    return list(row)

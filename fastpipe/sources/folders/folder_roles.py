@@ -13,7 +13,10 @@ from collections.abc import Sequence
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
-from fastpipe.sources.annotations.annotation_folders import first_file, kind_of_labels
+from fastpipe.sources.annotations.annotation_folders import (
+    find_first_file,
+    find_label_kind,
+)
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.splits import (
@@ -24,16 +27,16 @@ from fastpipe.sources.folders.splits import (
 )
 from fastpipe.sources.picture_names import is_picture
 
-# "trainA" is two words, "GroundTruth" as well.
+# A capital letter begins a word: "trainA" is two words, and "GroundTruth" as well.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _IMAGE_WORDS = re.compile(r"images?|imgs?|inputs?|hr|photos?|pictures?|rgb")
 _TARGET_WORDS = re.compile(
     r"masks?|labels?|gts?|truths?|groundtruths?|annotations?|annots?|anns?|segs?|segmentations?|"
     r"trimaps?|targets?|manual|lr|instances|panoptic"
 )
-# Class folders in which such folders are looked for.
+# Such folders are looked for in this many class folders, and a class root down to this many levels.
 _MAX_FOLDERS = 3
-_MAX_DEPTH = 3
+_MAX_LEVELS = 3
 
 
 def is_called_target(name: str) -> bool:
@@ -61,19 +64,26 @@ def refuse_roles(root: SourcePath, folders: Sequence[str]) -> None:
     for folder in folders[:_MAX_FOLDERS]:
         inside = names_in(root / folder, FEW).folders
         paths += [f"{folder}/{name}" for name in inside]
-    images = [path for path in paths if is_called_image(path.rpartition("/")[2])]
-    targets = [path for path in paths if is_called_target(path.rpartition("/")[2])]
+    images: list[str] = []
+    targets: list[str] = []
+    for path in paths:
+        name = path.rpartition("/")[2]
+        if is_called_image(name):
+            images.append(path)
+        elif is_called_target(name):
+            targets.append(path)
     if not images:
         return
+
     for path in targets:
         # Other files than masks are refused or named later; see Note [sidecar files].
-        first = first_file(root / path)
+        first = find_first_file(root / path)
         if first is not None and first.suffix.lower() in (".json", ".xml"):
             refuse_tool(first)
-    targets = [path for path in targets if kind_of_labels(root / path) == "masks"]
-    if targets:
+    masks = [path for path in targets if find_label_kind(root / path) == "masks"]
+    if masks:
         raise PackError(
-            f"{readable(str(root))}: the folders {readable(images[0])} and {readable(targets[0])} "
+            f"{readable(str(root))}: the folders {readable(images[0])} and {readable(masks[0])} "
             "are called like images and what belongs to them, so they are no classes. List each "
             "image with its mask, or second image, in a CSV file (--field mask=COLUMN:mask, or "
             "--field target=COLUMN:image); or move masks to a folder masks beside a folder images "
@@ -100,28 +110,34 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
         if len(by_split) > 1:
             first = by_split.get("train") or next(iter(by_split.values()))
             raise PackError(
-                f"{readable(str(root))} has the folders {first_paths(by_split.values())}, which are "
-                f"called like splits, so they are no classes. Pass one of them: "
+                f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
+                f"which are called like splits, so they are no classes. Pass one of them: "
                 f"{readable(str(root / first))}. {AS_CLASSES} takes the folders as classes"
             )
 
 
-def find_class_root(folder: SourcePath, depth: int = _MAX_DEPTH) -> SourcePath | None:
-    """The folder in a folder, or itself, that has class folders or splits; None if none has."""
+def find_class_root(
+    folder: SourcePath, levels_below: int = _MAX_LEVELS
+) -> SourcePath | None:
+    """The folder in a folder, or itself, that has class folders or splits; None if none has.
+
+    `levels_below`: how many levels of folders to search.
+    """
     names = names_in(folder, FEW)
     if split_folders(folder, names):
         return folder
-    if depth == 0 or _has_pictures(names):
+    if levels_below == 0 or _has_pictures(names):
         return None
     folders = [name for name in names.folders if not is_called_target(name)]
+    # Several folders are classes if the first one has pictures.
     if len(folders) > 1 and _has_pictures(names_in(folder / folders[0], FEW)):
         return folder
     for name in folders[:_MAX_FOLDERS]:
-        root = find_class_root(folder / name, depth - 1)
+        root = find_class_root(folder / name, levels_below - 1)
         if root is not None:
             return root
     return None
 
 
 def _has_pictures(names: Names) -> bool:
-    return any(is_picture(name) for name in names.files)
+    return any(map(is_picture, names.files))

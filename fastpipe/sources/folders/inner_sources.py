@@ -14,10 +14,10 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.table_files import sort_labelled_first
 
-# Folders of a folder in which a source is looked for. Behind a URL, each is a request.
+# A source is looked for in this many folders of a folder. Behind a URL, each folder is a request.
 _MAX_FOLDERS = 3
 _MAX_FOLDERS_OF_URL = 1
-_MAX_DEPTH = 3
+_MAX_LEVELS = 3
 _OF_MASKS = "of the format masks"
 
 
@@ -38,11 +38,12 @@ def refuse_inner_sources(
     """
     if _has_pictures(names):
         return
+    # The user names a split of the source, and not of what lies in it.
     options_inside = replace(options, split=None)
     is_only_folder = len(names.folders) == 1
     for name in names.folders[:_MAX_FOLDERS]:
         inner = _find_source(
-            root / name, options_inside, _MAX_DEPTH, is_only_folder=is_only_folder
+            root / name, options_inside, _MAX_LEVELS, is_only_folder=is_only_folder
         )
         if inner is None:
             continue
@@ -72,33 +73,44 @@ def refuse_inner_sources(
 
 
 def _find_source(
-    folder: SourcePath, options: SourceOptions, depth: int, *, is_only_folder: bool
+    folder: SourcePath,
+    options: SourceOptions,
+    levels_below: int,
+    *,
+    is_only_folder: bool,
 ) -> _InnerSource | None:
     """The source in a folder, or in folders below it; None for images and for class folders.
 
-    `is_only_folder`: each folder around it holds nothing else. Only then folders that are called like
-    splits are splits; otherwise they are folders in class folders.
+    Args:
+        folder: the folder.
+        options: of the source, without a split.
+        levels_below: how many levels of folders in it to search.
+        is_only_folder: each folder around it holds nothing else. Only then folders that are called
+            like splits are splits; otherwise they are folders in class folders.
     """
     names = names_in(folder, FEW)
     formats = possible_formats(folder, names, options)
     splits = split_folders(folder, names)
     if splits:
-        return (
-            _InnerSource(folder, f"the splits {first_paths(splits)}")
-            if is_only_folder
-            else None
-        )
+        if not is_only_folder:
+            return None
+        return _InnerSource(folder, f"the splits {first_paths(splits)}")
     has_pictures = _has_pictures(names)
     if formats != ["imagefolder"] and (is_only_folder or not has_pictures):
         return _InnerSource(folder, f"a source of the format {' or '.join(formats)}")
-    if has_pictures or depth == 0:
+    if has_pictures or levels_below == 0:
         return None
 
-    max_folders = _MAX_FOLDERS if isinstance(folder, Path) else _MAX_FOLDERS_OF_URL
+    max_folders = _MAX_FOLDERS
+    if not isinstance(folder, Path):
+        max_folders = _MAX_FOLDERS_OF_URL
     is_only_folder_below = is_only_folder and len(names.folders) == 1
     for name in names.folders[:max_folders]:
         inner = _find_source(
-            folder / name, options, depth - 1, is_only_folder=is_only_folder_below
+            folder / name,
+            options,
+            levels_below - 1,
+            is_only_folder=is_only_folder_below,
         )
         if inner is not None:
             return inner
@@ -106,4 +118,4 @@ def _find_source(
 
 
 def _has_pictures(names: Names) -> bool:
-    return any(is_picture(name) for name in names.files[:FEW])
+    return any(map(is_picture, names.files[:FEW]))

@@ -6,17 +6,17 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
 from fastpipe.sources.annotations.annotation_folders import (
     FolderPair,
-    first_file,
+    find_first_file,
+    find_label_kind,
     is_flat_voc,
-    kind_of_labels,
     pair_folders,
 )
 from fastpipe.sources.annotations.darknet import (
-    darknet_folders,
+    find_darknet_folders,
+    find_listed_splits,
     is_flat_yolo,
-    listed_splits,
 )
-from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, yaml_folders
+from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, find_yaml_folders
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.folder_roles import is_called_target
 from fastpipe.sources.folders.splits import (
@@ -51,13 +51,15 @@ def labelled_formats(
     Raises:
         PackError: a folder is called like labels and holds none, and there is no other format.
     """
-    if yaml_folders(root, names) or darknet_folders(root, names):
+    if find_yaml_folders(root, names) or find_darknet_folders(root, names):
         return ["yolo"]
     pairs = pair_folders(root, names)
     if not pairs:
         if is_flat_voc(names):
             return ["voc"]
-        return ["yolo"] if is_flat_yolo(root, names) else []
+        if is_flat_yolo(root, names):
+            return ["yolo"]
+        return []
 
     formats = {pair.kind for pair in pairs if pair.kind}
     has_voc_folders = set(_VOC_FOLDERS) <= set(names.folders)
@@ -67,31 +69,33 @@ def labelled_formats(
     if formats:
         return sorted(formats)
 
-    # Empty folders of labels: no image has a box.
-    is_empty = all(first_file(pair.labels) is None for pair in pairs)
+    # Where all folders of labels are empty, no image has a box, and their names tell the format.
+    is_empty = all(find_first_file(pair.labels) is None for pair in pairs)
     if is_empty and set(YOLO_FOLDERS) <= set(names.folders):
         return ["yolo"]
     if is_empty and has_voc_folders:
         return ["voc"]
     if is_other_format or any(pair.split for pair in pairs):
         return []
-    first_label_file = first_file(pairs[0].labels)
+    first_label_file = find_first_file(pairs[0].labels)
     if first_label_file is not None:
         refuse_tool(first_label_file)
-    images = pairs[0].images.name
-    labels = pairs[0].labels.name
-    tables = find_listing_tables(
-        pairs[0].labels,
-        names_in(pairs[0].labels, FEW).files,
-        image_folder=pairs[0].images,
-    )
+    raise _unread_labels_error(root, pairs[0])
+
+
+def _unread_labels_error(root: SourcePath, pair: FolderPair) -> PackError:
+    """The error for a folder that is called like labels, and whose files fastpipe does not read."""
+    images = pair.images.name
+    labels = pair.labels.name
+    files = names_in(pair.labels, FEW).files
+    tables = find_listing_tables(pair.labels, files, image_folder=pair.images)
     if tables:
-        raise PackError(
+        return PackError(
             f"{readable(str(root))} holds {images} beside {labels}, and {labels} has a table that "
             f"lists these images. Pass the table: {some_tables(tables)}. --format imagefolder "
             "takes the folders as classes"
         )
-    raise PackError(
+    return PackError(
         f"{readable(str(root))} holds {images} beside {labels}, which has no masks, no texts of "
         "YOLO and no annotations of VOC. Write what it says into a CSV or JSONL file, or pass the "
         "file of COCO in it. --format imagefolder takes the folders as classes"
@@ -145,11 +149,12 @@ def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> No
 
     DRIVE has masks of vessels and masks of the field of view.
     """
-    labels = str(pair.labels)[len(str(root)) :].strip("/").partition("/")[0]
-    known = (pair.images.name, labels, *_VOC_MASKS)
+    # The folder in the root that has the masks, perhaps in a folder of its own.
+    masks_folder = str(pair.labels)[len(str(root)) :].strip("/").partition("/")[0]
+    known = (pair.images.name, masks_folder, *_VOC_MASKS)
     for name in names.folders:
         is_candidate = name not in known and is_called_target(name)
-        if is_candidate and kind_of_labels(root / name) == "masks":
+        if is_candidate and find_label_kind(root / name) == "masks":
             raise PackError(
                 f"{readable(str(root))} has the folders {readable(name)} and "
                 f"{readable(pair.labels.name)} beside its images, which both may have the masks; "
@@ -161,9 +166,10 @@ def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> No
 def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderPair]:
     """The pairs of a format; pairs with empty folders of labels only if there are no others."""
     if format_name == "yolo":
-        pairs = yaml_folders(root, names) or darknet_folders(root, names)
+        pairs = find_yaml_folders(root, names) or find_darknet_folders(root, names)
         if pairs:
             return pairs
+    # Pairs of the format come first; pairs whose folders of labels are empty may be of any format.
     all_pairs = pair_folders(root, names)
     pairs = [pair for pair in all_pairs if pair.kind == format_name]
     if not pairs:
@@ -171,9 +177,12 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
     if pairs:
         return _split_by_lists(root, names, pairs)
 
-    is_flat = (format_name == "voc" and is_flat_voc(names)) or (
-        format_name == "yolo" and is_flat_yolo(root, names)
-    )
+    # Images and labels may lie in one folder.
+    is_flat = False
+    if format_name == "voc":
+        is_flat = is_flat_voc(names)
+    elif format_name == "yolo":
+        is_flat = is_flat_yolo(root, names)
     if not is_flat:
         return []
     return _split_by_lists(root, names, [FolderPair(format_name, root, root, "")])
@@ -185,5 +194,7 @@ def _split_by_lists(
     """The splits of YOLO's only pair of folders, if lists name their images; else the pairs."""
     if len(pairs) != 1 or pairs[0].kind != "yolo" or pairs[0].split:
         return pairs
-    splits = listed_splits(root, names, pairs[0].images)
-    return [split._replace(labels=pairs[0].labels) for split in splits] or pairs
+    splits = find_listed_splits(root, names, pairs[0].images)
+    if not splits:
+        return pairs
+    return [split._replace(labels=pairs[0].labels) for split in splits]

@@ -50,7 +50,7 @@ def classes_outside_training(
         new_classes = sorted(set(classes) - training)
         if new_classes:
             yield Assumption(
-                f"classes: those of all splits; {readable(split)} has {first_paths(new_classes)}, which "
-                "the training split lacks",
+                f"classes: those of all splits; {readable(split)} has "
+                f"{first_paths(new_classes)}, which the training split lacks",
                 "--classes-from FILE",
             )

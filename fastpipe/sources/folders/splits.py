@@ -50,7 +50,7 @@ _PART_FOLDER = re.compile(
     re.IGNORECASE,
 )
 _MAX_SHOWN = 5
-# A folder may have millions of names. These many are enough to see what it holds.
+# A folder may have millions of names. This many are enough to see what it holds.
 FEW = 1000
 
 
@@ -59,22 +59,24 @@ class SplitsError(PackError):
 
     Attributes:
         root: the source.
-        asked: the split that the user named; None if the user named none.
+        requested: the split that the user named; None if the user named none.
         splits: the splits of the source, with their folders where they have folders.
     """
 
     def __init__(
         self,
         root: SourcePath,
-        asked: str | None,
+        requested: str | None,
         splits: Mapping[str, SourcePath | None],
         more: str,
     ) -> None:
         self.root = root
-        self.asked = asked
+        self.requested = requested
         self.splits = dict(splits)
         names = ", ".join(readable(name) for name in sorted(splits))
-        option = "" if asked is None else f"--split {asked}: "
+        option = ""
+        if requested is not None:
+            option = f"--split {requested}: "
         remedy = f"has the splits {names}: --split picks one{more}"
         if not splits:
             remedy = "has no folders of splits; leave --split out"
@@ -107,7 +109,7 @@ def meaning_of_split(name: str) -> str:
 
 
 def find_split_names(
-    folders: Sequence[str], asked: str | None = None
+    folders: Sequence[str], requested: str | None = None
 ) -> dict[str, str]:
     """Folder -> the split that it is called after; empty if the folders are classes.
 
@@ -115,21 +117,23 @@ def find_split_names(
 
     Args:
         folders: the names of all folders.
-        asked: the split that the user names.
+        requested: the split that the user names.
     """
-    if asked in folders and are_called_like_parts(folders):
+    if requested in folders and are_called_like_parts(folders):
         return {name: name for name in folders}
 
-    words = {}
+    split_of_folder: dict[str, str] = {}
     for name in folders:
-        word = split_of_name(name)
-        if word is not None:
-            words[name] = word
-    are_all_called_so = len(words) == len(folders)
-    are_different = len(set(words.values())) > 1
-    is_one_asked = asked is not None and find_split(asked, words) is not None
-    if are_all_called_so or are_different or is_one_asked:
-        return words
+        split = split_of_name(name)
+        if split is not None:
+            split_of_folder[name] = split
+    are_all_splits = len(split_of_folder) == len(folders)
+    are_different = len(set(split_of_folder.values())) > 1
+    is_one_requested = (
+        requested is not None and find_split(requested, split_of_folder) is not None
+    )
+    if are_all_splits or are_different or is_one_requested:
+        return split_of_folder
     return {}
 
 
@@ -159,16 +163,16 @@ def are_called_like_parts(folders: Sequence[str]) -> bool:
 
 
 def split_folders(
-    root: SourcePath, names: Names, asked: str | None = None
+    root: SourcePath, names: Names, requested: str | None = None
 ) -> dict[str, SourcePath]:
     """Name -> folder of the splits of a root; empty if its folders are no splits.
 
     See Note [splits of a root].
     """
-    return {
-        name: _without_wrapper(root / name)
-        for name in find_split_names(names.folders, asked)
-    }
+    folders: dict[str, SourcePath] = {}
+    for name in find_split_names(names.folders, requested):
+        folders[name] = _without_wrapper(root / name)
+    return folders
 
 
 def _without_wrapper(folder: SourcePath) -> SourcePath:
@@ -196,25 +200,28 @@ def split_tars(tars: Iterable[str]) -> dict[str, list[str]]:
     return by_split
 
 
-def find_split(asked: str, splits: Iterable[str]) -> str | None:
+def find_split(requested: str, splits: Iterable[str]) -> str | None:
     """The split that the user asks for: the one of this name, or the only one that means the same.
 
     "val" fits "Valid". None if no split fits, or several.
     """
     names = list(splits)
-    if asked in names:
-        return asked
+    if requested in names:
+        return requested
 
-    fitting_names = [name for name in names if name.lower() == asked.lower()]
-    word = split_of_name(asked)
-    if not fitting_names and word is not None:
-        fitting_names = [name for name in names if split_of_name(name) == word]
-    return fitting_names[0] if len(fitting_names) == 1 else None
+    candidates = [name for name in names if name.lower() == requested.lower()]
+    meaning = split_of_name(requested)
+    if not candidates and meaning is not None:
+        candidates = [name for name in names if split_of_name(name) == meaning]
+    # Of several that mean the same, only the user can choose.
+    if len(candidates) != 1:
+        return None
+    return candidates[0]
 
 
 def choose_split(
     root: SourcePath,
-    asked: str | None,
+    requested: str | None,
     splits: Mapping[str, SourcePath | None],
     more: str = "",
 ) -> str:
@@ -223,13 +230,13 @@ def choose_split(
     Raises:
         SplitsError: there is no such split, or the user has to name one. `more` ends its message.
     """
-    if asked is None and len(splits) == 1:
+    if requested is None and len(splits) == 1:
         return next(iter(splits))
     chosen = None
-    if asked is not None:
-        chosen = find_split(asked, splits)
+    if requested is not None:
+        chosen = find_split(requested, splits)
     if chosen is None:
-        raise SplitsError(root, asked, splits, more)
+        raise SplitsError(root, requested, splits, more)
     return chosen
 
 

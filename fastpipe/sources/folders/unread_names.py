@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from fastpipe.sources.annotations.annotation_files import SIDECAR_ENDINGS, unread_tool
+from fastpipe.sources.annotations.annotation_files import (
+    SIDECAR_ENDINGS,
+    recognise_unread_tool,
+)
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.darknet import NAME_LISTS
 from fastpipe.sources.annotations.labelmap import LABELMAP
@@ -36,9 +39,10 @@ _ENDINGS = (
     ".geojson",
     ".parquet",
 )
-_YOLO_FILES = (*YAML_FILES, *NAME_LISTS, "notes.json")  # the notes are Label Studio's
+# Label Studio writes notes.json beside the label files.
+_YOLO_FILES = (*YAML_FILES, *NAME_LISTS, "notes.json")
 _YOLO_ENDINGS = (".names", ".data")
-# Files whose first bytes are read to find their tool. Behind a URL each is a request.
+# The first bytes of this many files are read to find their tool. Behind a URL each is a request.
 _MAX_READ = 3
 # VOC has its splits in this folder.
 _VOC_SPLITS = "ImageSets"
@@ -64,9 +68,14 @@ def describe_unread(
     if not unread:
         return []
 
-    remedy = "if one of them has labels, list images and labels in a CSV file, or use fastpipe.Writer"
+    remedy = (
+        "if one of them has labels, list images and labels in a CSV file, or use "
+        "fastpipe.Writer"
+    )
     for name, path in islice(unread.items(), _MAX_READ):
-        tool = None if name.endswith("/") else unread_tool(path)
+        if name.endswith("/"):
+            continue
+        tool = recognise_unread_tool(path)
         if tool is not None:
             remedy = f"{name} is {tool.name}: {tool.remedy}"
             break
@@ -90,24 +99,29 @@ def _unread_beside_labels(source: Recognised) -> Iterator[tuple[str, SourcePath]
                 yield f"{around.name}/{name}/", around / name
 
 
+def _is_yolo_file(name: str) -> bool:
+    """Whether fastpipe reads a file of YOLO, or knows that it has no labels."""
+    return name in _YOLO_FILES or name.endswith(_YOLO_ENDINGS)
+
+
 def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator[str]:
     """The names in a folder that were not read; those of folders end in "/"."""
-    read = set(_read_names(source))
+    read_names = set(_read_names(source))
     if source.format == "yolo" and isinstance(folder, Path):
         described_by = find_yaml(folder, names.files)
         if described_by is not None:
-            read.add(described_by.name)
+            read_names.add(described_by.name)
     for name in lists_among(names.files, _ENDINGS, max_lists=FEW):
-        is_yolo = source.format == "yolo" and (
-            name in _YOLO_FILES or name.endswith(_YOLO_ENDINGS)
-        )
-        if name not in read and not is_yolo and not is_result_form(name):
-            yield name
+        if name in read_names or is_result_form(name):
+            continue
+        if source.format == "yolo" and _is_yolo_file(name):
+            continue
+        yield name
     # The folders of an image folder are classes, and COCO may have its images in any folder.
     if folder == source.root and source.format in ("imagefolder", "coco"):
         return
     for name in names.folders:
-        if name not in read and split_of_name(name) is None:
+        if name not in read_names and split_of_name(name) is None:
             yield f"{name}/"
 
 
@@ -137,6 +151,7 @@ def _read_names(source: Recognised) -> Iterator[str]:
         pairs += pair_folders(source.root, source.names)
     for pair in pairs:
         for folder in (pair.images, pair.labels):
+            # The folder may lie in another one, which is what the user sees in the root.
             relative = str(folder)[len(str(source.root)) :].strip("/")
             yield relative.partition("/")[0]
         if pair.image_list is not None:

@@ -1,4 +1,4 @@
-"""A transparent picture and a colour -> the picture on it, without its hidden colours."""
+"""A transparent picture and a background colour -> the picture blended with the colour."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
 
-# A chunk is 8 times as large as its 8-bit samples while it is worked on.
+# Rows that are blended at once. They are computed in 64 bits, so they take 8 times the memory of
+# 8-bit samples.
 _CHUNK_ROWS = 256
 
 
-def background_color(value: object) -> str | None:
+def parse_background(value: object) -> str | None:
     """Parses a colour of a user: "#rrggbb", or None for None.
 
     Args:
@@ -45,7 +46,8 @@ def _channels_of_text(text: str) -> tuple[int, ...]:
     """Red, green and blue; () if the text is no colour."""
     if re.fullmatch(r"\s*\d+\s*,\s*\d+\s*,\s*\d+\s*", text):
         return tuple(map(int, text.split(",")))
-    from PIL import ImageColor  # most programs name no colour
+    # Most programs name no colour, so Pillow is imported only here.
+    from PIL import ImageColor
 
     try:
         return ImageColor.getrgb(text)[:3]
@@ -68,7 +70,7 @@ def has_alpha(samples: NDArray[Any]) -> bool:
     return samples.shape[2] in (2, 4)
 
 
-def on_background(samples: NDArray[Any], color: str) -> NDArray[Any]:
+def blend_with_background(samples: NDArray[Any], color: str) -> NDArray[Any]:
     """Blends a picture with a colour, rounded as Pillow's `paste` with a mask rounds.
 
     Args:
@@ -80,6 +82,7 @@ def on_background(samples: NDArray[Any], color: str) -> NDArray[Any]:
     """
     max_value = int(np.iinfo(samples.dtype).max)
     color_u8 = np.frombuffer(bytes.fromhex(color[1:]), np.uint8)
+    # 65,535 is 257 * 255, so 8 bits become 16 without a remainder.
     background = color_u8.astype(np.uint64) * (max_value // 255)
     blended = np.empty((*samples.shape[:2], 3), samples.dtype)
     for start in range(0, len(samples), _CHUNK_ROWS):

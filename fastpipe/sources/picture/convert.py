@@ -21,12 +21,16 @@ from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
-from fastpipe.sources.picture.background import has_alpha, is_transparent, on_background
+from fastpipe.sources.picture.background import (
+    blend_with_background,
+    has_alpha,
+    is_transparent,
+)
 from fastpipe.sources.picture.jpeg import (
     MAX_SIDE,
-    apply_orientation,
     encode_jpeg,
     shrink,
+    turn_upright,
 )
 from fastpipe.sources.picture.jpeg_segments import (
     JpegHeader,
@@ -39,27 +43,29 @@ from fastpipe.sources.picture.pillow import (
     OpenedImage,
     TooManyPixelsError,
     refuse_more_pixels,
-    rgb_of,
+    to_rgb,
 )
 from fastpipe.sources.picture.png import encode_png, has_strips
 from fastpipe.sources.picture.probe import (
     COEFFICIENTS,
     engine_code,
-    form_of,
     image_format,
     native,
+    read_form,
 )
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
+# A progressive JPEG may have thousands of scans, each over all of its pixels: a bomb of time.
 MAX_SCANS = 256
 TILE = 32
 DAMAGED = ("reject", "decode")
-_MAX_PNG_SIDE = 65535  # the index's limit
+# The index has 16 bits for a side.
+_MAX_PNG_SIDE = 65535
 
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How a source becomes a packed picture: options of `fastpipe.pack`, which describes them."""
+    """How a source becomes a packed picture: options that `fastpipe.pack` describes."""
 
     max_size: int | None = None
     quality: int | None = None
@@ -131,12 +137,15 @@ def convert(
         data = native(_engine.restore_jpeg, data)
     elif name != "JPEG":
         opened = open_image(data, name, max_pixels=options.max_pixels)
-        ready_png = data if name == "PNG" and has_strips(data) else None
+        ready_png = None
+        if name == "PNG" and has_strips(data):
+            ready_png = data
         return _pack_opened(opened, name, options, turn, ready_png)
     try:
         return _pack_jpeg(data, options, turn)
     except ImageError as problem:
-        # Many scans are no damage, but a limit on work. The limit on pixels holds below, too.
+        # A JPEG with too many scans is not damaged, and decoding it anyway would be the work that
+        # the limit forbids.
         is_damaged = engine_code(problem) != _engine.Code.too_many_scans
         if options.damaged == "decode" and is_damaged:
             try:
@@ -146,7 +155,7 @@ def convert(
         raise
 
 
-def stored_header(data: bytes) -> tuple[int, int, int, int]:
+def read_stored_header(data: bytes) -> tuple[int, int, int, int]:
     """Width, height, channels and bits that `convert` would store, from the header alone.
 
     Raises:
@@ -155,7 +164,7 @@ def stored_header(data: bytes) -> tuple[int, int, int, int]:
     name = image_format(data)
     if name == COEFFICIENTS:
         width, height = native(_engine.picture_size, data, MAX_PIXELS)
-        return width, height, *form_of(data)
+        return width, height, *read_form(data)
 
     is_png = False
     form = PixelForm()
@@ -163,6 +172,7 @@ def stored_header(data: bytes) -> tuple[int, int, int, int]:
         if name == "JPEG":
             header = read_header(data)
             size = header.size
+            # Inks become RGB.
             form = PixelForm(1 if header.components == 1 else 3)
         else:
             opened = open_image(data, name, max_pixels=MAX_PIXELS)
@@ -171,14 +181,14 @@ def stored_header(data: bytes) -> tuple[int, int, int, int]:
             form = opened.form
     except TooManyPixelsError as problem:
         size = problem.size  # a loader may allow more
-    _refuse_long_sides(size, png=is_png)
+    _refuse_long_sides(size, is_png=is_png)
     return *size, *form
 
 
 def _pack_jpeg(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
     header = read_header(data)
     packed = _begin(
-        header.size, turn(header.size, header.orientation), options, png=False
+        header.size, turn(header.size, header.orientation), options, is_png=False
     )
     segments = _segments_to_keep(header, packed, options)
     try:
@@ -189,20 +199,25 @@ def _pack_jpeg(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
         jpeg, info = _transcode(data, segments, options, check_only=True)
     packed = replace(packed, stray_bytes=bool(info["stray_bytes"]))
 
-    kind = "12-bit" if info["precision"] == 12 else None
+    kind = None
+    if info["precision"] == 12:
+        kind = "12-bit"
     if jpeg is None:
-        kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
+        kind = "unusual JPEG structure"
+        if info["components"] == 4:
+            kind = "CMYK"
         opened = open_image(data, "JPEG", max_pixels=options.max_pixels)
-        samples = rgb_of(opened.samples())
+        samples = to_rgb(opened.samples())
     elif packed.change is None:
         return replace(packed, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
     else:
         # The transcoded JPEG has the source's pixels, but no stray bytes and no 12-bit samples.
         samples = native(_engine.decode, jpeg, max_pixels=options.max_pixels)
+    # The decoders repeat gray as RGB.
     if info["components"] == 1:
         samples = samples[:, :, :1]
     is_png = options.as_png(lossless=False)
-    return _encode(samples, packed, options, kind, segments, png=is_png)
+    return _encode(samples, packed, options, kind, segments, is_png=is_png)
 
 
 def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
@@ -213,16 +228,16 @@ def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
     """
     opened = open_image(data, "JPEG", max_pixels=options.max_pixels)
     packed = _begin(
-        opened.size, turn(opened.size, opened.orientation), options, png=False
+        opened.size, turn(opened.size, opened.orientation), options, is_png=False
     )
     packed = replace(packed, change="damaged JPEG")
     segments: list[Segment] = []
     try:
         segments = _segments_to_keep(read_header(data), packed, options)
     except ImageError:
-        pass  # a header that Pillow can read, but we cannot: its metadata is lost
+        pass  # Pillow can read this header and we cannot, so its metadata is lost
     is_png = options.as_png(lossless=False)
-    return _encode(opened.samples(), packed, options, None, segments, png=is_png)
+    return _encode(opened.samples(), packed, options, None, segments, is_png=is_png)
 
 
 def _pack_opened(
@@ -243,7 +258,7 @@ def _pack_opened(
     """
     is_png = options.as_png(lossless=opened.lossless)
     packed = _begin(
-        opened.size, turn(opened.size, opened.orientation), options, png=is_png
+        opened.size, turn(opened.size, opened.orientation), options, is_png=is_png
     )
     packed = replace(packed, multi_frame=opened.multi_frame)
     samples = opened.samples()
@@ -251,17 +266,18 @@ def _pack_opened(
     if options.background is None:
         packed = replace(packed, transparent=transparent)
     elif has_alpha(samples):
-        samples = on_background(samples, options.background)
+        samples = blend_with_background(samples, options.background)
+        # The file still has alpha.
         ready_png = None
         if transparent and packed.change is None:
             packed = replace(packed, change="put on the background")
     if ready_png is not None and is_png and packed.change is None:
         return replace(packed, data=ready_png, png_of=name, jpeg_bytes=len(ready_png))
-    return _encode(samples, packed, options, name, [], png=is_png)
+    return _encode(samples, packed, options, name, [], is_png=is_png)
 
 
 def _begin(
-    size: tuple[int, int], orientation: int, options: EncodeOptions, *, png: bool
+    size: tuple[int, int], orientation: int, options: EncodeOptions, *, is_png: bool
 ) -> Packed:
     """The packed picture before it is decoded: without data, and of the source's size.
 
@@ -269,17 +285,18 @@ def _begin(
         size: width and height of the source.
         orientation: to turn it by.
         options: how to pack it.
-        png: it becomes a PNG.
+        is_png: it becomes a PNG.
 
     Raises:
         ImageError: it is over a limit.
     """
     change = None
     refuse_more_pixels(size, options.max_pixels)
+    # A picture that is shrunk may have longer sides than the format allows.
     if options.max_size is not None and max(size) > options.max_size:
         change = "shrunk"
     else:
-        _refuse_long_sides(size, png=png)
+        _refuse_long_sides(size, is_png=is_png)
         if options.apply_exif and orientation != 1:
             change = "turned upright"
     return Packed(b"", *size, change, source_size=size, orientation=orientation)
@@ -292,7 +309,7 @@ def _encode(
     kind: str | None,
     segments: list[Segment],
     *,
-    png: bool,
+    is_png: bool,
 ) -> Packed:
     """Turns, shrinks and encodes the samples of a source.
 
@@ -302,10 +319,12 @@ def _encode(
         options: how to pack it.
         kind: what the source is, if it is no usual JPEG.
         segments: for a JPEG.
-        png: make a PNG.
+        is_png: make a PNG.
     """
     if options.apply_exif:
-        samples = apply_orientation(samples, packed.orientation)
+        samples = turn_upright(samples, packed.orientation)
+    # Pixels that are encoded only because they were turned, or were no JPEG, lose as little as
+    # possible. Shrinking loses more than a usual JPEG's quality and sampling do.
     quality = 95
     sampling = "444"
     if options.max_size is not None and max(samples.shape[:2]) > options.max_size:
@@ -314,7 +333,7 @@ def _encode(
         sampling = "420"
     height, width, channels = samples.shape
     packed = replace(packed, width=width, height=height)
-    if png:
+    if is_png:
         data = encode_png(samples)
         _refuse_more_bytes(data)
         return replace(packed, data=data, png_of=kind or "JPEG", jpeg_bytes=len(data))
@@ -322,7 +341,7 @@ def _encode(
     if channels < 3:
         sampling = "gray"
     encoded = encode_jpeg(
-        rgb_of(samples), quality=options.quality or quality, sampling=sampling
+        to_rgb(samples), quality=options.quality or quality, sampling=sampling
     )
     jpeg, info = _transcode(encoded, segments, options)
     # Our encoder makes no JPEG that a baseline scan cannot hold.
@@ -339,7 +358,7 @@ def _segments_to_keep(
         header.segments,
         keep_metadata=options.keep_metadata,
         upright=options.apply_exif and packed.orientation != 1,
-        # The profile of a CMYK picture is not for the RGB that is stored.
+        # A CMYK picture is stored as RGB, to which its profile does not apply.
         keep_icc=header.components != 4,
     )
 
@@ -352,6 +371,8 @@ def _transcode(
     check_only: bool = False,
 ) -> tuple[bytes | None, dict[str, int]]:
     """Stores the coefficients of a JPEG again as one baseline scan.
+
+    Loaders can decode parts of such a scan alone.
 
     Returns:
         The JPEG or KEY.fpc, None with `check_only`; and facts about the source.
@@ -375,10 +396,13 @@ def _transcode(
     return jpeg, info
 
 
-def _refuse_long_sides(size: tuple[int, int], *, png: bool) -> None:
-    limit = _MAX_PNG_SIDE if png else MAX_SIDE
+def _refuse_long_sides(size: tuple[int, int], *, is_png: bool) -> None:
+    limit = MAX_SIDE
+    owner = "JPEG's"
+    if is_png:
+        limit = _MAX_PNG_SIDE
+        owner = "the index's"
     if max(size) > limit:
-        owner = "the index's" if png else "JPEG's"
         raise ImageError(
             f"{size[0]} x {size[1]} has a side over {owner} {limit:,} pixels; --max-size shrinks it"
         )

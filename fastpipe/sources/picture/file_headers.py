@@ -17,7 +17,8 @@ _CODING_STYLE = b"\xff\x52"
 _START_OF_TILE = b"\xff\x90"
 _START_OF_DATA = b"\xff\x93"
 _END_OF_CODESTREAM = b"\xff\xd9"
-_PRECISION_OFFSET = 42  # in a codestream: bits of the first component, less 1
+# In a codestream, this byte is the number of bits of the first component, less 1.
+_PRECISION_OFFSET = 42
 
 # Tags of TIFF.
 _SUBFILE_TYPE = 254
@@ -37,19 +38,21 @@ _DNG_VERSION = 50706
 # Values of these tags.
 _THUMBNAIL = 1  # a bit of the subfile type
 _UNCOMPRESSED = 1
-# JPEG, JPEG 2000, WebP.
+# Compressions of JPEG, JPEG 2000 and WebP.
 _LOSSY_COMPRESSIONS = frozenset([6, 7, 33003, 33005, 34712, 50001])
 _WHITE_IS_ZERO = 0
 _YCBCR = 6
 _SEPARATE_PLANES = 2
 _UNSIGNED = 1
 _UNDEFINED = 4
-# Strips may share bytes (blank tiles stored once), but not so much that a small file costs hours.
+# Strips may share bytes, as blank tiles that are stored once do. But a small file that claims far
+# more bytes than it has would cost hours.
 _MAX_SHARING = 4
+# Tiles of up to this size cost little, however small the picture is.
 _SMALL_TILE_PIXELS = 2**22
 
 
-def webp_size(data: bytes) -> tuple[int, int]:
+def read_webp_size(data: bytes) -> tuple[int, int]:
     """Width and height of a WebP's canvas (RFC 9649, 2.4, 2.7 and 3.4; RFC 6386, 9.1).
 
     Raises:
@@ -77,14 +80,15 @@ def webp_size(data: bytes) -> tuple[int, int]:
 
 def is_lossless_webp(data: bytes) -> bool:
     """Whether the first frame has no loss (RFC 9649, 2.5 to 2.7)."""
-    offset = 12
+    offset = 12  # behind RIFF, the size and WEBP
     while True:
         kind = data[offset : offset + 4]
         if kind in (b"VP8 ", b"VP8L", b""):
             return kind == b"VP8L"
         size = int.from_bytes(data[offset + 4 : offset + 8], "little")
         if kind == b"ANMF":
-            size = 16  # the chunks of a frame follow the frame's own header
+            # The chunks of a frame lie in the frame, behind its own header.
+            size = 16
         offset += 8 + size + size % 2
 
 
@@ -94,7 +98,7 @@ def is_lossless_avif(data: bytes) -> bool:
     return offset >= 0 and data[offset + 12 : offset + 14] == b"\0\0"
 
 
-def jpeg_2000_codestream(data: bytes) -> int:
+def find_jpeg_2000_codestream(data: bytes) -> int:
     """The offset of a JPEG 2000's codestream (ITU-T T.800, A.4, I.5.4).
 
     Raises:
@@ -102,13 +106,18 @@ def jpeg_2000_codestream(data: bytes) -> int:
     """
     start = 0
     end = len(data)
-    box = -1 if data.startswith(_CODESTREAM) else data.find(b"jp2c")
+    # A file may be a codestream alone. Else the box jp2c holds it, with the length before the name.
+    box = -1
+    if not data.startswith(_CODESTREAM):
+        box = data.find(b"jp2c")
     if box >= 4:
         start = box + 4
         length = int.from_bytes(data[box - 4 : box], "big")
-        if length == 1:  # a length of 64 bits follows
+        if length == 1:
+            # A length of 64 bits follows the name.
             length = int.from_bytes(data[start : start + 8], "big")
-        if length:  # 0: to the end of the file
+        # A length of 0 means: up to the end of the file.
+        if length:
             end = box - 4 + length
     # The data of a picture hold neither marker, so the last end has to be behind the last start.
     last_end = data.rfind(_END_OF_CODESTREAM, start, end)
@@ -119,7 +128,7 @@ def jpeg_2000_codestream(data: bytes) -> int:
     return start
 
 
-def jpeg_2000_bits(data: bytes, start: int) -> int:
+def read_jpeg_2000_bits(data: bytes, start: int) -> int:
     """Bits of a sample, of the codestream at `start`."""
     offset = start + _PRECISION_OFFSET
     return int.from_bytes(data[offset : offset + 1], "big") + 1
@@ -180,10 +189,9 @@ def check_tiff(image: Any, data: bytes) -> TiffSamples:
             f"TIFF with {bits}-bit samples in separate planes is not supported; {SAVE_AS_PNG}"
         )
     is_uncompressed = tags.get(_COMPRESSION, _UNCOMPRESSED) == _UNCOMPRESSED
-    is_subsampled = photometric == _YCBCR and tags.get(_YCBCR_SUBSAMPLING, (2, 2)) != (
-        1,
-        1,
-    )
+    # TIFF's default is 2 x 2.
+    subsampling = tags.get(_YCBCR_SUBSAMPLING, (2, 2))
+    is_subsampled = photometric == _YCBCR and subsampling != (1, 1)
     if is_uncompressed and is_subsampled:
         raise ImageError(
             f"TIFF with subsampled YCbCr outside JPEG is not supported; {SAVE_AS_PNG}"
@@ -202,7 +210,8 @@ def check_tiff(image: Any, data: bytes) -> TiffSamples:
             f"damaged TIFF: its strips or tiles claim {compressed_bytes:,} bytes of a file of "
             f"{len(data):,}"
         )
-    # Pillow applies a limit of its own when it makes room for the pixels, but not if it has room.
+    # Pillow would apply a limit of its own when it makes room for the pixels. It gets the room
+    # here, so that only `max_pixels` counts.
     image.im = _pillow_core().new(image.mode, (width, height))
     return TiffSamples(bits, photometric == _WHITE_IS_ZERO)
 
@@ -215,5 +224,5 @@ def _pillow_core() -> Any:
     try:
         ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
     except (OSError, AttributeError):
-        pass  # this build of Pillow hides its libtiff
+        pass  # this build of Pillow hides its libtiff, which then goes on writing to stderr
     return _imaging

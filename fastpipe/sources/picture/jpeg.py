@@ -22,9 +22,10 @@ from fastpipe.pages import name_page
 # `scripts/build_wheel.py` puts the library there; a build from source has none. It has a soname of
 # its own, so that the process may have loaded another libturbojpeg.
 BUNDLED = Path(__file__).resolve().parents[2] / "_lib" / "libturbojpeg-fastpipe.so.0"
-MAX_SIDE = 65500  # libjpeg's limit; the format's is 65,535
-# The steps that turn an image upright, by EXIF orientation (CIPA DC-008): first the sides change
-# places, then rows run backwards, then columns do.
+# libjpeg's limit. The format's is 65,535.
+MAX_SIDE = 65500
+# The EXIF orientations (CIPA DC-008) for which each step is needed to turn an image upright. First
+# rows and columns change places, then the rows are reversed, then the columns.
 SWAPPED = (5, 6, 7, 8)
 DOWN = (3, 4, 7, 8)
 ACROSS = (2, 3, 6, 7)
@@ -61,7 +62,7 @@ def open_turbojpeg() -> TurboJPEG:
         ) from error
 
 
-# All threads share it: each call makes a handle of its own.
+# All threads share it, which is safe because each call makes a handle of its own.
 _shared_turbojpeg = functools.cache(open_turbojpeg)
 
 
@@ -92,7 +93,7 @@ def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes
     return encoded
 
 
-def apply_orientation(image: NDArray[Any], orientation: int) -> NDArray[Any]:
+def turn_upright(image: NDArray[Any], orientation: int) -> NDArray[Any]:
     """Turns an image upright.
 
     Args:
@@ -125,7 +126,7 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
         # Rounds half up in whole numbers: the same on every machine.
         return max(1, (2 * side * max_size + longest) // (2 * longest))
 
-    cv2 = opencv()
+    cv2 = import_opencv()
     size = (scale(width), scale(height))
     small: NDArray[Any] = cv2.resize(samples, size, interpolation=cv2.INTER_AREA)
     # OpenCV drops the axis of a single channel.
@@ -133,7 +134,7 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
 
 
 @functools.cache
-def opencv() -> Any:
+def import_opencv() -> Any:
     """Imports OpenCV.
 
     Raises:
@@ -147,9 +148,10 @@ def opencv() -> Any:
             f"({missing}); install it: pip install opencv-python-headless. It has no wheel for the "
             f"free-threaded Python; see {name_page('Install')}"
         ) from missing
-    # Packing runs a thread on each core already. 0: OpenCV uses only the calling thread.
+    # Packing runs a thread on each core already. With 0, OpenCV uses only the calling thread.
     cv2.setNumThreads(0)
-    cv2.utils.logging.setLogLevel(0)  # nothing goes to stderr
+    # A damaged file is an error of ours, and OpenCV need not write about it to stderr as well.
+    cv2.utils.logging.setLogLevel(0)
     return cv2
 
 
@@ -170,7 +172,7 @@ def made_with() -> dict[str, str]:
 
 
 def _hash_of_encoder() -> str:
-    """A hash of JPEGs that libturbojpeg makes, since the library does not tell its version."""
+    """A hash of JPEGs that libturbojpeg makes, since the library does not say its version."""
     pixels = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
     try:
         encoded = encode_jpeg(pixels, quality=95, sampling="444")

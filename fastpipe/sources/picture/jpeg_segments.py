@@ -23,11 +23,11 @@ _APP15 = 0xEF
 _COMMENT = 0xFE
 _START_OF_SCAN = 0xDA
 _END_OF_IMAGE = 0xD9
-# SOF0..15 without DHT, JPG, DAC.
+# SOF0..15. DHT, JPG and DAC lie between them.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # All markers but those that stand alone: a stuffed zero, TEM, RST0..7, SOI and fill bytes.
 _MARKER_WITH_LENGTH = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")
-# Segments of JFIF and Adobe, which the encoder writes itself where the pixels need them.
+# The encoder writes the segments of JFIF and Adobe itself, where the pixels need them.
 _ENCODER_SEGMENTS = {_APP0: (b"JFIF\0", b"JFXX\0"), _APP14: (b"Adobe",)}
 _EXIF = b"Exif\0\0"
 _ICC_PROFILE = b"ICC_PROFILE\0"
@@ -58,7 +58,7 @@ def read_header(jpeg: bytes) -> JpegHeader:
     components = 0
     orientation = None
     segments: list[Segment] = []
-    end = 2  # of the segment before; SOI has two bytes
+    end = 2  # where the last segment ended, at first SOI with its two bytes
     while True:
         match = _MARKER_WITH_LENGTH.search(jpeg, end)
         if match is None:
@@ -86,6 +86,7 @@ def read_header(jpeg: bytes) -> JpegHeader:
             )
 
         payload = jpeg[start + 4 : end]
+        # A second frame header would be the size of another picture. libjpeg refuses it later.
         if marker in _FRAMES and size is None:
             size, components = _read_frame(payload, start)
         elif _APP0 <= marker <= _APP15 or marker == _COMMENT:
@@ -131,11 +132,11 @@ def select_segments(
         if marker == _APP2 and payload.startswith(_ICC_PROFILE):
             is_kept = keep_icc
         else:
-            is_kept = keep_metadata and not payload.startswith(
-                _ENCODER_SEGMENTS.get(marker, ())
-            )
+            is_of_encoder = payload.startswith(_ENCODER_SEGMENTS.get(marker, ()))
+            is_kept = keep_metadata and not is_of_encoder
         if not is_kept:
             continue
+        # Else a viewer would turn pixels that are upright already.
         if upright and _is_exif(marker, payload):
             payload = _set_upright(payload)
         selected.append((marker, payload))
@@ -146,8 +147,11 @@ def exif_orientation(block: bytes) -> int:
     """The orientation, 1..8, of an EXIF block with or without its prefix; 1 where it has none."""
     block = block.removeprefix(_EXIF)
     for entry in _orientation_entries(block):
-        (value,) = struct.unpack_from(entry.format, block, entry.offset)
-        return value if entry.is_readable and 1 <= value <= 8 else 1
+        orientation: int = struct.unpack_from(entry.format, block, entry.offset)[0]
+        if entry.is_readable and 1 <= orientation <= 8:
+            return orientation
+        # Only the first entry counts.
+        return 1
     return 1
 
 
@@ -177,7 +181,7 @@ def _orientation_entries(block: bytes) -> Iterator[_OrientationEntry]:
 
 
 def _set_upright(exif: bytes) -> bytes:
-    """Sets all orientations of an Exif payload to 1: as it is stored."""
+    """Sets all orientations of an Exif payload to 1, which means: shown as stored."""
     changed = bytearray(exif)
     for entry in _orientation_entries(exif.removeprefix(_EXIF)):
         struct.pack_into(entry.format, changed, len(_EXIF) + entry.offset, 1)

@@ -6,7 +6,7 @@ Carvana has masks in GIFs, other datasets in BMPs and TIFFs.
 from __future__ import annotations
 
 from fastpipe.engine.limits import MAX_PIXELS
-from fastpipe.sources.picture.pillow import numbers_of
+from fastpipe.sources.picture.pillow import read_mask_numbers
 from fastpipe.sources.picture.png import encode_png
 from fastpipe.sources.picture.probe import image_format
 
@@ -20,7 +20,7 @@ def as_png(data: bytes) -> bytes:
     name = image_format(data)
     if name == "PNG":
         return data
-    numbers = numbers_of(data, name, max_pixels=MAX_PIXELS)
+    numbers = read_mask_numbers(data, name, max_pixels=MAX_PIXELS)
     if numbers is None:
         return data
     return encode_png(numbers, filters=False)

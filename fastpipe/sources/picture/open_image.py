@@ -16,18 +16,19 @@ from fastpipe.native import _engine
 from fastpipe.sources.picture.jpeg_segments import exif_orientation
 from fastpipe.sources.picture.pillow import (
     OpenedImage,
-    as_image_errors,
     check_mode,
     decode_samples,
+    find_packed_form,
     open_by_plugin,
-    packed_form,
+    raise_as_image_errors,
     refuse_more_pixels,
 )
 from fastpipe.sources.picture.png import has_strips
-from fastpipe.sources.picture.probe import engine_code, form_of, native
+from fastpipe.sources.picture.probe import engine_code, native, read_form
 
 _NO_LIMIT = 2**62
-_PNG_START_BYTES = 33  # signature and IHDR
+# A PNG begins with its signature and the chunk IHDR.
+_PNG_START_BYTES = 33
 
 
 def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
@@ -45,7 +46,8 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
 
 def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
     """Opens a PNG (W3C PNG 3rd edition). Of an animated one the picture is that of its IDAT."""
-    # The size comes first: the engine may refuse the file for having too few bytes for it.
+    # Before the engine reads the file: it may refuse one that is too short for its size, while the
+    # limit is the better reason.
     if len(data) >= _PNG_START_BYTES:
         refuse_more_pixels(struct.unpack_from(">II", data, 16), max_pixels)
     size = native(_engine.picture_size, data, _NO_LIMIT)
@@ -53,7 +55,7 @@ def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
     exif = b""
     is_animated = False
     start = 8
-    # All chunks, since eXIf may stand behind the picture.
+    # All chunks are walked, since eXIf may stand behind the picture.
     while True:
         kind = data[start + 4 : start + 8]
         if kind in (b"IEND", b""):
@@ -71,7 +73,7 @@ def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
 
     samples = partial(_decode_png, data, max_pixels)
     return OpenedImage(
-        size, samples, exif_orientation(exif), is_animated, form=form_of(data)
+        size, samples, exif_orientation(exif), is_animated, form=read_form(data)
     )
 
 
@@ -79,7 +81,8 @@ def _decode_png(data: bytes, max_pixels: int) -> NDArray[Any]:
     try:
         return native(_engine.png_samples, data, max_pixels)
     except ImageError as problem:
-        # Pillow ignores data behind the last row. A PNG of ours has none, so it is damaged.
+        # Some programs write data behind the last row, which Pillow ignores. fastpipe writes none,
+        # so in its own PNGs such data are damage.
         if engine_code(problem) == _engine.Code.png_surplus and not has_strips(data):
             return open_by_plugin(data, "PNG", max_pixels).samples()
         raise
@@ -89,11 +92,12 @@ def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:
     """Opens the largest picture in an ICO."""
     from PIL.IcoImagePlugin import IcoFile
 
-    with as_image_errors("ICO"):
+    with raise_as_image_errors("ICO"):
         icon = IcoFile(io.BytesIO(data))
         picture = data[icon.entry[0].offset :]
         if picture.startswith(b"\x89PNG"):
             opened = _open_png(picture, max_pixels)
+            # Pillow takes only the pixels of a PNG in an icon, so its EXIF and frames do not count.
             return replace(opened, orientation=1, multi_frame=False)
         # A BMP without its file header. Its height counts the picture and its mask.
         width, double_height = struct.unpack_from("<ii", picture, 4)
@@ -101,5 +105,7 @@ def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:
         image = icon.frame(0)
         check_mode(image.mode, "ICO")
         return OpenedImage(
-            image.size, partial(decode_samples, image, "ICO"), form=packed_form(image)
+            image.size,
+            partial(decode_samples, image, "ICO"),
+            form=find_packed_form(image),
         )

@@ -30,18 +30,18 @@ from fastpipe.errors import ConfigError, ImageError, in_one_line
 from fastpipe.sources.picture.file_headers import (
     SAVE_AS_PNG,
     check_tiff,
+    find_jpeg_2000_codestream,
     is_lossless_avif,
     is_lossless_jpeg_2000,
     is_lossless_tiff,
     is_lossless_webp,
-    jpeg_2000_bits,
-    jpeg_2000_codestream,
-    webp_size,
+    read_jpeg_2000_bits,
+    read_webp_size,
 )
-from fastpipe.sources.picture.jpeg import opencv
+from fastpipe.sources.picture.jpeg import import_opencv
 from fastpipe.sources.picture.jpeg_segments import exif_orientation
 
-# Pillow's modes, by the bits of a sample.
+# The modes of Pillow's images, by the bits of a sample.
 _MODES_OF_8_BITS = frozenset(
     ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"]
 )
@@ -97,7 +97,7 @@ class OpenedImage:
     form: PixelForm = _RGB_OF_8_BITS  # of the packed picture, unless options change it
 
 
-def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
+def to_rgb(samples: NDArray[Any]) -> NDArray[np.uint8]:
     """Samples -> (height, width, 3) uint8, as Pillow's ``convert("RGB")`` gives them.
 
     Alpha is dropped, gray is repeated, and 16 bits become the high 8.
@@ -109,31 +109,31 @@ def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(np.broadcast_to(samples, (*samples.shape[:2], 3)))
 
 
-def opened_pixels(samples: NDArray[Any], *, lossless: bool = True) -> OpenedImage:
+def open_pixels(samples: NDArray[Any], *, lossless: bool = True) -> OpenedImage:
     """The image of samples in memory: (height, width, 1..4) uint8 or uint16."""
     return OpenedImage(samples.shape[1::-1], lambda: samples, lossless=lossless)
 
 
-def opened_pil(image: Any) -> OpenedImage:
+def open_pil(image: Any) -> OpenedImage:
     """Copies the samples of a PIL image.
 
     It counts as lossless unless it comes directly from a file with loss.
     """
-    with as_image_errors("a PIL image"):
+    with raise_as_image_errors("a PIL image"):
         copy = image.copy()
     check_mode(copy.mode, "a PIL image")
     image_format = getattr(image, "format", None)
     is_lossless = image_format not in _LOSSY_FORMATS_OF_PILLOW
-    return opened_pixels(decode_samples(copy, "a PIL image"), lossless=is_lossless)
+    return open_pixels(decode_samples(copy, "a PIL image"), lossless=is_lossless)
 
 
-def array_of(image: Any) -> NDArray[Any]:
+def copy_array(image: Any) -> NDArray[Any]:
     """A copy of the pixels of a PIL image, in its own mode."""
-    with as_image_errors("a PIL image"):
+    with raise_as_image_errors("a PIL image"):
         return np.array(image)
 
 
-def picture_of(pixels: NDArray[Any]) -> Any:
+def to_pil(pixels: NDArray[Any]) -> Any:
     """A PIL image of pixels.
 
     Args:
@@ -156,7 +156,9 @@ def picture_of(pixels: NDArray[Any]) -> Any:
     return Image.fromarray(pixels)
 
 
-def numbers_of(data: bytes, name: str, *, max_pixels: int) -> NDArray[Any] | None:
+def read_mask_numbers(
+    data: bytes, name: str, *, max_pixels: int
+) -> NDArray[Any] | None:
     """Reads the numbers of a mask from a GIF, BMP or TIFF.
 
     Returns:
@@ -165,7 +167,7 @@ def numbers_of(data: bytes, name: str, *, max_pixels: int) -> NDArray[Any] | Non
     """
     if name not in ("GIF", "BMP", "TIFF"):
         return None
-    with as_image_errors(name):
+    with raise_as_image_errors(name):
         image = _plugin(name)(io.BytesIO(data))
         refuse_more_pixels(image.size, max_pixels)
         if name == "TIFF" and not is_lossless_tiff(image):
@@ -186,16 +188,16 @@ def open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
     lossless = name in _LOSSLESS_FORMATS
     max_value = 255  # of a sample in the file
     if name == "WebP":
-        refuse_more_pixels(webp_size(data), max_pixels)
+        refuse_more_pixels(read_webp_size(data), max_pixels)
         lossless = is_lossless_webp(data)
     elif name == "JPEG 2000":
-        codestream = jpeg_2000_codestream(data)
+        codestream = find_jpeg_2000_codestream(data)
         lossless = is_lossless_jpeg_2000(data, codestream)
-        max_value = 2 ** jpeg_2000_bits(data, codestream) - 1
+        max_value = 2 ** read_jpeg_2000_bits(data, codestream) - 1
     elif name == "AVIF":
         lossless = is_lossless_avif(data)
 
-    with as_image_errors(name):
+    with raise_as_image_errors(name):
         image = _plugin(name)(io.BytesIO(data))
         refuse_more_pixels(image.size, max_pixels)
         check_mode(image.mode, name)
@@ -212,7 +214,7 @@ def open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
         orientation = exif_orientation(image.info.get("exif") or b"")
         multi_frame = bool(getattr(image, "is_animated", False))
 
-    form = packed_form(image, lossless=lossless)
+    form = find_packed_form(image, lossless=lossless)
     samples: Callable[[], NDArray[Any]] = decode
     if 255 < max_value <= _MAX_U16 and image.mode in ("RGB", "RGBA"):
         samples = partial(_decode_all_bits, data, max_value, decode)
@@ -236,7 +238,7 @@ def _plugin(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def as_image_errors(name: str) -> Iterator[None]:
+def raise_as_image_errors(name: str) -> Iterator[None]:
     """Turns an error of a plugin into an ImageError: damaged files raise errors of any kind.
 
     MemoryError stays, since the machine is at fault, not the file.
@@ -275,15 +277,20 @@ def decode_samples(
         gray_bits: of a gray sample with more than 8 bits.
         inverted: 0 is white, which Pillow turns round only in samples of 8 bits.
     """
-    with as_image_errors(name):
+    with raise_as_image_errors(name):
         image.load()
         if image.mode in _MODES_OF_8_BITS:
             mode = _shown_mode(image)
-            samples = np.asarray(image if image.mode == mode else image.convert(mode))
-            return samples if samples.ndim == 3 else samples[:, :, None]
+            if image.mode != mode:
+                image = image.convert(mode)
+            samples = np.asarray(image)
+            if samples.ndim == 2:
+                samples = samples[:, :, None]
+            return samples
         gray: NDArray[Any] = np.asarray(image).astype(np.uint16)
     if gray_bits < 16:
-        # Repeats the upper bits below, so that the greatest value becomes 65,535.
+        # The upper bits are repeated in the free lower bits, so that the greatest value becomes
+        # 65,535.
         gray = gray << (16 - gray_bits) | gray >> (2 * gray_bits - 16)
     if inverted:
         gray = ~gray
@@ -303,17 +310,19 @@ def _decode_all_bits(
     Returns:
         uint16; or Pillow's uint8 where OpenCV shows another picture.
     """
-    by_pillow = decode_u8()  # first, since it refuses damaged files
-    cv2 = opencv()
+    # Pillow comes first, since it refuses damaged files.
+    by_pillow = decode_u8()
+    cv2 = import_opencv()
     try:
-        # It does not apply an orientation.
+        # IMREAD_UNCHANGED keeps the bits and the alpha, and applies no orientation.
         bgr = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     except cv2.error:
         return by_pillow  # the picture is over a limit of OpenCV
     channels = by_pillow.shape[2]
-    # OpenCV cannot read some compressions of TIFF.
+    # OpenCV cannot read some compressions of TIFF, and may drop channels or bits.
     if bgr is None or bgr.dtype != np.uint16 or bgr.ndim < 3 or bgr.shape[2] < channels:
         return by_pillow
+    # OpenCV's order is blue, green, red, alpha.
     samples = np.ascontiguousarray(bgr[:, :, [2, 1, 0, 3][:channels]])
     if samples.shape != by_pillow.shape:
         return by_pillow
@@ -339,14 +348,15 @@ def _shown_mode(image: Any) -> str:
     return _SHOWN_MODES.get(image.mode, "RGB")
 
 
-def packed_form(image: Any, *, lossless: bool = True) -> PixelForm:
+def find_packed_form(image: Any, *, lossless: bool = True) -> PixelForm:
     """The form of the JPEG or PNG that an image of Pillow's is packed as."""
     channels = 1
     bits = 16
     if image.mode in _MODES_OF_8_BITS:
         channels = len(_shown_mode(image))
         bits = 8
-    if not lossless:  # a JPEG
+    if not lossless:
+        # It becomes a JPEG, of gray or of RGB.
         return PixelForm(1 if channels < 3 else 3)
     # An index has no form for gray and alpha: loaders get RGB and alpha.
     return PixelForm(4 if channels == 2 else channels, bits)

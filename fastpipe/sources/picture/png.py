@@ -18,13 +18,14 @@ from fastpipe.native import _engine
 # Channels -> PNG's colour type: gray; gray and alpha; RGB; RGB and alpha.
 _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 _STRIPS_CHUNK = b"fpST"
-# A strip has about this many bytes of samples, and at least this many rows: it costs some 150
-# bytes, and is inflated as a whole.
+# A strip has about this many bytes of samples, and at least this many rows. A loader inflates whole
+# strips, so small ones save work; but each costs some 150 bytes.
 _STRIP_BYTES = 1 << 15
 _MIN_STRIP_ROWS = 16
-# Samples up to this size are stored: reading them is a copy.
+# Samples up to this size are stored without compression, so that reading them is a copy.
 _UNCOMPRESSED_BYTES = 1 << 14
-_TRIED_STRIDE = 8  # one strip of so many is deflated in each way, to choose one
+# To choose a way to deflate, one strip of this many is deflated in all ways.
+_TRIED_STRIDE = 8
 
 # Ways to deflate: level and strategy of zlib.
 _STORE = (0, zlib.Z_DEFAULT_STRATEGY)
@@ -42,13 +43,16 @@ def encode_png(
 
     Args:
         samples: (height, width, 1..4) or (height, width) uint8 or uint16, not empty.
-        filters: try PNG's filters, which only waste time on ids.
+        filters: try PNG's filters, which only waste time on numbers of classes or objects.
         strip_rows: rows of a strip; None: as many as are fast.
     """
     height, width = samples.shape[:2]
-    channels = samples.shape[2] if samples.ndim == 3 else 1
+    channels = 1
+    if samples.ndim == 3:
+        channels = samples.shape[2]
     bits = 8 * samples.itemsize
     if bits == 16:
+        # PNG has the high byte first.
         samples = samples.astype(">u2")
     # (height, bytes of a row)
     rows = np.ascontiguousarray(samples).reshape(height, -1).view(np.uint8)
@@ -74,10 +78,9 @@ def has_strips(data: bytes) -> bool:
 
 
 def _chunk(name: bytes, payload: bytes) -> bytes:
-    checksum = zlib.crc32(payload, zlib.crc32(name))
-    return (
-        struct.pack(">I", len(payload)) + name + payload + struct.pack(">I", checksum)
-    )
+    length = struct.pack(">I", len(payload))
+    checksum = struct.pack(">I", zlib.crc32(payload, zlib.crc32(name)))
+    return length + name + payload + checksum
 
 
 def _deflate_smallest(

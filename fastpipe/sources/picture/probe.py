@@ -12,7 +12,8 @@ from fastpipe.errors import ImageError
 from fastpipe.native import _engine
 from fastpipe.sources.picture.jpeg_segments import read_header
 
-COEFFICIENTS = "KEY.fpc"  # a picture of one of our datasets
+# The format of a picture that `fastpipe pack --storage coefficients` wrote.
+COEFFICIENTS = "KEY.fpc"
 _SUPPORTED = (
     "JPEG",
     "PNG",
@@ -88,9 +89,11 @@ def image_format(data: bytes) -> str:
     """
     if not data:
         raise ImageError("empty file")
-    name = (
-        _iso_media_format(data) if data[4:8] == b"ftyp" else _format_by_signature(data)
-    )
+    name: str | None
+    if data[4:8] == b"ftyp":
+        name = _iso_media_format(data)
+    else:
+        name = _format_by_signature(data)
     if name is None:
         raise ImageError(
             f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}"
@@ -110,6 +113,7 @@ def _format_by_signature(data: bytes) -> str | None:
 def _iso_media_format(data: bytes) -> str:
     """The format by the first brand that names one: "mif1" and "msf1" name no coding."""
     end = min(int.from_bytes(data[:4], "big"), 256)
+    # The major brand, a version, which is no brand, and the compatible brands; 4 bytes each.
     brands = data[8 : max(end, 12)]
     for offset in range(0, len(brands), 4):
         name = _BRANDS.get(brands[offset : offset + 4])
@@ -118,7 +122,7 @@ def _iso_media_format(data: bytes) -> str:
     return f"ISO media file (brand {data[8:12]!r})"
 
 
-def form_of(picture: bytes) -> PixelForm:
+def read_form(picture: bytes) -> PixelForm:
     """The form of a JPEG, KEY.fpc or PNG whose size could be read.
 
     Raises:
@@ -162,5 +166,7 @@ def native(function: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
 
 def engine_code(problem: ImageError) -> _engine.Code | None:
     """The code with which the engine refused a picture; None if not the engine refused it."""
-    cause = problem.__cause__
-    return cause.code if isinstance(cause, _engine.StatusError) else None
+    cause = problem.__cause__  # from `native`
+    if not isinstance(cause, _engine.StatusError):
+        return None
+    return cause.code

@@ -21,8 +21,10 @@ from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.sources.scan.scanned_files import PLAIN, UNKNOWN, Archive, Scan
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 1  # of the file, and of the facts that a scan reads
-_KEPT_S = 60 * 24 * 3600.0  # a scan that nobody has used for so long is removed
+# The version of the file, and of what a scan reads from headers.
+_VERSION = 1
+# A scan that nobody has used for this long is removed.
+_KEPT_S = 60 * 24 * 3600.0
 _warned_folders: set[str] = set()
 
 
@@ -47,10 +49,11 @@ def list_kept_scans() -> list[KeptScan]:
             source = readable(about["source"])
             file_count = about["files"]
         except Exception:
-            pass  # a damaged file: numpy and json raise errors of many kinds
-        scans.append(
-            KeptScan(source, str(file), file_count, file.stat().st_blocks * 512)
-        )
+            # The file is damaged: numpy and json raise errors of many kinds. It is listed without a
+            # source, so that the user can remove it.
+            pass
+        disk_bytes = file.stat().st_blocks * 512
+        scans.append(KeptScan(source, str(file), file_count, disk_bytes))
     return sorted(scans, key=lambda scan: scan.source)
 
 
@@ -84,7 +87,7 @@ def load_scan(source: str) -> Scan | None:
         folder = Path(about["folder"])
         scan = Scan(source, folder, about["classes"], archives, paths, records, reasons)
     except Exception:
-        # A damaged file: numpy and json raise errors of many kinds. A new scan replaces it.
+        # The file is damaged: numpy and json raise errors of many kinds. A new scan replaces it.
         return None
 
     try:
@@ -92,8 +95,8 @@ def load_scan(source: str) -> Scan | None:
     except OSError:
         pass  # it belongs to another user
     if about["versions"] != made_with():
-        # Other libraries may read, refuse or convert files otherwise, so all but plain files are read
-        # again.
+        # Other versions of the libraries may read, refuse or convert files in another way. So all
+        # files but those that the engine reads by itself are read again.
         records["kind"][records["kind"] != PLAIN] = UNKNOWN
         scan.reasons = {}
     return scan

@@ -42,11 +42,12 @@ from fastpipe.sources.scan.scanned_files import CONVERTED, Scan
 RGB = 3
 WITH_ALPHA = 4
 
-_PERMUTATION_SEED = 0x0F0E0D0C0B0A0908  # any value will do: epochs permute again
+# Any value will do, since epochs permute again.
+_PERMUTATION_SEED = 0x0F0E0D0C0B0A0908
 # Tars count as sorted by class if this share of neighbours is of one class, beyond those that are
 # by chance.
 _SORTED_SHARE = 0.5
-# The engine's own messages speak of shards.
+# The engine's own messages speak of shards, which an unpacked source does not have.
 _MESSAGES = {
     _engine.Code.open_failed: "the file cannot be opened",
     _engine.Code.shard_changed: "the file has changed since it was scanned",
@@ -93,7 +94,8 @@ class UnpackedIndex(Index):
         # Pictures over packing's limit are left out, unless the user allows larger ones.
         self._convert_max_pixels = max(max_pixels or 0, MAX_PIXELS)
         files = scan.files
-        is_usable = files["kind"] <= CONVERTED  # else REJECTED or UNKNOWN
+        # The other kinds are REJECTED and UNKNOWN.
+        is_usable = files["kind"] <= CONVERTED
         pixels = files["width"].astype(np.int64) * files["height"]
         is_large = is_usable & (pixels > self._convert_max_pixels)
         self._reasons = dict(scan.reasons)
@@ -112,12 +114,12 @@ class UnpackedIndex(Index):
                 f"{self.describe_rejected()}"
             )
 
-        # The engine would keep alpha. So such pictures are converted first, to RGB.
+        # The engine would keep alpha, so pictures that get a background are converted to RGB first.
         gets_background = (samples["channels"] == WITH_ALPHA) & (background is not None)
-        self.odd = (samples["kind"] == CONVERTED) | gets_background
+        self.needs_conversion = (samples["kind"] == CONVERTED) | gets_background
         self.counts = {
             "rejected": len(files) - len(samples),
-            "converted": int(self.odd.sum()),
+            "converted": int(self.needs_conversion.sum()),
         }
         labels = samples["label"][samples["label"] >= 0]
         self.class_counts = np.bincount(labels, minlength=len(self.classes)).tolist()
@@ -172,7 +174,7 @@ class UnpackedIndex(Index):
         digest.update(paths.data)
         digest.update((self._background or "").encode())
         arrays = [paths.bounds[1:], files["size"], files["label"], self._file_numbers]
-        if self.in_tars:
+        if self.is_in_tars:
             arrays += [files["shard"], files["offset"]]
         for array in arrays:
             digest.update(array.tobytes())
@@ -228,30 +230,29 @@ class UnpackedIndex(Index):
 
         Any part of the permutation is a fair mix of classes.
         """
-        if self.scattered:
-            return permute(
-                np.arange(len(self), dtype=np.int64), len(self), _PERMUTATION_SEED
-            )
+        if self.is_scattered:
+            positions = np.arange(len(self), dtype=np.int64)
+            return permute(positions, len(self), _PERMUTATION_SEED)
         return self._order_in_tars()
 
     def _order_in_tars(self) -> NDArray[np.int64]:
         return np.lexsort((self._records["offset"], self._records["shard"]))
 
     @property
-    def in_tars(self) -> bool:
+    def is_in_tars(self) -> bool:
         return self._scan.archives is not None
 
     @property
     def has_deeper_folders(self) -> bool:
-        if self.in_tars or not self.classes:
+        if self.is_in_tars or not self.classes:
             return False
         # A file in a class folder has one slash in its path.
         return self._scan.paths.data.count(b"/") > len(self._scan.files)
 
     @cached_property
-    def scattered(self) -> bool:
+    def is_scattered(self) -> bool:
         """Whether samples are files, or lie sorted by class in tars."""
-        if not self.in_tars:
+        if not self.is_in_tars:
             return True
         if len(self) < 2 or len(self.classes) < 2:
             return False
@@ -265,9 +266,8 @@ class UnpackedIndex(Index):
 
     def paths_of(self, samples: NDArray[np.int64]) -> list[str]:
         paths = self._scan.paths
-        return [
-            readable(paths[number]) for number in self._file_numbers[samples].tolist()
-        ]
+        numbers = self._file_numbers[samples].tolist()
+        return [readable(paths[number]) for number in numbers]
 
     def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
         """See Index. The first call for identities reads parts of all files.
@@ -276,9 +276,8 @@ class UnpackedIndex(Index):
             DatasetError: a file cannot be read.
         """
         if name == "key":
-            return np.array(
-                [key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64
-            )
+            keys = self.paths_of(samples)
+            return np.array([key_hash(key) for key in keys], dtype=np.uint64)
         # A view: reading fills it in.
         identities = self._scan.files["identity"]
         unknown = self._file_numbers[identities[self._file_numbers] == 0]
@@ -288,11 +287,12 @@ class UnpackedIndex(Index):
         return identities[self._file_numbers[samples]]
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        is_match = (self._records["shard"] == shard) & (
-            self._records["offset"] == offset
-        )
-        samples = np.flatnonzero(is_match)
-        return int(samples[0]) if len(samples) else None
+        is_in_shard = self._records["shard"] == shard
+        is_at_offset = self._records["offset"] == offset
+        samples = np.flatnonzero(is_in_shard & is_at_offset)
+        if not len(samples):
+            return None
+        return int(samples[0])
 
     def where(self, sample: int) -> tuple[str, str, int]:
         """See Index; the key is the path."""
@@ -321,13 +321,19 @@ class UnpackedIndex(Index):
                 "loader uses it"
             )
         else:
-            advice = "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
+            advice = (
+                "to train without it: fastpipe.loader(..., on_error='replace'), or remove the "
+                "file"
+            )
             if replace:
                 advice = (
                     "on_error='replace' found no other sample for its place: remove the damaged "
                     "files"
                 )
-            advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
+            advice += (
+                ". `fastpipe pack` reads every file once, and leaves out and lists the "
+                "damaged ones"
+            )
         return SampleError(
             f"sample {sample} ({key}) cannot be decoded: {message}\n"
             f"  at byte {offset} of {readable(shard)}\n"
@@ -368,6 +374,7 @@ class UnpackedIndex(Index):
             state = file.state
             if self._is_as_scanned(shard, state.size_bytes, state.mtime_ns):
                 data = file.read_at(size, int(record["offset"]))
+        # A file that has changed is not read at all, so that no other picture takes its place.
         if len(data) != size:
             raise ImageError("the file has changed since it was scanned")
         options = EncodeOptions(

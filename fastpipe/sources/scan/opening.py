@@ -45,7 +45,7 @@ def open_data(
 
     if isinstance(place, Url):
         _check_no_split(split, place)
-        # Most programs read folders.
+        # Most programs read folders, so only those with a URL import this.
         from fastpipe.store.remote.dataset import RemoteIndex
 
         return RemoteIndex(
@@ -53,11 +53,12 @@ def open_data(
         )
 
     path = dataset_folder(place)
-    if (path / DATASET_FILE).exists():  # the usual case imports no module of the scan
+    # This is the usual case, and imports no module of the scan.
+    if (path / DATASET_FILE).exists():
         try:
             index = PackedIndex(path, version=version, max_pixels=max_pixels)
         except DatasetError:
-            # Other programs name files so, too. They may lie beside photos.
+            # Other programs, too, write a file of this name, which may lie beside photos.
             if not is_foreign(path):
                 raise
         else:
@@ -79,7 +80,8 @@ def open_data(
                 f"version={version}: {path} is not packed, so it has no versions; leave it out"
             )
         return open_unpacked(path, source, max_pixels, fingerprint, background)
-    except PackError as problem:  # of the listing, which packing makes, too
+    except PackError as problem:
+        # Packing makes the same listing. Whoever opens data expects a DatasetError.
         raise DatasetError(str(problem)) from problem
     except OSError as problem:
         raise DatasetError(

@@ -25,8 +25,10 @@ from fastpipe.sources.scan.scanned_files import (
 )
 from fastpipe.sources.source_bytes import FILE_ERRNOS
 
-_CHUNK_FILES = 256  # that a thread reads at once
-_THREADS = 16  # more than cores, since they wait for the disk
+# A thread reads this many files at a time.
+_CHUNK_FILES = 256
+# More threads than cores, since they wait for the disk.
+_THREADS = 16
 # Python reads only the start of a file that the engine cannot read. All of the file is read where
 # the start does not tell the size.
 _START_BYTES = 64 << 10
@@ -51,19 +53,17 @@ def read_files(
         return
     starts = range(0, len(numbers), _CHUNK_FILES)
     chunks = [numbers[start : start + _CHUNK_FILES] for start in starts]
+    title = f"scanning {readable(str(scan.folder))}"
+    console = Console(stderr=True)
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")
     try:
-        with show_progress(
-            Console(stderr=True),
-            f"scanning {readable(str(scan.folder))}",
-            _describe_progress,
-        ) as show:
-            for chunk_count, _ in enumerate(
-                threads.map(partial(read_chunk, scan), chunks), 1
-            ):
+        with show_progress(console, title, _describe_progress) as show:
+            # `map` gives the chunks in their order, and raises the error of a thread here.
+            results = threads.map(partial(read_chunk, scan), chunks)
+            for chunk_count, _ in enumerate(results, 1):
                 # Of each file only the start is read, so progress is counted in files.
-                done = min(chunk_count * _CHUNK_FILES, len(numbers))
-                show(WorkProgress(done, len(numbers), done, len(numbers)))
+                num_done = min(chunk_count * _CHUNK_FILES, len(numbers))
+                show(WorkProgress(num_done, len(numbers), num_done, len(numbers)))
     finally:
         threads.shutdown(cancel_futures=True)
 
@@ -73,7 +73,15 @@ def _describe_progress(progress: WorkProgress) -> str:
 
 
 def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
-    """Finds out width, height, channels, bits and kind of files."""
+    """Finds out width, height, channels, bits and kind of files.
+
+    Args:
+        scan: gets what was read.
+        numbers: (n,) of the files.
+
+    Raises:
+        DatasetError: the system, not a file, is at fault.
+    """
     files = scan.files
     # The engine reads all of these in one call, without the GIL.
     paths = [scan.path_on_disk(number) for number in numbers.tolist()]
@@ -96,10 +104,12 @@ def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
         except ImageError as problem:
             scan.reject(number, str(problem))
         except OSError as problem:
+            # Without memory or open files, for example, all files that follow would be rejected.
             if problem.errno not in FILE_ERRNOS:
                 raise _read_error(paths[index], problem) from problem
             scan.reject(number, f"cannot be read: {problem.strerror}")
-            files["kind"][number] = UNKNOWN  # the permissions of a file may change
+            # The next scan tries again: a change of permissions changes no time of a file.
+            files["kind"][number] = UNKNOWN
         else:
             files[HEADER_FIELDS][number] = header
 
@@ -115,16 +125,16 @@ def _read_other_header(
     Raises:
         ImageError: packing would refuse the picture.
     """
-    from fastpipe.sources.picture.convert import stored_header
+    from fastpipe.sources.picture.convert import read_stored_header
 
     with LocalFile(path) as file:
         if size > _START_BYTES:
             try:
-                return stored_header(file.read_at(_START_BYTES, offset))
+                return read_stored_header(file.read_at(_START_BYTES, offset))
             except ImageError:
-                pass  # perhaps because it is only the start
+                pass  # perhaps the file is sound, and its start does not tell the size
         data = file.read_at(size, offset)
-    return stored_header(data)
+    return read_stored_header(data)
 
 
 def read_identities(scan: Scan, numbers: NDArray[np.int64]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ FILE_DTYPE = np.dtype(
     ]
 )
 HEADER_FIELDS = list(PICTURE)
-# A change of one means that the file has changed.
+# A file has changed if one of these has.
 _STATE_FIELDS = ["size", "mtime_ns", "offset"]
 _FACT_FIELDS = [*HEADER_FIELDS, "identity", "kind"]  # known once the file has been read
 
@@ -73,9 +73,15 @@ class Scan:
         return os.path.join(os.fsencode(self.folder), path)
 
     @property
-    def unknown(self) -> NDArray[np.int64]:
+    def unknown_numbers(self) -> NDArray[np.int64]:
         """Numbers of the files whose headers have to be read."""
         return np.flatnonzero(self.files["kind"] == UNKNOWN)
+
+    def find_numbers(self, paths: Iterable[bytes]) -> NDArray[np.int64]:
+        """(paths,) the numbers of the files with these paths; -1 where there is none."""
+        all_paths = map(self.paths.bytes_at, range(len(self.files)))
+        number_of_path = {path: number for number, path in enumerate(all_paths)}
+        return np.array([number_of_path.get(path, -1) for path in paths], np.int64)
 
     def reject(self, number: int, reason: str) -> None:
         """Marks a file as no sample."""
@@ -89,42 +95,30 @@ class Scan:
             Whether this scan is now complete and equal to the earlier one.
         """
         is_same_listing = self._lists_same_files(previous)
-        numbers = self.unknown
+        numbers = self.unknown_numbers
         if is_same_listing:
             previous_numbers = numbers
         else:
-            # For each file, its number in the earlier scan. Files that are new there are dropped.
-            count = len(previous.files)
-            number_of_path = {
-                previous.paths.bytes_at(number): number for number in range(count)
-            }
-            matches = [
-                number_of_path.get(self.paths.bytes_at(number), -1)
-                for number in numbers.tolist()
-            ]
-            previous_numbers = np.array(matches, np.int64)
-            numbers = numbers[previous_numbers >= 0]
-            previous_numbers = previous_numbers[previous_numbers >= 0]
+            # (files,) the number of each file in the earlier scan, -1 if it is new since then.
+            matches = previous.find_numbers(map(self.paths.bytes_at, numbers.tolist()))
+            numbers = numbers[matches >= 0]
+            previous_numbers = matches[matches >= 0]
 
         previous_states = previous.files[_STATE_FIELDS][previous_numbers]
         is_unchanged = self.files[_STATE_FIELDS][numbers] == previous_states
         is_known = previous.files["kind"][previous_numbers] != UNKNOWN
-        numbers = numbers[is_unchanged & is_known]
-        previous_numbers = previous_numbers[is_unchanged & is_known]
-        self.files[_FACT_FIELDS][numbers] = previous.files[_FACT_FIELDS][
-            previous_numbers
-        ]
+        is_copied = is_unchanged & is_known
+        numbers = numbers[is_copied]
+        previous_numbers = previous_numbers[is_copied]
+        facts = previous.files[_FACT_FIELDS][previous_numbers]
+        self.files[_FACT_FIELDS][numbers] = facts
 
         # Files that are rejected again keep their reasons.
         for index in np.flatnonzero(self.files["kind"][numbers] == REJECTED).tolist():
-            self.reasons[int(numbers[index])] = previous.reasons[
-                int(previous_numbers[index])
-            ]
-        return (
-            is_same_listing
-            and self.classes == previous.classes
-            and not len(self.unknown)
-        )
+            previous_number = int(previous_numbers[index])
+            self.reasons[int(numbers[index])] = previous.reasons[previous_number]
+        is_complete = len(self.unknown_numbers) == 0
+        return is_same_listing and is_complete and self.classes == previous.classes
 
     def _lists_same_files(self, other: Scan) -> bool:
         compared = ["label", *_STATE_FIELDS]
@@ -136,9 +130,7 @@ class Scan:
         )
 
 
-def scan_of_listing(
-    name: str, listing: Listing, archives: list[Archive] | None
-) -> Scan:
+def make_scan(name: str, listing: Listing, archives: list[Archive] | None) -> Scan:
     """The scan of a listing in packing order, before any header is read.
 
     Args:
@@ -172,20 +164,21 @@ def _records(
     root: Path, listing: Listing, archives: list[Archive] | None
 ) -> Iterator[tuple[Any, ...]]:
     """The records of FILE_DTYPE, as tuples."""
-    number_of_tar = {
-        archive.path: number for number, archive in enumerate(archives or [])
-    }
+    number_of_tar: dict[str, int] = {}
+    for number, archive in enumerate(archives or []):
+        number_of_tar[archive.path] = number
     no_header = (0,) * len(HEADER_FIELDS)
     for number, source in enumerate(listing.sources):
         shard = number
         if archives is not None:
-            tar = source.archive or root.name  # "": the source is the tar
+            tar = source.archive or root.name  # "" means that the source is the tar
             if tar not in number_of_tar:
                 raise DatasetError(
                     f"{readable(str(root))} has changed while it was scanned: {readable(tar)} is "
                     "new. Try again when no program writes there"
                 )
             shard = number_of_tar[tar]
+        # In the order of FILE_DTYPE.
         state = (
             source.label,
             source.size_bytes,

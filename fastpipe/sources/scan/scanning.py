@@ -8,7 +8,7 @@ from pathlib import Path
 from fastpipe.sources.scan import reading
 from fastpipe.sources.scan.cache import load_scan, save_scan
 from fastpipe.sources.scan.index import WITH_ALPHA, UnpackedIndex
-from fastpipe.sources.scan.scanned_files import Scan, scan_of_listing
+from fastpipe.sources.scan.scanned_files import Scan, make_scan
 from fastpipe.sources.scan.source import UnpackedSource
 
 _LOG = logging.getLogger("fastpipe")
@@ -25,7 +25,11 @@ def open_unpacked(
     """Opens an unpacked source, by its last scan where nothing has changed: see `open_data`."""
     previous = load_scan(source.name)
     # This program has opened the source before, so it need not look for changes again.
-    if previous is not None and len(previous.unknown) == 0 and fingerprint is not None:
+    if (
+        previous is not None
+        and len(previous.unknown_numbers) == 0
+        and fingerprint is not None
+    ):
         index = UnpackedIndex(
             path, previous, max_pixels=max_pixels, background=background
         )
@@ -54,21 +58,17 @@ def open_unpacked(
 
 def _scan(source: UnpackedSource, previous: Scan | None) -> Scan:
     """Scans a source. Only files that have changed since the previous scan are read."""
-    archives = source.archives()
-    # Tars are walked again only if one of them has changed. The classes of a split are joined with
-    # those of the other splits, whose tars may have changed.
-    if (
-        previous is not None
-        and archives is not None
-        and source.split is None
-        and previous.archives == archives
-        and len(previous.unknown) == 0
-    ):
-        return previous
+    archives = source.stat_archives()
+    # Tars are walked again only if one of them has changed. But the classes of a split are joined
+    # with those of the other splits, whose tars are not among `archives` and may have changed.
+    if previous is not None and archives is not None and source.split is None:
+        is_complete = len(previous.unknown_numbers) == 0
+        if is_complete and previous.archives == archives:
+            return previous
 
-    scan = scan_of_listing(source.name, source.listing(), archives)
+    scan = make_scan(source.name, source.list_files(), archives)
     is_unchanged = previous is not None and scan.copy_facts(previous)
     if not is_unchanged:
-        reading.read_files(scan, scan.unknown, reading.read_headers)
+        reading.read_files(scan, scan.unknown_numbers, reading.read_headers)
         save_scan(scan)
     return scan

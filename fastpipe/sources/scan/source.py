@@ -32,6 +32,7 @@ from fastpipe.sources.scan.scanned_files import Archive
 from fastpipe.sources.tars.tars import list_archives
 
 _LOG = logging.getLogger("fastpipe")
+# A pattern with braces in braces could name more tars than the memory holds.
 _MAX_BRACE_PATTERNS = 1_000_000
 _MAX_SHOWN_DATASETS = 5
 _SHARD_NAME = re.compile(r"shard-\d{6,}\.tar")
@@ -50,7 +51,7 @@ class UnpackedSource:
     path: Path | None = None  # what the user passed; None: a pattern
     split: str | None = None  # that the user asks for
 
-    def archives(self) -> list[Archive] | None:
+    def stat_archives(self) -> list[Archive] | None:
         """The tars as they are now; None if files lie by themselves. OSError: one is unreadable."""
         if self.tars is None:
             return None
@@ -62,7 +63,7 @@ class UnpackedSource:
             )
         return archives
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """Lists all files, in the order of `fastpipe pack --no-shuffle`.
 
         Raises:
@@ -109,9 +110,8 @@ def find_source(path: Path, split: str | None = None) -> UnpackedSource | None:
             _check_format(path, source_format)
             _check_no_shards([Path(absolute)])
             tar = Path(absolute)
-            return UnpackedSource(
-                _name_with_split(absolute, split), tar, [""], tar, split
-            )
+            name = _name_with_split(absolute, split)
+            return UnpackedSource(name, tar, [""], tar, split)
 
     # The names of existing folders are no part of the pattern, whatever characters they have.
     folder = os.path.dirname(absolute)
@@ -148,15 +148,12 @@ def _find_in_folder(path: Path, split: str | None) -> UnpackedSource:
             tars = list(recognised.tars[recognised.split])
         else:
             tars = _tars_in(names)
-    # Where folders lie beside tars, the rules of packing say which of them count: see `listing`.
-    has_only_tars = bool(tars) and not names.folders
-    return UnpackedSource(
-        _name_with_split(str(path), split),
-        root,
-        tars if has_only_tars else None,
-        path,
-        split,
-    )
+    # Where folders lie beside tars, the rules of packing say which of them count: see `list_files`.
+    source_tars = None
+    if tars and not names.folders:
+        source_tars = tars
+    name = _name_with_split(str(path), split)
+    return UnpackedSource(name, root, source_tars, path, split)
 
 
 def _tars_in(names: Names) -> list[str]:
@@ -164,8 +161,10 @@ def _tars_in(names: Names) -> list[str]:
 
 
 def _name_with_split(name: str, split: str | None) -> str:
-    """A name for the scan of a split, which is kept by itself."""
-    return name if split is None else f"{name} (split {split})"
+    """The name under which the scan is kept: each split has a scan of its own."""
+    if split is None:
+        return name
+    return f"{name} (split {split})"
 
 
 def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
@@ -181,21 +180,21 @@ def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
                 f"{missing} does not exist, and {readable(name)} names it"
             )
         matches.update(files)
-    tars = [
-        path
-        for path in sorted(matches)
-        if path.lower().endswith(".tar") and os.path.isfile(path)
-    ]
+    tars: list[str] = []
+    for path in sorted(matches):
+        if path.lower().endswith(".tar") and os.path.isfile(path):
+            tars.append(path)
     if not tars:
-        other = f"; it matches {min(matches)}, which is no tar" if matches else ""
+        other = ""
+        if matches:
+            other = f"; it matches {min(matches)}, which is no tar"
         raise DatasetError(
             f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar"
         )
     _check_no_shards([Path(tar) for tar in tars])
     root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
-    return UnpackedSource(
-        name, Path(root), [os.path.relpath(tar, root) for tar in tars]
-    )
+    paths = [os.path.relpath(tar, root) for tar in tars]
+    return UnpackedSource(name, Path(root), paths)
 
 
 def _expand_braces(pattern: str) -> list[str]:
@@ -217,6 +216,7 @@ def recognise_source(path: Path, split: str | None) -> Recognised:
     except SplitsError as problem:
         raise _splits_error(path, problem) from problem
     except PackError as problem:
+        # A file that cannot be read is not a question of its format.
         if isinstance(problem.__cause__, OSError):
             raise
         raise DatasetError(
@@ -234,7 +234,9 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
         if split_of_name(name) == "train":
             suggested = name
             break
-    choice = "" if problem.asked is None else f"split={problem.asked!r}: "
+    choice = ""
+    if problem.requested is not None:
+        choice = f"split={problem.requested!r}: "
     shown = readable(str(path))
     message = (
         f"{choice}{shown} has the splits {first_paths(names)}; pass "

@@ -15,7 +15,7 @@ from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.placed import Placed, placed
+from fastpipe.sources.annotations.placed import FilePlaces, find_places
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
 from fastpipe.sources.notes import Note, Notes
@@ -82,7 +82,7 @@ def list_rows(
     lister.add_rows(rows)
     # Where not a single file is in its place, the paths are meant from another folder.
     if table and not lister.has_files and isinstance(image_root, Path):
-        elsewhere = placed(image_root, _local_paths(rows), table)
+        elsewhere = find_places(image_root, _local_paths(rows), table)
         if elsewhere is not None:
             # The lister has a source with a problem for each row. Another one begins anew.
             lister = _RowLister(image_root, fields, place, classes)
@@ -132,7 +132,7 @@ def _file_fields(fields: Iterable[SourceField]) -> list[str]:
 
 
 def _moved_rows(
-    rows: Iterable[Row], elsewhere: Placed, fields: Sequence[SourceField]
+    rows: Iterable[Row], elsewhere: FilePlaces, fields: Sequence[SourceField]
 ) -> Iterator[Row]:
     """The rows with the paths at which their files are."""
     names = _file_fields(fields)

@@ -38,8 +38,10 @@ from fastpipe.sources.tars.tar_members import (
 )
 from fastpipe.sources.tars.tar_reader import TarFile
 
-_MOST_FOLDER_NAMES = 3  # of a path: a folder around, a split, and a class
-_NUM_CHECKED = 1000  # images whose names are compared
+# Of a folder's path, this many names say all: a folder around, a split, and a class.
+_MAX_FOLDER_NAMES = 3
+# The names of this many images are compared. There may be millions.
+_NUM_CHECKED = 1000
 
 Folder = tuple[str, ...]  # the first names of a folder's path
 
@@ -64,12 +66,15 @@ class TarFiles:
             if problem is not None:
                 self.sources.append(rejected_source(tar, archive, member, problem))
                 continue
-            folder = path if member.is_folder else path[: max(path.rfind("/"), 0)]
+            folder = path
+            if not member.is_folder:
+                folder = path[: max(path.rfind("/"), 0)]
+            # Members of one folder usually follow one another, so most need no work.
             if folder != last_folder:
                 last_folder = folder
-                if folder:  # not the tar's own folder
-                    names = folder.split("/", _MOST_FOLDER_NAMES)
-                    self.folders.add(tuple(names[:_MOST_FOLDER_NAMES]))
+                if folder:  # "" is the tar's own folder
+                    names = folder.split("/", _MAX_FOLDER_NAMES)
+                    self.folders.add(tuple(names[:_MAX_FOLDER_NAMES]))
             if member.is_folder:
                 continue
             if is_label(path):
@@ -95,6 +100,7 @@ def list_folders(
 
     Adds the files that lie beside the class folders to `stray`.
     """
+    # Hidden folders are not classes, as in a folder on a disk.
     folders = {folder for folder in files.folders if not folder[0].startswith(".")}
     num_outer = _count_outer_folders(folders, tars)
     names = _names_at(folders, num_outer)
@@ -105,11 +111,10 @@ def list_folders(
     chosen = None
     if splits:
         chosen = choose_split(root, split, dict.fromkeys(splits))
-        folders_of_splits = {
-            folder
-            for folder in folders
-            if len(folder) > num_outer and folder[num_outer] in splits
-        }
+        folders_of_splits = set[Folder]()
+        for folder in folders:
+            if len(folder) > num_outer and folder[num_outer] in splits:
+                folders_of_splits.add(folder)
         num_outer += 1
         # All splits have the same classes.
         names = _names_at(folders_of_splits, num_outer)
@@ -134,20 +139,21 @@ def list_folders(
         path = path_in_source(archive, "/".join(parts))
         if len(parts) > 1 and parts[0] in labels:
             return source._replace(path=path, label=labels[parts[0]])
+        # An image that lies in a split itself has no class.
         if chosen is not None and len(parts) == 1:
             return source._replace(path=path, label=NO_LABEL)
         stray.append(source.path)
         return None
 
     replace_sources(files.sources, relabel_source)
-    assumed = _assumed_of_classes(names, folders, num_outer)
-    assumed += _images_of_one_key(files.sources)
-    assumed += leave_out_sidecar_files(root, files.sources, names, certain=True)
+    assumed = _find_assumptions(names, folders, num_outer)
+    assumed += _assume_images_of_one_key(files.sources)
+    assumed += leave_out_sidecar_files(root, files.sources, names, are_classes=True)
     return Listing(root, names, files.sources, stray, assumed=tuple(assumed))
 
 
-def _images_of_one_key(sources: Sequence[Source]) -> list[Assumption]:
-    """The assumption on images that WebDataset's readers would put into one sample.
+def _assume_images_of_one_key(sources: Sequence[Source]) -> list[Assumption]:
+    """The assumption on two images that WebDataset's readers would put into one sample.
 
     They cut a member's name at its first dot: a/1.image.jpg and a/1.mask.png are one sample there.
     """
@@ -182,24 +188,28 @@ def _count_outer_folders(folders: Collection[Folder], tars: Sequence[str]) -> in
     if len(tops) != 1 or not has_inner:
         return 0
     pattern = re.compile(re.escape(min(tops)) + r"([-_.]?\d+)?\.tar", re.IGNORECASE)
-    return int(all(pattern.fullmatch(PurePosixPath(tar).name) for tar in tars))
+    for tar in tars:
+        if not pattern.fullmatch(PurePosixPath(tar).name):
+            return 0
+    return 1
 
 
 def _names_at(folders: Collection[Folder], num_outer: int) -> list[str]:
-    """The names of the folders in so many others, sorted; without hidden ones."""
-    return sorted(
-        {
-            folder[num_outer]
-            for folder in folders
-            if len(folder) > num_outer and folder[num_outer][0] != "."
-        }
-    )
+    """The names of the folders that lie in `num_outer` others, sorted; without hidden ones."""
+    names = set[str]()
+    for folder in folders:
+        if len(folder) > num_outer and not folder[num_outer].startswith("."):
+            names.add(folder[num_outer])
+    return sorted(names)
 
 
-def _assumed_of_classes(
+def _find_assumptions(
     names: Sequence[str], folders: Collection[Folder], num_outer: int
 ) -> list[Assumption]:
-    """The assumptions on folders that are taken for classes; `num_outer` folders lie around them."""
+    """The assumptions on folders that are taken for classes.
+
+    `num_outer`: how many folders lie around them.
+    """
     assumed = list(numbers_as_texts(names))
     named_as_splits = [name for name in names if split_of_name(name) is not None]
     inner = _names_at(folders, num_outer + 1)
@@ -211,7 +221,8 @@ def _assumed_of_classes(
         assumed.append(
             Assumption(
                 f"all images are of the class {readable(names[0])}, the only folder in the tar; if "
-                f"the folders in it ({first_paths(inner)}) are the classes, make the tar in that folder"
+                f"the folders in it ({first_paths(inner)}) are the classes, make the tar in "
+                "that folder"
             )
         )
     return assumed

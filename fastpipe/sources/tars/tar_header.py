@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from fastpipe.dataset.format.tar_writer import BLOCK
 
-# The types of members, as a letter in the header.
+# The header has the type of its member as a letter.
 FILES = frozenset([b"0", b"\0", b"7"])
 FOLDER = b"5"
 OLD_SPARSE = b"S"
@@ -37,6 +37,7 @@ _LONG_LINK = b"K"
 EXTENDED = frozenset([b"x", b"X", _GLOBAL_PAX, _LONG_NAME, _LONG_LINK])
 
 _CHECKSUM = slice(148, 156)
+# Old programs write spaces before a number, and a space or a NUL behind it.
 _OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
 _DECIMAL = re.compile(rb"[0-9]{1,19}")
 _RECORD_LENGTH = re.compile(rb"([1-9][0-9]{0,8}) ")
@@ -55,17 +56,17 @@ class Header(NamedTuple):
 def parse_header(block: bytes) -> Header | None:
     """Parses a block of 512 bytes; None if all are zeros. ValueError: not a header, or damaged."""
     stored_field = block[_CHECKSUM]
-    # adler32 sums bytes modulo 65,521, in C; the sum of half a block is below that. It adds 1.
+    # The low half of adler32 is 1 plus the sum of the bytes, modulo 65,521, which the sum of half a
+    # block cannot reach. There may be millions of headers, and Python's `sum` takes four times as
+    # long.
     half = BLOCK // 2
-    checksum = (
-        (zlib.adler32(block[:half]) & 0xFFFF)
-        + (zlib.adler32(block[half:]) & 0xFFFF)
-        - 2
-    )
-    if checksum == 0:
+    first_sum = (zlib.adler32(block[:half]) & 0xFFFF) - 1
+    second_sum = (zlib.adler32(block[half:]) & 0xFFFF) - 1
+    byte_sum = first_sum + second_sum
+    if byte_sum == 0:
         return None
     # The checksum was made with spaces in its own field.
-    checksum += 8 * ord(" ") - sum(stored_field)
+    checksum = byte_sum - sum(stored_field) + 8 * ord(" ")
     stored = _parse_number(stored_field, "tar header with a checksum")
     if stored != checksum and stored != _signed_checksum(block, checksum):
         raise ValueError(
@@ -77,11 +78,11 @@ def parse_header(block: bytes) -> Header | None:
         raise ValueError(
             f"expected a tar header of format ustar, GNU or V7, got {magic!r}"
         )
-    name = text_of(block[:100])
+    name = cut_at_nul(block[:100])
     kind = block[156:157]
     if block[345]:
         if magic == b"ustar\0":
-            name = text_of(block[345:500]) + b"/" + name
+            name = cut_at_nul(block[345:500]) + b"/" + name
         elif kind != OLD_SPARSE:
             # Python's tarfile takes the times of tar --incremental there for the prefix.
             raise ValueError(
@@ -93,7 +94,8 @@ def parse_header(block: bytes) -> Header | None:
 
 
 def _signed_checksum(block: bytes, checksum: int) -> int:
-    """The checksum as some old programs made it, which added bytes up as signed ones."""
+    """The checksum of some old programs, which added up bytes as signed numbers."""
+    # A signed byte over 127 counts 256 less. The field of the checksum has spaces.
     negative_count = sum(byte > 127 for byte in block[:148] + block[156:])
     return checksum - 256 * negative_count
 
@@ -108,17 +110,18 @@ def parse_extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
     if kind == _LONG_LINK:
         return marker
     if kind == _LONG_NAME:
-        if b"\0" not in data:  # Python's tarfile reads on, to the end of the block
+        # Without a NUL, Python's tarfile reads on to the end of the block.
+        if b"\0" not in data:
             raise ValueError(
                 f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none"
             )
-        records = {b"path": text_of(data)}
+        records = {b"path": cut_at_nul(data)}
     else:
         records = _parse_pax_records(data)
 
     if kind == _GLOBAL_PAX:
+        # Names and sizes here would apply to every member, in programs that read them.
         for keyword in records:
-            # It would apply to every member.
             if keyword in (b"path", b"size", b"linkpath") or _SPARSE.fullmatch(keyword):
                 shown_keyword = ascii(keyword[:40].decode("latin1"))
                 raise ValueError(f"expected no {shown_keyword} in a global pax header")
@@ -138,7 +141,7 @@ def is_sparse(records: dict[bytes, bytes]) -> bool:
     return any(_SPARSE.fullmatch(keyword) for keyword in records)
 
 
-def text_of(field: bytes) -> bytes:
+def cut_at_nul(field: bytes) -> bytes:
     """The bytes of a field up to the first NUL."""
     return field.partition(b"\0")[0]
 
@@ -148,13 +151,14 @@ def _parse_pax_records(data: bytes) -> dict[bytes, bytes]:
     records: dict[bytes, bytes] = {}
     start = 0
     while start < len(data):
+        record = b""
         length = _RECORD_LENGTH.match(data, start)
-        end = start + int(length[1]) if length is not None else start
-        keyword = b""
-        equals = b""
-        value = b""
-        if length is not None and end <= len(data) and data[end - 1 : end] == b"\n":
-            keyword, equals, value = data[length.end() : end - 1].partition(b"=")
+        if length is not None:
+            # The length counts all of the record: its own digits, the space and the newline.
+            end = start + int(length[1])
+            if end <= len(data) and data[end - 1 : end] == b"\n":
+                record = data[length.end() : end - 1]
+        keyword, equals, value = record.partition(b"=")
         if not keyword or not equals:
             raise ValueError(
                 "expected a pax record 'LENGTH KEYWORD=VALUE' and a newline, got "
@@ -169,6 +173,7 @@ def _parse_number(field: bytes, name: str) -> int:
     """Octal digits, or GNU's base-256: the first bit is set, and the other bytes are the number."""
     if field[0] == 0x80:
         value = int.from_bytes(field[1:], "big")
+        # Offsets in files are signed numbers of 64 bits.
         if value < 2**63:
             return value
     else:

@@ -13,19 +13,21 @@ from fastpipe.sources.files import (
     lies_in_left_behind,
 )
 from fastpipe.sources.listing import Source
-from fastpipe.sources.tars.tar_reader import Member, TarFile, shown
+from fastpipe.sources.tars.tar_reader import Member, TarFile, shorten_name
 
 LABEL_EXTENSION = "cls"
 DUPLICATE_PATH = (
     "an earlier member has the same name: unpacking the tar would overwrite it"
 )
-_MOST_NAME_CHARACTERS = 1024
+_MAX_NAME_CHARACTERS = 1024
+# WebDataset's own notes about a shard, which are no samples.
 _WEBDATASET_NOTE = re.compile("__[^/]*__($|/)")
 # A terminal acts on control characters, and some programs take a backslash for a slash.
 _FORBIDDEN = r"[\x00-\x1f\x7f-\x9f\\]"
-# Nothing is ever written under a member's name, but a path out of the tar's folder is an attack.
+# A path that leads out of the tar's folder. Nothing is ever written under a member's name, but who
+# writes such a name means harm.
 _HOSTILE = re.compile(rf"^/|(^|/)\.\.(/|$)|{_FORBIDDEN}")
-# Or a part of the path is empty, "." or "..".
+# A folder that has a forbidden character, or a part that is empty, "." or "..".
 _UNCLEAN = re.compile(rf"{_FORBIDDEN}|(^|/)\.{{0,2}}(/|$)")
 
 
@@ -47,7 +49,8 @@ def check_members(members: Iterable[Member]) -> Iterator[CheckedMember]:
             folder = path[:name_start]
             is_clean_folder = _is_clean_folder(folder)
 
-        # There may be millions, and most are clean. These tests are quicker than the patterns.
+        # There may be millions of members, and most are clean. These tests are quicker than the
+        # patterns.
         name = path[name_start:]
         if (
             is_clean_folder
@@ -56,7 +59,7 @@ def check_members(members: Iterable[Member]) -> Iterator[CheckedMember]:
             and "\\" not in name
             and name[:1] not in ("", ".")
             and (name[0] not in FIRST_OF_LEFT_BEHIND or not is_left_behind(name))
-            and len(path) <= _MOST_NAME_CHARACTERS
+            and len(path) <= _MAX_NAME_CHARACTERS
         ):
             yield member, path, None
             continue
@@ -64,11 +67,12 @@ def check_members(members: Iterable[Member]) -> Iterator[CheckedMember]:
         if lies_in_left_behind(path) and not _HOSTILE.search(path):
             continue
         problem = member.problem or _path_problem(member)
-        clean_path = "/".join(part for part in path.split("/") if part not in ("", "."))
-        yield member, clean_path, problem
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        yield member, "/".join(parts), problem
 
 
-@lru_cache(1024)  # a million members lie in a few folders
+# A million members lie in a few folders.
+@lru_cache(1024)
 def _is_clean_folder(folder: str) -> bool:
     """Whether a folder, with a slash at its end, has a clean path; "" is the tar's own."""
     if not folder:
@@ -77,17 +81,15 @@ def _is_clean_folder(folder: str) -> bool:
 
 
 def _path_problem(member: Member) -> str | None:
+    """Why the path of a member is refused; None if it is not."""
     path = member.name
     lacks_name = not member.is_folder and path.rpartition("/")[2] in ("", ".")
-    if (
-        not lacks_name
-        and len(path) <= _MOST_NAME_CHARACTERS
-        and not _HOSTILE.search(path)
-    ):
+    is_long = len(path) > _MAX_NAME_CHARACTERS
+    if not lacks_name and not is_long and not _HOSTILE.search(path):
         return None
     return (
         "expected the name of a file inside the tar's folder, of at most "
-        f"{_MOST_NAME_CHARACTERS:,} characters, no control character and no backslash"
+        f"{_MAX_NAME_CHARACTERS:,} characters, no control character and no backslash"
     )
 
 
@@ -114,12 +116,15 @@ def is_label(path: str) -> bool:
 
 def path_in_source(archive: str, path: str) -> str:
     """The path of a member; `archive` is that of its tar, or "" where the tar is the source."""
-    return f"{archive}/{path}" if archive else path
+    if not archive:
+        return path
+    return f"{archive}/{path}"
 
 
 def member_source(
     tar: TarFile, archive: str, member: Member, path: str, label: int = 0
 ) -> Source:
+    """The source that is a member: a range of bytes in its tar."""
     state = tar.state
     return Source(
         path_in_source(archive, path),
@@ -135,5 +140,5 @@ def member_source(
 
 def rejected_source(tar: TarFile, archive: str, member: Member, problem: str) -> Source:
     """A member that cannot be packed, under a name that is no other member's path."""
-    name = f"{shown(member.name)} (at byte {member.header_bytes})"
+    name = f"{shorten_name(member.name)} (at byte {member.header_bytes})"
     return member_source(tar, archive, member, name)._replace(problem=problem)

@@ -24,21 +24,23 @@ from fastpipe.sources.tars.tar_header import (
     LINKS,
     OLD_SPARSE,
     Header,
+    cut_at_nul,
     is_sparse,
     parse_extended,
     parse_header,
-    text_of,
 )
 
-# Of an extended header: macOS and GNU tar put a file's attributes there.
-MOST_EXTENSION_BYTES = 1 << 20
-# Behind the end; most programs fill a record of 10,240 bytes.
-_MOST_PADDING_BYTES = 1 << 20
-_WINDOW_BYTES = 4096  # read at once: a small sample's headers, label and note
-# os.fsdecode does the same, more slowly.
+# The limit of an extended header. macOS and GNU tar put a file's attributes there, which are small;
+# Python's tarfile reads any size into memory.
+MAX_EXTENSION_BYTES = 1 << 20
+# Zeros may follow the end. Most programs fill a record of 10,240 bytes.
+_MAX_PADDING_BYTES = 1 << 20
+# A read fetches at least this much: the headers, the label and the note of a small sample.
+_WINDOW_BYTES = 4096
+# os.fsdecode does the same with these, but more slowly.
 _NAME_ENCODING = sys.getfilesystemencoding()
 _NAME_ERRORS = sys.getfilesystemencodeerrors()
-# gzip, bzip2, xz, zstd, lz4, zip
+# The first bytes of gzip, bzip2, xz, zstd, lz4 and zip.
 _COMPRESSED = re.compile(
     rb"\x1f\x8b|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|PK\x03\x04"
 )
@@ -97,6 +99,7 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         try:
             while True:
                 first_header = offset
+                # Extended headers stand before the header of their member, and override it.
                 records: dict[bytes, bytes] = {}
                 header = self._header(offset)
                 while header is not None and header.kind in EXTENDED:
@@ -109,20 +112,23 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
                 yield member
                 offset = member.offset_bytes + padded(member.size_bytes, BLOCK)
 
+            # The archive ends behind an extended header.
             if offset != first_header:
                 raise ValueError(
                     "expected the member that belongs to the extended header, got a block of zeros"
                 )
             self._check_end(offset)
         except ValueError as problem:
+            # The first header tells best what is wrong with a file that is no tar.
             if offset == 0 and _COMPRESSED.match(self.read(0, BLOCK)):
-                raise compressed(self.path) from problem
+                raise compressed_error(self.path) from problem
             raise PackError(
                 f"{readable(str(self.path))} is not a tar file, or is damaged: at byte {offset}, "
                 f"{problem}. Download or write it again, or remove it from the source"
             ) from problem
 
     def _header(self, offset: int) -> Header | None:
+        """The header at an offset; None at the end of the archive."""
         return parse_header(self._read_fully(offset, BLOCK, "a header or the end"))
 
     def _add_records(
@@ -130,15 +136,16 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
     ) -> None:
         """Adds the records of an extended header, whose content is at `offset`."""
         size = header.size_bytes
-        if size > MOST_EXTENSION_BYTES:
+        if size > MAX_EXTENSION_BYTES:
             raise ValueError(
-                f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got "
+                f"expected an extended header of at most {MAX_EXTENSION_BYTES:,} bytes, got "
                 f"{size:,}"
             )
         new = parse_extended(
             header.kind, self._read_fully(offset, size, "an extended header")
         )
-        if not records.keys().isdisjoint(new):  # Note [two readings]
+        # Programs do not agree on which of two counts. See Note [two readings].
+        if not records.keys().isdisjoint(new):
             raise ValueError(
                 "expected one extended header of each type, and one name, before a member"
             )
@@ -156,25 +163,28 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         name = written_name.decode(_NAME_ENCODING, _NAME_ERRORS)
         size_bytes = int(records.get(b"size", header.size_bytes))
         offset += BLOCK
+        # The header of an old sparse file may go on over several blocks.
         is_continued = header.is_continued
         while is_continued:
-            is_continued = (
-                self._read_fully(offset, BLOCK, "the header of a sparse file")[504] != 0
-            )
+            block = self._read_fully(offset, BLOCK, "the header of a sparse file")
+            is_continued = block[504] != 0
             offset += BLOCK
 
         # Old tars mark folders by the slash at the end of their name alone.
         kind = header.kind
         if kind == b"\0" and (header.name.endswith(b"/") or name.endswith("/")):
             kind = FOLDER
-        if size_bytes and kind in KINDS_WITHOUT_BYTES:  # Note [two readings]
+        # Some programs skip these bytes, and others read headers there. See Note [two readings].
+        if size_bytes and kind in KINDS_WITHOUT_BYTES:
             raise ValueError(
                 f"expected 0 bytes after the header of {KINDS_WITHOUT_BYTES[kind]}, got "
                 f"{size_bytes:,}"
             )
-        # Found here and not when the member is read, which may be hours later.
+        # It is checked here, and not when the member is read, which may be hours later.
         if offset + size_bytes > self.state.size_bytes:
-            raise self._cut_off_error(f"member {shown(name)}", offset + size_bytes)
+            raise self._cut_off_error(
+                f"member {shorten_name(name)}", offset + size_bytes
+            )
 
         problem = None
         if kind == OLD_SPARSE or (records and is_sparse(records)):
@@ -186,15 +196,16 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
     def _check_end(self, offset: int) -> None:
         """The end is two blocks of zeros, then nothing but padding. See Note [two readings]"""
         rest = self.state.size_bytes - offset
-        size = min(max(rest, 2 * BLOCK), _MOST_PADDING_BYTES)
+        size = min(max(rest, 2 * BLOCK), _MAX_PADDING_BYTES)
         padding = self._read_fully(
             offset, size, "the two blocks of zeros that end a tar"
         )
+        # Another archive, joined with cat, would begin here, and most programs would not see it.
         zero_count = size - len(padding.lstrip(b"\0"))
         if zero_count < size or rest > size:
             raise ValueError(
                 f"expected only zeros after the end of the tar, {2 * BLOCK:,} to "
-                f"{_MOST_PADDING_BYTES:,}, got {rest:,} bytes, zeros to byte "
+                f"{_MAX_PADDING_BYTES:,}, got {rest:,} bytes, zeros to byte "
                 f"{offset + zero_count}; if cat has joined tars, join them with tar -A instead"
             )
 
@@ -215,11 +226,14 @@ def _describe_other_kind(kind: bytes, header: Header) -> str:
     """Why a member that is neither file nor folder cannot be packed."""
     description = KINDS_WITHOUT_BYTES.get(kind, f"of type {kind.decode('latin1')!a}")
     if kind in LINKS:
-        description += f" to {shown(os.fsdecode(text_of(header.link_field)))}"
-    return f"{description}, not a file; to store the files that links point to, use tar --dereference"
+        description += f" to {shorten_name(os.fsdecode(cut_at_nul(header.link_field)))}"
+    return (
+        f"{description}, not a file; to store the files that links point to, use tar "
+        "--dereference"
+    )
 
 
-def compressed(path: SourcePath) -> PackError:
+def compressed_error(path: SourcePath) -> PackError:
     """The error for a file of which ranges cannot be read."""
     return PackError(
         f"{readable(str(path))} is compressed, so fastpipe cannot read single members from it; "
@@ -227,9 +241,11 @@ def compressed(path: SourcePath) -> PackError:
     )
 
 
-def shown(name: str, most: int = 120) -> str:
+def shorten_name(name: str, max_characters: int = 120) -> str:
     """A name that may hold anything, for messages: one line, short, no byte a terminal acts on."""
-    text = ascii(os.fsencode(name[: most + 1]).decode("utf-8", "backslashreplace"))[
-        1:-1
-    ]
-    return text if len(text) <= most else text[:most] + "..."
+    encoded = os.fsencode(name[: max_characters + 1])
+    quoted = ascii(encoded.decode("utf-8", "backslashreplace"))
+    text = quoted[1:-1]
+    if len(text) > max_characters:
+        return text[:max_characters] + "..."
+    return text

@@ -34,12 +34,15 @@ from fastpipe.sources.tars.tar_members import (
     rejected_source,
     split_key,
 )
-from fastpipe.sources.tars.tar_reader import Member, TarFile, shown
+from fastpipe.sources.tars.tar_reader import Member, TarFile, shorten_name
 
-_MOST_DROPPED_KINDS = 100  # of members that are counted one by one
-_MOST_LABEL_DIGITS = 64
-_MOST_LABEL_CHARACTERS = 1024
-_MOST_SHOWN_CHARACTERS = 20  # of an extension
+# Members that are left out are counted by this many extensions. Tars of other content may have a
+# new one with each member.
+_MAX_DROPPED_KINDS = 100
+_MAX_LABEL_DIGITS = 64
+_MAX_LABEL_CHARACTERS = 1024
+# Messages show this much of an extension.
+_MAX_SHOWN_CHARACTERS = 20
 _NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
 
 
@@ -52,19 +55,22 @@ class TarColumns(NamedTuple):
 
     @property
     def image_extensions(self) -> frozenset[str]:
-        return PICTURES if self.image is None else frozenset([self.image.lower()])
+        if self.image is None:
+            return PICTURES
+        return frozenset([self.image.lower()])
 
     @property
     def image_names(self) -> str:
-        return (
-            "KEY.jpg, .png, .webp, .bmp, .tif"
-            if self.image is None
-            else f"KEY.{self.image}"
-        )
+        """The names of the image's member, for a message."""
+        if self.image is None:
+            return "KEY.jpg, .png, .webp, .bmp, .tif"
+        return f"KEY.{self.image}"
 
     @property
     def label_extension(self) -> str:
-        return LABEL_EXTENSION if self.label is None else self.label.lower()
+        if self.label is None:
+            return LABEL_EXTENSION
+        return self.label.lower()
 
 
 USUAL_COLUMNS = TarColumns()
@@ -132,8 +138,9 @@ class TarSamples:
         self._image_extensions = self.columns.image_extensions
         self._label_extension = self.columns.label_extension
 
-        # This walk holds the members of one sample. If a group may lack a member, it was useless,
-        # and a second walk holds all members of the tar.
+        # The first walk holds only the members of one sample at a time. If a group may lack a
+        # member, the tar is not sorted by key: its samples so far are dropped, and a second walk
+        # holds all members of the tar.
         checkpoint = _Checkpoint(
             len(self.sources), Counter(self.extension_counts), dict(self.dropped)
         )
@@ -149,8 +156,8 @@ class TarSamples:
 
     def drop(self, extension: str, count: int = 1) -> None:
         """Counts members that are left out."""
-        kind = shown(extension, _MOST_SHOWN_CHARACTERS)
-        if kind not in self.dropped and len(self.dropped) >= _MOST_DROPPED_KINDS:
+        kind = shorten_name(extension, _MAX_SHOWN_CHARACTERS)
+        if kind not in self.dropped and len(self.dropped) >= _MAX_DROPPED_KINDS:
             kind = "other"
         self.dropped[kind] = self.dropped.get(kind, 0) + count
 
@@ -180,6 +187,7 @@ class TarSamples:
                     self.drop("without extension")
 
     def _sample_of(self, members: Iterable[_KeyedMember]) -> _Sample:
+        """Sorts the members of one key into images, labels and others."""
         sample = _Sample([], [], [])
         for member in members:
             if member.extension in self._image_extensions:
@@ -201,15 +209,15 @@ class TarSamples:
         return self.has_labels
 
     def _go_back(self, checkpoint: _Checkpoint) -> None:
-        """Forgets what was added of this tar."""
+        """Drops what was added of this tar."""
         for source in self.sources[checkpoint.source_count :]:
             if self.original_paths is not None:
                 self.original_paths.discard(source.path)
         del self.sources[checkpoint.source_count :]
-        for index in [
-            index for index in self.field_ranges if index >= checkpoint.source_count
-        ]:
-            del self.field_ranges[index]
+        # A list, since a dict must not change while it is walked.
+        for index in list(self.field_ranges):
+            if index >= checkpoint.source_count:
+                del self.field_ranges[index]
         self.extension_counts = checkpoint.extension_counts
         self.dropped = checkpoint.dropped
         self.class_names.pop(self._archive, None)
@@ -226,7 +234,7 @@ class TarSamples:
         last_of_key: dict[str, list[_KeyedMember]] = {}
         for member in self._keyed_members(members):
             sample = last_of_key.get(member.key)
-            if sample is None or any(member.path == other.path for other in sample):
+            if sample is None or _has_path(sample, member.path):
                 sample = []
                 last_of_key[member.key] = sample
                 samples.append(sample)
@@ -236,22 +244,26 @@ class TarSamples:
     def _add_sample(self, sample: _Sample) -> None:
         """Adds the sample of these members, or its image as rejected, with the reason."""
         ranges: dict[str, ByteRange] = {}
-        for _, extension, _, member in sample.others:
-            ranges[extension] = (member.offset_bytes, member.size_bytes)
+        for other in sample.others:
+            content = other.member
+            ranges[other.extension] = (content.offset_bytes, content.size_bytes)
         # Members without an image and a label are no sample.
         if not sample.images and not sample.labels:
             for extension in ranges:
                 self.drop(extension)
             return
 
-        _, _, path, member = (sample.images or sample.labels)[0]
+        # The image gives the sample its path; without an image, its label is reported.
+        first = (sample.images or sample.labels)[0]
+        path = first.path
+        member = first.member
         try:
-            # Two members with one extension: nobody knows which one is the field.
+            # Of two members with one extension, nobody knows which one is the field.
             if len(ranges) < len(sample.others):
                 raise ValueError(_describe_repeated(sample.others))
             note = ranges.get(NOTE)
-            ours = self._read_ours(note)
-            label = self._read_label(sample, note, ours)
+            packed = self._read_packed(note)
+            label = self._read_label(sample, note, packed)
             if path in self._paths:
                 raise ValueError(DUPLICATE_PATH)
         except ValueError as problem:
@@ -262,30 +274,33 @@ class TarSamples:
 
         self._paths.add(path)
         source = member_source(self._tar, self._archive, member, path, label)
-        if ours is not None:
-            source = self._with_origin(source, ours)
+        if packed is not None:
+            source = self._with_origin(source, packed)
         if ranges:
+            # The index that the source gets below.
             self.field_ranges[len(self.sources)] = ranges
             self.extension_counts.update(ranges.keys())
         self.sources.append(source)
 
-    def _read_ours(self, note: ByteRange | None) -> Ours | None:
+    def _read_packed(self, note: ByteRange | None) -> Ours | None:
         """The record at the start of a KEY.json that fastpipe wrote. ValueError: it is damaged."""
         if note is None:
             return None
         offset, note_size = note
+        # Only the start is read: a KEY.json of another program may be large.
         return read_ours(lambda size: self._tar.read(offset, min(size, note_size)))
 
-    def _with_origin(self, source: Source, ours: Ours) -> Source:
+    def _with_origin(self, source: Source, packed: Ours) -> Source:
         """A sample of a packed dataset, with the identity and the path of the picture's source."""
-        source = source._replace(identity=ours.identity)
-        if self.original_paths is None or ours.path in self.original_paths:
+        source = source._replace(identity=packed.identity)
+        # A second sample of one path keeps the path of its member, so that no two are the same.
+        if self.original_paths is None or packed.path in self.original_paths:
             return source
-        self.original_paths.add(ours.path)
-        return source._replace(path=ours.path)
+        self.original_paths.add(packed.path)
+        return source._replace(path=packed.path)
 
     def _read_label(
-        self, sample: _Sample, note: ByteRange | None, ours: Ours | None
+        self, sample: _Sample, note: ByteRange | None, packed: Ours | None
     ) -> int:
         """The label of a sample. ValueError: the members are not a sample, or it has no label."""
         image_count = len(sample.images)
@@ -301,13 +316,15 @@ class TarSamples:
             return self._read_chosen_label(self.columns.label, sample, note)
         if not sample.labels:
             return NO_LABEL
-        label = self._read_number(sample.labels[0].member, is_ours=ours is not None)
+        label = self._read_number(
+            sample.labels[0].member, was_packed=packed is not None
+        )
         if label == NO_LABEL:
             return NO_LABEL
 
         name = str(label)
-        if ours is not None and ours.class_name is not None:
-            name = ours.class_name
+        if packed is not None and packed.class_name is not None:
+            name = packed.class_name
         first_name = self.class_names[self._archive].setdefault(label, name)
         if first_name != name:
             raise ValueError(
@@ -321,11 +338,12 @@ class TarSamples:
         """The label in the member, or the entry of KEY.json, that a user names."""
         if sample.labels:
             member = sample.labels[0].member
-            label: object = _parse_label(
-                self._tar.read(member.offset_bytes, member.size_bytes)
-            )
+            text = self._tar.read(member.offset_bytes, member.size_bytes)
+            label: object = _parse_label(text)
         else:
-            entries = {} if note is None else read_entries(self._tar, note)
+            entries: dict[str, object] = {}
+            if note is not None:
+                entries = read_entries(self._tar, note)
             if column not in entries:
                 raise ValueError(
                     f"expected its label in KEY.{column}, or as {column!r} in KEY.json, got neither"
@@ -334,25 +352,31 @@ class TarSamples:
         where = path_in_source(self._archive, sample.images[0].path)
         return self.chosen_labels.take(label, where)
 
-    def _read_number(self, member: Member, *, is_ours: bool) -> int:
+    def _read_number(self, member: Member, *, was_packed: bool) -> int:
         """The number in a KEY.cls. ValueError: there is no label in it."""
         text = self._tar.read(
-            member.offset_bytes, min(member.size_bytes, _MOST_LABEL_DIGITS)
+            member.offset_bytes, min(member.size_bytes, _MAX_LABEL_DIGITS)
         )
-        if text == b"-1" and is_ours:
+        # fastpipe writes -1 for a sample without a label. In other datasets it is a mistake.
+        if text == b"-1" and was_packed:
             return NO_LABEL
         match = None
-        if member.size_bytes <= _MOST_LABEL_DIGITS:
+        if member.size_bytes <= _MAX_LABEL_DIGITS:
             match = _NUMBER.fullmatch(text)
         if match is not None and int(match[1]) < self.class_count:
             return int(match[1])
 
-        is_name = match is None and b"\n" not in text.strip()
-        hint = ". For names of classes, pass --label-column cls" if is_name else ""
+        hint = ""
+        if match is None and b"\n" not in text.strip():
+            hint = ". For names of classes, pass --label-column cls"
         raise ValueError(
-            f"its label is {shown(repr(text)[1:], 40)}; expected a whole number from 0 to "
+            f"its label is {shorten_name(repr(text)[1:], 40)}; expected a whole number from 0 to "
             f"{self.class_count - 1:,}, in decimal digits: a position in the list of classes{hint}"
         )
+
+
+def _has_path(sample: Iterable[_KeyedMember], path: str) -> bool:
+    return any(member.path == path for member in sample)
 
 
 def read_entries(tar: TarFile, note: ByteRange) -> dict[str, object]:
@@ -362,7 +386,9 @@ def read_entries(tar: TarFile, note: ByteRange) -> dict[str, object]:
         entries = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return entries if isinstance(entries, dict) else {}
+    if not isinstance(entries, dict):
+        return {}
+    return entries
 
 
 def _parse_label(data: bytes) -> int | str:
@@ -371,18 +397,19 @@ def _parse_label(data: bytes) -> int | str:
     if number is not None:
         return int(number[1])
     text = data.decode("utf-8-sig").strip()
-    if not text or len(text) > _MOST_LABEL_CHARACTERS or "\n" in text:
+    if not text or len(text) > _MAX_LABEL_CHARACTERS or "\n" in text:
         raise ValueError(
-            f"its label is {shown(text, 40)!r}; expected a number, or the name of a class"
+            f"its label is {shorten_name(text, 40)!r}; expected a number, or the name of a class"
         )
     return text
 
 
 def _describe_repeated(members: Iterable[_KeyedMember]) -> str:
+    """Says which extension several members of one key have."""
     counts = Counter(member.extension for member in members)
     extension = max(counts, key=lambda extension: counts[extension])
     return (
-        f"expected one member .{shown(extension, _MOST_SHOWN_CHARACTERS)} with this key, got "
+        f"expected one member .{shorten_name(extension, _MAX_SHOWN_CHARACTERS)} with this key, got "
         "several"
     )
 
@@ -390,7 +417,7 @@ def _describe_repeated(members: Iterable[_KeyedMember]) -> str:
 def _advice_for_images(sample: _Sample) -> str:
     """How to tell fastpipe which member is the image of a sample; "": nothing would help."""
     if len(sample.images) > 1:
-        extension = shown(sample.images[0].extension, _MOST_SHOWN_CHARACTERS)
+        extension = shorten_name(sample.images[0].extension, _MAX_SHOWN_CHARACTERS)
         return (
             "; call a mask or a second image KEY.NAME.png, such as KEY.seg.png; or pass "
             f"--image-column {extension}, and the others are fields"
@@ -399,6 +426,6 @@ def _advice_for_images(sample: _Sample) -> str:
         return ""
     for member in sample.others:
         if is_picture(f"x.{member.extension}"):
-            extension = shown(member.extension, _MOST_SHOWN_CHARACTERS)
+            extension = shorten_name(member.extension, _MAX_SHOWN_CHARACTERS)
             return f"; --image-column {extension} takes KEY.{extension} as the image"
     return ""

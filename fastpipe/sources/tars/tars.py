@@ -46,16 +46,17 @@ from fastpipe.sources.tars.tar_samples import (
 )
 from fastpipe.store.remote.options import RemoteOptions
 
-_MOST_SHOWN_CLASSES = 5
-_MOST_SHOWN_EXTENSIONS = 10
-_SYNSET = re.compile("n[0-9]{8}")  # of WordNet: a class of ImageNet
+_MAX_SHOWN_CLASSES = 5
+_MAX_SHOWN_EXTENSIONS = 10
+# A synset of WordNet, as ImageNet's classes are called. Its digits are no number of a tar.
+_SYNSET = re.compile("n[0-9]{8}")
 
 
 def list_archives(
     root: SourcePath,
     tars: list[str],
     stray: Sequence[str] = (),
-    asked: tuple[FieldColumn, ...] | None = None,
+    requested: tuple[FieldColumn, ...] | None = None,
     split: str | None = None,
     columns: TarColumns = USUAL_COLUMNS,
 ) -> Listing:
@@ -69,7 +70,7 @@ def list_archives(
         root: the folder, or a tar itself.
         tars: paths of the tars in the folder; [""] where `root` is a tar.
         stray: files beside the tars.
-        asked: the fields to take, by the extensions of members; None: all.
+        requested: the fields to take, by the extensions of members; None: all.
         split: one of an image folder.
     """
     stray = list(stray)
@@ -78,19 +79,22 @@ def list_archives(
         has_labels = columns.label is None and _has_labels(root, tars)
         samples = TarSamples(has_labels, columns=columns)
         _add_tars(samples, root, tars)
-        return _list_samples(root, tars, samples, stray, asked)
+        return _list_samples(root, tars, samples, stray, requested)
 
-    # One walk over the tars collects both, because only the members say what the tars are.
+    # Only the members say whether the tars are an image folder or a WebDataset. A walk over tars of
+    # many GB is slow, so one walk collects both.
     files = TarFiles()
     samples = TarSamples()
     for name in tars:
         with TarFile(root / name) as tar:
             members, same_members = tee(check_members(tar.members()))
             if not files.add_tar(tar, name, members):
+                # The first KEY.cls shows that they are a WebDataset with labels. Samples before it
+                # were collected without them, so all tars are walked again.
                 refuse_split(root, split)
                 samples = TarSamples(has_labels=True)
                 _add_tars(samples, root, tars)
-                return _list_samples(root, tars, samples, stray, asked)
+                return _list_samples(root, tars, samples, stray, requested)
             # With folders they are an image folder, and `samples` is not needed.
             if not files.folders:
                 samples.add_tar(tar, name, same_members)
@@ -103,8 +107,8 @@ def list_archives(
         if files.folders:  # all of them are hidden
             samples = TarSamples()
             _add_tars(samples, root, tars)
-        return _list_samples(root, tars, samples, stray, asked)
-    if asked is not None:
+        return _list_samples(root, tars, samples, stray, requested)
+    if requested is not None:
         raise PackError(
             f"--field: {readable(str(root))} holds folders of images, which have no fields; leave "
             "it out"
@@ -118,10 +122,9 @@ def list_tar_classes(
     """Lists the images in tars, in no order. Each tar is a class; cat-0 and cat-1 are one."""
     class_of_tar: dict[str, str] = {}
     for tar_name in tars:
-        file_name = tar_name.rpartition("/")[2]
-        class_of_tar[tar_name] = _class_of_tar(tar_name) or file_name.removesuffix(
-            ".tar"
-        )
+        # 000.tar is named after no class, so it is a class of its own name.
+        file_stem = tar_name.rpartition("/")[2].removesuffix(".tar")
+        class_of_tar[tar_name] = _class_of_tar(tar_name) or file_stem
     classes = sorted(set(class_of_tar.values()))
     labels = {name: label for label, name in enumerate(classes)}
 
@@ -157,7 +160,7 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
         remote_index = RemoteIndex(Url(root), remote or RemoteOptions())
         remote_index.fetch_sources()
         index = remote_index
-    problem = _damage(root, index)
+    problem = _find_damage(root, index)
     if problem is not None:
         raise PackError(
             f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it "
@@ -179,8 +182,8 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     return replace(listing, coordinates=STORED)
 
 
-def _damage(root: SourcePath, index: PackedIndex) -> str | None:
-    """What is wrong with the files of a packed dataset; None if nothing is."""
+def _find_damage(root: SourcePath, index: PackedIndex) -> str | None:
+    """Describes what is wrong with the files of a packed dataset; None if nothing is."""
     checksums = read_self_checksum((root / DATASET_FILE).read_bytes())
     if checksums is not None and checksums[0] != checksums[1]:
         expected, actual = checksums
@@ -200,6 +203,7 @@ def _use_origins(
     sample of the index.
     """
     shard_numbers = {shard.name: number for number, shard in enumerate(index.shards)}
+    # Shard, offset and original size of each sample of the index.
     rows = zip(
         index.records["shard"].tolist(),
         index.records["offset"].tolist(),
@@ -243,7 +247,7 @@ def _list_samples(
     tars: Sequence[str],
     samples: TarSamples,
     stray: list[str],
-    asked: tuple[FieldColumn, ...] | None,
+    requested: tuple[FieldColumn, ...] | None,
 ) -> Listing:
     """The listing of a WebDataset."""
     if not samples.sources:
@@ -252,18 +256,19 @@ def _list_samples(
     assumed: list[Assumption] = []
     fields: tuple[SourceField, ...] = ()
     extensions = samples.extension_counts
-    if asked is not None:
-        fields = chosen_member_fields(asked, extensions)
+    if requested is not None:
+        fields = chosen_member_fields(requested, extensions)
     elif len(extensions) <= MOST_FIELDS:
         fields = fields_of(extensions)
     else:
         text = f"fields: none, because there are {len(extensions):,} different endings of members"
         assumed.append(Assumption(text, "--field NAME=ENDING"))
 
+    # Samples without labels: the user sees what may be the labels.
     if samples.sources and not samples.class_names:
-        assumed += _doubts_of_tar_names(tars)
+        assumed += _assume_no_classes(tars)
         if samples.columns.label is None:
-            assumed += _unread_labels(root, samples)
+            assumed += _assume_no_labels(root, samples)
     if samples.columns.label is not None:
         classes = samples.chosen_labels.settle(samples.sources)
         assumed += samples.chosen_labels.assumed(classes)
@@ -288,7 +293,7 @@ def _refuse_tars_without_image(root: SourcePath, samples: TarSamples) -> None:
         if is_picture(f"x.{extension}"):
             option = f"--image-column {extension} takes KEY.{extension} as the image of a sample. "
             break
-    extensions = ", ".join(list(samples.dropped)[:_MOST_SHOWN_EXTENSIONS])
+    extensions = ", ".join(list(samples.dropped)[:_MAX_SHOWN_EXTENSIONS])
     raise PackError(
         f"{readable(str(root))} has no image in its tars: the endings of the members are "
         f"{extensions}. An ending begins at the first dot: photo.v1.jpg has v1.jpg, no image's. "
@@ -297,12 +302,12 @@ def _refuse_tars_without_image(root: SourcePath, samples: TarSamples) -> None:
     )
 
 
-def _doubts_of_tar_names(tars: Sequence[str]) -> list[Assumption]:
+def _assume_no_classes(tars: Sequence[str]) -> list[Assumption]:
     """Says that tars are named like classes, though their samples have no labels."""
     classes = list(dict.fromkeys(_class_of_tar(name) for name in tars))
     if len(classes) < 2:
         return []
-    names = first_names([readable(name) for name in classes], _MOST_SHOWN_CLASSES)
+    names = first_names([readable(name) for name in classes], _MAX_SHOWN_CLASSES)
     return [
         Assumption(
             f"labels: none, though the tars are called {names}, as if each were a class",
@@ -311,7 +316,7 @@ def _doubts_of_tar_names(tars: Sequence[str]) -> list[Assumption]:
     ]
 
 
-def _unread_labels(root: SourcePath, samples: TarSamples) -> Iterator[Assumption]:
+def _assume_no_labels(root: SourcePath, samples: TarSamples) -> Iterator[Assumption]:
     """Says that members, or entries of KEY.json, are named like labels, though they are fields."""
     for extension in samples.extension_counts:
         if _is_named_as_label(extension.removesuffix(".txt")):
@@ -345,7 +350,9 @@ def _is_named_as_label(name: str) -> bool:
 def _class_of_tar(path: str) -> str:
     """The class that a tar is named after: cat of cat.tar and of cat-000.tar; "" of 000.tar."""
     stem = re.sub(r"\.tar$", "", path.rpartition("/")[2], flags=re.IGNORECASE)
-    return stem if _SYNSET.fullmatch(stem) else re.sub(r"[-_.]?[0-9]+$", "", stem)
+    if _SYNSET.fullmatch(stem):
+        return stem
+    return re.sub(r"[-_.]?[0-9]+$", "", stem)
 
 
 def _listing_of(
@@ -365,7 +372,7 @@ def _listing_of(
         for index, source in enumerate(sources):
             if source.problem is not None:
                 continue
-            # In place, and each dict goes as soon as it is read: there may be millions.
+            # There may be millions of samples, so each dict is freed as soon as it is read.
             ranges = samples.field_ranges.pop(index, {})
             parts = tuple(ranges.get(extension) for extension in field_extensions)
             sources[index] = source._replace(parts=parts)
@@ -377,8 +384,9 @@ def _join_classes(samples: TarSamples) -> list[str]:
 
     Labels stay as they are, unless a tar has another name or number for a class.
     """
-    # Pairs of label and name.
-    pairs = {pair for names in samples.class_names.values() for pair in names.items()}
+    pairs = set[tuple[int, str]]()  # label and name
+    for names in samples.class_names.values():
+        pairs.update(names.items())
     name_of_label = dict(pairs)
     label_count = max(name_of_label, default=-1) + 1
     # A number without a name is a class that has no sample.
@@ -386,7 +394,8 @@ def _join_classes(samples: TarSamples) -> list[str]:
     if len(name_of_label) == len(pairs) and len(set(classes)) == len(classes):
         return classes
 
-    # Two tars disagree, so numbers mean nothing beyond their tar: the names decide.
+    # Two tars give one number to two classes, or two numbers to one. So a number means something
+    # only in its tar, and the names decide.
     classes = sorted({name for _, name in pairs})
     new_labels = {name: label for label, name in enumerate(classes)}
 

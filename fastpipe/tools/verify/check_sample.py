@@ -19,7 +19,7 @@ from fastpipe.dataset.format.open_file import read_at
 from fastpipe.dataset.format.sample_layout import read_names
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.errors import PackError
-from fastpipe.sources.picture.probe import form_of
+from fastpipe.sources.picture.probe import read_form
 from fastpipe.tools.verify.damage import Damage
 from fastpipe.tools.verify.shard_facts import ShardFacts
 
@@ -154,7 +154,7 @@ def record_of(
         ValueError, RecursionError: a member is damaged.
     """
     width, height = size_of(picture)
-    channels, bits = form_of(picture)
+    channels, bits = read_form(picture)
     identity, key = read_names(note)
     return (
         shard.number,

@@ -19,7 +19,7 @@ import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.packing.fields.placement import Placement
 from fastpipe.packing.fields.stored import shortest_floats
-from fastpipe.sources.picture.jpeg import apply_orientation
+from fastpipe.sources.picture.jpeg import turn_upright
 
 W, H = 70, 45
 BOX = (10, 5, 30, 20)
@@ -61,11 +61,11 @@ def test_fields_turn_with_the_picture(tmp_path: Path, orientation: int) -> None:
     (x, y, visible) = column(tmp_path / "packed", "pose")[0, 0]
     marked = np.zeros((H, W), np.uint8)
     marked[BOX[1], BOX[0]] = 1
-    assert apply_orientation(marked, orientation)[int(y), int(x)] == 1
+    assert turn_upright(marked, orientation)[int(y), int(x)] == 1
     assert visible == 2
     second = opened(stored_files(tmp_path / "packed", "second")[0] or b"")
     assert second.shape[:2] == seg.shape
-    turned = apply_orientation(pixels(), orientation).astype(int)
+    turned = turn_upright(pixels(), orientation).astype(int)
     assert np.abs(second - turned).mean() < 3
 
 

@@ -17,7 +17,7 @@ from support.sources.people import photos
 import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError
-from fastpipe.sources.annotations.coco_shapes import box_around
+from fastpipe.sources.annotations.coco_shapes import find_box_around
 
 BOX = [1, 2, 10, 20]
 Content = dict[str, Any]
@@ -177,7 +177,7 @@ def test_boxes_around_runs_are_pycocotools(seed: int) -> None:
     runs = coco_mask.encode(np.asfortranarray(mask))
     ys, xs = np.nonzero(mask)
     expected = [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]
-    assert box_around({"size": [7, 5], "counts": runs["counts"].decode()}) == expected
+    assert find_box_around({"size": [7, 5], "counts": runs["counts"].decode()}) == expected
     x, y, width, height = coco_mask.toBbox(runs).tolist()
     assert [x, y, x + width, y + height] == expected
 

@@ -25,7 +25,7 @@ from support.pictures.raw_files import BOMBS, H, W, bmp, tiff
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.picture.open_image import open_image
-from fastpipe.sources.picture.pillow import OpenedImage, rgb_of
+from fastpipe.sources.picture.pillow import OpenedImage, to_rgb
 from fastpipe.sources.picture.probe import image_format
 
 RNG = np.random.default_rng(7)
@@ -86,7 +86,7 @@ def opened(data: bytes, max_pixels: int = LIMIT) -> OpenedImage:
 
 
 def decoded(data: bytes) -> Array:
-    return rgb_of(opened(data).samples())
+    return to_rgb(opened(data).samples())
 
 
 def refused(data: bytes, max_pixels: int = LIMIT) -> str:
@@ -302,7 +302,7 @@ def test_a_tiff_is_turned_upright() -> None:
     ):
         found = opened(saved("RGB", "TIFF", tiffinfo={274: orientation}))
         assert (*found.size[::-1], found.orientation) == (*expected.shape[:2], 1)
-        np.testing.assert_array_equal(rgb_of(found.samples()), expected)
+        np.testing.assert_array_equal(to_rgb(found.samples()), expected)
         np.testing.assert_array_equal(
             opened(tiff(2, 16, 3, [deep], t274=orientation)).samples(), expected16
         )
@@ -321,7 +321,7 @@ def test_orientation_of_other_files_is_told_and_not_applied() -> None:
             assert found.orientation == (orientation if 1 <= orientation <= 8 else 1), kind
             assert found.size == (W, H)
             if kind == "PNG":
-                np.testing.assert_array_equal(rgb_of(found.samples()), RGB)
+                np.testing.assert_array_equal(to_rgb(found.samples()), RGB)
 
 
 def test_png_orientation_after_the_pixels() -> None:

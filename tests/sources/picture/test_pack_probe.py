@@ -17,7 +17,7 @@ from support.sources.pack_sources import exif, saved
 from fastpipe.errors import ImageError
 from fastpipe.sources.picture.jpeg_segments import exif_orientation, read_header, select_segments
 from fastpipe.sources.picture.open_image import open_image
-from fastpipe.sources.picture.pillow import rgb_of
+from fastpipe.sources.picture.pillow import to_rgb
 from fastpipe.sources.picture.probe import EXPECTED, image_format
 
 SIZE = (13, 7)
@@ -96,7 +96,7 @@ def test_names_what_is_not_supported() -> None:
 
 
 def read_png(data: bytes) -> NDArray[np.uint8]:
-    return rgb_of(open_image(data, "PNG", max_pixels=10**6).samples())
+    return to_rgb(open_image(data, "PNG", max_pixels=10**6).samples())
 
 
 def test_png_checksums() -> None:

@@ -106,8 +106,10 @@ def test_tars_are_walked_again_if_one_changed(
     folder = web_tars(tmp_path / "tars", tars=2, samples=10)
     before = fastpipe.open(folder).index
     walked: list[object] = []
-    real = UnpackedSource.listing
-    monkeypatch.setattr(UnpackedSource, "listing", lambda self: walked.append(self) or real(self))
+    real = UnpackedSource.list_files
+    monkeypatch.setattr(
+        UnpackedSource, "list_files", lambda self: walked.append(self) or real(self)
+    )
     assert fastpipe.open(folder).index.fingerprint == before.fingerprint
     assert (walked, len(reads)) == ([], 1)
     write_tar(folder / "train-001.tar", {"a.jpg": jpeg_bytes(), "a.cls": b"2"})
@@ -181,14 +183,14 @@ def test_a_tar_that_comes_while_tars_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = web_tars(tmp_path / "tars", tars=1, samples=4)
-    real = UnpackedSource.archives
+    real = UnpackedSource.stat_archives
 
-    def archives(self: UnpackedSource) -> list[Archive] | None:
+    def stat_archives(self: UnpackedSource) -> list[Archive] | None:
         found = real(self)
         write_tar(folder / "train-001.tar", {"0.jpg": jpeg_bytes(), "0.cls": b"0"})
         return found
 
-    monkeypatch.setattr(UnpackedSource, "archives", archives)
+    monkeypatch.setattr(UnpackedSource, "stat_archives", stat_archives)
     with pytest.raises(
         DatasetError, match=r"tars has changed while it was scanned: train-001\.tar is new"
     ):

@@ -129,8 +129,8 @@ def test_tars_sorted_by_class_are_mixed_as_a_whole_and_others_read_in_chunks(
 ) -> None:
     in_order = web_tars(tmp_path / "sorted", tars=4, samples=75, classes=30, in_order=True)
     mixed = web_tars(tmp_path / "mixed", tars=4, samples=75, classes=30)
-    assert fastpipe.open(in_order).index.scattered
-    assert not fastpipe.open(mixed).index.scattered
+    assert fastpipe.open(in_order).index.is_scattered
+    assert not fastpipe.open(mixed).index.is_scattered
     expected = 30 * (1 - (29 / 30) ** 32)  # 19.9
     assert abs(mean_classes(in_order) - expected) < 1.5
     assert mean_classes(mixed) > expected - 1.5

@@ -18,7 +18,7 @@ class Billion:
     """The parts of an Index that a plan reads."""
 
     jpeg_bytes = 10**9 * 110_000
-    scattered = False
+    is_scattered = False
     packed = True
 
     def __len__(self) -> int:
