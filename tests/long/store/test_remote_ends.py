@@ -133,7 +133,12 @@ def test_a_program_with_a_gpu_ends(
     )
     last = "KeyboardInterrupt\n" if end == "Ctrl-C" else ""
     outcomes = check_ends(
-        programs, remote_packed, expected, tracebacks=int(end == "an error"), last=last
+        programs,
+        remote_packed,
+        expected,
+        tracebacks=int(end == "an error"),
+        last=last,
+        lost_in="Memory.__del__",
     )
     fault = f"a program with a loader by URL, or of a folder, on a simulated GPU, that ends: {end}"
     tried(fault, len(outcomes), "the exit code it meant")
