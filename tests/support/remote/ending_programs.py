@@ -91,7 +91,7 @@ def check_ends(
     if lost_in:
         lost = f"Exception ignored in: <function {lost_in}"
         outcomes = [outcome for outcome in outcomes if lost not in outcome["stderr"]]
-    assert len(outcomes) >= 0.98 * num_programs
+    assert num_programs - len(outcomes) <= 1 + num_programs // 50
     for outcome in outcomes:
         assert outcome["code"] == code, outcome
         assert in_time(outcome["seconds"], MOST_S), outcome
