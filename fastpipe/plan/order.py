@@ -118,6 +118,8 @@ def permute(
         mask = masks[todo]
         high = out[todo] >> shift
         low = out[todo] & mask
+        # A round changes one half by a hash of the other, and swaps them. It can be undone, so no
+        # two numbers get one result.
         for round_key in round_keys[:, todo]:
             high ^= mix(low + round_key) & mask
             high, low = low, high
