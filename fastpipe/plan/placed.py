@@ -139,8 +139,9 @@ def places_in_row(rows: Int64s, count: int) -> Int64s:
     sizes = np.bincount(rows, minlength=count)
     # (count,) the position of the first box or object of each row among all.
     first_of_row = np.cumsum(sizes) - sizes
-    positions = np.arange(len(rows))
-    return np.asarray(positions - first_of_row[rows])
+    positions = np.arange(len(rows), dtype=np.int64)
+    positions -= first_of_row[rows]
+    return positions
 
 
 @dataclass(frozen=True)
