@@ -64,9 +64,12 @@ def parse_ids(given: Any, count: int, expected: str) -> Int64s:
     numbers = to_array(given, expected)
     if numbers.ndim == 0:  # shown itself, since a single value is short
         raise ConfigError(f"{expected}; got {numbers.tolist()!r}")
-    if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
+    # An empty list becomes an array of float64, and is a choice of no sample.
+    is_whole = len(numbers) == 0 or numbers.dtype.kind in "iu"
+    if numbers.ndim != 1 or not is_whole:
         raise ConfigError(f"{expected}; got {numbers.dtype} of shape {numbers.shape}")
-    wrong = numbers[(numbers < 0) | (numbers >= count)]
+    is_outside = (numbers < 0) | (numbers >= count)
+    wrong = numbers[is_outside]
     if len(wrong):
         raise ConfigError(f"{expected}; got {wrong[0]}")
     return numbers.astype(np.int64)
@@ -99,16 +102,22 @@ def parse_choice(data: BaseDataset, chosen: Any) -> Int64s:
         return np.flatnonzero(array)
 
     ids = parse_ids(array, count, expected)
+    _check_each_once(ids)
+    return ids
+
+
+def _check_each_once(ids: Int64s) -> None:
+    """Raises ConfigError if a number comes again."""
     ascending = np.sort(ids)
+    # (n - 1,) whether a number equals the one before it.
     is_repeated = ascending[1:] == ascending[:-1]
     if is_repeated.any():
-        repeated = int(ascending[1:][is_repeated][0])
+        repeated = ascending[1:][is_repeated]
         raise ConfigError(
-            f"select: expected each number once, got {repeated} again; for samples that "
+            f"select: expected each number once, got {repeated[0]} again; for samples that "
             "come more often pass sampler=fastpipe.Weighted(...), fastpipe.Repeated(...) or a "
             "function of the epoch to fastpipe.loader"
         )
-    return ids
 
 
 def _call_by_spans(
@@ -152,15 +161,18 @@ def find_keys(
     # (d,) the last sample that has the hash, and how many samples have it.
     sample_ids = np.zeros(len(distinct), dtype=np.int64)
     counts = np.zeros(len(distinct), dtype=np.int64)
+    last_position = len(distinct) - 1
     for ids in spans(len(content)):
         hashes = content.index.hashes(content.numbers(ids), "key")
-        # Where each hash would be among the wanted ones; a hash above all of them is put at the
-        # last, and does not equal it.
-        positions = np.minimum(np.searchsorted(distinct, hashes), len(distinct) - 1)
-        is_hit = distinct[positions] == hashes
-        sample_ids[positions[is_hit]] = ids[is_hit]
+        # (samples,) where each hash would be among the wanted ones; a hash above all of them is
+        # put at the last, and does not equal it.
+        positions = np.searchsorted(distinct, hashes)
+        positions = np.minimum(positions, last_position)
+        is_wanted = distinct[positions] == hashes
+        wanted_positions = positions[is_wanted]
+        sample_ids[wanted_positions] = ids[is_wanted]
         # Not counts[...] += 1, which counts a position that comes twice once.
-        np.add.at(counts, positions[is_hit], 1)
+        np.add.at(counts, wanted_positions, 1)
 
     counts_of_keys = counts[position_of_key]
     wrong = np.flatnonzero(counts_of_keys != 1)

@@ -35,9 +35,9 @@ def page(data: BaseDataset) -> str:
     fields = [f"{escape(name)} ({field.kind})" for name, field in data.fields.items()]
     if fields:
         lines.append(f"fields: {', '.join(fields)}")
-    return (
-        f"{'<br>'.join(lines)}<div style='{_ROW_STYLE}'>{''.join(_figures(data))}</div>"
-    )
+    text = "<br>".join(lines)
+    figures = "".join(_figures(data))
+    return f"{text}<div style='{_ROW_STYLE}'>{figures}</div>"
 
 
 def _describe_classes(data: BaseDataset) -> str:
@@ -58,9 +58,7 @@ def _figures(data: BaseDataset) -> Iterator[str]:
     # Of a dataset behind a URL, all of them are fetched at a time.
     with pictures.fetched(numbers):
         for position, record in enumerate(records):
-            # All pictures have one height; a very wide one is squeezed.
-            width = _HEIGHT * int(record["width"]) // max(int(record["height"]), 1)
-            size = (_HEIGHT, min(max(width, 1), _MAX_WIDTH))
+            size = _shown_size(int(record["width"]), int(record["height"]))
             one = slice(position, position + 1)
             cropping = Cropping(Resize(), size, hflip=False, seed=0, exact=False)
             plan = cropping.plan(ids[one], numbers[one], records[one])
@@ -69,12 +67,26 @@ def _figures(data: BaseDataset) -> Iterator[str]:
             name = "no label"
             if label >= 0:
                 name = data.classes[label]
-            style = (
-                f"margin: 0; width: {size[1]}px; text-align: center; overflow: hidden; "
-                "text-overflow: ellipsis; flex: none"
-            )
-            caption = f"<figcaption>{escape(name)}</figcaption>"
-            yield f"<figure style='{style}'>{image}{caption}</figure>"
+            yield _figure(image, name, width=size[1])
+
+
+def _shown_size(width: int, height: int) -> tuple[int, int]:
+    """(height, width) of a picture on the page.
+
+    All have one height; a very wide one is squeezed.
+    """
+    shown_width = _HEIGHT * width // max(height, 1)
+    return _HEIGHT, min(max(shown_width, 1), _MAX_WIDTH)
+
+
+def _figure(image: str, name: str, *, width: int) -> str:
+    """The tag of a picture with its caption."""
+    style = (
+        f"margin: 0; width: {width}px; text-align: center; overflow: hidden; "
+        "text-overflow: ellipsis; flex: none"
+    )
+    caption = f"<figcaption>{escape(name)}</figcaption>"
+    return f"<figure style='{style}'>{image}{caption}</figure>"
 
 
 def _image(pictures: Pictures, plan: BatchPlan, size: tuple[int, int]) -> str:

@@ -23,7 +23,9 @@ def pack(
     for offset, array in zip(offsets, arrays.values(), strict=True):
         if array.size:
             part = buffer[offset : offset + array.nbytes]
-            part.view(array.dtype).reshape(array.shape)[...] = array
+            # A view of these bytes as the array, through which it is copied.
+            copy = part.view(array.dtype).reshape(array.shape)
+            copy[...] = array
     return buffer
 
 
@@ -32,20 +34,22 @@ def unpack(buffer: torch.Tensor, like: Arrays) -> dict[str, torch.Tensor]:
     *offsets, _ = _offsets(like)
     tensors = {}
     for offset, (name, array) in zip(offsets, like.items(), strict=True):
-        shape = array.shape if array.size == 0 else 0
-        empty = torch.from_numpy(np.empty(shape, dtype=array.dtype))  # of torch's dtype
+        # torch has no public function from numpy's dtypes to its own, so an empty array is turned
+        # into a tensor.
+        dtype = torch.from_numpy(np.empty(0, dtype=array.dtype)).dtype
         if array.size:
             part = buffer[offset : offset + array.nbytes]
-            tensors[name] = part.view(empty.dtype).view(array.shape)
+            tensors[name] = part.view(dtype).view(array.shape)
         else:
-            tensors[name] = empty.to(buffer.device)
+            # An array without elements has no bytes in the buffer.
+            tensors[name] = torch.empty(array.shape, dtype=dtype, device=buffer.device)
     return tensors
 
 
 def _offsets(arrays: Arrays) -> list[int]:
     """Where each array begins, and the end of all."""
-    sizes = [
-        -(-array.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
-        for array in arrays.values()
-    ]
+    sizes = []
+    for array in arrays.values():
+        block_count = -(-array.nbytes // _ALIGNMENT_BYTES)  # rounded up
+        sizes.append(block_count * _ALIGNMENT_BYTES)
     return list(accumulate(sizes, initial=0))

@@ -239,13 +239,13 @@ class Transfer:
             fields.arrays["mix_index"] = partners
             fields.arrays["mix_lam"] = shares
         # On the host, before the copy: Note [points on the host].
+        rows = len(batch.plan.flips)
+        rows_per_sample = batch.plan.rows_per_sample
         for view, places in enumerate(fields.places):
             if view in plans:
                 augment, plan = plans[view]
                 places = augment.move_places(plan, places)
-            lay_out(
-                fields, view, places, len(batch.plan.flips), batch.plan.rows_per_sample
-            )
+            lay_out(fields, view, places, rows, rows_per_sample)
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> _Copies:
         """Queues the copies of the images and of the small arrays."""
@@ -263,7 +263,8 @@ class Transfer:
         views = [self._stream.copy(host).permute(0, 3, 1, 2) for host in hosts]
         copied = self._stream.mark()
         self._copying.append((copied, (*batch.views, buffer)))
-        return _Copies(views, unpack(small, arrays), first, copied)
+        tensors = unpack(small, arrays)
+        return _Copies(views, tensors, first, copied)
 
     def _augment(self, batch: HostBatch, plans: _Plans, copies: _Copies) -> StagedBatch:
         """Queues the augmentation, and builds the batch that the loop gets."""
@@ -306,10 +307,9 @@ class Transfer:
         ready = self._stream.mark()
         # The training stream has to know each piece of memory once, however many tensors are in it.
         # By the address of the memory.
-        different = {tensor.untyped_storage().data_ptr(): tensor for tensor in memory}
-        return StagedBatch(
-            loop_batch, tuple(views), labels, valid, tuple(different.values()), ready
-        )
+        by_address = {tensor.untyped_storage().data_ptr(): tensor for tensor in memory}
+        pieces = tuple(by_address.values())
+        return StagedBatch(loop_batch, tuple(views), labels, valid, pieces, ready)
 
     def _needs_pixel_masks(self, fields: HostFields | None) -> bool:
         """Whether a batch of buckets needs its pixel masks at once: it is asked for them, or they
@@ -417,10 +417,10 @@ def _entry_of_view(
         parts = list(torch.split(value, counts))  # views of its memory
         if rows_per_sample == 1:
             return parts
-        return [
-            parts[start : start + rows_per_sample]
-            for start in range(0, len(parts), rows_per_sample)
-        ]
+        parts_of_samples = []
+        for start in range(0, len(parts), rows_per_sample):
+            parts_of_samples.append(parts[start : start + rows_per_sample])
+        return parts_of_samples
     if not is_images:
         return value
     if value.ndim == 4:

@@ -24,9 +24,12 @@ _ALIGNMENT = 64  # JAX takes an array that begins at a multiple of this without 
 def aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Allocates ordinary memory that begins where vector instructions of any CPU may."""
     size_bytes = math.prod(shape)
+    # numpy aligns to 16 bytes only. So a little more is allocated, and the part that begins at a
+    # multiple of the alignment is used.
     memory = np.empty(size_bytes + _ALIGNMENT, dtype=np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size_bytes].reshape(shape)
+    buffer = memory[start : start + size_bytes]
+    return buffer.reshape(shape)
 
 
 class SlotRing:
@@ -77,18 +80,21 @@ class SlotRing:
         if shape is None:
             shape = self._shape
         size_bytes = math.prod(shape) * self._dtype.itemsize
+        # New buffers are as large as the largest array so far, so that any of them can be lent
+        # again for any shape.
         self._buffer_bytes = max(self._buffer_bytes, size_bytes)
 
         buffer = self._pop_idle(size_bytes)
         if buffer is None:
             buffer = self._allocate((self._buffer_bytes,))
-        array = buffer[:size_bytes].view(self._dtype).reshape(shape)
+        lent_bytes = buffer[:size_bytes]
+        array = lent_bytes.view(self._dtype).reshape(shape)
 
         # With more buffers in use than this, somebody keeps batches: their memory is freed with
         # them.
         if len(self._lent) < 2 * self._keep:
             reference = weakref.ref(array, self._returned.append)  # Note [callbacks]
-            self._lent[id(reference)] = reference, buffer
+            self._lent[id(reference)] = (reference, buffer)
         return array
 
     # Batches are made and die in any thread. So the next two methods use only single operations,

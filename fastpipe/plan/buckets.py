@@ -79,22 +79,23 @@ class Buckets(PaddedCrop):
             side = whole("min_size", self.min_size, least=1, most=MAX_OUTPUT_PIXELS)
             default_max_size = side * 5 // 3
         else:
-            area = _DEFAULT_AREA if self.area is None else self.area
+            area = self.area
+            if area is None:
+                area = _DEFAULT_AREA
             area = whole("area", area, least=1, most=MAX_OUTPUT_PIXELS**2)
             object.__setattr__(self, "area", area)
             side = math.isqrt(area)
             default_max_size = _LONGEST_SIDE_RATIO * side
 
         if self.max_size is None:
-            object.__setattr__(
-                self, "max_size", min(default_max_size, MAX_OUTPUT_PIXELS)
-            )
-        elif whole("max_size", self.max_size, least=1, most=MAX_OUTPUT_PIXELS) < side:
-            limit = (
-                "min_size"
-                if self.area is None
-                else "the sides of a square of that area"
-            )
+            max_size = min(default_max_size, MAX_OUTPUT_PIXELS)
+            object.__setattr__(self, "max_size", max_size)
+            return
+        max_size = whole("max_size", self.max_size, least=1, most=MAX_OUTPUT_PIXELS)
+        if max_size < side:
+            limit = "the sides of a square of that area"
+            if self.area is None:
+                limit = "min_size"
             raise ConfigError(
                 f"Buckets: max_size={self.max_size} is shorter than {limit}, {side}; pass a larger "
                 "one, or leave it out"
@@ -133,6 +134,8 @@ class Buckets(PaddedCrop):
     def resized(self, widths: Int64s, heights: Int64s) -> Int64s:
         """(n, 2) int64: width and height of each image in its row."""
         assert self.max_size is not None
+        # (n,) each: the sides of the image, and those of its row, of which the longer one may still
+        # be too long.
         shorter = np.minimum(widths, heights)
         longer = np.maximum(widths, heights)
         if self.area is not None:
@@ -166,10 +169,11 @@ class Buckets(PaddedCrop):
 
         Ascending by width and, within one width, descending by height.
         """
-        # (n, 2) width and height in steps of size_divisible, rounded up. A height is below
-        # 2 * MAX_OUTPUT_PIXELS, so that the width decides first.
+        # (n, 2) width and height in steps of size_divisible, rounded up.
         steps: Int64s = -(-resized // self.size_divisible)
-        return steps @ (2 * MAX_OUTPUT_PIXELS, -1)
+        # width * weight - height. A height is below the weight, so the width decides first.
+        weight = 2 * MAX_OUTPUT_PIXELS
+        return steps @ (weight, -1)
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,8 @@ class Grouping:
 
     def size(self, batch: int) -> Size:
         """(height, width) of a batch."""
-        return self._window(batch // self.batches).sizes[batch % self.batches]
+        window, batch_in_window = divmod(batch, self.batches)
+        return self._window(window).sizes[batch_in_window]
 
     def positions(
         self, sequence: int, batch: int, start: int, stop: int
@@ -239,8 +244,11 @@ class Grouping:
         for window in np.unique(windows[is_in_batch]).tolist():
             begin = self.partition.edge(sequence, window * self.batches)
             in_window = windows == window
-            place_of_position = np.argsort(self._window(window).positions[sequence])
-            places[in_window] = begin + place_of_position[positions[in_window] - begin]
+            position_of_place = self._window(window).positions[sequence]
+            # argsort inverts a permutation.
+            place_of_position = np.argsort(position_of_place)
+            positions_in_window = positions[in_window] - begin
+            places[in_window] = begin + place_of_position[positions_in_window]
         return places
 
     def due(self, sequence: int, batch: int, *, is_first: bool) -> tuple[int, int]:
@@ -254,7 +262,8 @@ class Grouping:
         stop_batch = batch + self.batches + 1
         last = self.partition.batches
         start = self.partition.edge(sequence, min(start_batch, last))
-        return start, self.partition.edge(sequence, min(stop_batch, last))
+        stop = self.partition.edge(sequence, min(stop_batch, last))
+        return start, stop
 
     @cache_recent(_WINDOWS_KEPT)
     def _window(self, window: int) -> _Window:
@@ -277,11 +286,15 @@ class Grouping:
             edges = []
             for batch in range(first, end + 1):
                 edges.append(self.partition.edge(sequence, batch))
+            # (samples of the window, 2) their sizes, and (samples,) their order by shape.
             resized = self.resized(sequence, edges[0], edges[-1])
-            by_shape = np.argsort(self.buckets.likeness(resized), kind="stable")
+            likeness = self.buckets.likeness(resized)
+            by_shape = np.argsort(likeness, kind="stable")
             # Batches may differ in length by one sample, so each stretch is as long as its batch.
-            lengths = np.diff(edges)[batch_of_stretch]
-            stretches = np.split(by_shape, np.cumsum(lengths)[:-1])
+            batch_lengths = np.diff(edges)
+            stretch_lengths = batch_lengths[batch_of_stretch]
+            stretch_ends = np.cumsum(stretch_lengths)
+            stretches = np.split(by_shape, stretch_ends[:-1])
             dealt = [stretches[stretch] for stretch in stretch_of_batch]
             for batch, rows in enumerate(dealt):
                 # A node may have no row in a batch; then the sides stay.

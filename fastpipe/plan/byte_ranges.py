@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.format.index import Index
-from fastpipe.plan.draws import Int64s
+from fastpipe.plan.draws import Bools, Int64s
 from fastpipe.plan.order import CHUNK_BYTES, members
 
 # A part of a shard, in bytes; never beyond the shard's end.
@@ -34,31 +34,48 @@ def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     planned.
     """
     pieces = _cut_at_shards(runs, index.shard_starts)
-    # The records of the first and the last sample of each piece.
-    first, last = index.records_of(np.stack([pieces[:, 0], pieces[:, 1] - 1]))
-    # Offsets of a damaged index may lie anywhere, so all of them are clipped to the shard.
+    first_samples = pieces[:, 0]
+    last_samples = pieces[:, 1] - 1
+    # (m,) each: the records of the first and of the last sample of each piece.
+    first, last = index.records_of(np.stack([first_samples, last_samples]))
+
     shard = first["shard"]
-    is_known = (shard == last["shard"]) & (shard < len(index.shards))
+    is_one_shard = shard == last["shard"]
+    is_known = is_one_shard & (shard < len(index.shards))
+    # (m,) uint64. Offsets of a damaged index may lie anywhere, so all of them are clipped.
     shard_bytes = index.shard_sizes[np.where(is_known, shard, 0)]
     begin = np.minimum(first["offset"], shard_bytes)
     last_offset = np.minimum(last["offset"], shard_bytes)
     end = np.minimum(last_offset + last["size"], shard_bytes)
     if index.fields:
-        # The fields of a sample follow its image: read up to the next sample, or to the end of the
-        # shard.
-        next_sample = pieces[:, 1]
-        is_at_shard_end = np.isin(next_sample, index.shard_starts)
-        goes_on = ~is_at_shard_end & (next_sample < len(index))
-        next_record = index.records_of(np.where(goes_on, next_sample, 0))
-        next_offset = next_record["offset"]
-        end_with_fields = np.where(goes_on, next_offset, shard_bytes)
-        end = np.maximum(end, np.minimum(end_with_fields, shard_bytes))
+        end = np.maximum(end, _ends_of_fields(index, pieces, shard_bytes))
+
     is_good = is_known & (begin < end)
-    ranges = np.empty(int(is_good.sum()), dtype=RANGE_DTYPE)
+    begin = begin[is_good]
+    end = end[is_good]
+    ranges = np.empty(len(begin), dtype=RANGE_DTYPE)
     ranges["shard"] = shard[is_good]
-    ranges["offset"] = begin[is_good]
-    ranges["size"] = np.minimum(end[is_good] - begin[is_good], MAX_RANGE_BYTES)
+    ranges["offset"] = begin
+    ranges["size"] = np.minimum(end - begin, MAX_RANGE_BYTES)
     return ranges
+
+
+def _ends_of_fields(
+    index: Index, pieces: Int64s, shard_bytes: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """(m,) the end of the last sample's fields in each piece (m, 2).
+
+    The fields of a sample follow its image. They end where the next sample begins, or with the
+    shard.
+    """
+    next_samples = pieces[:, 1]
+    is_at_shard_end = np.isin(next_samples, index.shard_starts)
+    is_in_index = next_samples < len(index)
+    has_next = is_in_index & ~is_at_shard_end
+    # Record 0 stands in where no sample follows; its offset is not used.
+    next_records = index.records_of(np.where(has_next, next_samples, 0))
+    ends = np.where(has_next, next_records["offset"], shard_bytes)
+    return np.minimum(ends, shard_bytes)
 
 
 def runs_of(samples: Int64s) -> Int64s:
@@ -69,11 +86,10 @@ def runs_of(samples: Int64s) -> Int64s:
     if not len(samples):
         return np.empty((0, 2), dtype=np.int64)
     steps = np.diff(samples)
-    starts_run = (steps < 0) | (steps > 1)
-    # (m,) the positions of the first and the last sample of each run.
-    firsts = np.flatnonzero(np.concatenate([[True], starts_run]))
-    lasts = np.append(firsts[1:], len(samples)) - 1
-    return np.stack([samples[firsts], samples[lasts] + 1], axis=1)
+    firsts, lasts = _group_borders((steps < 0) | (steps > 1))
+    run_starts = samples[firsts]
+    run_ends = samples[lasts] + 1
+    return np.stack([run_starts, run_ends], axis=1)
 
 
 def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
@@ -84,30 +100,53 @@ def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
     """
     if not len(ranges):
         return ranges
-    ends = ranges["offset"] + ranges["size"]
-    gaps = ranges["offset"][1:].astype(np.int64) - ends[:-1].astype(np.int64)
+    starts = ranges["offset"]
+    ends = starts + ranges["size"]
+    # (n - 1,) each, between neighbours. Ranges may overlap, so a gap is signed.
+    gaps = starts[1:].astype(np.int64)
+    gaps -= ends[:-1].astype(np.int64)
     is_other_shard = ranges["shard"][1:] != ranges["shard"][:-1]
-    starts_range = is_other_shard | (gaps < 0) | (gaps > _NEAR_BYTES)
-    firsts = np.flatnonzero(np.concatenate([[True], starts_range]))
-    lasts = np.append(firsts[1:], len(ranges)) - 1
+    is_apart = is_other_shard | (gaps < 0) | (gaps > _NEAR_BYTES)
+
+    firsts, lasts = _group_borders(is_apart)
     result = ranges[firsts]
     result["size"] = ends[lasts] - result["offset"]
     return result
 
 
+def _group_borders(begins_group: Bools) -> tuple[Int64s, Int64s]:
+    """The positions of the first and of the last member of each group.
+
+    Args:
+        begins_group: (n - 1,) whether each of n members but the first begins a new group.
+    """
+    is_first = np.concatenate([[True], begins_group])
+    firsts = np.flatnonzero(is_first)
+    ends = np.append(firsts[1:], len(is_first))
+    return firsts, ends - 1
+
+
 def _cut_at_shards(runs: Int64s, shard_starts: Int64s) -> Int64s:
     """Cuts runs (n, 2) where a shard ends; the pieces in order, without empty ones."""
-    # (n, 2): the shard starts [from, to) that lie inside each run.
+    # (n, 2): the shard starts [from, to) that lie inside each run, by their numbers.
     inside = np.searchsorted(shard_starts, runs - [0, 1], side="right")
-    if (inside[:, 0] == inside[:, 1]).all():  # the usual case
-        return runs[runs[:, 0] < runs[:, 1]]
+    is_in_one_shard = inside[:, 0] == inside[:, 1]
+    if is_in_one_shard.all():  # the usual case
+        return _without_empty(runs)
     inside[:, 1] = inside.max(axis=1)  # an empty run has none
-    # Each shard start inside a run is put twice between the run's ends: one piece ends there, the
-    # next one begins.
-    ends_of_runs = 2 * np.arange(len(runs)) + 1  # their positions in runs.ravel()
+
+    # Each shard start inside a run is put twice between the run's start and its end: one piece
+    # ends there, and the next one begins.
     num_inside = inside[:, 1] - inside[:, 0]
-    insert_at = np.repeat(ends_of_runs, num_inside)
     borders = shard_starts[members(inside)]
-    edges = np.insert(runs.ravel(), np.repeat(insert_at, 2), np.repeat(borders, 2))
-    pieces = edges.reshape(-1, 2)
-    return pieces[pieces[:, 0] < pieces[:, 1]]
+    # The end of run i stands at position 2 * i + 1 of runs.ravel().
+    positions_of_ends = 2 * np.arange(len(runs)) + 1
+    positions = np.repeat(positions_of_ends, num_inside)
+    edges = np.insert(runs.ravel(), np.repeat(positions, 2), np.repeat(borders, 2))
+    return _without_empty(edges.reshape(-1, 2))
+
+
+def _without_empty(runs: Int64s) -> Int64s:
+    starts = runs[:, 0]
+    ends = runs[:, 1]
+    return runs[starts < ends]

@@ -94,15 +94,18 @@ class Content:
         # The place of each id in the reading order of the whole index.
         ranks = self.samples
         if not self.index.packed:
-            all_samples = np.arange(len(self.index), dtype=np.int64)
+            # Inverts the permutation `samples_at`, without a sort.
+            places = np.arange(len(self.index), dtype=np.int64)
             rank_of_number = np.empty(len(self.index), dtype=np.int64)
-            rank_of_number[self.index.samples_at(all_samples)] = all_samples
+            rank_of_number[self.index.samples_at(places)] = places
             ranks = rank_of_number[self.samples]
-        if bool((ranks[1:] > ranks[:-1]).all()):
+        is_ascending = ranks[1:] > ranks[:-1]
+        if is_ascending.all():
             return None
         shares = []
         for start, stop in pairwise(self.starts):
-            shares.append(start + np.argsort(ranks[start:stop], kind="stable"))
+            order_in_share = np.argsort(ranks[start:stop], kind="stable")
+            shares.append(start + order_in_share)
         return np.concatenate(shares)
 
     @property

@@ -111,22 +111,30 @@ def plan_crops(
         case RandomCrop():
             canvas = canvas_of(crop, size, widths, heights)
             check_room(canvas, size, name)
-            x = uniform(key(seed, epoch, Stream.CROP_X), samples)
-            y = uniform(key(seed, epoch, Stream.CROP_Y), samples)
-            # A draw below 1 times room + 1 is rounded down to 0 to room, each equally often.
-            left_top = (np.stack([x, y], axis=1) * (canvas.room + 1)).astype(np.int64)
+            left_top = _draw_left_top(canvas.room, seed, epoch, samples)
             return _crops_of_canvas(crop, size, canvas, left_top)
         case Buckets():
             assert flips is not None
             canvas = canvas_of(crop, size, widths, heights)
             # An image has to be at the left of its row after mirroring, so one that is mirrored is
             # at the right before: the crop begins by the missing width further left.
-            missing = canvas.resized - size[::-1]  # (n, 2), 0 or less
+            missing = canvas.resized - size[::-1]  # (n, 2) x and y, 0 or less
             left_top = flips[:, None] * missing * (1, 0)
             crops = _crops_of_canvas(crop, size, canvas, left_top)
-            return replace(crops, image_sizes=canvas.resized[:, ::-1].copy())
+            heights_and_widths = canvas.resized[:, ::-1]
+            return replace(crops, image_sizes=heights_and_widths.copy())
         case _:
             assert_never(crop)
+
+
+def _draw_left_top(room: Int64s, seed: int, epoch: int, samples: Int64s) -> Int64s:
+    """(n, 2) x and y, each drawn from 0 to the room (n, 2)."""
+    x = uniform(key(seed, epoch, Stream.CROP_X), samples)
+    y = uniform(key(seed, epoch, Stream.CROP_Y), samples)
+    draws = np.stack([x, y], axis=1)
+    # A draw below 1 times room + 1 is rounded down to 0 to room, each equally often.
+    draws *= room + 1
+    return draws.astype(np.int64)
 
 
 # numpy is slow for single images, and most images of a dataset have one of few sizes.
@@ -146,14 +154,16 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     if not isinstance(crop, FiveCrop):
         return _crops_of_canvas(crop, size, canvas, centre)
 
-    # (n, crops, x and y): top left, top right, bottom left, bottom right.
+    # (n, crops, x and y): top left, top right, bottom left, bottom right, and then the centre.
     room = canvas.room[:, None]
     corners = room * [(0, 0), (1, 0), (0, 1), (1, 1)]
-    five = np.concatenate([corners, centre[:, None]], axis=1)
-    # Crops six to ten are those of the mirrored image, so x counts from the right.
-    of_mirrored = room * (1, 0) + five * (-1, 1)
-    ten = np.concatenate([five, of_mirrored], axis=1)
-    return _crops_of_canvas(crop, size, canvas, ten[:, : crop.rows].reshape(-1, 2))
+    left_tops = np.concatenate([corners, centre[:, None]], axis=1)
+    if isinstance(crop, TenCrop):
+        # Crops six to ten are those of the mirrored image, so x counts from the right: it is the
+        # room's width minus x.
+        mirrored = room * (1, 0) + left_tops * (-1, 1)
+        left_tops = np.concatenate([left_tops, mirrored], axis=1)
+    return _crops_of_canvas(crop, size, canvas, left_tops.reshape(-1, 2))
 
 
 def crops_at(boxes_xywh: Int64s | NDArray[np.int32], crop: Crop, size: Size) -> Crops:
@@ -186,6 +196,7 @@ def canvas_of(
 ) -> Canvas:
     """The canvas that a crop of (height, width) is cut from, by torchvision's rules."""
     output = np.array(size[::-1])  # width, height
+    # (n, 2) x and y: the image's size, the same resized, and the padding before and after it.
     pictures = np.stack([widths, heights], axis=1)
     resized = pictures
     before = np.zeros_like(pictures)
@@ -212,21 +223,25 @@ def canvas_of(
             before = np.broadcast_to(left_top, pictures.shape)
             after = np.broadcast_to(right_bottom, pictures.shape)
             if crop.pad_if_needed:
-                missing = np.maximum(output - (resized + before + after), 0)
+                padded = resized + before + after
+                missing = np.maximum(output - padded, 0)
+                # As torchvision does: the whole of the missing size on each side.
                 before = before + missing
                 after = after + missing
         case RandomResizedCrop() | Resize():  # cut out of the image as it is
             pass
         case _:
             assert_never(crop)
-    return Canvas(pictures, resized, before, room=resized + before + after - output)
+    room = resized + before + after - output
+    return Canvas(pictures, resized, before, room)
 
 
 def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
     """Raises ConfigError if images are smaller than a random crop; `name` gives the name of the
     first of them.
     """
-    too_small = np.flatnonzero((canvas.room < 0).any(axis=1))
+    is_too_small = (canvas.room < 0).any(axis=1)
+    too_small = np.flatnonzero(is_too_small)
     if not len(too_small):
         return
     first = int(too_small[0])
@@ -257,33 +272,34 @@ def _crops_of_canvas(
         image_of_row = np.repeat(np.arange(len(canvas.pictures)), crop.rows)
     # (n * crop.rows, 2) each, x and y: pixels of the image for one of the canvas, the left top of
     # the box, and its width and height.
-    scale = (canvas.pictures / canvas.resized)[image_of_row]
+    scale = canvas.pictures / canvas.resized
+    scale = scale[image_of_row]
     corners = (left_top - canvas.before[image_of_row]) * scale
     sides = size[::-1] * scale
     boxes_xywh: Float64s = np.concatenate([corners, sides], axis=1)
+
     mirrored = None
     if isinstance(crop, TenCrop):
         # Crops six to ten of each image.
-        mirrored = np.tile(np.arange(10) >= 5, len(canvas.pictures))
+        is_mirrored = np.arange(10) >= 5
+        mirrored = np.tile(is_mirrored, len(canvas.pictures))
     # The image is resized first, so a pixel at the edge of the box may use pixels outside of it.
-    return Crops(
-        boxes=boxes_xywh,
-        bounds=_whole_images(canvas.pictures[image_of_row]),
-        size=size,
-        rendering=crop.rendering,
-        mirrored=mirrored,
-    )
+    bounds = _whole_images(canvas.pictures[image_of_row])
+    return Crops(boxes_xywh, bounds, size, crop.rendering, mirrored)
 
 
 def _whole_images(pictures: Int64s) -> NDArray[np.int32]:
     """(n, 2) widths and heights -> (n, 4) boxes of the whole images."""
-    return np.concatenate([np.zeros_like(pictures), pictures], axis=1).astype(np.int32)
+    sides = pictures.astype(np.int32)
+    left_top = np.zeros_like(sides)
+    return np.concatenate([left_top, sides], axis=1)
 
 
 def _resize_shorter_side(length: int, pictures: Int64s) -> Int64s:
     """torchvision's Resize(length)."""
-    width_is_shorter = pictures[:, 0] <= pictures[:, 1]
-    return _scaled(np.array([length, length]), pictures, width_is_shorter)
+    widths = pictures[:, 0]
+    heights = pictures[:, 1]
+    return _scaled(np.array([length, length]), pictures, by_width=widths <= heights)
 
 
 def _fit_inside(output: Int64s, pictures: Int64s) -> Int64s:
@@ -300,6 +316,7 @@ def _fit_inside_rounded(output: Int64s, pictures: Int64s) -> Int64s:
 
     Source: timm's ResizeKeepRatio with longest=1.
     """
+    # (n, 1) by how much the side that limits is too long.
     ratio = (pictures / output).max(axis=1, keepdims=True)
     resized = np.rint(pictures / ratio).astype(np.int64)
     return np.asarray(np.maximum(resized, 1))
@@ -349,21 +366,20 @@ def random_resized(
     # (crops, 2) each: minimum and maximum.
     scales = np.array([crop.scale for crop, _ in crops])
     ratios = np.array([crop.ratio for crop, _ in crops])
-    log_ratios = np.array(
-        [(math.log(crop.ratio[0]), math.log(crop.ratio[1])) for crop, _ in crops]
-    )
+    log_ratios = np.array([_log_limits(crop) for crop, _ in crops])
     seeds = [seed for _, seed in crops]
 
     def draw(stream: int, rows: Int64s) -> Float64s:
-        return uniform(keys(seeds, epoch, stream)[crop_of_row[rows]], names[rows])
+        key_of_crop = keys(seeds, epoch, stream)
+        return uniform(key_of_crop[crop_of_row[rows]], names[rows])
 
     def draw_between(limits: Float64s, stream: int, rows: Int64s) -> Float64s:
         low, high = limits[crop_of_row[rows]].T
         return np.asarray(low + (high - low) * draw(stream, rows))
 
     todo = np.arange(len(crop_of_row))  # rows without a box
-    x_drawn = draw(Stream.CROP_X, todo)
-    y_drawn = draw(Stream.CROP_Y, todo)
+    x_draws = draw(Stream.CROP_X, todo)
+    y_draws = draw(Stream.CROP_Y, todo)
     boxes_xywh = np.empty((len(crop_of_row), 4), dtype=np.int64)
     # Each try draws only for the rows without a box. Draws are named, so no other draw changes.
     for attempt in range(_TRIES):
@@ -371,18 +387,33 @@ def random_resized(
             break
         width = widths[todo]
         height = heights[todo]
-        area = (width * height) * draw_between(scales, Stream.CROP_AREA + attempt, todo)
-        ratio = np.exp(draw_between(log_ratios, Stream.CROP_RATIO + attempt, todo))
+        area_stream = Stream.CROP_AREA + attempt
+        ratio_stream = Stream.CROP_RATIO + attempt
+        # The share of the image's area is drawn evenly, the ratio evenly in its logarithm.
+        area = (width * height) * draw_between(scales, area_stream, todo)
+        ratio = np.exp(draw_between(log_ratios, ratio_stream, todo))
+        # w * h = area and w / h = ratio, so w = sqrt(area * ratio) and h = sqrt(area / ratio).
         w = np.rint(np.sqrt(area * ratio)).astype(np.int64)
         h = np.rint(np.sqrt(area / ratio)).astype(np.int64)
-        fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-        x = (x_drawn[todo] * (width - w + 1)).astype(np.int64)
-        y = (y_drawn[todo] * (height - h + 1)).astype(np.int64)
-        boxes_xywh[todo[fits]] = np.stack([x, y, w, h], axis=1)[fits]
+        fits_width = (w > 0) & (w <= width)
+        fits_height = (h > 0) & (h <= height)
+        fits = fits_width & fits_height
+        # A draw below 1 times room + 1 is rounded down to 0 to room.
+        x = (x_draws[todo] * (width - w + 1)).astype(np.int64)
+        y = (y_draws[todo] * (height - h + 1)).astype(np.int64)
+        tried_boxes = np.stack([x, y, w, h], axis=1)
+        boxes_xywh[todo[fits]] = tried_boxes[fits]
         todo = todo[~fits]
+
     limits = ratios[crop_of_row[todo]].T
     boxes_xywh[todo] = _middle_box(limits, widths[todo], heights[todo])
     return boxes_xywh.reshape(len(crops), len(samples), 4)
+
+
+def _log_limits(crop: RandomResizedCrop) -> tuple[float, float]:
+    """The logarithms of the least and of the greatest ratio."""
+    min_ratio, max_ratio = crop.ratio
+    return math.log(min_ratio), math.log(max_ratio)
 
 
 def _random_resized_one(
@@ -394,11 +425,11 @@ def _random_resized_one(
         return uniform_one(key(seed, epoch, stream), sample)
 
     min_scale, max_scale = crop.scale
-    min_log = math.log(crop.ratio[0])
-    max_log = math.log(crop.ratio[1])
+    min_log, max_log = _log_limits(crop)
     for attempt in range(_TRIES):
         area_draw = draw(Stream.CROP_AREA + attempt)
-        area = (width * height) * (min_scale + (max_scale - min_scale) * area_draw)
+        share = min_scale + (max_scale - min_scale) * area_draw
+        area = (width * height) * share
         ratio_draw = draw(Stream.CROP_RATIO + attempt)
         log_ratio = min_log + (max_log - min_log) * ratio_draw
         # numpy's exp, because Python's may differ in the last bit.
@@ -420,10 +451,13 @@ def _middle_box(
     `ratio` is its minimum and maximum, a number each or (n,).
     """
     min_ratio, max_ratio = ratio
-    is_too_tall = widths / heights < min_ratio
-    is_too_wide = widths / heights > max_ratio
-    w = np.where(is_too_wide, np.rint(heights * max_ratio).astype(np.int64), widths)
-    h = np.where(is_too_tall, np.rint(widths / min_ratio).astype(np.int64), heights)
+    image_ratio = widths / heights
+    widest = np.rint(heights * max_ratio).astype(np.int64)
+    tallest = np.rint(widths / min_ratio).astype(np.int64)
+    w = np.where(image_ratio > max_ratio, widest, widths)
+    h = np.where(image_ratio < min_ratio, tallest, heights)
     w = np.clip(w, 1, widths)
     h = np.clip(h, 1, heights)
-    return np.stack([(widths - w) // 2, (heights - h) // 2, w, h], axis=1)
+    x = (widths - w) // 2
+    y = (heights - h) // 2
+    return np.stack([x, y, w, h], axis=1)

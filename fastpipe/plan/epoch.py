@@ -6,6 +6,7 @@ or timing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -62,12 +63,11 @@ class EpochPlan:
         # images.
         partition = self._partition
         if isinstance(recipe.crop, Buckets):
-            partition = partition_of(
-                replace(recipe, ranks=replace(recipe.ranks, nodes=1)), epoch
-            )
-        self.orders = {
-            number: self._order_of(number, size) for number, size in partition.sequences
-        }
+            one_node = replace(recipe.ranks, nodes=1)
+            partition = partition_of(replace(recipe, ranks=one_node), epoch)
+        self.orders = {}
+        for number, size in partition.sequences:
+            self.orders[number] = self._order_of(number, size)
 
         self._grouping: Grouping | None = None
         if isinstance(recipe.crop, Buckets):
@@ -169,15 +169,16 @@ class EpochPlan:
         ids = []
         names = []
         for sequence, start, stop in rank_rows.spans:
+            order = self.orders[sequence]
             if self._grouping is None:
-                rows = self.orders[sequence].take(start, stop)
+                rows = order.take(start, stop)
                 ids.append(rows.ids)
                 names.append(self._names(sequence, rows))
             else:
                 begin, chosen = self._grouping.positions(sequence, number, start, stop)
                 # Up to the last position that is needed; most of the window, as a rule.
-                end = begin + int(chosen.max(initial=-1)) + 1
-                rows = self.orders[sequence].take(begin, end)
+                last = int(chosen.max(initial=-1))
+                rows = order.take(begin, begin + last + 1)
                 ids.append(rows.ids[chosen])
                 names.append(self._names(sequence, rows)[chosen])
         rank_ids = np.concatenate(ids)[rank_rows.rows]
@@ -210,12 +211,12 @@ class EpochPlan:
         is_in_shard_order = content.is_in_shard_order and not self.recipe.picks
         parts = []
         for sequence, start, stop in self._spans_ahead(number, is_first=is_first):
+            order = self.orders[sequence]
             parts.append(
-                self.orders[sequence].reads(
-                    start, stop, is_first=is_first, runs=is_in_shard_order
-                )
+                order.reads(start, stop, is_first=is_first, runs=is_in_shard_order)
             )
-        ahead = np.concatenate(parts)  # runs of samples, or ids
+        # (n, 2) runs of samples if they are in the order of the shards; else (n,) ids.
+        ahead = np.concatenate(parts)
         # The usual case, if a chunk has the samples of many batches.
         if not is_first and not len(ahead):
             return np.empty(0, dtype=RANGE_DTYPE)
@@ -223,9 +224,12 @@ class EpochPlan:
         if is_in_shard_order:
             ranges = run_ranges(index, ahead)
         elif index.packed:
-            ranges = run_ranges(index, runs_of(content.numbers(ahead)))
+            samples = content.numbers(ahead)
+            ranges = run_ranges(index, runs_of(samples))
         else:
-            ranges = joined(sample_ranges(index.records_of(content.numbers(ahead))))
+            # The files of an index that is not packed are in any order.
+            records = index.records_of(content.numbers(ahead))
+            ranges = joined(sample_ranges(records))
         if is_first:
             return np.concatenate([sample_ranges(plan.records), ranges])
         return ranges
@@ -270,12 +274,13 @@ class EpochPlan:
 
         # Any sample but the row's own: 1 to count - 1 further on.
         ids = plan.ids[rows]
-        distances = 1 + (draws * (len(content) - 1)).astype(np.int64)
-        others = (ids + distances) % len(content)
+        sample_count = len(content)
+        distances = 1 + (draws * (sample_count - 1)).astype(np.int64)
+        others = (ids + distances) % sample_count
         if recipe.picks:
-            shares = np.searchsorted(content.starts, ids, side="right") - 1
-            for share in np.unique(shares).tolist():
-                in_share = shares == share
+            share_of_row = np.searchsorted(content.starts, ids, side="right") - 1
+            for share in np.unique(share_of_row).tolist():
+                in_share = share_of_row == share
                 place_count = recipe.places(share, self.epoch)
                 places = (draws[in_share] * place_count).astype(np.int64)
                 ids_of = _ids_of(recipe, self.epoch, share, self.epoch)
@@ -287,9 +292,8 @@ class EpochPlan:
             if view.size is None:
                 size = view_plan.crops.size
                 break
-        return self._plan(
-            others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size
-        )
+        valid = np.ones(len(rows), dtype=np.bool_)
+        return self._plan(others, valid, content.numbers(others), size)
 
     def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
         """The plan of some samples at the size of batch `number`.
@@ -301,9 +305,8 @@ class EpochPlan:
             size = crop.shape(_resized_sizes(self._content, crop, ids))
         else:
             size = self._size_of(number)
-        return self._plan(
-            ids, np.ones(len(ids), dtype=np.bool_), self._content.numbers(ids), size
-        )
+        valid = np.ones(len(ids), dtype=np.bool_)
+        return self._plan(ids, valid, self._content.numbers(ids), size)
 
     def _size_of(self, number: int) -> Size:
         if self._grouping is not None:
@@ -321,27 +324,15 @@ class EpochPlan:
         widths, heights = _sides(records)
         flip_keys = keys([view.seed for view in views], self.epoch, Stream.FLIP)
         flip_draws = uniform(flip_keys[:, None], names)  # (views, n)
-
-        # The random-resized crops of all views are drawn in one call, because numpy's calls take
-        # most of its time.
-        random_crops = []
-        for view in views:
-            if isinstance(view.crop, RandomResizedCrop):
-                random_crops.append((view.crop, view.seed))
-        random_boxes = []
-        if random_crops:
-            random_boxes = list(
-                random_resized(
-                    random_crops, widths, heights, epoch=self.epoch, samples=names
-                )
-            )
+        # (n, 4) boxes for each view with a random-resized crop, in the order of the views.
+        random_boxes = self._draw_random_resized(widths, heights, names)
 
         plans = []
         for view, draws in zip(views, flip_draws, strict=True):
             flips = draws < view.flip
             view_size = view.size or size
             if isinstance(view.crop, RandomResizedCrop):
-                crops = crops_at(random_boxes.pop(0), view.crop, view_size)
+                crops = crops_at(next(random_boxes), view.crop, view_size)
             else:
                 crops = plan_crops(
                     view.crop,
@@ -363,6 +354,24 @@ class EpochPlan:
         if len(plans) == 1:
             return plans[0]
         return replace(plans[0], other_views=tuple(plans[1:]))
+
+    def _draw_random_resized(
+        self, widths: Int64s, heights: Int64s, names: Int64s
+    ) -> Iterator[Int64s]:
+        """(n, 4) boxes for each view with a random-resized crop.
+
+        All are drawn in one call, because numpy's calls take most of its time.
+        """
+        random_crops = []
+        for view in self.recipe.views:
+            if isinstance(view.crop, RandomResizedCrop):
+                random_crops.append((view.crop, view.seed))
+        if not random_crops:
+            return iter(())
+        boxes = random_resized(
+            random_crops, widths, heights, epoch=self.epoch, samples=names
+        )
+        return iter(boxes)
 
 
 def _grouping_of(
@@ -426,8 +435,11 @@ def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
         return ids_at
     # A pick counts the places of a share from 0, the content those of all shares together.
     start = content.starts[share]
-    seed = key(recipe.seed, share, Stream.SEQUENCE) if content.mixed else recipe.seed
-    pick = recipe.picks[share].ids(recipe.places(share, epoch), seed=seed, epoch=number)
+    seed = recipe.seed
+    if content.mixed:
+        seed = key(recipe.seed, share, Stream.SEQUENCE)
+    place_count = recipe.places(share, epoch)
+    pick = recipe.picks[share].ids(place_count, seed=seed, epoch=number)
     return lambda places: ids_at(pick(places - start) + start)
 
 

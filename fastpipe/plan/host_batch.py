@@ -71,34 +71,49 @@ def lay_out(
     """Adds the boxes and points of a view to `fields`, without boxes that are too small."""
     for name, placed in places.items():
         entry = f"{view}.{name}"
-        if not placed.are_boxes:
-            fields.arrays[entry] = placed.values
-            fields.counts[entry] = np.bincount(placed.rows, minlength=rows).tolist()
-            continue
-
-        options = fields.options[name]
-        is_kept = is_large_enough(placed.values, options.min_size, options.min_area)
-        kept = placed.take(is_kept)
-        counts = np.bincount(kept.rows, minlength=rows)
-        arrays: dict[str, NDArray[Any]] = {entry: kept.values}
-        if kept.labels is not None:
-            arrays[f"{entry}_labels"] = kept.labels
-
-        if options.form == "list":
-            for key in arrays:
-                fields.counts[key] = counts.tolist()
-        elif options.form == "flat":
-            arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
+        if placed.are_boxes:
+            _lay_out_boxes(
+                fields, entry, fields.options[name], placed, rows, rows_per_sample
+            )
         else:
+            counts = np.bincount(placed.rows, minlength=rows)
+            fields.arrays[entry] = placed.values
+            fields.counts[entry] = counts.tolist()
+
+
+def _lay_out_boxes(
+    fields: HostFields,
+    entry: str,
+    options: Boxes,
+    placed: Placed,
+    rows: int,
+    rows_per_sample: int,
+) -> None:
+    """Adds the boxes of one field and view, in the form that its options name."""
+    is_kept = is_large_enough(placed.values, options.min_size, options.min_area)
+    kept = placed.take(is_kept)
+    # (rows,) how many boxes each row has; (M, 4) the boxes, and (M,) their labels.
+    counts = np.bincount(kept.rows, minlength=rows)
+    arrays: dict[str, NDArray[Any]] = {entry: kept.values}
+    if kept.labels is not None:
+        arrays[f"{entry}_labels"] = kept.labels
+
+    if options.form == "list":
+        for key in arrays:
+            fields.counts[key] = counts.tolist()
+    elif options.form == "flat":
+        arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
+    else:
+        for key, array in arrays.items():
+            arrays[key] = _padded(array, kept.rows, counts)
+        arrays[f"{entry}_counts"] = counts
+        if rows_per_sample > 1:
+            # (n * k, ...) -> (n, k, ...)
+            samples = rows // rows_per_sample
             for key, array in arrays.items():
-                arrays[key] = _padded(array, kept.rows, counts)
-            arrays[f"{entry}_counts"] = counts
-            if rows_per_sample > 1:
-                # (n * k, ...) -> (n, k, ...)
-                grid = (rows // rows_per_sample, rows_per_sample)
-                for key, array in arrays.items():
-                    arrays[key] = array.reshape(*grid, *array.shape[1:])
-        fields.arrays.update(arrays)
+                shape = (samples, rows_per_sample, *array.shape[1:])
+                arrays[key] = array.reshape(shape)
+    fields.arrays.update(arrays)
 
 
 def _padded(
@@ -109,7 +124,9 @@ def _padded(
     Boxes are filled up with zeros, labels with -1.
     """
     most = int(counts.max(initial=0))
+    shape = (len(counts), most, *array.shape[1:])
     padding = 0 if array.ndim > 1 else -1
-    out = np.full((len(counts), most, *array.shape[1:]), padding, dtype=array.dtype)
-    out[rows, places_in_row(rows, len(counts))] = array
+    out = np.full(shape, padding, dtype=array.dtype)
+    places = places_in_row(rows, len(counts))
+    out[rows, places] = array
     return out

@@ -97,26 +97,35 @@ def permute(
         count: below 2**53; one for all numbers, or (n,).
         permutation_key: one for all numbers, or (n,).
     """
+    one = np.uint64(1)
     counts = np.broadcast_to(np.asarray(count, dtype=np.uint64), numbers.shape)
-    bit_counts = np.frexp(counts - np.uint64(1))[1]
+    # (n,) the bits of the largest number below `count`: the binary exponent of its float64, which
+    # is exact below 2**53.
+    bit_counts = np.frexp(counts - one)[1]
     # (n,) each: a number is cut into a high and a low half of so many bits.
     half_bits = (np.maximum(bit_counts + 1, 2) // 2).astype(np.uint64)
-    masks = (np.uint64(1) << half_bits) - np.uint64(1)
-    round_keys = bits(permutation_key, np.arange(_FEISTEL_ROUNDS)[:, None])
-    # (rounds, n)
+    masks = (one << half_bits) - one
+    # (rounds, 1) or (rounds, n) -> (rounds, n)
+    rounds = np.arange(_FEISTEL_ROUNDS)[:, None]
+    round_keys = bits(permutation_key, rounds)
     round_keys = np.broadcast_to(round_keys, (_FEISTEL_ROUNDS, len(numbers)))
 
     out = numbers.astype(np.uint64)
-    todo = np.arange(len(out))  # the numbers whose result is not below `count` yet
+    # The positions of the numbers whose result is not below `count` yet.
+    todo = np.arange(len(out))
     while len(todo):
         shift = half_bits[todo]
         mask = masks[todo]
         high = out[todo] >> shift
         low = out[todo] & mask
+        # A round changes one half by a hash of the other, and swaps them. It can be undone, so no
+        # two numbers get one result.
         for round_key in round_keys[:, todo]:
-            high, low = low, high ^ (mix(low + round_key) & mask)
+            high ^= mix(low + round_key) & mask
+            high, low = low, high
         out[todo] = (high << shift) | low
-        todo = todo[out[todo] >= counts[todo]]
+        is_too_large = out[todo] >= counts[todo]
+        todo = todo[is_too_large]
     return out.astype(np.int64)
 
 
@@ -133,26 +142,33 @@ class EpochOrder:
         self._shuffle = shuffle
         self._chunk = min(chunk, samples)  # samples of a chunk
         self._full_chunks = samples // self._chunk
+        # -(-a // b) is a / b, rounded up.
         self._chunks = -(-samples // self._chunk)
         self._windows = -(-self._chunks // CHUNKS_PER_WINDOW)
         if not shuffle:  # a chunk is a window
             self._windows = self._chunks
         self._chunk_key = key(seed, epoch, Stream.CHUNKS)
         self._window_key = key(seed, epoch, Stream.WINDOW)
-        self._rotation = key(seed, epoch, Stream.ROTATE) % samples if shuffle else 0
+        # By how many samples all chunks are moved.
+        self._rotation = 0
+        if shuffle:
+            self._rotation = key(seed, epoch, Stream.ROTATE) % samples
 
     def take(self, start: int, stop: int) -> Int64s:
         """The sample numbers at positions [start, stop), 0 <= start <= stop <= samples."""
         if not self._shuffle:
             return np.arange(start, stop, dtype=np.int64)
         if self._chunk == 1:
-            chunks = self._chunks_at(np.arange(start, stop, dtype=np.int64))
-            return (chunks + self._rotation) % self._samples
-        parts = [np.empty(0, dtype=np.int64)]
+            # A chunk is a sample.
+            places = np.arange(start, stop, dtype=np.int64)
+            return self._rotate(self._chunks_at(places))
+
+        parts = [np.empty(0, dtype=np.int64)]  # np.concatenate needs at least one
         while start < stop:
             window = self._window_of(start)
-            begin = self._first_chunk(window) * self._chunk
-            part = self._window(window)[start - begin : stop - begin]
+            begin = self._first_position(window)
+            samples = self._window(window)
+            part = samples[start - begin : stop - begin]
             parts.append(part)
             start += len(part)
         return np.concatenate(parts)
@@ -167,17 +183,21 @@ class EpochOrder:
         due = self._due(start, stop, is_first=is_first)
         if not len(due):
             return np.empty((0, 2), dtype=np.int64)
-        firsts = self._chunks_at(due) * self._chunk
-        counts = np.minimum(self._chunk, self._samples - firsts)
-        firsts = (firsts + self._rotation) % self._samples
-        runs = np.stack([firsts, firsts + counts], axis=1)
+        # (n,) each: the first sample of each chunk before the rotation, and how many it has. Only
+        # the last chunk is shorter.
+        unrotated = self._chunks_at(due) * self._chunk
+        counts = np.minimum(self._chunk, self._samples - unrotated)
+        starts = self._rotate(unrotated)
+        ends = starts + counts
 
         # The rotation wraps around: at most one chunk crosses the end, and its rest begins at
         # sample 0.
-        over = np.flatnonzero(runs[:, 1] > self._samples)
-        rest = np.stack([np.zeros_like(over), runs[over, 1] - self._samples], axis=1)
-        runs[over, 1] = self._samples
-        return np.insert(runs, over + 1, rest, axis=0)
+        crossing = np.flatnonzero(ends > self._samples)
+        rest_ends = ends[crossing] - self._samples
+        rest = np.stack([np.zeros_like(rest_ends), rest_ends], axis=1)
+        ends[crossing] = self._samples
+        runs = np.stack([starts, ends], axis=1)
+        return np.insert(runs, crossing + 1, rest, axis=0)
 
     def positions_ahead(
         self, start: int, stop: int, *, is_first: bool
@@ -186,10 +206,12 @@ class EpochOrder:
         due = self._due(start, stop, is_first=is_first)
         if not len(due):
             return 0, 0
-        first_window = self._window_of(int(due[0]) * self._chunk)
-        last_window = self._window_of(int(due[-1]) * self._chunk)
-        begin = self._first_chunk(first_window) * self._chunk
-        end = self._first_chunk(last_window + 1) * self._chunk
+        first_due = int(due[0])
+        last_due = int(due[-1])
+        first_window = self._window_of(first_due * self._chunk)
+        last_window = self._window_of(last_due * self._chunk)
+        begin = self._first_position(first_window)
+        end = self._first_position(last_window + 1)
         return begin, min(end, self._samples)
 
     def _due(self, start: int, stop: int, *, is_first: bool) -> Int64s:
@@ -197,14 +219,21 @@ class EpochOrder:
         ahead = CHUNKS_EARLY
         if self._shuffle:
             ahead += CHUNKS_PER_WINDOW
+        # The first chunk that begins at or after each position, and so many more.
         begin = -(-start // self._chunk) + ahead
         end = -(-stop // self._chunk) + ahead
         if is_first:
             begin = self._first_chunk(self._window_of(start))
         return np.arange(begin, min(end, self._chunks), dtype=np.int64)
 
+    def _rotate(self, samples: Int64s) -> Int64s:
+        """Samples as they are numbered before the rotation -> their own numbers."""
+        return (samples + self._rotation) % self._samples
+
     def _window_of(self, position: int) -> int:
-        return ((position // self._chunk + 1) * self._windows - 1) // self._chunks
+        """The window that has a position: the inverse of `_first_chunk`."""
+        chunk = position // self._chunk
+        return ((chunk + 1) * self._windows - 1) // self._chunks
 
     def _first_chunk(self, window: int) -> int:
         """The place of a window's first chunk.
@@ -213,18 +242,25 @@ class EpochOrder:
         """
         return window * self._chunks // self._windows
 
+    def _first_position(self, window: int) -> int:
+        return self._first_chunk(window) * self._chunk
+
     @cache_recent(_WINDOWS_KEPT)
     def _window(self, window: int) -> Int64s:
         """The samples of a window, in their order."""
         first_chunk = self._first_chunk(window)
-        places = np.arange(first_chunk, self._first_chunk(window + 1), dtype=np.int64)
-        # (chunks, samples of a chunk)
+        end_chunk = self._first_chunk(window + 1)
+        places = np.arange(first_chunk, end_chunk, dtype=np.int64)
         first_samples = self._chunks_at(places) * self._chunk
+        # (chunks, samples of a chunk) -> (samples of the window,): the last chunk may be short.
         samples = first_samples[:, None] + np.arange(self._chunk)
-        samples = samples[samples < self._samples]  # the last chunk may be short
-        samples = (samples + self._rotation) % self._samples
-        begin = first_chunk * self._chunk
-        draws = bits(self._window_key, np.arange(begin, begin + len(samples)))
+        samples = samples[samples < self._samples]
+        samples = self._rotate(samples)
+
+        # A draw is named by its position in the epoch.
+        begin = self._first_position(window)
+        positions = np.arange(begin, begin + len(samples))
+        draws = bits(self._window_key, positions)
         return samples[np.argsort(draws, kind="stable")]
 
     def _chunks_at(self, places: Int64s) -> Int64s:
@@ -232,8 +268,9 @@ class EpochOrder:
         if not self._shuffle:
             return places
         is_full = places < self._full_chunks
+        full_places = places[is_full]
         chunks = places.copy()
-        chunks[is_full] = permute(places[is_full], self._full_chunks, self._chunk_key)
+        chunks[is_full] = permute(full_places, self._full_chunks, self._chunk_key)
         return chunks
 
 
@@ -280,17 +317,27 @@ class Passes:
         place_parts = [np.empty(0, dtype=np.int64)]
         for piece in self._pieces(start, stop):
             order, ids_of = self._pass(piece.number)
+            # Whole places, each with all its repeats, from which the positions are cut.
             first_place = piece.start // self.repeats
             end_place = -(-piece.stop // self.repeats)
             repeated = np.repeat(order.take(first_place, end_place), self.repeats)
-            offset = first_place * self.repeats
-            places = repeated[piece.start - offset : piece.stop - offset] + self.base
+            first_position = first_place * self.repeats
+            begin = piece.start - first_position
+            end = piece.stop - first_position
+            places = repeated[begin:end] + self.base
             place_parts.append(places)
             id_parts.append(ids_of(places))
-        positions = np.arange(start, stop, dtype=np.int64) + self.begin % self._length
-        passes, inside = np.divmod(positions, self._length)
-        times = inside % self.repeats + passes * self.repeats
+        times = self._times(start, stop)
         return OrderRows(np.concatenate(id_parts), np.concatenate(place_parts), times)
+
+    def _times(self, start: int, stop: int) -> Int64s:
+        """`OrderRows.times` of the positions [start, stop) of the epoch."""
+        # Counted from the start of the pass in which the epoch begins.
+        positions = np.arange(start, stop, dtype=np.int64)
+        positions += self.begin % self._length
+        passes, position_in_pass = np.divmod(positions, self._length)
+        times: Int64s = position_in_pass % self.repeats + passes * self.repeats
+        return times
 
     def reads(self, start: int, stop: int, *, is_first: bool, runs: bool) -> Int64s:
         """As EpochOrder.reads: (n, 2) runs of places with `runs`, where neighbouring places are
@@ -301,8 +348,11 @@ class Passes:
         for piece in self._place_pieces(start, stop, is_first=is_first):
             order, ids_of = self._pass(piece.number)
             place_runs = order.reads(piece.start, piece.stop, is_first=piece.is_first)
-            place_runs = place_runs + self.base
-            parts.append(place_runs if runs else ids_of(members(place_runs)))
+            place_runs += self.base
+            if runs:
+                parts.append(place_runs)
+            else:
+                parts.append(ids_of(members(place_runs)))
         return np.concatenate(parts)
 
     def ahead(
@@ -320,16 +370,18 @@ class Passes:
             begin, end = order.positions_ahead(
                 piece.start, piece.stop, is_first=piece.is_first
             )
+            # Positions in the pass, and then those in the epoch.
             positions = np.arange(begin * self.repeats, end * self.repeats)
             positions += piece.number * self._length - self.begin
             is_wanted = (positions >= 0) & (positions < self.size)
             is_wanted[is_wanted] = is_mine(positions[is_wanted])
+
             repeated = np.repeat(order.take(begin, end), self.repeats)
-            places = np.unique(repeated[is_wanted]) + self.base
+            places = np.unique(repeated[is_wanted])
             place_runs = order.reads(piece.start, piece.stop, is_first=piece.is_first)
-            for run in place_runs + self.base:
+            for run in place_runs:
                 low, high = np.searchsorted(places, run)
-                ids.append(ids_of(places[low:high]))
+                ids.append(ids_of(places[low:high] + self.base))
         return ids
 
     @property
@@ -345,9 +397,12 @@ class Passes:
         begin = self.begin + start
         end = self.begin + stop
         pieces = []
-        for number in range(begin // length, -(-end // length)):
-            low = max(begin - number * length, 0)
-            high = min(end - number * length, length)
+        first_pass = begin // length
+        end_pass = -(-end // length)
+        for number in range(first_pass, end_pass):
+            pass_begin = number * length
+            low = max(begin - pass_begin, 0)
+            high = min(end - pass_begin, length)
             pieces.append(_Piece(number, low, high, is_first=False))
         return pieces
 
@@ -381,6 +436,10 @@ class Passes:
 
 def members(runs: Int64s) -> Int64s:
     """All numbers in runs (n, 2), each of a first number and an end; one run after the other."""
-    counts = runs[:, 1] - runs[:, 0]
-    starts = runs[:, 0] - (np.cumsum(counts) - counts)
-    return np.repeat(starts, counts) + np.arange(counts.sum())
+    first_numbers = runs[:, 0]
+    counts = runs[:, 1] - first_numbers
+    # (n,) where each run begins in the result, and the difference of a number and its position
+    # there. It is the same in all of a run, so no loop over the runs is needed.
+    positions = np.cumsum(counts) - counts
+    differences = first_numbers - positions
+    return np.repeat(differences, counts) + np.arange(counts.sum())

@@ -102,20 +102,25 @@ class MixedRows:
     """The rows that each share has in batches of `rows` rows; see Note [mixed batches]."""
 
     def __init__(self, weights: Sequence[float], rows: int) -> None:
+        # (shares,) where each share ends in a batch, as a part of it, and then in rows.
         ends = np.cumsum(weights) / math.fsum(weights)
-        self._ends = [round(float(end) * rows * _ONE) for end in ends]
+        self._ends = [round(end * rows * _ONE) for end in ends.tolist()]
         self._ends[-1] = rows * _ONE  # whatever the rounding
 
     def before(self, batches: int) -> list[int]:
         """Rows of each share in the first `batches` batches."""
         if len(self._ends) == 1:
-            return [batches * (self._ends[0] // _ONE)]
+            rows_per_batch = self._ends[0] // _ONE
+            return [batches * rows_per_batch]
+
         # Batch i has ceil((end - h) / _ONE) rows up to a share's end, h = _GOLDEN * i modulo _ONE.
         # That is floor(_GOLDEN * i / _ONE) - floor((_GOLDEN * i - end) / _ONE), and both are summed
         # over i by floor_sum.
         jitters = floor_sum(batches, _ONE, _GOLDEN, 0)
-        ends = [jitters - floor_sum(batches, _ONE, _GOLDEN, -end) for end in self._ends]
-        return [end - start for start, end in pairwise([0, *ends])]
+        edges = [0]  # the rows before each share, and those of all
+        for end in self._ends:
+            edges.append(jitters - floor_sum(batches, _ONE, _GOLDEN, -end))
+        return [stop - start for start, stop in pairwise(edges)]
 
 
 def rows_of_mixture(
@@ -127,7 +132,8 @@ def rows_of_mixture(
     ends = []
     for weight, count in zip(weights, counts, strict=True):
         ends.append(count * repeats * total / weight)
-    return math.floor(min(ends) if size == "smallest" else max(ends))
+    end = min(ends) if size == "smallest" else max(ends)
+    return math.floor(end)
 
 
 class Partition:
@@ -204,11 +210,13 @@ class Partition:
 
     def spans(self, number: int, node: int | None = None) -> list[Span]:
         """The stretches of global batch `number` that a node takes; None: the node of this rank."""
-        sequences = self._sequences_of(self._node if node is None else node)
+        if node is None:
+            node = self._node
         spans = []
-        for sequence in sequences:
+        for sequence in self._sequences_of(node):
             start = self.edge(sequence, number)
-            spans.append(Span(sequence, start, self.edge(sequence, number + 1)))
+            stop = self.edge(sequence, number + 1)
+            spans.append(Span(sequence, start, stop))
         return spans
 
     def rank_rows(self, number: int) -> RankRows:
@@ -217,17 +225,17 @@ class Partition:
         size = self._batch_size
         if number >= self._full_batches:
             # The last batch is not full: all ranks have as many rows as the longest one.
-            longest = max(
-                _length(self.spans(number, node)) for node in range(self._nodes)
-            )
-            size = -(-longest // self._ranks_per_node)
+            lengths = []
+            for node in range(self._nodes):
+                lengths.append(_length(self.spans(number, node)))
+            size = -(-max(lengths) // self._ranks_per_node)  # rounded up
 
-        # The rank's rows among those of its node.
-        first = self._local_rank * size
-        rows = np.arange(first, first + size, dtype=np.int64)
+        # (size,) the rank's rows among those of its node.
+        rows = np.arange(size, dtype=np.int64)
         if self._in_turn:
-            turns = np.arange(size, dtype=np.int64)
-            rows = turns * self._ranks_per_node + self._local_rank
+            rows = rows * self._ranks_per_node + self._local_rank
+        else:
+            rows += self._local_rank * size
         if self._is_mixed:
             # The rows of a share are neighbours in the batch. Sorted by draws, they are mixed.
             draws = bits(self._key, rows + (number << 40))
@@ -246,10 +254,13 @@ class Partition:
         """(n,) the global batch of each position of a sequence."""
         if not self._is_mixed:
             return positions // self._edges_of(1)[0]
+        # The batches of the least and of the greatest position, without the edges of all batches:
+        # an epoch may have many.
         edge = partial(self.edge, sequence)
         next_batches = range(1, self.batches)
         low = bisect_right(next_batches, int(positions.min()), key=edge)
         high = bisect_right(next_batches, int(positions.max()), key=edge)
+        # Where the batches low to high begin, and the end of the last one.
         edges = [edge(batch) for batch in range(low, high + 2)]
         return low + np.searchsorted(edges, positions, side="right") - 1
 
@@ -261,26 +272,33 @@ class Partition:
         if not len(positions):
             return np.zeros(0, dtype=np.bool_)
         batches = self.batches_of(sequence, positions)
-
-        # The row of each position among its node's rows of the batch.
-        if self._is_mixed:
-            different, inverse = np.unique(batches, return_inverse=True)
-            begins = [self._row_zero(sequence, batch) for batch in different.tolist()]
-            rows: Int64s = positions - np.array(begins, dtype=np.int64)[inverse]
+        rows = self._rows_of_node(sequence, positions, batches)
+        if self._in_turn:
+            owners = rows % self._ranks_per_node
         else:
-            # All batches are alike, so this needs no loop over batches, which may be many.
-            stretch = self._edges_of(1)[0]
-            sequence_of_node = sequence - self._node * self._sequences_per_node
-            rows = sequence_of_node * stretch + positions % stretch
-
-        owners = (
-            rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
-        )
+            owners = rows // self._batch_size
         is_owned: Bools = owners == self._local_rank
         is_last = batches >= self._full_batches
         if self.batches > self._full_batches:
             return is_owned | is_last
         return is_owned & ~is_last
+
+    def _rows_of_node(
+        self, sequence: int, positions: Int64s, batches: Int64s
+    ) -> Int64s:
+        """(n,) the row of each position among its node's rows of the batch."""
+        if not self._is_mixed:
+            # All batches are alike, so this needs no loop over batches, which may be many.
+            rows_per_sequence = self._edges_of(1)[0]
+            first_sequence = self._node * self._sequences_per_node
+            rows_before = (sequence - first_sequence) * rows_per_sequence
+            return rows_before + positions % rows_per_sequence
+
+        # (d,) the different batches, and (n,) which of them each position is in.
+        different, index_of_batch = np.unique(batches, return_inverse=True)
+        begins = [self._row_zero(sequence, batch) for batch in different.tolist()]
+        begin_of_batch = np.array(begins, dtype=np.int64)
+        return positions - begin_of_batch[index_of_batch]
 
     def _row_zero(self, sequence: int, batch: int) -> int:
         """The position of a sequence that would be row 0 of its node's rows of a batch.

@@ -55,9 +55,11 @@ class SpreadDraws(Pick):
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
         stream = key(seed, epoch, Stream.DRAW)
+        weight_per_draw = self._ends[-1] / count
 
         def draw(places: Int64s) -> Int64s:
-            points = (places + uniform(stream, places)) * (self._ends[-1] / count)
+            # A random point in the part of each draw, and the sample whose weight covers it.
+            points = (places + uniform(stream, places)) * weight_per_draw
             samples = np.searchsorted(self._ends, points, side="right")
             # Rounding may move a point to the end of all weights.
             return np.asarray(np.minimum(samples, self._last))
@@ -84,9 +86,11 @@ class WeightedDrawsWithoutReplacement(Pick):
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
         draws = uniform(key(seed, epoch, Stream.DRAW), self._drawable)
+        # -log(1 - u) of a uniform u is exponentially distributed with rate 1.
         times = -np.log1p(-draws) / self._weights
         smallest = np.argpartition(times, count - 1)[:count]
-        return np.sort(self._drawable[smallest]).__getitem__
+        drawn = np.sort(self._drawable[smallest])
+        return drawn.__getitem__
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,19 +110,21 @@ class RejectionDraws(Pick):
         sample_key = key(seed, epoch, Stream.DRAW)
         luck_key = key(seed, epoch, Stream.LUCK)
         tries_at_once = max(1, round(self.tries))
+        sample_count = np.uint64(self.samples)
 
         def draw(places: Int64s) -> Int64s:
             result = np.empty(len(places), dtype=np.int64)
             todo = np.arange(len(places))
             first_try = 0
             while len(todo):
+                # All arrays are (draws without a sample, tries).
                 try_numbers = np.arange(first_try, first_try + tries_at_once)
-                names = places[todo, None] + _TRY * try_numbers  # (draws, tries)
-                samples = (bits(sample_key, names) % np.uint64(self.samples)).astype(
-                    np.int64
-                )
+                names = places[todo, None] + _TRY * try_numbers
+                samples = (bits(sample_key, names) % sample_count).astype(np.int64)
                 weights = self.weights_of(samples.ravel()).reshape(names.shape)
                 is_accepted = uniform(luck_key, names) * self.most < weights
+
+                # The first try that is accepted counts.
                 is_done = is_accepted.any(axis=1)
                 first_accepted = is_accepted[is_done].argmax(axis=1)
                 result[todo[is_done]] = samples[is_done, first_accepted]
@@ -154,9 +160,8 @@ class Listed(Pick):
         """The hash of an epoch's list, in hex."""
         import xxhash  # slow to import, and most programs list nothing
 
-        return xxhash.xxh3_64_hexdigest(
-            self._kept_numbers_of(epoch).astype("<i8").tobytes()
-        )
+        numbers = self._kept_numbers_of(epoch).astype("<i8")
+        return xxhash.xxh3_64_hexdigest(numbers.tobytes())
 
     def rows(self, epoch: int) -> int | None:
         return len(self._kept_numbers_of(epoch))
@@ -181,8 +186,9 @@ class ByClass(Pick):
 
     def __init__(self, labels: Int64s, classes: int, samples: int) -> None:
         labelled = np.flatnonzero(labels >= 0)
+        by_class = np.argsort(labels[labelled], kind="stable")
         # Places in the share, class by class.
-        self._members = labelled[np.argsort(labels[labelled], kind="stable")]
+        self._members = labelled[by_class]
         sorted_labels = labels[self._members]
         # (all classes,): where each class begins in the members, and its number of samples.
         _, self._firsts, self._counts = np.unique(
@@ -203,23 +209,25 @@ class ByClass(Pick):
         uses_per_round = turns_per_round // class_count
 
         def pick(places: Int64s) -> Int64s:
-            turns, place_in_turn = np.divmod(places + epoch * count, samples_per_class)
+            # All arrays are (n,). Places are counted through all epochs.
+            all_places = places + epoch * count
+            turns, place_in_turn = np.divmod(all_places, samples_per_class)
             rounds, turn_in_round = np.divmod(turns, turns_per_round)
-            classes = permute(
-                turn_in_round % class_count, class_count, bits(class_key, rounds)
-            )
+            use_in_round, place_in_order = np.divmod(turn_in_round, class_count)
+            # Each round has an order of the classes.
+            classes = permute(place_in_order, class_count, bits(class_key, rounds))
             # How often the class was used before this turn.
-            uses = rounds * uses_per_round + turn_in_round // class_count
+            uses = rounds * uses_per_round + use_in_round
 
             # The members of a class are permuted anew after the least number of uses that ends with
             # its last member.
             sizes = self._counts[classes]
             cycle_lengths = np.lcm(sizes, samples_per_class)
-            cycles, place_in_cycle = np.divmod(
-                uses * samples_per_class + place_in_turn, cycle_lengths
-            )
+            member_draws = uses * samples_per_class + place_in_turn
+            cycles, place_in_cycle = np.divmod(member_draws, cycle_lengths)
             member_keys = bits(member_key, classes + cycles * class_count)
             members = permute(place_in_cycle % sizes, sizes, member_keys)
-            return np.asarray(self._members[self._firsts[classes] + members])
+            positions = self._firsts[classes] + members
+            return np.asarray(self._members[positions])
 
         return pick

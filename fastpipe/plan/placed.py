@@ -150,8 +150,11 @@ class Placed:
 def places_in_row(rows: Int64s, count: int) -> Int64s:
     """(M,) ascending rows -> (M,) 0 for the first box or object of a row, 1 for the second, ..."""
     sizes = np.bincount(rows, minlength=count)
+    # (count,) the position of the first box or object of each row among all.
     first_of_row = np.cumsum(sizes) - sizes
-    return np.asarray(np.arange(len(rows)) - first_of_row[rows])
+    positions = np.arange(len(rows), dtype=np.int64)
+    positions -= first_of_row[rows]
+    return positions
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,10 @@ def geometry_of(
     # height, are in pixels of the stored image. In pixels of the canvas they are whole numbers,
     # except for rounding errors.
     before = canvas.resized / canvas.pictures
-    left_top = np.rint(crops.boxes[:, :2] * before) + canvas.before
-    cut = np.rint(crops.boxes[:, 2:] * before)
+    box_left_top = crops.boxes[:, :2]
+    box_sides = crops.boxes[:, 2:]
+    left_top = np.rint(box_left_top * before) + canvas.before
+    cut = np.rint(box_sides * before)
     after = np.array(size) / cut
     return Geometry(
         before=before.astype(np.float32),
@@ -207,9 +212,11 @@ def move_boxes(boxes_xyxy: Float32s, rows: Int64s, geometry: Geometry) -> Float3
     # (M, 2, 2): left top and right bottom, x and y.
     corners = _resized_and_cut(boxes_xyxy.reshape(-1, 2, 2), rows, geometry, clip=True)
     is_mirrored = geometry.flips[rows]
+    width, _ = geometry.size
     # The right edge becomes the left one, so the corners change places in x.
-    corners[is_mirrored, :, 0] = geometry.size[0] - corners[is_mirrored, ::-1, 0]
-    np.clip(corners, 0, np.array(geometry.size, dtype=np.float32), out=corners)
+    corners[is_mirrored, :, 0] = width - corners[is_mirrored, ::-1, 0]
+    limits = np.array(geometry.size, dtype=np.float32)
+    np.clip(corners, 0, limits, out=corners)
     return corners.reshape(-1, 4)
 
 
@@ -219,7 +226,9 @@ def is_large_enough(boxes_xyxy: Float32s, min_size: float, min_area: float) -> B
     """
     sides = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # (M, 2) widths and heights
     areas = sides[:, 0] * sides[:, 1]
-    return np.asarray((sides >= min_size).all(axis=1) & (areas >= min_area))
+    has_size = (sides >= min_size).all(axis=1)
+    has_area = areas >= min_area
+    return np.asarray(has_size & has_area)
 
 
 def move_points(
@@ -237,8 +246,9 @@ def move_points(
     moved = points.copy()
     moved[..., :2] = _resized_and_cut(points[..., :2], rows, geometry, clip=False)
     is_mirrored = geometry.flips[rows]
+    width, _ = geometry.size
     # Points are counted from the centre of the first pixel, boxes from its edge.
-    moved[is_mirrored, :, 0] = (geometry.size[0] - 1) - moved[is_mirrored, :, 0]
+    moved[is_mirrored, :, 0] = (width - 1) - moved[is_mirrored, :, 0]
     return swap_pairs(moved, is_mirrored, flip_pairs)
 
 
@@ -258,6 +268,7 @@ def _resized_and_cut(
     points: Float32s, rows: Int64s, geometry: Geometry, *, clip: bool
 ) -> Float32s:
     """Points (M, K, 2) x, y after all but mirroring. See Note [torchvision's order]."""
+    # Each [rows, None] is (M, 1, 2): the image's numbers for all points of a box or object.
     moved: Float32s = points * geometry.before[rows, None]
     moved += geometry.padded[rows, None]
     moved -= geometry.left_top[rows, None]

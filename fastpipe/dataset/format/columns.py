@@ -78,9 +78,11 @@ class _VariableColumn:
         self, samples: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(n,) the first value of each sample, and (n,) the end of its values. Checked."""
+        # One call for both ends of each range.
         begins, ends = self._offsets.take(np.stack([samples, samples + 1]))
         is_good = (begins >= 0) & (begins <= ends) & (ends <= self._value_count)
-        is_good &= (ends - begins) * self._values.row_bytes <= MAX_VALUE_BYTES
+        value_bytes = (ends - begins) * self._values.row_bytes
+        is_good &= value_bytes <= MAX_VALUE_BYTES
 
         # No value belongs to two samples. So a batch never reads more than the file has, however
         # the offsets lie. Samples that follow one another, by number, must not overlap.
@@ -89,7 +91,8 @@ class _VariableColumn:
         previous = order[:-1]
         following = order[1:]
         is_same_sample = samples[previous] == samples[following]
-        is_good[following] &= is_same_sample | (ends[previous] <= begins[following])
+        is_behind = ends[previous] <= begins[following]
+        is_good[following] &= is_same_sample | is_behind
 
         if not is_good.all():
             row = int(np.flatnonzero(~is_good)[0])
@@ -132,14 +135,17 @@ class RaggedColumn(_VariableColumn):
             is_good = (values >= 0) & (values < field.classes)
         else:
             expected = "finite numbers"
-            is_good = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
+            inner_axes = tuple(range(1, values.ndim))
+            is_good = np.isfinite(values).all(axis=inner_axes)
         if field.kind == "boxes":
             expected += ", x0 at most x1, y0 at most y1"
-            is_good &= (values[:, 0] <= values[:, 2]) & (values[:, 1] <= values[:, 3])
+            x0, y0, x1, y1 = values.T
+            is_good &= (x0 <= x1) & (y0 <= y1)
         if is_good.all():
             return
         row = int(np.flatnonzero(~is_good)[0])
-        sample = int(samples[np.searchsorted(offsets, row, side="right") - 1])
+        position = np.searchsorted(offsets, row, side="right") - 1
+        sample = int(samples[position])
         raise DatasetError(
             f"{self._values.path}: a value of sample {sample} is impossible: expected {expected}, "
             f"got {values[row].tolist()}. The file is damaged: {RESTORE}"
@@ -156,8 +162,9 @@ class BytesColumn(_VariableColumn):
             DatasetError: as RaggedColumn.take; or a value is not of the field's kind.
         """
         begins, ends = self._ranges(samples)
+        # (n,) each: where the value of a sample begins and ends in the data. A row is a byte.
         data, starts = self._values.gather(begins, ends)
-        stops = starts + ends - begins
+        stops = starts + (ends - begins)
         parse = _PARSERS[self._field.kind]
         values: list[Any] = []
         try:
@@ -200,9 +207,10 @@ def row_dtype(field: Field) -> np.dtype[Any]:
     shape = shapes[field.kind]
     # If no sample has keypoints, nobody knows how many points an object has: 0 is legal then.
     least = 0 if field.kind == "keypoints" else 1
-    if not least <= math.prod(shape) <= MAX_VALUE_BYTES // 4:
+    most = MAX_VALUE_BYTES // 4  # numbers of 4 bytes
+    if not least <= math.prod(shape) <= most:
         raise DatasetError(
-            f"field {field.name!r}: expected values of {least} to {MAX_VALUE_BYTES // 4:,} "
+            f"field {field.name!r}: expected values of {least} to {most:,} "
             f"numbers, got the shape {shape} in dataset.json. It is damaged: {RESTORE}"
         )
     return np.dtype(("<f4", shape))

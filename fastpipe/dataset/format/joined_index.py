@@ -96,6 +96,7 @@ class JoinedIndex(Index):
         # The last count is that of NO_LABEL, which is -1 and so the last index.
         counts = np.zeros(len(self.classes) + 1, dtype=np.int64)
         for part, new_labels in zip(self.parts, self._new_labels, strict=True):
+            # Not counts[...] += ..., which counts once if two classes become one.
             np.add.at(counts, new_labels[:-1], part.class_counts)
         class_counts: list[int] = counts[:-1].tolist()
         return class_counts
@@ -108,21 +109,17 @@ class JoinedIndex(Index):
         return self.records_of(np.arange(len(self), dtype=np.int64))
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        records = gather_from_parts(
-            self.starts,
-            samples.ravel(),
-            lambda part, numbers: self._renumber(
-                part, self.parts[part].records_of(numbers)
-            ),
-        )
+        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.void]:
+            return self._renumber(part, self.parts[part].records_of(numbers))
+
+        records = gather_from_parts(self.starts, samples.ravel(), read_part)
         return records.reshape(samples.shape)
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        return gather_from_parts(
-            self.starts,
-            samples,
-            lambda part, numbers: self._renumber(part, self.parts[part].read(numbers)),
-        )
+        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.void]:
+            return self._renumber(part, self.parts[part].read(numbers))
+
+        return gather_from_parts(self.starts, samples, read_part)
 
     def _renumber(self, part: int, records: NDArray[np.void]) -> NDArray[np.void]:
         """Records of a part with the labels and shards of the whole."""
@@ -154,12 +151,12 @@ class JoinedIndex(Index):
         return JoinedColumn(self.starts, columns, self._field_labels.get(name))
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        is_stored_so = np.array(
+        # (parts,) and (n,)
+        is_in_coefficients = np.array(
             [part.storage == COEFFICIENTS_STORAGE for part in self.parts]
         )
-        return is_stored_so[
-            np.searchsorted(self._first_shards, shards, side="right") - 1
-        ]
+        part_of_shard = np.searchsorted(self._first_shards, shards, side="right") - 1
+        return is_in_coefficients[part_of_shard]
 
     def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.searchsorted(self.starts, samples, side="right") - 1
@@ -169,32 +166,30 @@ class JoinedIndex(Index):
         return any(part.is_scattered for part in self.parts)
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        return gather_from_parts(
-            self.starts,
-            places,
-            lambda part, numbers: (
-                self.parts[part].samples_at(numbers) + self.starts[part]
-            ),
-        )
+        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+            samples = self.parts[part].samples_at(numbers) + self.starts[part]
+            return np.asarray(samples)
+
+        return gather_from_parts(self.starts, places, read_part)
 
     def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
-        return gather_from_parts(
-            self.starts,
-            samples,
-            lambda part, numbers: self.parts[part].paths_of(numbers),
-        )
+        def read_part(part: int, numbers: NDArray[np.int64]) -> Sequence[str | None]:
+            return self.parts[part].paths_of(numbers)
+
+        return gather_from_parts(self.starts, samples, read_part)
 
     def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
-        return gather_from_parts(
-            self.starts,
-            samples,
-            lambda part, numbers: self.parts[part].hashes(numbers, name),
-        )
+        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+            return self.parts[part].hashes(numbers, name)
+
+        return gather_from_parts(self.starts, samples, read_part)
 
     def sample_at(self, shard: int, offset: int) -> int | None:
         part, number = part_and_number(self._first_shards, shard)
         sample = self.parts[part].sample_at(number, offset)
-        return None if sample is None else sample + int(self.starts[part])
+        if sample is None:
+            return None
+        return sample + int(self.starts[part])
 
     def open_shard(self, number: int) -> ReadableShard:
         part, shard = part_and_number(self._first_shards, number)
@@ -262,7 +257,9 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
     reasons: dict[str, str] = {}
     new_labels: dict[str, list[NDArray[np.int64]]] = {}
     # The names of all datasets, each once, in the order in which they come first.
-    names = dict.fromkeys(name for part in parts for name in part.fields)
+    names: dict[str, None] = {}
+    for part in parts:
+        names.update(dict.fromkeys(part.fields))
     for name in names:
         lacking = [part.path for part in parts if name not in part.fields]
         if lacking:
@@ -275,15 +272,16 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
         shapes = {
             (field.kind, field.width, field.points, field.labelled) for field in fields
         }
-        has_same_classes = len({(field.names, field.classes) for field in fields}) == 1
+        classes = {(field.names, field.classes) for field in fields}
+        has_same_classes = len(classes) == 1
         if len(shapes) > 1:
             reasons[name] = (
                 f"{name!r} is not of one kind and shape in all of the datasets"
             )
         elif has_same_classes:
             # Where the datasets differ about mirrored points, the user has to say which change.
-            has_same_pairs = len({field.flip_pairs for field in fields}) == 1
-            flip_pairs = first.flip_pairs if has_same_pairs else ()
+            pairs = {field.flip_pairs for field in fields}
+            flip_pairs = first.flip_pairs if len(pairs) == 1 else ()
             joined[name] = replace(first, files={}, flip_pairs=flip_pairs)
         elif not all(class_names) or first.kind not in ("classes", "boxes"):
             reasons[name] = (
@@ -327,7 +325,8 @@ def _join_names(names: list[str]) -> str:
     """One fingerprint for several."""
     if len(names) == 1:
         return names[0]
-    return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps(names).encode())}"
+    text = json.dumps(names)
+    return f"mixed-{xxhash.xxh3_128_hexdigest(text.encode())}"
 
 
 def _concatenate(
@@ -338,5 +337,7 @@ def _concatenate(
         return None
     filled = []
     for array, length in zip(arrays, lengths, strict=True):
-        filled.append(np.full(length, missing) if array is None else array)
+        if array is None:
+            array = np.full(length, missing)
+        filled.append(array)
     return np.concatenate(filled)

@@ -135,9 +135,9 @@ class OpenFile:
 
         # With a million ranges each array takes 8 MB. Temporary ones have no names, so they are
         # freed at once.
-        begins_read = np.concatenate(
-            [[True], sorted_starts[1:] - reached[:-1] > _NEAR_BYTES]
-        )
+        # (n - 1,) whether a range is too far behind all before it to be read with them.
+        is_far = sorted_starts[1:] - reached[:-1] > _NEAR_BYTES
+        begins_read = np.concatenate([[True], is_far])
         firsts = np.flatnonzero(begins_read)  # (reads,) the first range of each read
         lasts = np.concatenate([firsts[1:] - 1, [-1]])
         read_offsets = sorted_starts[firsts]
@@ -146,8 +146,11 @@ class OpenFile:
 
         # (reads,) the distance from a byte of the file to its position in `data`.
         shifts = np.cumsum(read_sizes) - read_sizes - read_offsets
+        # (n,) the shift of each range by the number of its read, and then its position.
+        sorted_positions = shifts[np.cumsum(begins_read) - 1]
+        sorted_positions += sorted_starts
         positions = np.empty(len(starts), dtype=np.int64)
-        positions[order] = sorted_starts + shifts[np.cumsum(begins_read) - 1]
+        positions[order] = sorted_positions
         return data, positions
 
 
@@ -180,7 +183,8 @@ class Rows:
         flat_numbers = numbers.ravel()
         data, positions = self.gather(flat_numbers, flat_numbers + 1)
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)
-        return rows.take(positions.reshape(numbers.shape) // self.row_bytes, axis=0)
+        indices = positions.reshape(numbers.shape) // self.row_bytes
+        return rows.take(indices, axis=0)
 
     def around(
         self, numbers: NDArray[np.int64], count: int
@@ -195,10 +199,13 @@ class Rows:
             Rows among which they are, and (n,) the position of each in these.
         """
         begins = np.maximum(numbers - 1, 0)
-        data, positions = self.gather(begins, np.minimum(numbers + 2, count))
-        return np.frombuffer(data, self._dtype), positions // self.row_bytes + (
-            numbers - begins
-        )
+        ends = np.minimum(numbers + 2, count)
+        data, positions = self.gather(begins, ends)
+        rows: NDArray[Any] = np.frombuffer(data, self._dtype)
+        # The first row of each range, and from there to the row itself.
+        indices = positions // self.row_bytes
+        indices += numbers - begins
+        return rows, indices
 
     def ranges(
         self, begins: NDArray[np.int64], ends: NDArray[np.int64]

@@ -216,9 +216,8 @@ class PackedIndex(Index):
         is_good &= self._are_possible(records)
         if not is_good.all():
             row = int(np.flatnonzero(~is_good)[0])
-            raise self._impossible_record(
-                int(samples[row]), int(shards[row]), records[row]
-            )
+            sample = int(samples[row])
+            raise self._impossible_record(sample, int(shards[row]), records[row])
         self.check_pixels(samples, records)
         return records
 
@@ -231,12 +230,15 @@ class PackedIndex(Index):
         behind: NDArray[np.void],
     ) -> NDArray[np.bool_]:
         """(n,) whether records lie in their shards, between the records before and behind them."""
+        # (n,) whether a sample is the first or the last of its shard.
         is_first = samples == self.shard_starts[shards]
         next_shards = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1
-        is_last = (next_shards != shards) | (samples == len(self) - 1)
+        is_last_of_all = samples == len(self) - 1
+        is_last = (next_shards != shards) | is_last_of_all
         sizes = self.shard_sizes[shards]
 
-        is_placed = (records["shard"] == shards) & _are_inside(records, sizes)
+        is_in_shard = records["shard"] == shards
+        is_placed = is_in_shard & _are_inside(records, sizes)
         # A neighbour whose own place is impossible proves nothing about this record.
         is_behind = before["offset"] + before["size"] <= records["offset"]
         is_placed &= is_first | ~_are_inside(before, sizes) | is_behind
@@ -251,9 +253,11 @@ class PackedIndex(Index):
         # No memory is allocated for a picture that cannot exist: a byte of a JPEG has at most 4
         # blocks of 8 x 8 pixels. A byte of a PNG has 1,032 bytes (zlib.net/zlib_tech.html) of 8
         # pixels each: 129 blocks.
-        blocks = (width + 7) // 8 * ((height + 7) // 8)
+        blocks_across = (width + 7) // 8
+        blocks_down = (height + 7) // 8
+        most_blocks = 129 * records["size"].astype(np.int64)
         is_possible = (width > 0) & (height > 0) & possible_forms(records)
-        is_possible &= blocks <= 129 * records["size"].astype(np.int64)
+        is_possible &= blocks_across * blocks_down <= most_blocks
         label = records["label"]
         is_possible &= (label >= self.least_label) & (label < len(self.classes))
         return np.asarray(is_possible)
@@ -359,4 +363,8 @@ def _are_inside(
     """(n,) whether records have bytes, inside shards of these sizes. No sum here can wrap."""
     offset = records["offset"]
     size = records["size"]
-    return np.asarray((size > 0) & (offset <= sizes) & (size <= sizes - offset))
+    # Unsigned: where the offset is beyond the end, the difference means nothing, and the first
+    # comparison is False.
+    starts_inside = offset <= sizes
+    ends_inside = size <= sizes - offset
+    return np.asarray((size > 0) & starts_inside & ends_inside)

@@ -26,9 +26,10 @@ class PartSamples(NamedTuple):
     numbers: NDArray[np.int64]  # (m,) their numbers in the part
 
 
-def starts_of(counts: Sequence[int]) -> NDArray[np.int64]:
+def starts_of(counts: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     """(n + 1,) where each of n parts of these lengths begins, and the end of all."""
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    ends = np.cumsum(counts)
+    return np.concatenate([[0], ends]).astype(np.int64)
 
 
 def part_and_number(starts: NDArray[np.int64], number: int) -> tuple[int, int]:
@@ -41,10 +42,11 @@ def split_by_part(
     starts: NDArray[np.int64], samples: NDArray[np.int64]
 ) -> Iterator[PartSamples]:
     """The samples of each part that has some of them. Without samples, the first part and none."""
-    parts = np.searchsorted(starts, samples, side="right") - 1
-    for part in np.unique(parts).tolist() or [0]:
-        positions = np.flatnonzero(parts == part)
-        yield PartSamples(part, positions, samples[positions] - starts[part])
+    part_of_sample = np.searchsorted(starts, samples, side="right") - 1
+    for part in np.unique(part_of_sample).tolist() or [0]:
+        positions = np.flatnonzero(part_of_sample == part)
+        numbers = samples[positions] - starts[part]
+        yield PartSamples(part, positions, numbers)
 
 
 def gather_from_parts(
@@ -72,35 +74,39 @@ def _merge(
     positions: Sequence[NDArray[np.intp]], values: Sequence[Any], count: int
 ) -> Any:
     """The values of `count` samples; `values` has those of each part, for these positions."""
-    if isinstance(values[0], Ragged):
+    first_values = values[0]
+    if isinstance(first_values, Ragged):
         return _merge_ragged(positions, values, count)
-    merged: Any = [None] * count
-    if isinstance(values[0], np.ndarray):
-        merged = np.empty((count, *values[0].shape[1:]), values[0].dtype)
+    if isinstance(first_values, np.ndarray):
+        shape = (count, *first_values.shape[1:])
+        merged = np.empty(shape, first_values.dtype)
         for rows, array in zip(positions, values, strict=True):
             merged[rows] = array
         return merged
+    merged_items: list[Any] = [None] * count
     for rows, items in zip(positions, values, strict=True):
         for row, item in zip(rows.tolist(), items, strict=True):
-            merged[row] = item
-    return merged
+            merged_items[row] = item
+    return merged_items
 
 
 def _merge_ragged(
     positions: Sequence[NDArray[np.intp]], parts: Sequence[Ragged], count: int
 ) -> Ragged:
+    """The same for samples with several values each: all values, sorted by their samples."""
     # (M,) the sample of each value; the values of a sample follow one another in their part.
     rows_of_parts = []
     for samples, ragged in zip(positions, parts, strict=True):
-        rows_of_parts.append(np.repeat(samples, np.diff(ragged.offsets)))
+        lengths = np.diff(ragged.offsets)
+        rows_of_parts.append(np.repeat(samples, lengths))
     rows = np.concatenate(rows_of_parts)
     # A stable sort keeps the order of the values of one sample.
     order = np.argsort(rows, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
     values = np.concatenate([ragged.values for ragged in parts])[order]
     labels = None
     if parts[0].labels is not None:
         labels = np.concatenate([ragged.labels for ragged in parts])[order]
+    offsets = starts_of(np.bincount(rows, minlength=count))
     return Ragged(values, offsets, labels)
 
 
@@ -122,11 +128,11 @@ class JoinedColumn:
         if self.labels is None:
             return values
         new_labels = self.labels[part]
-        if values.labels is None:  # a field of classes: its values are the labels
-            return replace(
-                values, values=new_labels[values.values].astype(values.values.dtype)
-            )
-        return replace(values, labels=renumbered(values.labels, new_labels))
+        if values.labels is not None:
+            return replace(values, labels=renumbered(values.labels, new_labels))
+        # A field of classes: its values are the labels.
+        labels = new_labels[values.values]
+        return replace(values, values=labels.astype(values.values.dtype))
 
 
 def renumbered(labels: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -134,5 +140,8 @@ def renumbered(labels: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.
 
     Labels that the dataset does not have stay as they are: checks of the records report them.
     """
-    is_known = (labels >= 0) & (labels < len(new) - 1)
-    return np.where(is_known, new[np.where(is_known, labels, -1)], labels)
+    class_count = len(new) - 1
+    is_known = (labels >= 0) & (labels < class_count)
+    # An unknown label would be no index of `new`: -1, which is one, stands in for it.
+    new_labels = new[np.where(is_known, labels, -1)]
+    return np.where(is_known, new_labels, labels)

@@ -42,21 +42,24 @@ def possible_forms(records: NDArray[np.void]) -> NDArray[np.bool_]:
 
 def count_forms(records: NDArray[np.void]) -> Counter[PixelForm]:
     """How many records have each form."""
-    # One number for both, so that bincount counts all forms in one pass.
-    codes = records["channels"].astype(np.int64) << 8 | records["bits"]
+    # One number for both, so that bincount counts all forms in one pass: the channels in the high
+    # byte, the bits in the low one.
+    channels = records["channels"].astype(np.int64)
+    codes = channels << 8 | records["bits"]
     counts = np.bincount(codes)
     forms = Counter[PixelForm]()
     for code in np.flatnonzero(counts).tolist():
-        forms[PixelForm(code >> 8, code & 255)] = int(counts[code])
+        form = PixelForm(channels=code >> 8, bits=code & 255)
+        forms[form] = int(counts[code])
     return forms
 
 
 def describe_forms(counts: Counter[PixelForm]) -> list[dict[str, int]]:
     """The entry "forms" of dataset.json."""
-    return [
-        {**form._asdict(), "samples": samples}
-        for form, samples in sorted(counts.items())
-    ]
+    entries = []
+    for form, samples in sorted(counts.items()):
+        entries.append({**form._asdict(), "samples": samples})
+    return entries
 
 
 def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
@@ -69,9 +72,9 @@ def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
     for entry in entries:
         form = PixelForm(count(entry["channels"]), count(entry["bits"]))
         forms[form] = count(entry["samples"])
-    if not forms.keys() <= set(FORMS):
-        expected = ", ".join(map(str, FORMS))
-        raise ValueError(
-            f"expected forms of {expected}; got {', '.join(map(str, forms))}"
-        )
+    is_possible = forms.keys() <= set(FORMS)
+    if not is_possible:
+        expected = ", ".join(str(form) for form in FORMS)
+        got = ", ".join(str(form) for form in forms)
+        raise ValueError(f"expected forms of {expected}; got {got}")
     return forms

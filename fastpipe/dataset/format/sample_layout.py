@@ -32,9 +32,10 @@ def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview])
     """
     # Three pieces and the size tell photos apart, and a large file is not read whole.
     digest = xxhash.xxh3_64(size_bytes.to_bytes(8, "little"))
-    last = max(size_bytes - _PIECE_BYTES, 0)
+    piece_bytes = min(size_bytes, _PIECE_BYTES)
+    last = size_bytes - piece_bytes
     for offset in (0, last // 2, last):
-        digest.update(read(offset, min(size_bytes, _PIECE_BYTES)))
+        digest.update(read(offset, piece_bytes))
     return digest.intdigest()
 
 
@@ -71,14 +72,18 @@ def before_picture(key: str, label: int, picture: bytes) -> bytes:
     """KEY.cls and the header of the image: BEFORE_BYTES bytes."""
     digits = str(label).encode()
     cls_header = tar.header(key + ".cls", len(digits))
-    image_header = tar.header(f"{key}.{picture_ending(picture)}", len(picture))
-    return cls_header + digits + tar.padding(len(digits)) + image_header
+    cls_padding = tar.padding(len(digits))
+    image_name = f"{key}.{picture_ending(picture)}"
+    image_header = tar.header(image_name, len(picture))
+    return cls_header + digits + cls_padding + image_header
 
 
 def after_picture(key: str, size_bytes: int, note: bytes) -> bytes:
     """The padding of an image of this size, and KEY.json with the note."""
+    image_padding = tar.padding(size_bytes)
     note_header = tar.header(key + ".json", len(note))
-    return tar.padding(size_bytes) + note_header + note + tar.padding(len(note))
+    note_padding = tar.padding(len(note))
+    return image_padding + note_header + note + note_padding
 
 
 class Ours(NamedTuple):
@@ -104,7 +109,9 @@ def read_ours(first: Callable[[int], bytes]) -> Ours | None:
     # The note may have megabytes of fields behind its beginning, so it is not parsed as a whole.
     decoder = json.JSONDecoder()
     try:
-        text = first(1 << 16)[len(opening) :].decode("ascii", "replace")
+        beginning = first(1 << 16)
+        text = beginning[len(opening) :].decode("ascii", "replace")
+        # raw_decode parses one value, and returns where it ends.
         entry, end = decoder.raw_decode(text)
         if not text.startswith(_PATH, end):
             raise ValueError("no path behind it")

@@ -102,9 +102,11 @@ class ShardColumns:
                 )
         if len(entries) != len(self._sizes):
             raise ValueError("a shard is described outside the list 'shards'")
-        names = Texts(bytes(self._names), np.array(self._name_bounds, dtype=np.int64))
-        bounds = np.array(self._sample_bounds, dtype=np.int64)
-        return Shards([(folder, names)], bounds, np.array(self._sizes, dtype=np.uint64))
+        name_bounds = np.array(self._name_bounds, dtype=np.int64)
+        names = Texts(bytes(self._names), name_bounds)
+        sample_bounds = np.array(self._sample_bounds, dtype=np.int64)
+        sizes = np.array(self._sizes, dtype=np.uint64)
+        return Shards([(folder, names)], sample_bounds, sizes)
 
 
 class Shards:
@@ -128,7 +130,8 @@ class Shards:
         self._names = names
         self._bounds = bounds
         # (folders + 1,) the first shard of each folder, and the number of all shards.
-        self._folder_bounds = np.cumsum([0, *(len(group) for _, group in names)])
+        counts = [len(group) for _, group in names]
+        self._folder_bounds = np.cumsum([0, *counts])
 
     @classmethod
     def joined(cls, parts: Sequence[Shards]) -> Shards:
@@ -136,9 +139,11 @@ class Shards:
         names: list[tuple[Path, Texts]] = []
         for part in parts:
             names += part._names
+        # (all shards,) the number of samples in each, and their bounds in the whole.
         counts = np.concatenate([np.diff(part._bounds) for part in parts])
+        bounds = np.concatenate([[0], np.cumsum(counts)])
         sizes = np.concatenate([part.sizes for part in parts])
-        return cls(names, np.concatenate([[0], np.cumsum(counts)]), sizes)
+        return cls(names, bounds, sizes)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -148,7 +153,8 @@ class Shards:
         shard = range(len(self))[number]
         group = int(np.searchsorted(self._folder_bounds, shard, side="right")) - 1
         folder, names = self._names[group]
-        name = names[shard - int(self._folder_bounds[group])]
+        shard_in_folder = shard - int(self._folder_bounds[group])
+        name = names[shard_in_folder]
         first, end = self._bounds[shard : shard + 2].tolist()
         return Shard(folder, name, end - first, int(self.sizes[shard]))
 

@@ -140,21 +140,24 @@ class BySample(TorchFunctionMode):
         self._calls += 1
 
         # (n,) a key for each sample and call, of both halves of the seed.
-        low_halves = (seeds & 0xFFFFFFFF).add_(self._calls * _STEP).to(torch.int32)
+        low_halves = seeds & 0xFFFFFFFF
+        low_halves.add_(self._calls * _STEP)
         high_halves = (seeds >> 32).to(torch.int32)
-        keys = _mix(low_halves).bitwise_xor_(high_halves)
-        positions = torch.arange(
-            math.prod(shape) // self._count, dtype=torch.int32, device=seeds.device
-        )
-        positions.mul_(_signed(_STEP))
-        # (n, positions) hashed at once or, if the rows are large, row by row in the CPU's cache.
-        if seeds.device.type != "cpu" or 4 * len(positions) < _ROW_BYTES:
-            return _mix(positions ^ keys[:, None]).view(*shape)
-        words = torch.empty(
-            self._count, len(positions), dtype=torch.int32, device=seeds.device
-        )
+        keys = _mix(low_halves.to(torch.int32)).bitwise_xor_(high_halves)
+        # (row_size,) a Weyl step for each element of a row.
+        row_size = math.prod(shape) // self._count
+        steps = torch.arange(row_size, dtype=torch.int32, device=seeds.device)
+        steps.mul_(_signed(_STEP))
+
+        # (n, row_size) hashed at once or, if the rows are large, row by row in the CPU's cache.
+        if seeds.device.type != "cpu" or 4 * row_size < _ROW_BYTES:
+            words = _mix(steps ^ keys[:, None])
+            return words.view(*shape)
+        row_shape = (self._count, row_size)
+        words = torch.empty(row_shape, dtype=torch.int32, device=seeds.device)
         for row, key in zip(words, keys, strict=True):
-            _mix(torch.bitwise_xor(positions, key, out=row))
+            torch.bitwise_xor(steps, key, out=row)
+            _mix(row)
         return words.view(*shape)
 
 
@@ -176,12 +179,19 @@ def _signed(word: int) -> int:
 
 def _mix(words: Tensor) -> Tensor:
     """Spreads each bit of an int32 over all of them, in place; a bijection."""
-    # torch shifts an int32 with its sign: the mask takes the copies of the sign away.
-    words.bitwise_xor_(words.bitwise_right_shift(16).bitwise_and_(0xFFFF))
+    _xor_shifted(words, 16)
     words.mul_(_signed(0x85EBCA6B))
-    words.bitwise_xor_(words.bitwise_right_shift(13).bitwise_and_(0x7FFFF))
+    _xor_shifted(words, 13)
     words.mul_(_signed(0xC2B2AE35))
-    return words.bitwise_xor_(words.bitwise_right_shift(16).bitwise_and_(0xFFFF))
+    return _xor_shifted(words, 16)
+
+
+def _xor_shifted(words: Tensor, shift: int) -> Tensor:
+    """words ^ (words >> shift) of unsigned 32 bits, in place."""
+    # torch shifts an int32 with its sign: the mask takes the copies of the sign away.
+    mask = (1 << (32 - shift)) - 1
+    shifted = words.bitwise_right_shift(shift).bitwise_and_(mask)
+    return words.bitwise_xor_(shifted)
 
 
 def _shape(size: Arguments, keywords: Keywords) -> Shape:
@@ -223,25 +233,34 @@ def _randint(
     mode: BySample, *limits: Any, dtype: Any = None, device: Any = None, **keywords: Any
 ) -> Tensor:
     """torch.randint(low=0, high, size)."""
+    # Any of the three may be given by its name. Without a name they come in this order, and a
+    # single limit is `high`.
     numbers = list(limits)
-    size = keywords["size"] if "size" in keywords else numbers.pop()
+    if "size" in keywords:
+        size = keywords["size"]
+    else:
+        size = numbers.pop()
     if "high" in keywords:
         numbers.append(keywords["high"])
     high = numbers[-1]
     low = numbers[0] if len(numbers) > 1 else keywords.get("low", 0)
     draws = mode.uniform(size, torch.float64, device)
-    return draws.mul_(high - low).floor_().add_(low).to(dtype or torch.int64)
+    draws.mul_(high - low).floor_().add_(low)
+    return draws.to(dtype or torch.int64)
 
 
 def _bernoulli(
     mode: BySample, probability: Tensor, p: float | None = None, **_: Any
 ) -> Tensor:
+    # torch.bernoulli(probability), or bernoulli(like, p), which takes only the shape of `like`.
     draws = mode.uniform(probability.shape, torch.float32, probability.device)
-    return (draws < (probability if p is None else p)).to(probability.dtype)
+    is_drawn = draws < (probability if p is None else p)
+    return is_drawn.to(probability.dtype)
 
 
 def _bernoulli_(mode: BySample, out: Tensor, p: Any = 0.5, **_: Any) -> Tensor:
-    return out.copy_(mode.uniform(out.shape, torch.float32, out.device) < p)
+    draws = mode.uniform(out.shape, torch.float32, out.device)
+    return out.copy_(draws < p)
 
 
 def _uniform_(

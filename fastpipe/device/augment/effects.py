@@ -26,8 +26,10 @@ def grey(images: Tensor) -> Tensor:
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(1)
-    luma = torch.mul(red, _GREY_WEIGHTS[0])
-    luma.add_(green, alpha=_GREY_WEIGHTS[1]).add_(blue, alpha=_GREY_WEIGHTS[2])
+    red_weight, green_weight, blue_weight = _GREY_WEIGHTS
+    luma = torch.mul(red, red_weight)
+    luma.add_(green, alpha=green_weight)
+    luma.add_(blue, alpha=blue_weight)
     return luma[:, None]
 
 
@@ -43,21 +45,20 @@ def brightness(images: Tensor, factors: Tensor) -> Tensor:
 
 def contrast(images: Tensor, factors: Tensor) -> Tensor:
     """0: the image's mean grey, 1: as it is."""
+    # factor * image + (1 - factor) * mean, with a mean (n, 1, 1, 1).
     mean = grey(images.mean((2, 3), keepdim=True))
-    return (
-        images.mul_(_per_image(factors))
-        .add_(mean.mul_(_per_image(1 - factors)))
-        .clamp_(0, 1)
-    )
+    mean.mul_(_per_image(1 - factors))
+    images.mul_(_per_image(factors))
+    images.add_(mean)
+    return images.clamp_(0, 1)
 
 
 def saturation(images: Tensor, factors: Tensor) -> Tensor:
     """0: grey, 1: as it is."""
     if images.shape[1] == 1:
         return images
-    return torch.lerp(grey(images), images, _per_image(factors), out=images).clamp_(
-        0, 1
-    )
+    torch.lerp(grey(images), images, _per_image(factors), out=images)
+    return images.clamp_(0, 1)
 
 
 def hue(images: Tensor, turns: Tensor) -> Tensor:
@@ -69,34 +70,48 @@ def hue(images: Tensor, turns: Tensor) -> Tensor:
     """
     if images.shape[1] == 1:
         return images
+    # All planes are (n, height, width).
     red, green, blue = images.unbind(1)
     most = torch.maximum(torch.maximum(red, green), blue)
     least = torch.minimum(torch.minimum(red, green), blue)
-    span = most.sub_(least)  # 0 for grey
-    divisor = span.clamp_min(1e-12)
-
-    # The place on the circle, from 0 to 6: red is at 0, green at 2, blue at 4.
-    if_green_is_most = blue.sub(red).div_(divisor).add_(2)
-    if_blue_is_most = red.sub(green).div_(divisor).add_(4)
-    position = torch.where(green >= blue, if_green_is_most, if_blue_is_most)
-    if_red_is_most = green.sub(blue).div_(divisor)
-    position = torch.where((red >= green) & (red >= blue), if_red_is_most, position)
+    span = most.sub_(least)  # in place: `most` is not needed any more
+    position = _hue_position(red, green, blue, span)
     position.add_(turns[:, None, None] * 6)
-    position.sub_(torch.floor(position / 6).mul_(6))
+    rounds = torch.floor(position / 6)
+    position.sub_(rounds.mul_(6))  # from 0 to 6 again
 
     # Each channel is sign * |place - middle| + offset of the span above the least one, between 0
     # and 1.
     ramps = ((3, 1, -1), (2, -1, 2), (4, -1, 2))
     for channel, (middle, sign, offset) in enumerate(ramps):
-        height = position.sub(middle).abs_().mul_(sign).add_(offset).clamp_(0, 1)
+        height = position.sub(middle).abs_()
+        height.mul_(sign).add_(offset).clamp_(0, 1)
         torch.addcmul(least, span, height, out=images[:, channel])
     return images
+
+
+def _hue_position(red: Tensor, green: Tensor, blue: Tensor, span: Tensor) -> Tensor:
+    """The place of each colour on the circle of six sixths: red is at 0, green at 2, blue at 4.
+
+    It is from -1 to 5. `span` is the greatest channel without the least one: 0 for grey, which has
+    no place, and gets any.
+    """
+    divisor = span.clamp_min(1e-12)
+    if_green_is_most = blue.sub(red).div_(divisor).add_(2)
+    if_blue_is_most = red.sub(green).div_(divisor).add_(4)
+    position = torch.where(green >= blue, if_green_is_most, if_blue_is_most)
+    if_red_is_most = green.sub(blue).div_(divisor)
+    is_red_most = (red >= green) & (red >= blue)
+    return torch.where(is_red_most, if_red_is_most, position)
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Leaves as many tones as so many bits can tell apart."""
     levels = _per_image(torch.exp2(bits))
-    return images.clamp_max_(_BELOW_1).mul_(levels).floor_().div_(levels)
+    # floor(1.0 * levels) would be one tone too many.
+    images.clamp_max_(_BELOW_1)
+    images.mul_(levels).floor_()
+    return images.div_(levels)
 
 
 def solarize(images: Tensor, thresholds: Tensor) -> Tensor:
@@ -121,19 +136,26 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
         share = torch.rsub(factors, 9 / 13, alpha=9 / 13)
         inner.lerp_(functional.avg_pool2d(images, 3, 1), _per_image(share))
         return images.clamp_(0, 1)
-    of_rows = images[:, :, :-2] + images[:, :, 1:-1]
-    of_rows += images[:, :, 2:]
-    blurred = of_rows[..., :-2] + of_rows[..., 1:-1]
-    blurred += of_rows[..., 2:]  # the sum of nine
+    # The sums of three neighbours in a column, and then of three such sums in a row: nine pixels
+    # by four additions.
+    column_sums = images[:, :, :-2] + images[:, :, 1:-1]
+    column_sums += images[:, :, 2:]
+    blurred = column_sums[..., :-2] + column_sums[..., 1:-1]
+    blurred += column_sums[..., 2:]
     blurred.add_(inner, alpha=4).div_(13)
-    inner.add_(blurred.sub_(inner).mul_(1 - _per_image(factors)))
+    # inner + (1 - factor) * (blurred - inner), in the memory of both.
+    difference = blurred.sub_(inner)
+    difference.mul_(1 - _per_image(factors))
+    inner.add_(difference)
     return images.clamp_(0, 1)
 
 
 def autocontrast(images: Tensor) -> Tensor:
     """Stretches each channel to the range 0 to 1; a channel of a single tone stays."""
+    # (n, c, 1, 1) each.
     least = images.amin((2, 3), keepdim=True)
-    span = images.amax((2, 3), keepdim=True).sub_(least)
+    span = images.amax((2, 3), keepdim=True)
+    span.sub_(least)
     is_flat = span == 0
     least.masked_fill_(is_flat, 0)
     span.masked_fill_(is_flat, 1)
@@ -147,19 +169,25 @@ def equalize(images: Tensor) -> Tensor:
     """
     count, channels, height, width = images.shape
     area = height * width
-    tones = images.mul_(256 - 1e-3).to(torch.int64).view(count, channels, area)
+    # 256 - 0.001, so that 1.0 becomes tone 255.
+    tones = images.mul_(256 - 1e-3).to(torch.int64)
+    tones = tones.view(count, channels, area)
+    # (n, c, 256): how often each tone occurs, and how often it or a darker one does.
     histogram = _histogram(tones)
     cumulative = histogram.cumsum(2)
     # Pillow does not count the last tone that occurs. From this tone on the sum is `area`, which
     # the modulo makes 0.
-    step = (cumulative % area).amax(2, keepdim=True) // 255
-    pixels_below = cumulative.sub_(histogram)
-    table = (
-        pixels_below.add_(step // 2)
-        .div_(step.clamp_min(1), rounding_mode="floor")
-        .clamp_max_(255)
-    )
-    table = torch.where(step > 0, table, torch.arange(256, device=images.device))
+    counted = (cumulative % area).amax(2, keepdim=True)
+    step = counted // 255  # (n, c, 1): how many pixels make one step of the new tone
+
+    # (n, c, 256), the new tone of each: (pixels below + step / 2) / step, rounded down.
+    table = cumulative.sub_(histogram)
+    table.add_(step // 2)
+    table.div_(step.clamp_min(1), rounding_mode="floor")
+    table.clamp_max_(255)
+    # A step of 0 would divide by 0: Pillow leaves such a channel as it is.
+    identity = torch.arange(256, device=images.device)
+    table = torch.where(step > 0, table, identity)
     return table.mul(1 / 255).gather(2, tones).view_as(images)
 
 
@@ -177,10 +205,14 @@ def _histogram(tones: Tensor) -> Tensor:
             lanes //= 2
         shape = (*shape, lanes)
         tones = tones.view(count, channels, area // lanes, lanes)
+    # A view of one number in place of an array of ones.
     one = torch.ones((), dtype=torch.int32, device=tones.device)
+    ones = one.expand_as(tones)
     histogram = torch.zeros(shape, dtype=torch.int32, device=tones.device)
-    histogram.scatter_add_(2, tones, one.expand_as(tones))
-    return histogram if histogram.ndim == 3 else histogram.sum(3)
+    histogram.scatter_add_(2, tones, ones)
+    if histogram.ndim == 4:
+        return histogram.sum(3)
+    return histogram
 
 
 def warp(images: Tensor, matrices: Tensor) -> Tensor:
@@ -191,21 +223,25 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     grid_sample.
     """
     height, width = images.shape[2:]
-    x = torch.arange(
-        -(width - 1) / 2, width / 2, dtype=torch.float32, device=images.device
-    )
-    y = torch.arange(
-        -(height - 1) / 2, height / 2, dtype=torch.float32, device=images.device
-    )
-    # (n, x and y, 1) each.
+    x = _from_middle(width, images.device)
+    y = _from_middle(height, images.device)
+    # (n, x and y, 1) each: the matrix's columns a d, b e and c f.
     slope_x, slope_y, offset = matrices.view(-1, 2, 3, 1).unbind(2)
-    along_rows = (slope_x * x)[:, :, None]
-    along_columns = torch.addcmul(offset, slope_y, y)[:, :, :, None]
-    grid = along_rows + along_columns  # (n, x and y, height, width)
+    # (n, x and y, width) and (n, x and y, height): the two terms of each coordinate.
+    along_rows = slope_x * x
+    along_columns = torch.addcmul(offset, slope_y, y)
+    grid = along_rows[:, :, None] + along_columns[:, :, :, None]
+    # (n, x and y, height, width) -> (n, height, width, x and y)
     grid = grid.permute(0, 2, 3, 1)
     return functional.grid_sample(
         images, grid, mode="nearest", padding_mode="zeros", align_corners=False
     )
+
+
+def _from_middle(length: int, device: torch.device) -> Tensor:
+    """(length,) the pixels' places, counted from the middle of all."""
+    first = -(length - 1) / 2
+    return torch.arange(first, length / 2, dtype=torch.float32, device=device)
 
 
 def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
@@ -217,9 +253,12 @@ def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
         radius: the kernel has 2 * radius + 1 taps; smaller than both sides.
     """
     taps = torch.arange(radius + 1, dtype=torch.float32, device=images.device)
-    # (n, radius + 1), from the middle outwards.
+    # (n, radius + 1), from the middle outwards: exp(-(tap / sigma)^2 / 2), divided by the sum of
+    # both sides, which have the middle in common.
     weights = torch.exp(-0.5 * (taps / sigmas[:, None]) ** 2)
-    weights = weights / (2 * weights.sum(1, keepdim=True) - weights[:, :1])
+    middle = weights[:, :1]
+    sums = 2 * weights.sum(1, keepdim=True) - middle
+    weights = weights / sums
     # A depthwise convolution is one kernel on a GPU, and on a CPU slower than adding shifted images
     # up.
     blur = _by_shifts if pixels.on_cpu(images.device) else _by_convolution
@@ -229,35 +268,48 @@ def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
 
 
 def _padded(images: Tensor, radius: int, dimension: int) -> Tensor:
-    padding = (radius, radius, 0, 0) if dimension == 3 else (0, 0, radius, radius)
+    # torch's order: left, right, top, bottom.
+    padding = (0, 0, radius, radius)
+    if dimension == 3:
+        padding = (radius, radius, 0, 0)
     return functional.pad(images, padding, mode="reflect")
 
 
 def _by_shifts(images: Tensor, weights: Tensor, radius: int, dimension: int) -> Tensor:
+    """Adds up shifted images. Two with the same distance from the middle have one weight."""
     padded = _padded(images, radius, dimension)
     length = images.shape[dimension]
-    weight = weights[:, :, None, None, None].unbind(1)
-    out = padded.narrow(dimension, radius, length) * weight[0]
-    pair = torch.empty_like(out)
+    # For each tap (n, 1, 1, 1).
+    weight_of_tap = weights[:, :, None, None, None].unbind(1)
+    out = padded.narrow(dimension, radius, length) * weight_of_tap[0]
+    pair = torch.empty_like(out)  # used again by all taps
     for tap in range(1, radius + 1):
         before = padded.narrow(dimension, radius - tap, length)
         after = padded.narrow(dimension, radius + tap, length)
-        out.addcmul_(torch.add(before, after, out=pair), weight[tap])
+        torch.add(before, after, out=pair)
+        out.addcmul_(pair, weight_of_tap[tap])
     return out
 
 
 def _by_convolution(
     images: Tensor, weights: Tensor, radius: int, dimension: int
 ) -> Tensor:
+    """Convolves all planes in one call, each with the kernel of its image: a group a plane."""
     count, channels, height, width = images.shape
-    kernels = torch.cat([weights.flip(1)[:, :-1], weights], 1)  # (n, taps)
+    plane_count = count * channels
+    # (n, taps): the weights from the outside to the middle, and out again.
+    before_middle = weights.flip(1)[:, :-1]
+    kernels = torch.cat([before_middle, weights], 1)
+    # (planes, 1, 1, taps) along rows, (planes, 1, taps, 1) along columns.
     kernels = kernels.repeat_interleave(channels, 0)
-    shape = (
-        (count * channels, 1, 1, -1) if dimension == 3 else (count * channels, 1, -1, 1)
-    )
+    shape = (plane_count, 1, -1, 1)
+    if dimension == 3:
+        shape = (plane_count, 1, 1, -1)
+    kernels = kernels.view(shape)
+
     padded = _padded(images, radius, dimension)
-    planes = padded.reshape(1, count * channels, *padded.shape[2:])
-    blurred = functional.conv2d(planes, kernels.view(shape), groups=count * channels)
+    planes = padded.reshape(1, plane_count, *padded.shape[2:])
+    blurred = functional.conv2d(planes, kernels, groups=plane_count)
     return blurred.view(count, channels, height, width)
 
 

@@ -42,9 +42,9 @@ _CPU = torch.device("cpu")
 
 def _mixup(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
     """The partner's share is kornia's lambda."""
-    return _arrays_of_pairs(
-        parameters["mixup_pairs"].numpy(), parameters["mixup_lambdas"].numpy()
-    )
+    partners = parameters["mixup_pairs"].numpy()
+    shares = parameters["mixup_lambdas"].numpy()
+    return _arrays_of_pairs(partners, shares)
 
 
 def _cutmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
@@ -77,7 +77,9 @@ def _mosaic(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Ar
     height, width = size
     across = _filled_parts(start[:, 0], columns, width)
     down = _filled_parts(start[:, 1], rows, height)
-    shares = (across[:, None] * down[None]).reshape(columns * rows, -1)
+    # (columns, rows, n) -> (columns * rows, n)
+    shares = across[:, None] * down[None]
+    shares = shares.reshape(columns * rows, -1)
     return {
         "partners": parameters["permutation"].numpy().T,
         "shares": shares.astype(np.float32),
@@ -86,9 +88,12 @@ def _mosaic(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Ar
 
 def _filled_parts(start: NDArray[Any], tiles: int, side: int) -> Float64s:
     """(tiles, n): the part of a window, `side` long, that each tile of the same length fills."""
+    # Tiles [begin, begin + side), (tiles, 1), and windows [start, start + side), (n,).
     begin = side * np.arange(tiles)[:, None]
-    overlap = np.minimum(start + side, begin + side) - np.maximum(start, begin)
-    return np.asarray(np.clip(overlap, 0, side) / side)
+    overlap_end = np.minimum(start + side, begin + side)
+    overlap_start = np.maximum(start, begin)
+    overlap = np.clip(overlap_end - overlap_start, 0, side)
+    return np.asarray(overlap / side)
 
 
 def _arrays_of_pairs(partners: Int64s, shares: NDArray[Any]) -> Arrays:
@@ -189,13 +194,14 @@ class KorniaMixing(ModuleOperation):
         if not is_any_mixed:
             return images
         if self._is_mosaic:
-            return check_result(
-                self.module, self.module(images, params=parameters), len(images)
-            )
+            result = self.module(images, params=parameters)
+            return check_result(self.module, result, len(images))
         partner = images.index_select(0, tensors["partners"][1])
         if "boxes" not in tensors:
-            return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
-        in_box = inside(tensors["boxes"], *images.shape[2:])  # (n, height, width)
+            partner_share = tensors["shares"][1]  # (n,)
+            return images.lerp_(partner, partner_share[:, None, None, None])
+        height, width = images.shape[2:]
+        in_box = inside(tensors["boxes"], height, width)  # (n, height, width)
         return torch.where(in_box[:, None], partner, images)
 
     def move(
@@ -213,7 +219,9 @@ class KorniaMixing(ModuleOperation):
         mixed = labels.new_zeros(())  # 0, to which the first product is added
         sources = zip(tensors["partners"], tensors["shares"], strict=True)
         for partners, shares in sources:
-            mixed = mixed + labels.index_select(0, partners) * shares[:, None]
+            # (n, classes) and (n, 1)
+            labels_of_partner = labels.index_select(0, partners)
+            mixed = mixed + labels_of_partner * shares[:, None]
         return mixed
 
     def _check_mosaic(self, size: Size) -> None:

@@ -181,7 +181,8 @@ class Kornia(ModuleOperation):
         # The parameters of a single image are there twice (`_at_least_two`), so the image is, too.
         is_single = len(images) == 1
         if is_single:
-            images = images.repeat(2, *[1] * (images.ndim - 1))
+            other_dimensions = [1] * (images.ndim - 1)
+            images = images.repeat(2, *other_dimensions)
         for number, call in enumerate(calls):
             call_tensors = _with_prefix(tensors, f"{number}.")
             rows = call_tensors.get("rows")
@@ -192,6 +193,7 @@ class Kornia(ModuleOperation):
                 if rows is not None:
                     part = images.index_select(0, rows[begin:end])
                 with WithoutWaits() if images.is_cuda else nullcontext():
+                    # Parameters may be as large as the images, so no name keeps them.
                     result = act(
                         part, self._parameters_of(part, call, call_tensors, begin, end)
                     )
@@ -216,10 +218,12 @@ class Kornia(ModuleOperation):
         count = len(images) if call.rows is None else len(call.rows)
         part_count = 1
         if pixels.on_cpu(images.device) and call.nature.row_parameters is not None:
-            rows_at_once = max(2, CPU_BYTES // (4 * images[0].numel()))
+            image_bytes = 4 * images[0].numel()  # as float32
+            rows_at_once = max(2, CPU_BYTES // image_bytes)
             part_count = max(1, count // rows_at_once)
-        edges = np.linspace(0, count, part_count + 1).astype(int).tolist()
-        return list(pairwise(edges))
+        # Parts that differ by at most one row.
+        edges = np.linspace(0, count, part_count + 1).astype(int)
+        return list(pairwise(edges.tolist()))
 
     def _groups(
         self, draws: Draws, position: int, seeds: Int64s, nature: Nature
@@ -228,13 +232,11 @@ class Kornia(ModuleOperation):
 
         Group None: the batch. Rows None: all of them.
         """
-        rows = self._changed_rows(
-            seeds, draws.group_seed(Stream.MODULE, position, None)
-        )
+        batch_seed = draws.group_seed(Stream.MODULE, position, None)
+        rows = self._changed_rows(seeds, batch_seed)
         # Its user wants one draw for the batch.
-        is_same_on_batch = (
-            self.module.same_on_batch or getattr(self.module, "p_batch", 1) != 1
-        )
+        has_batch_probability = getattr(self.module, "p_batch", 1) != 1
+        is_same_on_batch = self.module.same_on_batch or has_batch_probability
         needs_groups = nature.draws_once and not self._draws_row_by_row
         if is_same_on_batch or not needs_groups:
             if len(rows) == len(seeds):
@@ -248,7 +250,8 @@ class Kornia(ModuleOperation):
         group_bits = draws.sample_bits(Stream.MODULE_GROUP, position)
         group_of_sample = group_bits % np.uint64(group_count)
         # A batch of one image has two seeds (`_at_least_two`), and so two equal entries here.
-        group_of_row = np.resize(group_of_sample, len(seeds))[rows]
+        group_of_seed = np.resize(group_of_sample, len(seeds))
+        group_of_row = group_of_seed[rows]
         groups: list[tuple[int | None, Int64s | None]] = []
         for group in range(group_count):
             group_rows = rows[group_of_row == group]
@@ -282,11 +285,10 @@ class Kornia(ModuleOperation):
         for row_seed in seeds:
             alone = row_seed[None]
             unsigned_seed = int(row_seed) & _UINT64_MASK
-            rows.append(
-                kornia_modules.draw_parameters(
-                    self.module, alone, unsigned_seed, channels, size
-                )
+            row_parameters = kornia_modules.draw_parameters(
+                self.module, alone, unsigned_seed, channels, size
             )
+            rows.append(row_parameters)
         # A parameter with one entry is that of the row; the others are the same for all rows.
         parameters = {}
         for name, value in rows[0].items():
@@ -301,16 +303,15 @@ class Kornia(ModuleOperation):
         """The parameters for images, or masks, that are the rows [begin, end) of a call."""
         if call.leaves is None or call.tree is None:
             generator_device = images.device
-            if (
-                generator_device.type == "meta"
-            ):  # a trial without data; it has no generators
+            # A trial without data is on "meta", which has no generators.
+            if generator_device.type == "meta":
                 generator_device = _CPU
             generator = torch.Generator(generator_device)
             generator.manual_seed(call.seed)
+            # The shape of images, though these may be masks.
             shape = torch.Size((len(images), call.nature.channels, *images.shape[2:]))
-            with BySample(
-                tensors["seeds"][begin:end], generator=generator, onto=images.device
-            ):
+            seeds = tensors["seeds"][begin:end]
+            with BySample(seeds, generator=generator, onto=images.device):
                 return self.module.forward_parameters(shape)
 
         # On a device, parameters that were copied with the batch take the place of the host's.

@@ -25,7 +25,7 @@ import torch
 
 from fastpipe.device.augment.operation import AugmentPlan
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Int64s
+from fastpipe.plan.draws import Bools, Int64s
 from fastpipe.plan.placed import Float32s, Placed, places_in_row, swap_pairs
 
 Mover = Callable[[torch.Tensor], torch.Tensor]
@@ -44,12 +44,8 @@ def move_places(
         places: in pixels of the images before it.
         move: moves points (n, P, 2), P of each image, as the augmentation moves pixels.
     """
-    # Three corners of each image, as points, show whether it becomes its mirror image: then left
-    # and right points of objects change places.
-    height, width = plan.sizes[0]
-    corners = np.array([[0, 0], [width - 1, 0], [0, height - 1]], dtype=np.float32)
-    triangles = np.broadcast_to(corners, (plan.count, 3, 2))
-
+    # Three corners of each image go along as points, to show which images are mirrored.
+    triangles = np.broadcast_to(_triangle(plan.sizes[0]), (plan.count, 3, 2))
     # Of each field vertices (M, V, 2) and rows (M,). All are moved in one call, boxes first.
     names = sorted(places, key=lambda name: not places[name].are_boxes)
     vertices = [triangles]
@@ -57,27 +53,45 @@ def move_places(
     for name in names:
         placed = places[name]
         if placed.are_boxes:
-            vertices.append(placed.values[:, _CORNERS] - _HALF_PIXEL)
+            # (M, 4, 2): four corners of each box.
+            corners = placed.values[:, _CORNERS]
+            vertices.append(corners - _HALF_PIXEL)
         else:
             vertices.append(placed.values[..., :2])
         rows.append(placed.rows)
-    moved = _move_all(plan.count, vertices, rows, move)
 
-    # The cross product of two sides changes its sign in a mirror image.
-    to_right = moved[0][:, 1] - moved[0][:, 0]
-    to_bottom = moved[0][:, 2] - moved[0][:, 0]
-    is_mirrored = to_right[:, 0] * to_bottom[:, 1] < to_right[:, 1] * to_bottom[:, 0]
-
+    moved_triangles, *moved = _move_all(plan.count, vertices, rows, move)
+    is_mirrored = _are_mirrored(moved_triangles)
     result = {}
-    for name, before, after in zip(names, vertices[1:], moved[1:], strict=True):
+    for name, before, after in zip(names, vertices[1:], moved, strict=True):
         placed = places[name]
         if placed.are_boxes:
             values = _upright_boxes(placed.values, before, after, plan.sizes[-1])
         else:
-            points = np.concatenate([after, placed.values[..., 2:]], axis=2)
+            visibility = placed.values[..., 2:]
+            points = np.concatenate([after, visibility], axis=2)
+            # Left and right points of an object change places in a mirror image.
             values = swap_pairs(points, is_mirrored[placed.rows], placed.flip_pairs)
         result[name] = replace(placed, values=values)
     return result
+
+
+def _triangle(size: Size) -> Float32s:
+    """(3, 2) the top left, top right and bottom left pixel of an image, x and y."""
+    height, width = size
+    corners = [[0, 0], [width - 1, 0], [0, height - 1]]
+    return np.array(corners, dtype=np.float32)
+
+
+def _are_mirrored(triangles: Float32s) -> Bools:
+    """(n,) which of the moved triangles (n, 3, 2) belong to a mirror image.
+
+    The cross product of two sides changes its sign in a mirror image.
+    """
+    corner = triangles[:, 0]
+    right_x, right_y = (triangles[:, 1] - corner).T
+    bottom_x, bottom_y = (triangles[:, 2] - corner).T
+    return np.asarray(right_x * bottom_y < right_y * bottom_x)
 
 
 def _move_all(
@@ -100,10 +114,11 @@ def _move_all(
         indices.append((field_rows[:, None], points))
         most_in_row = int(order_in_row.max(initial=-1)) + 1
         point_count += most_in_row * vertex_count
-    canvas = np.zeros((count, point_count, 2), dtype=np.float32)
+
+    all_points = np.zeros((count, point_count, 2), dtype=np.float32)
     for field_vertices, index in zip(vertices, indices, strict=True):
-        canvas[index] = field_vertices
-    moved = move(torch.from_numpy(canvas)).numpy()
+        all_points[index] = field_vertices
+    moved = move(torch.from_numpy(all_points)).numpy()
     return [moved[index] for index in indices]
 
 
@@ -113,10 +128,11 @@ def _upright_boxes(
     """The upright boxes around moved ones, clipped to an image of `size`.
 
     Args:
-        boxes: (M, 4) before they were moved.
+        boxes_xyxy: (M, 4) before they were moved.
         before, after: (M, 4, 2) their corners before and after.
         size: (height, width).
     """
+    # (M, 2) each, x and y: the left top and the right bottom.
     low = after.min(axis=1, initial=np.inf) + _HALF_PIXEL
     high = after.max(axis=1, initial=-np.inf) + _HALF_PIXEL
     # Subtracting and adding half a pixel may change the last bit of a box that did not move.
@@ -127,6 +143,8 @@ def _upright_boxes(
     low = np.clip(low, 0, limit)
     high = np.clip(high, 0, limit)
     # A box that was outside the crop has no area. No rotation may bring it back.
-    is_gone = (boxes_xyxy[:, :2] >= boxes_xyxy[:, 2:]).any(axis=1)
+    left_top = boxes_xyxy[:, :2]
+    right_bottom = boxes_xyxy[:, 2:]
+    is_gone = (left_top >= right_bottom).any(axis=1)
     high[is_gone] = low[is_gone]
     return np.concatenate([low, high], axis=1)

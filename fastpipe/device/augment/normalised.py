@@ -91,9 +91,8 @@ class Erasing(Operation):
             if number > 0:
                 box_draws = replace(draws, seed=key(draws.seed, number, Stream.ERASE))
             boxes_tlbr = _erased_boxes(box_draws, size, counts)
-            has_area = (boxes_tlbr[:, 2] > boxes_tlbr[:, 0]) & (
-                boxes_tlbr[:, 3] > boxes_tlbr[:, 1]
-            )
+            top, left, bottom, right = boxes_tlbr.T
+            has_area = (bottom > top) & (right > left)
             rows = np.flatnonzero(is_chosen & (number < counts) & has_area)
             # 63 bits, because a generator takes signed seeds.
             seeds = box_draws.sample_bits(Stream.ERASE_NOISE, position) >> np.uint64(1)
@@ -123,12 +122,12 @@ class Erasing(Operation):
                 _blank, images_nhwc, first_row, rows, tensors["rows"], tensors["boxes"]
             )
             return blanked.permute(0, 3, 1, 2)
+        # Those boxes that belong to these images.
         begin = bisect_left(rows, first_row)
         end = bisect_left(rows, first_row + len(images))
         for box_index in range(begin, end):
-            box = cut_out(
-                images_nhwc[rows[box_index] - first_row], boxes_tlbr[box_index].tolist()
-            )
+            image = images_nhwc[rows[box_index] - first_row]
+            box = cut_out(image, boxes_tlbr[box_index].tolist())
             if self.noise is None:
                 box.zero_()
             else:
@@ -154,33 +153,41 @@ def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
     Empty if ten tries gave none that fits.
     """
     height, width = size
-    min_log = math.log(RATIO[0])
-    max_log = math.log(RATIO[1])
+    min_scale, max_scale = SCALE
+    min_ratio, max_ratio = RATIO
+    min_log = math.log(min_ratio)
+    max_log = math.log(max_ratio)
     boxes_tlbr = np.zeros((len(draws), 4), dtype=np.int64)
     is_todo = np.ones(len(draws), dtype=bool)
-    top = draws.each(Stream.ERASE_Y)
-    left = draws.each(Stream.ERASE_X)
+    y_draws = draws.each(Stream.ERASE_Y)
+    x_draws = draws.each(Stream.ERASE_X)
     for attempt in range(_TRIES):
         if not is_todo.any():
             break
         # (n,) each: the share of the image's area evenly, the ratio evenly in its logarithm.
         area_draws = draws.each(Stream.ERASE_AREA + attempt)
-        share = SCALE[0] + (SCALE[1] - SCALE[0]) * area_draws
+        share = min_scale + (max_scale - min_scale) * area_draws
         area = height * width * share / counts
         ratio_draws = draws.each(Stream.ERASE_RATIO + attempt)
         ratio = np.exp(min_log + (max_log - min_log) * ratio_draws)
+        # h * w = area and h / w = ratio, so h = sqrt(area * ratio) and w = sqrt(area / ratio).
         h = np.rint(np.sqrt(area * ratio)).astype(np.int64)
         w = np.rint(np.sqrt(area / ratio)).astype(np.int64)
         fits = is_todo & (h < height) & (w < width)
-        y = (top * (height - h + 1)).astype(np.int64)
-        x = (left * (width - w + 1)).astype(np.int64)
-        boxes_tlbr[fits] = np.stack([y, x, y + h, x + w], axis=1)[fits]
+        # A draw below 1 times room + 1 is rounded down to 0 to room.
+        y = (y_draws * (height - h + 1)).astype(np.int64)
+        x = (x_draws * (width - w + 1)).astype(np.int64)
+        tried_boxes = np.stack([y, x, y + h, x + w], axis=1)
+        boxes_tlbr[fits] = tried_boxes[fits]
         is_todo &= ~fits
     return boxes_tlbr
 
 
 def _blank(images: Tensor, boxes_tlbr: Tensor) -> Tensor:
-    return images.masked_fill_(inside(boxes_tlbr, *images.shape[1:3])[..., None], 0)
+    """Zeros in a box of each image (n, height, width, c), in place."""
+    height, width = images.shape[1:3]
+    in_box = inside(boxes_tlbr, height, width)
+    return images.masked_fill_(in_box[..., None], 0)
 
 
 def beta(u: Float64s, v: Float64s, alpha: float) -> Float64s:
@@ -194,9 +201,12 @@ def beta(u: Float64s, v: Float64s, alpha: float) -> Float64s:
     w = np.exp(log_w)
     one_minus_w = -np.expm1(log_w)
     cosine = np.cos(2 * np.pi * v)
+    # t = cosine * sqrt(2 alpha * (1 - w) / w). Both sides of t / sqrt(2 alpha + t * t) are
+    # multiplied by sqrt(w / (2 alpha)), so that a w of 0 makes no number infinite.
+    numerator = cosine * np.sqrt(one_minus_w)
     square = cosine * cosine * one_minus_w + w
-    root = np.sqrt(np.where(square > 0, square, 1))
-    share = (1 + cosine * np.sqrt(one_minus_w) / root) / 2
+    denominator = np.sqrt(np.where(square > 0, square, 1))
+    share = (1 + numerator / denominator) / 2
     return np.clip(share, 0, 1)  # rounding may move it outside
 
 
@@ -287,9 +297,8 @@ class Mixing(Operation):
         boxes_tlbr = np.where(is_cut[:, None], boxes_tlbr, 0)
         # Boxes are clipped to the image, so a label gets the share of the pixels, and not the share
         # that was drawn.
-        share_outside = 1 - box_share(
-            boxes_tlbr, self.partners(len(draws)), draws, size
-        )
+        partners = self.partners(len(draws))
+        share_outside = 1 - box_share(boxes_tlbr, partners, draws, size)
         share = np.where(is_cut, share_outside, share).astype(np.float32)
         arrays: dict[str, Array] = {
             "cut": is_cut.astype(np.float32),
@@ -322,22 +331,27 @@ class Mixing(Operation):
         mask = tensors["share"][:, None, None, None]
         if is_cut.any():
             # The pixels of a cut sample do not have its share: 1 outside its box and 0 inside.
-            mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
-            in_box = inside(tensors["boxes"], *images_nhwc.shape[1:3])
+            is_cut_on_device = tensors["cut"][:, None, None, None] > 0
+            mask = torch.where(is_cut_on_device, 1.0, mask)
+            height, width = images_nhwc.shape[1:3]
+            in_box = inside(tensors["boxes"], height, width)
             mask = mask.masked_fill(in_box[..., None], 0)
-        mixed = torch.lerp(self._partners_of(images_nhwc), images_nhwc, mask)
+        partners = self._partners_of(images_nhwc)
+        mixed = torch.lerp(partners, images_nhwc, mask)
         return mixed.permute(0, 3, 1, 2)
 
     def move(self, kind: str, values: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""
         partner = self._partners_of(values)
+        height, width = values.shape[2:]
         # A sample that is not cut has an empty box.
-        in_box = inside(tensors["boxes"], *values.shape[2:])
+        in_box = inside(tensors["boxes"], height, width)
         pasted = torch.where(in_box[:, None], partner, values)
         if kind != "shown":
             return pasted
         is_cut = tensors["cut"][:, None, None, None] > 0
-        return torch.where(is_cut, pasted, torch.maximum(values, partner))
+        shown_in_either = torch.maximum(values, partner)
+        return torch.where(is_cut, pasted, shown_in_either)
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Each row keeps its share of its own label; the rest is its partner's."""
@@ -350,32 +364,46 @@ def box_share(
     """(n,): the part of each row's image pixels that is its partner's, in its box.
 
     Args:
-        boxes: (n, 4).
+        boxes_tlbr: (n, 4).
         partners: (n,) rows.
         draws: say which part of a row its image fills.
         size: (height, width) of the rows.
     """
+    # (n, 2) each, y and x.
+    top_left = boxes_tlbr[:, :2]
+    bottom_right = boxes_tlbr[:, 2:]
     if draws.image_shares is None:
-        areas = (boxes_tlbr[:, 2:] - boxes_tlbr[:, :2]).prod(axis=1)
-        return np.asarray(areas / (size[0] * size[1]))
+        # Images fill their rows.
+        height, width = size
+        areas = (bottom_right - top_left).prod(axis=1)
+        return np.asarray(areas / (height * width))
+
     image_sizes = draws.image_shares * size  # (n, 2) height and width
-    # (n, 2, 2): the box's bottom right, cut off at the row's own image and at its partner's.
-    corners = np.minimum(
-        boxes_tlbr[:, None, 2:], np.stack([image_sizes, image_sizes[partners]], axis=1)
-    )
     # (n,) each: the pixels of the own image that the box covers, and those of the partner in it.
-    sides = np.maximum(corners - boxes_tlbr[:, None, :2], 0)
-    covered, pasted = sides.prod(axis=2).T
+    covered = _pixels_in_box(top_left, bottom_right, image_sizes)
+    pasted = _pixels_in_box(top_left, bottom_right, image_sizes[partners])
     visible = image_sizes.prod(axis=1) - covered + pasted
     return np.asarray(pasted / visible)
+
+
+def _pixels_in_box(
+    top_left: Int64s, bottom_right: Int64s, image_sizes: Float64s
+) -> Float64s:
+    """(n,) the area of each box that its image, at the top left of the row, fills."""
+    ends = np.minimum(bottom_right, image_sizes)
+    sides = np.maximum(ends - top_left, 0)
+    return np.asarray(sides.prod(axis=1))
 
 
 def _boxes_of_sides(draw: Draw, size: Size, sides: tuple[float, float]) -> Int64s:
     """(n, 4): boxes inside the image, with sides drawn between two parts of the image's."""
     height, width = size
     least, most = sides
-    h = (height * (least + (most - least) * draw(Stream.CUT_HEIGHT))).astype(np.int64)
-    w = (width * (least + (most - least) * draw(Stream.CUT_WIDTH))).astype(np.int64)
+    height_share = least + (most - least) * draw(Stream.CUT_HEIGHT)
+    width_share = least + (most - least) * draw(Stream.CUT_WIDTH)
+    h = (height * height_share).astype(np.int64)
+    w = (width * width_share).astype(np.int64)
+    # A draw below 1 times room + 1 is rounded down to 0 to room.
     y = (draw(Stream.CUT_Y) * (height - h + 1)).astype(np.int64)
     x = (draw(Stream.CUT_X) * (width - w + 1)).astype(np.int64)
     return np.stack([y, x, y + h, x + w], axis=1)
@@ -387,11 +415,11 @@ def _boxes_of_share(draw: Draw, size: Size, share: Float64s) -> Int64s:
     """
     height, width = size
     side = np.sqrt(1 - share)
-    h = (height * side).astype(np.int64)
-    w = (width * side).astype(np.int64)
+    half_h = (height * side).astype(np.int64) // 2
+    half_w = (width * side).astype(np.int64) // 2
     y = (draw(Stream.CUT_Y) * height).astype(np.int64)
     x = (draw(Stream.CUT_X) * width).astype(np.int64)
-    boxes_tlbr = np.stack([y - h // 2, x - w // 2, y + h // 2, x + w // 2], axis=1)
+    boxes_tlbr = np.stack([y - half_h, x - half_w, y + half_h, x + half_w], axis=1)
     return np.clip(boxes_tlbr, 0, (height, width, height, width))
 
 

@@ -44,10 +44,13 @@ def cut_out(image: Tensor, box_tlbr: Sequence[int]) -> Tensor:
 
 def inside(boxes_tlbr: Tensor, height: int, width: int) -> Tensor:
     """Boxes (n, 4) int64 on the device -> (n, height, width) bool: the pixels in each box."""
+    # (height, 1), (width,) and (n, 1, 1), so that only the last line makes an array of all pixels.
     y = torch.arange(height, device=boxes_tlbr.device)[:, None]
     x = torch.arange(width, device=boxes_tlbr.device)
     top, left, bottom, right = boxes_tlbr[:, :, None, None].unbind(1)
-    return ((y >= top) & (y < bottom)) & ((x >= left) & (x < right))
+    is_row_inside = (y >= top) & (y < bottom)  # (n, height, 1)
+    is_column_inside = (x >= left) & (x < right)  # (n, 1, width)
+    return is_row_inside & is_column_inside
 
 
 def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
@@ -57,7 +60,8 @@ def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
     count = len(images)
     step = count
     if on_cpu(images.device) and part_bytes is not None:
-        step = max(1, part_bytes * torch.get_num_threads() // (4 * images[0].numel()))
+        image_bytes = 4 * images[0].numel()  # as float32
+        step = max(1, part_bytes * torch.get_num_threads() // image_bytes)
     for first_row in range(0, count, step):
         yield first_row, min(first_row + step, count)
 
@@ -72,7 +76,8 @@ def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
     )
     if on_cpu(images.device) or images.dtype == torch.uint16:
         # Torch has no arithmetic of uint16.
-        return out.copy_(images).mul_(1 / full_of(8 * images.element_size()))
+        bits = 8 * images.element_size()
+        return out.copy_(images).mul_(1 / full_of(bits))
     # One pass over memory. A Python number would have torch's default dtype.
     factor = torch.full((), 1 / 255, dtype=torch.float32, device=images.device)
     return torch.mul(images, factor, out=out)
@@ -89,10 +94,9 @@ def affine(
     """(pixel / full - mean) / std as pixel * scale + shift: two (c,) float32 arrays."""
     means = np.array(mean)
     stds = np.array(std)
-    return {
-        "scale": (1 / (full * stds)).astype(np.float32),
-        "shift": (-means / stds).astype(np.float32),
-    }
+    scale = 1 / (full * stds)
+    shift = -means / stds
+    return {"scale": scale.astype(np.float32), "shift": shift.astype(np.float32)}
 
 
 def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None:
@@ -106,11 +110,12 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
     if not on_cpu(images.device):
         if images.dtype == torch.uint16:  # torch has no arithmetic of it
             images = images.to(torch.float32)
-        # One kernel.
-        torch.addcmul(
-            shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1)
-        )
+        # Channels go last, so that scale and shift (c,) are broadcast along them. One kernel.
+        images_nhwc = images.permute(0, 2, 3, 1)
+        out_nhwc = out.permute(0, 2, 3, 1)
+        torch.addcmul(shift, images_nhwc, scale, out=out_nhwc)
         return
+
     # The CPU's addcmul would convert all of the images first. So: convert into the output, then
     # multiply there, while it is in the cache. A narrower dtype goes through a float32 buffer of
     # this part.
@@ -118,7 +123,8 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
     work = out if is_float32 else torch.empty_like(out, dtype=torch.float32)
     work.copy_(images)
     count, channels, height, width = work.shape
-    rows = work.permute(0, 2, 3, 1).view(count, height, width * channels)  # Note [rows]
+    work_nhwc = work.permute(0, 2, 3, 1)
+    rows = work_nhwc.view(count, height, width * channels)  # Note [rows]
     torch.addcmul(shift.repeat(width), rows, scale.repeat(width), out=rows)
     if not is_float32:
         out.copy_(work)

@@ -26,15 +26,22 @@ class WithoutWaits(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if function is torch.linalg.solve:
-            return torch.linalg.solve_ex(*args, **kwargs)[0]
+            # solve_ex returns the errors beside the solution, and does not wait for them.
+            solution, _ = torch.linalg.solve_ex(*args, **kwargs)
+            return solution
         if function in (torch.tensor, torch.as_tensor):
             device = torch.device(kwargs.get("device") or "cpu")
-            if device.type == "cuda" and not getattr(args[0], "is_cuda", False):
-                return _send(function(*args, **kwargs | {"device": "cpu"}), device)
-        if function is torch.Tensor.to and args[0].is_cpu and not kwargs.get("copy"):
-            device, dtype, *_ = torch._C._nn._parse_to(*args[1:], **kwargs)
-            if device is not None and device.type == "cuda":
-                return _send(args[0].to(dtype or args[0].dtype), device)
+            is_on_gpu = getattr(args[0], "is_cuda", False)
+            if device.type == "cuda" and not is_on_gpu:
+                on_cpu = function(*args, **kwargs | {"device": "cpu"})
+                return _send(on_cpu, device)
+        if function is torch.Tensor.to:
+            tensor = args[0]
+            if tensor.is_cpu and not kwargs.get("copy"):
+                # torch's own parser of the arguments: to(device), to(dtype), to(device, dtype), ...
+                device, dtype, *_ = torch._C._nn._parse_to(*args[1:], **kwargs)
+                if device is not None and device.type == "cuda":
+                    return _send(tensor.to(dtype or tensor.dtype), device)
         return function(*args, **kwargs)
 
 
@@ -44,5 +51,6 @@ def _send(tensor: torch.Tensor, device: Any) -> torch.Tensor:
         # The system may refuse to lock more memory: then the copy waits.
         with suppress(RuntimeError):
             # torch keeps the page-locked memory until it has been copied.
-            tensor = torch.empty_like(tensor, pin_memory=True).copy_(tensor)
+            page_locked = torch.empty_like(tensor, pin_memory=True)
+            tensor = page_locked.copy_(tensor)
     return tensor.to(device, non_blocking=True)

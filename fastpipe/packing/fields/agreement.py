@@ -55,18 +55,20 @@ def _shared_by(kind: str, note: Any) -> int | None:
 
 
 def _describe_difference(kind: str, expected: int, got: int) -> str:
+    """The end of a message: two values of `_shared_by` for a kind."""
     as_before = "as in the samples before"
     if kind == "floats":
         return f"expected {expected} numbers, {as_before}; got {got}"
     if kind == "keypoints":
         return f"expected {expected} points an object, {as_before}; got {got}"
+    # The other kinds share a yes or no, which chooses between two words.
     if kind == "boxes":
         choices = ("no labels", "labels")
-        return (
-            f"expected boxes with {choices[expected]}, {as_before}; got {choices[got]}"
-        )
-    choices = ("numbers", "names")
-    return f"expected classes as {choices[expected]}, {as_before}; got {choices[got]}"
+        subject = "boxes with"
+    else:
+        choices = ("numbers", "names")
+        subject = "classes as"
+    return f"expected {subject} {choices[expected]}, {as_before}; got {choices[got]}"
 
 
 def agreement_state_of(fields: Iterable[Field]) -> dict[str, Any]:
@@ -79,11 +81,12 @@ def _agreed_of(field: Field) -> Agreed:
         return Agreed(field.labelled)
     if field.kind == "classes":
         has_classes = bool(field.names or field.classes)
-        shared = bool(field.names) if has_classes else None
-        return Agreed(shared, field.classes, list(field.names))
+        has_names = bool(field.names) if has_classes else None
+        return Agreed(has_names, field.classes, list(field.names))
     if field.kind in _ATTRIBUTES:
         # A width of 0: no sample has a value.
-        return Agreed(getattr(field, _ATTRIBUTES[field.kind]) or None)
+        shared = getattr(field, _ATTRIBUTES[field.kind]) or None
+        return Agreed(shared)
     return Agreed()
 
 
@@ -108,9 +111,10 @@ class Agreement:
         self._numbers: dict[str, dict[str, int]] = {}
         agreed = agreed or {}
         for name in self.kinds:
-            self._agreed[name] = Agreed(
-                agreed[name]["shared"] if name in agreed else None
-            )
+            shared = None
+            if name in agreed:
+                shared = agreed[name]["shared"]
+            self._agreed[name] = Agreed(shared)
             self._numbers[name] = {}
 
     @property

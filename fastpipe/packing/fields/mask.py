@@ -72,15 +72,19 @@ def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArr
         raise ImageError(
             f"expected ids of at most {_MAX_ID:,} for a mask, got {max_id:,}"
         )
-    mask = np.zeros((height, width), dtype=np.uint8 if max_id < 256 else np.uint16)
+    dtype = np.uint8 if max_id < 256 else np.uint16
+    mask = np.zeros((height, width), dtype=dtype)
     for shape_index, (shape_id, shape) in enumerate(shapes):
         try:
             runs = _runs_of(shape, width, height)
         except (ValueError, TypeError, OverflowError) as problem:
             raise ImageError(f"segmentation {shape_index}: {problem}") from None
-        # Every second run is inside. Runs go down the columns, so the axes are (x, y).
-        is_inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
-        mask[is_inside.reshape(width, height).T] = shape_id
+        # (runs,) every second run is inside; (pixels,) each run as often as it has pixels.
+        is_inside_run = np.arange(len(runs)) % 2 == 1
+        is_inside = np.repeat(is_inside_run, runs)
+        # Runs go down the columns, so the axes are (x, y).
+        columns = is_inside.reshape(width, height)
+        mask[columns.T] = shape_id
     return mask
 
 
@@ -97,7 +101,8 @@ def _runs_of(shape: object, width: int, height: int) -> list[int]:
 
         for polygon in shape:
             _check_polygon(polygon, width, height)
-        shape = coco.merge(coco.frPyObjects(shape, height, width))
+        polygons = coco.frPyObjects(shape, height, width)
+        shape = coco.merge(polygons)  # runs, with packed counts
 
     size = shape.get("size") if isinstance(shape, dict) else None
     if not isinstance(shape, dict) or list(size or []) != [height, width]:
@@ -107,16 +112,22 @@ def _runs_of(shape: object, width: int, height: int) -> list[int]:
     counts = shape.get("counts")
     if isinstance(counts, bytes):
         counts = counts.decode()
-    runs = decode_counts(counts) if isinstance(counts, str) else counts
-    if not isinstance(runs, list) or not all(
-        type(run) is int and run >= 0 for run in runs
-    ):
+    runs = counts
+    if isinstance(counts, str):
+        runs = decode_counts(counts)
+    if not isinstance(runs, list) or not all(_is_run(run) for run in runs):
         raise ValueError(f"expected counts of 0 or more, got {counts!r:.60}")
-    if sum(runs) != width * height:
+    expected_pixels = width * height
+    if sum(runs) != expected_pixels:
         raise ValueError(
-            f"expected counts of {width * height:,} pixels in all, got {sum(runs):,}"
+            f"expected counts of {expected_pixels:,} pixels in all, got {sum(runs):,}"
         )
     return runs
+
+
+def _is_run(value: object) -> bool:
+    # Not isinstance: True is an int as well.
+    return type(value) is int and value >= 0
 
 
 def _check_polygon(polygon: object, width: int, height: int) -> None:
@@ -124,14 +135,18 @@ def _check_polygon(polygon: object, width: int, height: int) -> None:
 
     pycocotools needs memory for each pixel of an outline, however far outside it is.
     """
-    points = np.array(polygon if isinstance(polygon, list) else [], dtype=np.float64)
-    if points.ndim != 1 or len(points) < 6 or len(points) % 2:
+    coordinates = np.empty(0, dtype=np.float64)
+    if isinstance(polygon, list):
+        coordinates = np.array(polygon, dtype=np.float64)
+    is_flat = coordinates.ndim == 1
+    if not is_flat or len(coordinates) < 6 or len(coordinates) % 2:
         raise ValueError(
             f"expected polygons of three or more points x, y, ...; got {polygon!r:.60}"
         )
     # (points, 2): x and y as shares of the image's width and height.
-    shares = points.reshape(-1, 2) / (width, height)
-    if not ((shares >= -1) & (shares <= 2)).all():
+    shares = coordinates.reshape(-1, 2) / (width, height)
+    is_near = (shares >= -1) & (shares <= 2)
+    if not is_near.all():
         raise ValueError(
             f"expected points in or near an image of {width} x {height}; got {polygon!r:.60}"
         )

@@ -71,18 +71,20 @@ class Placement:
 
     def boxes(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """(M, 4) x0, y0, x1, y1 in pixels of the source -> in pixels of the packed picture."""
+        # (M, 2, 2): left top and right bottom, x and y.
         corners = self._move(boxes.reshape(-1, 2, 2), edge=0)
         # The corners of a mirrored box have changed places.
-        return np.sort(corners, axis=1, kind="stable").reshape(-1, 4)
+        corners = np.sort(corners, axis=1, kind="stable")
+        return corners.reshape(-1, 4)
 
     def points(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
         """(M, K, 3) x, y, visibility, as `boxes`.
 
         Coordinates are numbers of pixels: mirrored, 0 becomes W - 1, as in torchvision.
         """
-        return np.concatenate(
-            [self._move(points[..., :2], edge=1), points[..., 2:]], axis=-1
-        )
+        moved = self._move(points[..., :2], edge=1)
+        visibility = points[..., 2:]
+        return np.concatenate([moved, visibility], axis=-1)
 
     def mask(self, mask: NDArray[Any]) -> NDArray[Any]:
         """(H, W) values, turned and scaled by nearest neighbour."""
@@ -92,9 +94,11 @@ class Placement:
             return turned
         # The old pixel under the middle of each new one, in whole numbers, so that it is the same
         # one on every machine.
+        # The middle of new pixel i is at (2 i + 1) / (2 new_length) of the side.
         for axis, new_length in enumerate(new_shape):
-            middles = 2 * np.arange(new_length, dtype=np.int64) + 1
-            old_pixels = middles * turned.shape[axis] // (2 * new_length)
+            old_length = turned.shape[axis]
+            numerators = 2 * np.arange(new_length, dtype=np.int64) + 1
+            old_pixels = numerators * old_length // (2 * new_length)
             turned = turned.take(old_pixels, axis)
         return turned
 
@@ -135,14 +139,17 @@ def frame_by_size(size: Size, packed: Packed, otherwise: Frame) -> Frame | None:
 
     `otherwise` if it has the size in both frames, None if in neither.
     """
-    fitting = [
-        frame
-        for frame in (Frame(SHOWN), Frame(STORED))
-        if size_in(frame, packed) == size
-    ]
-    if len(fitting) == 1:
-        return fitting[0]
-    return otherwise if fitting else None
+    shown = Frame(SHOWN)
+    stored = Frame(STORED)
+    fits_shown = size_in(shown, packed) == size
+    fits_stored = size_in(stored, packed) == size
+    if fits_shown and fits_stored:
+        return otherwise
+    if fits_shown:
+        return shown
+    if fits_stored:
+        return stored
+    return None
 
 
 def frame_of_file(size: Size, packed: Packed, otherwise: Frame) -> Frame:
@@ -170,6 +177,7 @@ def sizes_of(packed: Packed) -> str:
 @cache
 def combine_orientations(first: int, second: int) -> int:
     """The EXIF orientation that does the same as two, one after the other."""
+    # An image without symmetry: each orientation gives another one.
     probe = np.arange(6).reshape(2, 3)
     both = turn_upright(turn_upright(probe, first), second)
     for orientation in range(1, 9):

@@ -93,8 +93,9 @@ class FieldValues:
         frame = frame_of_file(size, self._packed, self._frame)
         # A PNG of a wrong size is refused before it is decoded.
         ids = mask_of_png(value) if isinstance(value, bytes) else value
+        placed = self._placement(frame).mask(ids)
         # No filter: masks repeat themselves, and deflate finds that without one.
-        return encode_png(self._placement(frame).mask(ids), filters=False)
+        return encode_png(placed, filters=False)
 
     def _second_picture(self, value: bytes | OpenedImage) -> bytes:
         """The bytes of another picture of the sample, turned so that it lies on the first one."""
@@ -115,18 +116,20 @@ class FieldValues:
 
 def shortest_floats(numbers: NDArray[np.float32]) -> Any:
     """Nested lists of floats with few digits that are the same float32 when they are read."""
-    # The text of a float32 has as many digits as tell it from its neighbours.
-    flat = [float(text) for text in numbers.ravel().astype(str)]
-    return np.array(flat).reshape(numbers.shape).tolist()
+    # The text of a float32 has as many digits as tell it from its neighbours. As a float64 it is
+    # written with the same digits.
+    texts = numbers.ravel().astype(str)
+    flat = np.array([float(text) for text in texts])
+    return flat.reshape(numbers.shape).tolist()
 
 
 def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
     """Boxes as KEY.json has them. ImageError: a box lies outside its picture."""
     width, height = placement.size
     x0, y0, x1, y1 = value.boxes.T
-    is_wrong = (
-        (x0 < 0) | (y0 < 0) | (x1 < x0) | (y1 < y0) | (x1 > width) | (y1 > height)
-    )
+    is_x_wrong = (x0 < 0) | (x1 < x0) | (x1 > width)
+    is_y_wrong = (y0 < 0) | (y1 < y0) | (y1 > height)
+    is_wrong = is_x_wrong | is_y_wrong
     if is_wrong.any():
         box_index = int(np.flatnonzero(is_wrong)[0])
         numbers = ", ".join(str(number) for number in value.boxes[box_index])

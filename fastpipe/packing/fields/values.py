@@ -41,8 +41,10 @@ class Boxes(NamedTuple):
 def clamp_boxes(value: Boxes, width: int, height: int) -> Boxes:
     """Moves each edge that is at most a pixel outside the image to its border."""
     limits = np.array([width, height, width, height], dtype=np.float32)
-    is_near = (value.boxes >= -_TOLERANCE) & (value.boxes <= limits + _TOLERANCE)
-    boxes = np.where(is_near, np.clip(value.boxes, 0, limits), value.boxes)
+    is_near_start = value.boxes >= -_TOLERANCE
+    is_near_end = value.boxes <= limits + _TOLERANCE
+    clipped = np.clip(value.boxes, 0, limits)
+    boxes = np.where(is_near_start & is_near_end, clipped, value.boxes)
     return value._replace(boxes=boxes)
 
 

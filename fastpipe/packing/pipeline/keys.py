@@ -25,13 +25,18 @@ class Keys:
         hashed = key_hash(readable(key))
         if hashed in self._new:
             return True
+        # Where the hash is in the sorted array, or would be.
         index = int(np.searchsorted(self._sorted, np.uint64(hashed)))
-        return index < len(self._sorted) and int(self._sorted[index]) == hashed
+        if index == len(self._sorted):
+            return False
+        return int(self._sorted[index]) == hashed
 
     def free(self, name: str) -> str:
         """A key that has not come yet: the name itself, or with #2, #3, ... behind it."""
         if name not in self:
             return name
+        # Goes on behind the last number, so that a name that comes often is not tried from #2 on
+        # each time.
         number = self._numbers.get(name, 1) + 1
         while f"{name}#{number}" in self:
             number += 1
@@ -41,7 +46,10 @@ class Keys:
     def add(self, key: str) -> None:
         self._new.add(key_hash(readable(key)))
         # The array is sorted again only when it has grown by an eighth.
-        if len(self._new) > max(_MIN_NEW, len(self._sorted) // 8):
+        most_new = max(_MIN_NEW, len(self._sorted) // 8)
+        if len(self._new) > most_new:
             new = np.fromiter(self._new, dtype=np.uint64, count=len(self._new))
-            self._sorted = np.sort(np.concatenate([self._sorted, new]))
+            hashes = np.concatenate([self._sorted, new])
+            hashes.sort()  # in place: hashes of a billion keys take 8 GB
+            self._sorted = hashes
             self._new.clear()

@@ -23,8 +23,8 @@ class Blocks:
     def __init__(self, sizes: NDArray[np.uint64]) -> None:
         # (shards,) bytes of each shard
         self.sizes = sizes.astype(np.int64)
+        blocks_per_shard = -(-self.sizes // BLOCK_BYTES)  # rounded up
         # (shards + 1,) the number of the first block of each shard, and at the end of all blocks
-        blocks_per_shard = -(-self.sizes // BLOCK_BYTES)
         self.first_blocks = np.concatenate([[0], np.cumsum(blocks_per_shard)])
 
     def shards_of(self, blocks: Int64s) -> Int64s:
@@ -34,47 +34,51 @@ class Blocks:
     def sizes_of(self, blocks: Int64s) -> Int64s:
         """(n,) the number of bytes in each block."""
         shards = self.shards_of(blocks)
-        start_bytes = (blocks - self.first_blocks[shards]) * BLOCK_BYTES
-        return np.asarray(np.minimum(BLOCK_BYTES, self.sizes[shards] - start_bytes))
+        # (n,) where each block begins in its shard, and how much of the shard follows.
+        offsets = (blocks - self.first_blocks[shards]) * BLOCK_BYTES
+        remaining = self.sizes[shards] - offsets
+        return np.asarray(np.minimum(BLOCK_BYTES, remaining))
 
     def bytes_of(self, blocks: Int64s) -> Int64s:
         """(n,) the bytes that each block takes on a disk, in whole pages."""
-        pages = -(-self.sizes_of(blocks) // PAGE_BYTES)
-        return np.asarray(pages * PAGE_BYTES)
+        page_counts = -(-self.sizes_of(blocks) // PAGE_BYTES)  # rounded up
+        return np.asarray(page_counts * PAGE_BYTES)
 
     def byte_range(self, run: range) -> tuple[int, int, int]:
         """Neighbouring blocks of one shard -> shard, first byte, and the byte after the last."""
         shard = int(np.searchsorted(self.first_blocks, run.start, side="right")) - 1
-        start = (run.start - int(self.first_blocks[shard])) * BLOCK_BYTES
-        stop = min(start + len(run) * BLOCK_BYTES, int(self.sizes[shard]))
-        return shard, start, stop
+        block_in_shard = run.start - int(self.first_blocks[shard])
+        start = block_in_shard * BLOCK_BYTES
+        stop = start + len(run) * BLOCK_BYTES
+        # The last block of a shard may be short.
+        return shard, start, min(stop, int(self.sizes[shard]))
 
     def touched(
         self, shard: Int64s, start: Int64s, stop: Int64s
     ) -> tuple[Int64s, Int64s]:
         """(n,) the first and the last block of each range of bytes."""
         first_of_shard = self.first_blocks[shard]
-        return first_of_shard + start // BLOCK_BYTES, first_of_shard + (
-            stop - 1
-        ) // BLOCK_BYTES
+        last_byte = stop - 1
+        first = first_of_shard + start // BLOCK_BYTES
+        last = first_of_shard + last_byte // BLOCK_BYTES
+        return first, last
 
     def runs(self, blocks: list[int], most_bytes: int) -> list[range]:
         """Blocks -> runs of neighbours in one shard, in their order, of at most `most_bytes`."""
         if not blocks:
             return []
-        # A run never crosses from one shard into the next.
-        shard_starts = set(
-            self.first_blocks[np.searchsorted(self.first_blocks, blocks)].tolist()
-        )
+        # A run never crosses from one shard into the next, so none goes on at a shard's first
+        # block. A set of those that matter, because a lookup in an array is slow.
+        next_shards = np.searchsorted(self.first_blocks, blocks)
+        shard_starts = set(self.first_blocks[next_shards].tolist())
         runs: list[range] = []
         for block in blocks:
-            follows = (
-                bool(runs) and runs[-1].stop == block and block not in shard_starts
-            )
-            if follows and len(runs[-1]) * BLOCK_BYTES < most_bytes:
-                runs[-1] = range(runs[-1].start, block + 1)
-            else:
-                runs.append(range(block, block + 1))
+            if runs and runs[-1].stop == block and block not in shard_starts:
+                last_run = runs[-1]
+                if len(last_run) * BLOCK_BYTES < most_bytes:
+                    runs[-1] = range(last_run.start, block + 1)
+                    continue
+            runs.append(range(block, block + 1))
         return runs
 
 
@@ -93,20 +97,25 @@ class Extents:
     def of(self, samples: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """(n,) shard, first byte and the byte after the last of each sample."""
         last_sample = len(self._index) - 1
-        following = np.minimum(samples + 1, last_sample)
-        records, next_records = self._index.records_of(np.stack([samples, following]))
+        next_samples = np.minimum(samples + 1, last_sample)
+        # One call for both: (n,) each, the records of the samples and of those that follow.
+        both = np.stack([samples, next_samples])
+        records, next_records = self._index.records_of(both)
 
         # The index may be damaged: no shard or offset leads out of the files.
-        shard = np.minimum(records["shard"], len(self._sizes) - 1).astype(np.int64)
+        last_shard = len(self._sizes) - 1
+        shard = np.minimum(records["shard"], last_shard).astype(np.int64)
         size = self._sizes[shard]
         start = np.minimum(records["offset"].astype(np.int64), size - 1)
 
-        is_last_of_shard = (samples == last_sample) | (
-            next_records["shard"] != records["shard"]
-        )
+        # A sample ends where the next one begins, or with the shard.
         next_start = np.minimum(next_records["offset"].astype(np.int64), size)
+        next_is_elsewhere = next_records["shard"] != records["shard"]
+        is_last_of_shard = (samples == last_sample) | next_is_elsewhere
         stop = np.where(is_last_of_shard, size, next_start)
-        return shard, start, np.maximum(stop, start + 1)
+        # At least one byte, whatever a damaged index has.
+        stop = np.maximum(stop, start + 1)
+        return shard, start, stop
 
     def sample_at(self, shard: int, offset: int) -> int:
         """The sample that has a byte of a shard."""
@@ -127,7 +136,9 @@ class Extents:
         # (samples of the shard,) relative to the first of these bytes
         starts = records["offset"].astype(np.int64) - start
         stops = starts + records["size"]
-        inside = np.flatnonzero((starts >= 0) & (stops <= len(view)))
+        is_inside = (starts >= 0) & (stops <= len(view))
+        # (m,) the samples, by their numbers in the shard, whose bytes are all in the view.
+        inside = np.flatnonzero(is_inside)
 
         hashes = np.empty(len(inside), dtype=np.uint64)
         ranges = zip(starts[inside].tolist(), stops[inside].tolist(), strict=True)
@@ -136,5 +147,6 @@ class Extents:
 
         is_wrong = hashes != records["xxh3_64"][inside]
         first_sample = int(self._index.shard_starts[shard])
-        samples: list[int] = (first_sample + inside[is_wrong]).tolist()
+        wrong_samples = first_sample + inside[is_wrong]
+        samples: list[int] = wrong_samples.tolist()
         return samples

@@ -121,7 +121,7 @@ class Cache:
                 partial.unlink(missing_ok=True)
 
         # Count anew: if a process was killed, the account may be too high.
-        kept = np.flatnonzero(self.states) + self.first_block
+        kept = np.flatnonzero(self.states) + self.first_block  # (n,) blocks
         kept_bytes = int(self.blocks.bytes_of(kept).sum())
         kept_shards = np.unique(self.blocks.shards_of(kept))
         other_bytes: dict[Path, int] = {}
@@ -129,12 +129,12 @@ class Cache:
             if folder != self.folder:
                 other_bytes[folder] = cache_root.disk_bytes(folder)
         used_bytes = kept_bytes + len(kept_shards) * _SHARD_BYTES
-        used_bytes += (
-            cache_root.small_bytes(self.folder) + sum(other_bytes.values()) + PAGE_BYTES
-        )
+        used_bytes += cache_root.small_bytes(self.folder)
+        used_bytes += sum(other_bytes.values())
+        used_bytes += PAGE_BYTES
 
-        all_bytes = int(self.blocks.sizes[self.shards.start : self.shards.stop].sum())
-        wanted_bytes = all_bytes - kept_bytes
+        shard_sizes = self.blocks.sizes[self.shards.start : self.shards.stop]
+        wanted_bytes = int(shard_sizes.sum()) - kept_bytes
         for folder in sorted(other_bytes, key=cache_root.used_at):
             if used_bytes + wanted_bytes <= self.limit:
                 break
@@ -154,10 +154,12 @@ class Cache:
         shard, start, stop = self.blocks.byte_range(range(block, block + 1))
         file = self._file_of(shard)
         punch(file.number(), start, stop)
-        return int(self.blocks.bytes_of(np.array([block]))[0])
+        block_bytes = self.blocks.bytes_of(np.array([block]))
+        return int(block_bytes[0])
 
     def allot(self, blocks: NDArray[np.int64]) -> None:
         """Reserves room for those blocks of the dataset that have none, up to the limit."""
+        # (m,) the dataset's blocks among them, as indices into the states.
         mine = blocks[self.has(blocks)] - self.first_block
         if self._is_full or not (self.states[mine] == ABSENT).any():
             return
@@ -167,9 +169,12 @@ class Cache:
             new_blocks = new + self.first_block
             used_bytes = _read_account(accounts) + self._new_shard_bytes(new_blocks)
             block_bytes = self.blocks.bytes_of(new_blocks)
-            fits = used_bytes + np.cumsum(block_bytes) <= self.limit
+            # A block fits if it and all before it do.
+            bytes_up_to = used_bytes + np.cumsum(block_bytes)
+            fits = bytes_up_to <= self.limit
             if fits.any():
-                _write_account(accounts, used_bytes + int(block_bytes[fits].sum()))
+                used_bytes += int(block_bytes[fits].sum())
+                _write_account(accounts, used_bytes)
                 self.states[new[fits]] = ALLOTTED
             self._is_full = not fits.all()
 
@@ -187,15 +192,13 @@ class Cache:
         return self._names[shard - self.shards.start]
 
     def _file_of(self, shard: int) -> _engine.Descriptor:
-        return self._open_file(
-            self.folder / self.name_of(shard), int(self.blocks.sizes[shard])
-        )
+        path = self.folder / self.name_of(shard)
+        return self._open_file(path, int(self.blocks.sizes[shard]))
 
     def has(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(n,) which blocks belong to the dataset."""
-        return (self.first_block <= blocks) & (
-            blocks < self.first_block + len(self.states)
-        )
+        end_block = self.first_block + len(self.states)
+        return (blocks >= self.first_block) & (blocks < end_block)
 
     def is_there(self, block: int) -> bool:
         """Whether a block is written. Another process may write it at any time."""
@@ -245,12 +248,10 @@ class Cache:
 
         first = int(self.blocks.first_blocks[shard]) + start // BLOCK_BYTES
         num_blocks = -(-len(view) // BLOCK_BYTES)
-        blocks = range(first, first + num_blocks)
-        self.states[
-            blocks.start - self.first_block : blocks.stop - self.first_block
-        ] = WRITTEN
+        first_state = first - self.first_block
+        self.states[first_state : first_state + num_blocks] = WRITTEN
         with self._lock:
-            self._unsynced.update(blocks)
+            self._unsynced.update(range(first, first + num_blocks))
 
     def sync(self) -> None:
         """Waits until the disk has what was written. Then it counts after a crash, too."""
@@ -263,7 +264,8 @@ class Cache:
             os.fdatasync(file.number())
             synced = unsynced[shards == shard] - self.first_block
             # A block that was forgotten meanwhile stays so.
-            self.states[synced[self.states[synced] == WRITTEN]] = SYNCED
+            is_written = self.states[synced] == WRITTEN
+            self.states[synced[is_written]] = SYNCED
 
     def close(self) -> None:
         self._open_file.cache_clear()
@@ -298,9 +300,8 @@ class Caches:
             for shard in cache.shards:
                 self.cache_of_shard[shard] = cache
         # (shards,) which are behind a URL
-        self.is_remote = np.isin(
-            np.arange(len(blocks.sizes)), list(self.cache_of_shard)
-        )
+        self.is_remote = np.zeros(len(blocks.sizes), dtype=np.bool_)
+        self.is_remote[list(self.cache_of_shard)] = True
 
     def at(self, block: int) -> Cache:
         """The cache of a block."""
@@ -311,8 +312,9 @@ class Caches:
         """(n,) Note [states of a block]. Blocks of local files are SYNCED."""
         states = np.full(len(blocks), SYNCED, dtype=np.uint8)
         for cache in self.remote:
-            mine = cache.has(blocks)
-            states[mine] = cache.states[blocks[mine] - cache.first_block]
+            is_mine = cache.has(blocks)
+            blocks_of_dataset = blocks[is_mine] - cache.first_block
+            states[is_mine] = cache.states[blocks_of_dataset]
         return states
 
     def least_state(
@@ -320,15 +322,19 @@ class Caches:
     ) -> NDArray[np.uint8]:
         """(n,) the least state of the blocks from first to last."""
         least = np.minimum(self.states(first), self.states(last))
-        most_blocks = int((last - first).max(initial=0))
-        for step in range(1, most_blocks):
-            least = np.minimum(least, self.states(np.minimum(first + step, last)))
+        # A sample has few blocks, so the loop goes over the blocks between, for all samples at
+        # once. A sample with fewer looks at its last one again.
+        most_steps = int((last - first).max(initial=0))
+        for step in range(1, most_steps):
+            between = np.minimum(first + step, last)
+            least = np.minimum(least, self.states(between))
         return least
 
     def forget(self, blocks: NDArray[np.int64]) -> None:
         """Marks blocks whose content turned out to be wrong, so that they are fetched again."""
         for cache in self.remote:
-            forget(cache.states, blocks[cache.has(blocks)] - cache.first_block)
+            mine = blocks[cache.has(blocks)]
+            forget(cache.states, mine - cache.first_block)
 
     @property
     def given_up(self) -> bool:
@@ -357,10 +363,11 @@ def shared_states(file: int, count: int) -> NDArray[np.uint8]:
     header = mmap.mmap(file, size)
     states = np.frombuffer(header, dtype=np.uint8, offset=HEADER_BYTES)
     boot = boot_id()
-    if header[_BOOT_AT : _BOOT_AT + len(boot)] != boot:
+    boot_bytes = slice(_BOOT_AT, _BOOT_AT + len(boot))
+    if header[boot_bytes] != boot:
         # The machine has started again: the bytes of WRITTEN blocks may be missing.
         states[states == WRITTEN] = ALLOTTED
-        header[_BOOT_AT : _BOOT_AT + len(boot)] = boot
+        header[boot_bytes] = boot
     # The file may be damaged.
     states[states > SYNCED] = ABSENT
     return states
@@ -369,11 +376,11 @@ def shared_states(file: int, count: int) -> NDArray[np.uint8]:
 def boot_id() -> bytes:
     """The id of the time since the machine started. Source: random(4)."""
     try:
-        return (
-            Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()[:36].ljust(36)
-        )
+        text = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     except OSError:
-        return b"unknown".ljust(36)
+        text = b"unknown"
+    # A UUID has 36 characters; the header has room for so many.
+    return text[:36].ljust(36)
 
 
 def _open_shard_file(path: Path, size_bytes: int) -> _engine.Descriptor:

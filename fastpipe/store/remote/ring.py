@@ -101,10 +101,11 @@ class Ring:
 
 def room_of(size: int) -> int:
     """The size in bytes of a place for `size` bytes: whole pages, and at most a sixteenth more."""
-    pages = -(-size // _PAGE)
+    pages = -(-size // _PAGE)  # rounded up
     # Sizes have five significant bits, so there are 16 of them between two powers of two.
     step = 1 << max(pages.bit_length() - 5, 0)
-    return -(-pages // step) * step * _PAGE
+    steps = -(-pages // step)  # rounded up
+    return steps * step * _PAGE
 
 
 def punch(descriptor: int, start: int, stop: int) -> None:
@@ -204,14 +205,15 @@ class RingParts:
         with self._lock:
             for piece in part.pieces:
                 if not piece.dead:
-                    places.append((piece, self._ring.take(piece.stop - piece.start)))
+                    place = self._ring.take(piece.stop - piece.start)
+                    places.append((piece, place))
         view = memoryview(data)
         try:
             # Without the lock, because copying takes long.
             for piece, place in places:
-                self._ring.write(
-                    place, view[piece.start - part.start : piece.stop - part.start]
-                )
+                first = piece.start - part.start
+                end = piece.stop - part.start
+                self._ring.write(place, view[first:end])
         except OSError:
             with self._lock:
                 self.forget(part.pieces)

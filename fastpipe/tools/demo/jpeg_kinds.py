@@ -55,7 +55,8 @@ def _draw_edges(rng: np.random.Generator, long_500: float) -> tuple[float, float
     if group < 0.57:
         long_edge = rng.uniform(150.0, 470.0)
     elif group < 0.95:
-        long_edge = float(rng.choice((640.0, 600.0, 800.0, rng.uniform(510.0, 860.0))))
+        any_edge = rng.uniform(510.0, 860.0)
+        long_edge = float(rng.choice((640.0, 600.0, 800.0, any_edge)))
     else:
         log_edge = rng.uniform(np.log(900.0), np.log(1900.0))
         long_edge = float(np.exp(log_edge))
@@ -68,7 +69,8 @@ def _draw_edges(rng: np.random.Generator, long_500: float) -> tuple[float, float
 def _draw_short_of_500(rng: np.random.Generator, group: float) -> float:
     """Draw the shorter edge beside one of 500 pixels; `group` is uniform, 0 to 1."""
     # Drawn in any case: the numbers that are drawn decide all that follow.
-    cropped_by_hand = float(np.clip(rng.normal(370.0, 50.0), 240.0, 500.0))
+    normal_edge = rng.normal(370.0, 50.0)
+    cropped_by_hand = float(np.clip(normal_edge, 240.0, 500.0))
     if group < 0.43:  # a compact camera's 4:3
         return 375.0
     if group < 0.70:  # a reflex camera's 3:2

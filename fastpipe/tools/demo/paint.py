@@ -45,7 +45,10 @@ class Scene(NamedTuple):
 def paint_scene(rng: np.random.Generator, height: int, width: int, name: str) -> Scene:
     """Paint a scene of that many pixels, with an object of class `name`."""
     turn = rng.uniform(0.0, 2.0 * np.pi)
-    light = Light(float(0.6 * np.cos(turn)), float(0.6 * np.sin(turn)), 0.8)
+    # 0.6 across and 0.8 towards the camera: a vector of length 1.
+    light_x = float(0.6 * np.cos(turn))
+    light_y = float(0.6 * np.sin(turn))
+    light = Light(light_x, light_y, 0.8)
     planes, rough = _paint_backdrop(rng, height, width)
     shape = draw_shape(rng, name, height, width)
     _lay_object(rng, planes, rough, shape, light)
@@ -59,13 +62,17 @@ def _resize(field: Field, height: int, width: int) -> Field:
 
 
 def _blur(field: Field, sigma: float) -> Field:
-    return np.asarray(cv2.GaussianBlur(field, (0, 0), max(0.8, sigma)), np.float32)
+    # With a size of (0, 0) cv2 derives the kernel's size from sigma.
+    blurred = cv2.GaussianBlur(field, (0, 0), max(0.8, sigma))
+    return np.asarray(blurred, np.float32)
 
 
 def _step(field: Field, softness: float) -> Field:
     """A smooth step from 0 to 1 at 0, of half-width `softness`."""
     t = np.clip(field * (0.5 / softness) + 0.5, 0.0, 1.0)
-    return np.asarray(t * t * (3.0 - 2.0 * t), np.float32)
+    # The cubic polynomial with slope 0 at both ends, "smoothstep".
+    step = t * t * (3.0 - 2.0 * t)
+    return np.asarray(step, np.float32)
 
 
 def _divide_up(number: int, divisor: int) -> int:
@@ -88,15 +95,16 @@ def _draw_noise(
     field = np.zeros((2, 2), np.float32)
     amplitude = 1.0
     for octave in reversed(octaves):
-        cells = (
-            _divide_up(height, 1 << octave) + 1,
-            _divide_up(width, 1 << octave) + 1,
-        )
-        noise = rng.standard_normal(cells, dtype=np.float32)
-        field = _resize(field, *cells) + amplitude * noise
+        cell_size = 1 << octave
+        rows = _divide_up(height, cell_size) + 1
+        columns = _divide_up(width, cell_size) + 1
+        noise = rng.standard_normal((rows, columns), dtype=np.float32)
+        # The coarser octaves, as large as this one.
+        field = _resize(field, rows, columns) + amplitude * noise
         amplitude *= persistence
     field = _resize(field, height, width)
-    return np.asarray((field - field.mean()) / field.std(), np.float32)
+    normalised = (field - field.mean()) / field.std()
+    return np.asarray(normalised, np.float32)
 
 
 def _draw_colour(rng: np.random.Generator) -> Colour:
@@ -105,23 +113,31 @@ def _draw_colour(rng: np.random.Generator) -> Colour:
     # greyish.
     warm = rng.laplace(4.0, 20.0)
     magenta = rng.laplace(-1.0, 4.0)
-    colour = np.array([magenta - warm, 0.0, magenta + 0.8 * warm], np.float32)
-    colour[1] = -(colour @ _LUMA_BGR) / _LUMA_BGR[1]  # so that its luma is 0
+    blue = magenta - warm
+    red = magenta + 0.8 * warm
+    colour = np.array([blue, 0.0, red], np.float32)
+    # Green is such that the luma is 0.
+    colour[1] = -(colour @ _LUMA_BGR) / _LUMA_BGR[1]
     luma = np.float32(rng.uniform(25.0, 230.0))
-    return np.asarray(np.clip(colour + luma, 4.0, 250.0), np.float32)
+    colour = np.clip(colour + luma, 4.0, 250.0)
+    return np.asarray(colour, np.float32)
 
 
 def _draw_contrasting(rng: np.random.Generator, surroundings: Colour) -> Colour:
     """Draw a colour whose luma is at least _CONTRAST away from another's, so that one sees it."""
     while True:
         colour = _draw_colour(rng)
-        if abs(float(_LUMA_BGR @ (colour - surroundings))) >= _CONTRAST:
+        luma_distance = float(_LUMA_BGR @ (colour - surroundings))
+        if abs(luma_distance) >= _CONTRAST:
             return colour
 
 
 def _mix(first: Colour, second: Colour, share: Field) -> Planes:
-    """A surface that runs from one colour to another."""
-    return first[:, None, None] + (second - first)[:, None, None] * share
+    """A surface that runs from one colour to another, with a share of the second."""
+    # (channels, 1, 1)
+    first_plane = first[:, None, None]
+    difference = (second - first)[:, None, None]
+    return first_plane + difference * share
 
 
 def _paint_backdrop(
@@ -133,26 +149,31 @@ def _paint_backdrop(
         The planes, and how strong the fine texture is at each pixel, 0 to 1.
     """
     octaves = range(2, int(np.log2(max(height, width))))
+    # (height, 1) from -1 at the top to 1 at the bottom.
     down: Field = np.linspace(-1.0, 1.0, height, dtype=np.float32)[:, None]
     sky = 0.45 * _draw_noise(rng, height, width, 0.55, octaves)
     sky += rng.uniform(-0.8, 0.8) * down
-    planes = _mix(_draw_colour(rng), _draw_colour(rng), _step(sky, 1.2))
+    first_colour = _draw_colour(rng)
+    second_colour = _draw_colour(rng)
+    planes = _mix(first_colour, second_colour, _step(sky, 1.2))
     rough = np.full((height, width), rng.uniform(0.02, 0.3), np.float32)
 
     body_count = rng.integers(1, 4)
     levels = rng.uniform(-0.5, 0.9, body_count)
     for level in sorted(levels.tolist()):
         persistence = rng.uniform(0.35, 0.6)
-        body = 0.5 * _draw_noise(rng, height, width, persistence, octaves) + 4.0 * (
-            down - level
-        )
+        # Positive inside the body: below its level, up to an uneven edge.
+        edge = 0.5 * _draw_noise(rng, height, width, persistence, octaves)
+        body = edge + 4.0 * (down - level)
         mask = _step(body, rng.uniform(0.02, 0.12))
         # Deeper inside a body less light falls in: a dark rim below its lit edge.
         uneven = 0.6 * _draw_noise(rng, height, width, 0.6, octaves)
         depth = _step(uneven + 0.5 * body - 0.3, 1.5)
         lit_colour = _draw_colour(rng)
         dark_colour = 0.65 * lit_colour + 0.25 * _draw_colour(rng)
-        planes += mask * (_mix(lit_colour, dark_colour, depth) - planes)
+        surface = _mix(lit_colour, dark_colour, depth)
+        # Where the mask is 1, the surface replaces what is behind it.
+        planes += mask * (surface - planes)
         rough += mask * (rng.uniform(0.05, 1.0) - rough)
     return planes, rough
 
@@ -162,8 +183,9 @@ def _lay_object(
 ) -> None:
     """Lay the object with its shadow, shading and highlight, in place."""
     height, width = rough.shape
-    # The mean colour.
-    behind = (planes * shape.cover).sum(axis=(1, 2)) / shape.cover.sum()
+    # (blue-green-red,) the mean colour of the pixels that it covers.
+    covered = planes * shape.cover
+    behind = covered.sum(axis=(1, 2)) / shape.cover.sum()
     first = _draw_contrasting(rng, behind)
     second = _draw_contrasting(rng, first)
 
@@ -171,23 +193,13 @@ def _lay_object(
     step = max(1, int(0.02 * shape.side))
     side = shape.side / step
     grid = (_divide_up(width, step), _divide_up(height, step))
-    small = np.asarray(
-        cv2.resize(shape.cover, grid, interpolation=cv2.INTER_AREA), np.float32
-    )
-    # The shadow lies away from the light. A matrix (2, 3), as cv2.warpAffine takes it.
-    shift_x = -0.09 * light.x * side
-    shift_y = -0.09 * light.y * side
-    shift = np.array([[1.0, 0.0, shift_x], [0.0, 1.0, shift_y]])
-    shifted = np.asarray(cv2.warpAffine(small, shift, grid), np.float32)
-    shadow = _blur(shifted, 0.04 * side)
+    resized = cv2.resize(shape.cover, grid, interpolation=cv2.INTER_AREA)
+    small_cover = np.asarray(resized, np.float32)
+    shadow = _cast_shadow(small_cover, side, light)
     planes *= 1.0 - rng.uniform(0.25, 0.6) * _resize(shadow, height, width)
 
-    # The object bulges: its blurred mask is its height. Its brightness is Lambert's law.
-    bulge = side * (0.07 * _blur(small, 0.06 * side) + 0.45 * _blur(small, 0.22 * side))
-    slope_y, slope_x = np.gradient(bulge)
-    steepness = np.sqrt(1.0 + slope_x**2 + slope_y**2)
-    lit = (light.z - light.x * slope_x - light.y * slope_y) / steepness
-    lit = np.clip(_resize(lit, height, width), 0.0, 1.0)
+    lit = _resize(_light_bulge(small_cover, side, light), height, width)
+    lit = np.clip(lit, 0.0, 1.0)
     gloss = rng.uniform(0.0, 360.0) * np.clip(lit - 0.93, 0.0, 1.0)
     share = shape.second
     if share is None:
@@ -196,6 +208,32 @@ def _lay_object(
     mask = _blur(shape.cover, 0.0)  # a lens leaves every edge a little soft
     planes += mask * (surface - planes)
     rough += mask * (rng.uniform(0.05, 0.45) - rough)
+
+
+def _cast_shadow(cover: Field, side: float, light: Light) -> Field:
+    """The shadow of an object on the coarse grid, 0 to 1. It lies away from the light."""
+    shift_x = -0.09 * light.x * side
+    shift_y = -0.09 * light.y * side
+    # (2, 3), as cv2.warpAffine takes it: a move without a turn.
+    shift = np.array([[1.0, 0.0, shift_x], [0.0, 1.0, shift_y]])
+    height, width = cover.shape
+    shifted = cv2.warpAffine(cover, shift, (width, height))
+    return _blur(np.asarray(shifted, np.float32), 0.04 * side)
+
+
+def _light_bulge(cover: Field, side: float, light: Light) -> Field:
+    """The brightness of a bulging object on the coarse grid.
+
+    Its blurred mask is its height. Its brightness is Lambert's law: the cosine of the angle between
+    the light and the surface's normal, (-slope_x, -slope_y, 1) divided by its length.
+    """
+    rim = 0.07 * _blur(cover, 0.06 * side)
+    dome = 0.45 * _blur(cover, 0.22 * side)
+    bulge = side * (rim + dome)
+    slope_y, slope_x = np.gradient(bulge)
+    normal_length = np.sqrt(1.0 + slope_x**2 + slope_y**2)
+    towards_light = light.z - light.x * slope_x - light.y * slope_y
+    return np.asarray(towards_light / normal_length)
 
 
 def _draw_texture(
@@ -210,10 +248,12 @@ def _draw_texture(
     luma = 11.0 * rough * (2.0 * lit + 0.6 * relief)
     # A sensor's grain is everywhere, in focus or not.
     luma += rng.uniform(1.5, 5.5) * rng.standard_normal(rough.shape, dtype=np.float32)
+    # Stronger where the photo is bright.
     texture = luma * (planes * (0.6 / 128.0) + 0.4)
+    # Colour is coarser than luma: half as many pixels each way.
+    half_height = _divide_up(height, 2)
+    half_width = _divide_up(width, 2)
     for channel in (0, 2):  # blue and red
-        hue = _draw_noise(
-            rng, _divide_up(height, 2), _divide_up(width, 2), 1.1, range(5)
-        )
+        hue = _draw_noise(rng, half_height, half_width, 1.1, range(5))
         texture[channel] += _resize(hue, height, width) * (2.0 * rough + 1.0)
     return np.asarray(texture, np.float32)

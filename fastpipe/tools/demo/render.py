@@ -55,7 +55,9 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     rng = np.random.default_rng((seed, index, label))
     kind = draw_kind(rng)
     width, height = draw_size(rng, kind, scale)
-    texture_weight = _LEAST_TEXTURE * (_MOST_TEXTURE / _LEAST_TEXTURE) ** rng.random()
+    # Evenly in its logarithm.
+    texture_range = _MOST_TEXTURE / _LEAST_TEXTURE
+    texture_weight = _LEAST_TEXTURE * texture_range ** rng.random()
     quality = int(rng.choice(kind.qualities))
     scene = paint_scene(rng, height, width, CLASSES[label])
 
@@ -68,9 +70,8 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     # The pixels of which the object covers at least half.
     mask = scene.shape.cover >= 0.5
     colours = _measure_colours(scene, mask)
-    caption = describe_object(
-        CLASSES[label], colours, mask, gray=kind.sampling == "gray"
-    )
+    is_gray = kind.sampling == "gray"
+    caption = describe_object(CLASSES[label], colours, mask, gray=is_gray)
     return DemoPhoto(jpeg, width, height, mask, caption)
 
 
@@ -79,5 +80,11 @@ def _measure_colours(scene: Scene, mask: NDArray[np.bool_]) -> list[Colour]:
     parts = [mask]
     second = scene.shape.second
     if second is not None:
-        parts = [mask & (second < 0.5), mask & (second >= 0.5)]
-    return [scene.smooth[:, part].mean(axis=1) for part in parts if part.any()]
+        is_second = second >= 0.5
+        parts = [mask & ~is_second, mask & is_second]
+    colours = []
+    for part in parts:
+        if part.any():
+            pixels = scene.smooth[:, part]  # (blue-green-red, pixels)
+            colours.append(pixels.mean(axis=1))
+    return colours

@@ -26,19 +26,25 @@ _TURN = np.linspace(0.0, 2.0 * np.pi, 96, endpoint=False)
 
 
 def _make_polygon(corners: int) -> Outline:
-    """A regular polygon."""
-    return np.asarray(np.exp(2j * np.pi * np.arange(corners) / corners))
+    """A regular polygon: the corners-th roots of 1."""
+    angles_j = 2j * np.pi * np.arange(corners) / corners
+    return np.asarray(np.exp(angles_j))
 
 
 def _make_arrow() -> Outline:
-    head = [1.0, 0.15 + 0.85j, 0.15 + 0.32j]
-    tail = [-1 + 0.32j, -1 - 0.32j]
-    return np.array([*head, *tail, 0.15 - 0.32j, 0.15 - 0.85j])
+    """It points to the right: the tip and its lower edge, the shaft, and the upper edge."""
+    tip = 1.0
+    lower_edge = [0.15 + 0.85j, 0.15 + 0.32j]
+    shaft_end = [-1 + 0.32j, -1 - 0.32j]
+    upper_edge = [0.15 - 0.32j, 0.15 - 0.85j]
+    return np.array([tip, *lower_edge, *shaft_end, *upper_edge])
 
 
 def _make_crescent() -> Outline:
     """The arc of a circle, and between its tips the arc of a smaller one."""
-    outer = np.exp(1j * np.linspace(-0.78 * np.pi, 0.78 * np.pi, 64))
+    outer_turn = np.linspace(-0.78 * np.pi, 0.78 * np.pi, 64)
+    outer = np.exp(1j * outer_turn)
+    # The smaller circle has its middle at -0.3 and goes through both tips.
     tip = outer[-1] + 0.3
     inner_turn = np.linspace(np.angle(tip), -np.angle(tip), 64)
     inner = abs(tip) * np.exp(1j * inner_turn) - 0.3
@@ -46,22 +52,29 @@ def _make_crescent() -> Outline:
 
 
 def _make_cross() -> Outline:
+    """The end of one arm and the corner beside it, turned four times by a right angle."""
     corner = [1 - 0.34j, 1 + 0.34j, 0.34 + 0.34j]
-    return np.asarray((_make_polygon(4)[:, None] * corner).ravel())
+    # (arms, 3): to multiply by a root of 1 is to turn.
+    vertices = _make_polygon(4)[:, None] * corner
+    return np.asarray(vertices.ravel())
 
 
 def _make_star() -> Outline:
     """Five points: every second vertex is nearer to the middle."""
-    return np.asarray(_make_polygon(10) * np.tile([1.0, 0.42], 5))
+    radii = np.tile([1.0, 0.42], 5)
+    return np.asarray(_make_polygon(10) * radii)
 
 
 def _draw_pebble(rng: np.random.Generator) -> Outline:
     """A round free form, so that the outline of a patterned object tells nothing of its class."""
+    # A circle whose radius has waves: 2 to 5 of them around it, the finer the lower.
     waves = np.zeros_like(_TURN)
     for k in range(1, 5):
         height = rng.uniform(-0.16, 0.16) / k
-        waves += height * np.cos((k + 1) * _TURN + rng.uniform(0.0, 6.3))
-    return np.asarray((1.0 + waves) * np.exp(1j * _TURN))
+        phase = rng.uniform(0.0, 6.3)
+        waves += height * np.cos((k + 1) * _TURN + phase)
+    radii = 1.0 + waves
+    return np.asarray(radii * np.exp(1j * _TURN))
 
 
 @dataclass(frozen=True)
@@ -120,26 +133,42 @@ def draw_shape(rng: np.random.Generator, name: str, height: int, width: int) -> 
     # The outlines have any area. Scaled by this matrix they have that of a square of `side`.
     outlines = [_to_points(outline) for outline in _list_outlines(rng, name)]
     linear *= side / np.sqrt(_measure_area(outlines))
-    polygons = []
-    for points in outlines:
-        pixels = points @ linear.T + middle
-        polygons.append(np.rint(pixels * _SUBPIXELS).astype(np.int32))
-    mask = np.zeros((height, width), np.uint8)
-    # A pixel within two polygons, as in the hole of a ring, is outside.
-    cv2.fillPoly(mask, polygons, 255, cv2.LINE_AA, _FRACTIONAL_BITS)
-    cover = mask.astype(np.float32) / np.float32(255.0)
+    cover = _fill(outlines, linear, middle, height, width)
     second = None
     if name in PATTERNED_CLASSES:
         second = _draw_pattern(name, linear, middle, height, width)
     return Shape(cover, second, side)
 
 
+def _fill(
+    outlines: list[Points],
+    linear: NDArray[np.float64],
+    middle: NDArray[np.float64],
+    height: int,
+    width: int,
+) -> Field:
+    """How much of each pixel lies within the outlines, placed by a matrix (2, 2) and a middle."""
+    polygons = []
+    for points in outlines:
+        pixels = points @ linear.T + middle  # (vertices, 2) x and y
+        subpixels = np.rint(pixels * _SUBPIXELS)
+        polygons.append(subpixels.astype(np.int32))
+    mask = np.zeros((height, width), np.uint8)
+    # A pixel within two polygons, as in the hole of a ring, is outside.
+    cv2.fillPoly(mask, polygons, 255, cv2.LINE_AA, _FRACTIONAL_BITS)
+    return mask.astype(np.float32) / np.float32(255.0)
+
+
 def _draw_turn_and_shear(rng: np.random.Generator) -> NDArray[np.float64]:
     """Draw a matrix (2, 2) that turns and shears points, and keeps areas."""
     angle = rng.uniform(0.0, 2.0 * np.pi)
     shear = np.eye(2) + rng.uniform(-0.12, 0.12, (2, 2))
-    turn = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    return np.asarray(shear @ turn / np.sqrt(np.linalg.det(shear)))
+    cosine = np.cos(angle)
+    sine = np.sin(angle)
+    turn = [[cosine, -sine], [sine, cosine]]
+    # The determinant is the factor of areas; a turn has 1.
+    area_factor = np.linalg.det(shear)
+    return np.asarray(shear @ turn / np.sqrt(area_factor))
 
 
 def _list_outlines(rng: np.random.Generator, name: str) -> list[Outline]:
@@ -172,13 +201,16 @@ def _draw_pattern(
     """Draw waves across a pebble: in one direction for stripes, in two for checks."""
     # Pixels, from the middle of the pebble: (height, 1) and (1, width).
     y, x = np.ogrid[:height, :width]
-    x = x - middle[0]
-    y = y - middle[1]
-    # Radians a pixel, each for x and y.
+    middle_x, middle_y = middle
+    x = x - middle_x
+    y = y - middle_y
+    # (2,) each: radians a pixel, for x and y. The inverse of `linear` leads from pixels back to the
+    # outline, which is about 1 wide from its middle.
     along, across = np.linalg.inv(linear) * _WAVE_NUMBER
     wave = np.sin(along[0] * x + along[1] * y)
     if name == "checks":
         wave = wave * np.sin(across[0] * x + across[1] * y)
     # This gain leaves an edge about two pixels soft.
     gain = 0.5 / np.hypot(*along)
-    return np.asarray(np.clip(wave * gain + 0.5, 0.0, 1.0), np.float32)
+    share = np.clip(wave * gain + 0.5, 0.0, 1.0)
+    return np.asarray(share, np.float32)
