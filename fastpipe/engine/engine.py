@@ -243,7 +243,7 @@ class Engine:
         return job.errors()
 
     def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
-        """Asks the kernel to read ranges ahead, in order: (n,) of RANGE_DTYPE of plan/order.py.
+        """Asks the kernel to read ranges ahead, in order: (n,) of RANGE_DTYPE of plan/byte_ranges.py.
 
         `restart` drops the ranges that came before and have not been read.
         """

@@ -140,7 +140,7 @@ class Partition:
     """See Note [partition].
 
     `ranks.nodes` divides world_size and `sequences`, the number of canonical nodes, and these
-    divide batch_size * world_size.
+    divide batch_size * world_size. `rows` are at least `sequences`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The classes and files of a source, in packing order, whatever kind of source it is."""
+"""The classes and files of a source of any kind; in packing order after `kinds.list_sources`."""
 
 from __future__ import annotations
 

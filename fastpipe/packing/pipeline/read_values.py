@@ -32,8 +32,9 @@ from fastpipe.sources.tables.column_kinds import json_value
 def read_values(
     listing: Listing, source: Source, default_frame: Frame, packed: Packed
 ) -> tuple[Frame, Iterator[Any]]:
-    """The frame of a sample's values, and the value of each field, read one by one; None: it has no
-    value.
+    """The frame of a sample's values, and an iterator over the values of its fields.
+
+    A value is None if the sample has none.
 
     Args:
         listing: has the sample.

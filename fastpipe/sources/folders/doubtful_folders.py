@@ -147,13 +147,13 @@ def lists_among(
 ) -> list[str]:
     """The files with such an ending that belong to no picture and are no notes for people.
 
-    None if there are so many that each belongs to an image.
+    Empty if there are more than `max_lists`: then each belongs to an image.
 
     Args:
         files: the names of all files in a folder, sorted.
         endings: of the files to return.
         max_lists: how many lists may lie beside images.
-        among: those of `files` that may be lists; None: all.
+        among: those of `files` that may be lists; by default all.
     """
     if among is None:
         among = files

@@ -333,7 +333,9 @@ class BoxTable:
                     numbers = [label_numbers.get(label, label) for label in labels]
                     detection["labels"] = numbers
                 elif box_key == "shares":
-                    detection["labels"] = None  # shares always have the key
+                    detection["labels"] = (
+                        None  # `read_values` expects the key beside shares
+                    )
                 values[self.box_field.name] = detection
 
             image_label = None

@@ -27,7 +27,9 @@ _DAMAGE = re.compile("[\0\udc80-\udcff]")
 def csv_rows(
     path: SourcePath, form: TextForm, encoding: str | None = None
 ) -> Iterator[Row]:
-    """Reads the records of a CSV or TSV file (RFC 4180), or of a list. All values are texts.
+    """Reads the records of a CSV or TSV file (RFC 4180), or of a list of paths without a header.
+
+    All values are texts.
 
     Spaces before a value do not count.
     """

@@ -103,7 +103,9 @@ def _signed_checksum(block: bytes, checksum: int) -> int:
 def parse_extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
     """Keywords and values of an extended header, such as "path" and "size".
 
-    "=" and the kind is one more keyword, so that two headers of one kind have a keyword in common.
+    A keyword such as b"=x" marks the kind of the header, so that two headers of one kind have a
+    keyword in common: the caller refuses them.
+
     ValueError: it is damaged, or programs read it in different ways.
     """
     marker = {b"=" + kind.lower(): b""}

@@ -381,7 +381,10 @@ class Objects:
         """Fetches a range of a file that nobody changes. See `get`.
 
         Args:
+            start, stop: the range; None as `stop` for the whole file, from 0.
             size_bytes: the size that the file has to have; None for any.
+            check: says what is wrong with an answer, which is then asked for again; the last
+                attempt's content is returned even if it is wrong.
         """
 
         def check_same(answer: Answer) -> str | None:

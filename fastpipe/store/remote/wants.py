@@ -279,10 +279,10 @@ class Wants:
 
         is_hit = is_kept & (least_state >= WRITTEN) & self.caches.is_remote[shard]
         # A ticket of samples that were asked for ahead would count them twice.
-        is_first_plan = (
+        is_before_any_plan = (
             self.generation == 0 and ticket is not None and not ticket.counted
         )
-        if ticket is None or is_first_plan:
+        if ticket is None or is_before_any_plan:
             self.cache_hit_bytes += int((stop - start)[is_hit].sum())
 
         missing = _united(first_block[is_kept], last_block[is_kept])

@@ -82,7 +82,9 @@ def _announced_member(
 def open_samples(
     shard: ShardFacts, purpose: str
 ) -> Iterator[Iterator[tuple[list[SampleMember], Read]]]:
-    """The members of each sample of a shard, and the function that reads their bytes.
+    """As a context manager, gives the members of each sample of a shard, and what reads their bytes.
+
+    An error in the `with` block counts as damage of the shard.
 
     Args:
         shard: the shard.

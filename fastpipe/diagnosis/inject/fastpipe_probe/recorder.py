@@ -215,14 +215,14 @@ class Recorder:
             "place": find_raising_line(problem),
             "mistake": is_mistake,
         }
-        self._look_at_files()
+        self._record_inherited_files()
         self.log.write({"failures": [failure]})
         if repeat is not None and self._failure_count == 1 and not is_mistake:
             with preserve_generators(), contextlib.suppress(Exception):
                 repeat()
                 self.log.write({"read_again": [failure["sample"]]})
 
-    def _look_at_files(self) -> None:
+    def _record_inherited_files(self) -> None:
         """Records the inherited files that are in use, once."""
         if self.inherited is None:
             return
@@ -264,7 +264,7 @@ class Recorder:
             line["globals_after"] = checksum_global_generators()
             line["states"] = self._states
         if self._batch_count < _FIRST_BATCHES:
-            self._look_at_files()
+            self._record_inherited_files()
         line["snapshots"] = self._snapshots.take_if_due(self._batch_count)
         self.log.write(line)
         self._batch_count += 1
