@@ -7,7 +7,7 @@ files of programs, and folders. Notes for people, such as a README, are left out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -40,21 +40,30 @@ _YOLO_FILES = (*YAML_FILES, *NAME_LISTS, "notes.json")  # the notes are Label St
 _YOLO_ENDINGS = (".names", ".data")
 # Files whose first bytes are read to find their tool. Behind a URL each is a request.
 _MAX_READ = 3
+# Formats with annotations beside images.
+_LABELLED = ("masks", "voc", "yolo", "coco", "annotations")
 # VOC has its splits in this folder.
 _VOC_SPLITS = "ImageSets"
 
 
 def describe_unread(
-    source: Recognised, *, are_tables_named: bool = False
+    source: Recognised,
+    *,
+    are_tables_named: bool = False,
+    image_folders: Collection[str] = (),
 ) -> list[Assumption]:
     """The assumption that names in a source were not read; none if all were.
 
-    `are_tables_named`: the tables beside splits are named by another assumption.
+    Args:
+        source: the source.
+        are_tables_named: the tables beside splits are named by another assumption.
+        image_folders: folders in it with images that are packed, where the source does not say it.
     """
     unread: dict[str, SourcePath] = {}
-    if source.format in ("masks", "voc", "yolo", "coco") or source.splits:
+    if source.format in _LABELLED or source.splits:
         for name in _unread_in(source, source.root, source.names):
-            unread[name] = source.root / name
+            if name.rstrip("/") not in image_folders:
+                unread[name] = source.root / name
     for name, path in _unread_beside_labels(source):
         unread[name] = path
     if source.top is not None:
