@@ -127,6 +127,9 @@ def _read_names(source: Recognised) -> Iterator[str]:
     for path in paths:
         yield path.name
         yield path.parent.name  # COCO's annotations, and train of train/train
+        if isinstance(path, Path) and path.is_relative_to(str(source.root)):
+            # labels of labels/det_20/det_train.json
+            yield from path.relative_to(str(source.root)).parts[:1]
 
     pairs: list[FolderPair] = []
     if source.pair is not None:
