@@ -10,7 +10,7 @@ from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.annotated_files import annotated_by_split
+from fastpipe.sources.annotations.annotated_files import ENDINGS, annotated_by_split
 from fastpipe.sources.annotations.annotation_files import reader_of, refuse_tool
 from fastpipe.sources.annotations.coco_folders import coco_files_by_split
 from fastpipe.sources.annotations.tools.readers import READERS
@@ -95,7 +95,7 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
             "metadata", path, is_file=True, files=metadata_in(path.parent)
         )
 
-    if isinstance(path, Path) and reader_of(path):
+    if isinstance(path, Path) and path.suffix.lower() in ENDINGS and reader_of(path):
         return _recognise_annotations(path)
     refuse_unread_file(path)
     if path.suffix.lower() in (".txt", ".odgt"):

@@ -12,9 +12,9 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import reader_of
 from fastpipe.sources.annotations.tools.readers import READERS
 from fastpipe.sources.files import Names, SourcePath, names_in
-from fastpipe.sources.folders.splits import first_paths, split_in_path
+from fastpipe.sources.folders.splits import FEW, first_paths, split_in_path
 
-_ENDINGS = (".json", ".xml", ".txt", ".odgt")
+ENDINGS = (".json", ".xml", ".txt", ".odgt", ".csv")
 # Folders of annotations: label_2, labelTxt, ann, annotations, jsons, wider_face_split.
 _FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:labels?|labeltxt|anns?|annots?|annotations?|annos?|jsons?|xmls?|gts?|"
@@ -22,7 +22,7 @@ _FOLDER = re.compile(
     re.IGNORECASE,
 )
 # In each folder so many files are read to recognise their tool, and so many folders looked at.
-_MOST_READ = 3
+_MOST_READ = 8
 _MOST_LISTS = 16
 _MOST_FOLDERS = 64
 _MAX_DEPTH = 3
@@ -59,12 +59,15 @@ def annotated_by_split(
         )
     by_split: dict[str, list[SourcePath]] = {}
     for entry in annotations:
-        relative = os.path.relpath(entry.path, root)
-        by_split.setdefault(split_in_path(relative), []).append(entry.path)
+        split = split_in_path(os.path.relpath(entry.path, root))
+        by_split.setdefault(split, []).append(entry.path)
     are_lists = any(not READERS[reader].is_beside for reader in readers)
     if are_lists and len(annotations) > 1 and list(by_split) == [""]:
         # Two exports of one project have the same images.
         return {entry.path.stem: [entry.path] for entry in annotations}
+    if len(by_split) > 1 and "" in by_split:
+        for path in by_split.pop(""):
+            by_split[os.path.splitext(path.name)[0]] = [path]
     return by_split
 
 
@@ -89,7 +92,7 @@ def files_of_folder(folder: Path, reader: str) -> list[Path]:
     files = []
     for name in names_in(folder).files:
         path = folder / name
-        if not name.lower().endswith(_ENDINGS):
+        if not name.endswith(ENDINGS):
             continue
         if ending is None and reader_of(path) == reader:
             ending = path.suffix.lower()
@@ -110,15 +113,15 @@ def _in_folder(
         # Supervisely has the folders img and ann in a folder for each dataset.
         if not is_candidate and depth == _MAX_DEPTH and (inner / "ann").is_dir():
             yield from _in_folder(
-                inner / "ann", names_in(inner / "ann"), 0, is_asked=False
+                inner / "ann", names_in(inner / "ann", FEW), 0, is_asked=False
             )
         elif is_candidate:
-            yield from _in_folder(inner, names_in(inner), depth - 1, is_asked=True)
+            yield from _in_folder(inner, names_in(inner, FEW), depth - 1, is_asked=True)
 
 
 def _files_in(folder: Path, names: Names) -> Iterator[AnnotatedFiles]:
     """The annotations in a folder itself."""
-    candidates = [name for name in names.files if name.lower().endswith(_ENDINGS)]
+    candidates = [name for name in names.files if name.endswith(ENDINGS)]
     if not candidates:
         return
     are_lists = len(candidates) <= _MOST_LISTS

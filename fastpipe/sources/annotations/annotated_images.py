@@ -156,10 +156,13 @@ def _names_of(entry: _Entry) -> list[str]:
 
 
 def _near(file: Path, pictures: Pictures) -> str:
-    """The path of a file below the folder of the pictures; "" if it lies elsewhere."""
+    """The path of a file below the folder of the pictures; its name if it lies elsewhere.
+
+    The name may say a split.
+    """
     root = pictures.root.absolute()
     path = file.absolute()
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else ""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
 def _paths_of(
@@ -371,6 +374,15 @@ def _describe(
     if left_out:
         texts.append(f"left out, because they give no box: {_counts(left_out)}")
     texts += [text.format(f"{count:,}") for text, count in remarks.items()]
+    empty_count = sum(
+        left == right or top == bottom
+        for image in images
+        for left, top, right, bottom in image.boxes
+    )
+    if empty_count:
+        texts.append(
+            f"boxes without width or height: {empty_count:,}; they are packed as they are"
+        )
     for field in fields:
         if field.name == _TAGS:
             texts.append(

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.files import files_below
 from fastpipe.sources.folders.splits import count_shared, first_paths, meaning_of_split
 from fastpipe.sources.options import is_picture
@@ -71,10 +72,17 @@ class Pictures:
             for folder in counts
             if folder == near or not _is_of_other(folder, near)
         ]
+        if near in candidates:
+            return near
         best = _nearest(candidates, near)
         if len(best) > 1:
             most = max(counts[folder] for folder in best)
             best = [folder for folder in best if counts[folder] == most]
+        if len(best) > 1:
+            called_images = [
+                folder for folder in best if is_called_images(folder.rpartition("/")[2])
+            ]
+            best = called_images or best
         if len(best) > 1:
             folders = [str(self.root / folder) for folder in sorted(best)]
             raise PackError(
@@ -186,8 +194,8 @@ def _nearest(paths: Sequence[str], near: str) -> list[str]:
     return [path for path in paths if likeness[path] == most]
 
 
-def _likeness(path: str, near: str) -> tuple[int, int, int]:
-    """How many folders two paths share at their start, and anywhere; the shorter path is nearer."""
+def _likeness(path: str, near: str) -> tuple[int, int]:
+    """How many folders two paths share: at their start, and anywhere."""
     parts = path.split("/")
     near_parts = near.split("/")
     leading = 0
@@ -195,5 +203,4 @@ def _likeness(path: str, near: str) -> tuple[int, int, int]:
         if part != near_part:
             break
         leading += 1
-    shared = len(set(parts) & set(near_parts))
-    return leading, shared, -len(parts)
+    return leading, len(set(parts) & set(near_parts))

@@ -76,6 +76,7 @@ _LABEL_STUDIO = AnnotationTool("Label Studio's JSON", _PACK_BOTH, "Label Studio"
 _CVAT = AnnotationTool("CVAT's XML", _PACK_BOTH, "CVAT")
 _LABELME = AnnotationTool("labelme's JSON", _PACK_BOTH, "labelme")
 _VIA = AnnotationTool("the JSON of VGG's annotator", _PACK_BOTH, "VIA")
+_VIA_TABLE = AnnotationTool("the CSV of VGG's annotator", _PACK_BOTH, "VIA's CSV")
 _SUPERVISELY = AnnotationTool("Supervisely's JSON", _PACK_BOTH, "Supervisely")
 _CREATE_ML = AnnotationTool("Create ML's JSON", _PACK_BOTH, "Create ML")
 _BDD = AnnotationTool(
@@ -147,6 +148,7 @@ _PATTERNS = (
         _VIA,
         (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:'),
     ),
+    (_VIA_TABLE, (rb"region_shape_attributes", rb"region_attributes")),
     (_KARPATHY, (rb'"sentids"\s*:', rb'"sentences"\s*:')),
     (_SUPERVISELY, (rb'"classTitle"\s*:',)),
     (
@@ -176,8 +178,8 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
     lines = [line.strip() for line in text.split("\n", _MOST_FIRST_LINES)]
     if _is_wider(lines):
         return _WIDER
-    while len(lines) > 1 and _DOTA_HEADER.fullmatch(lines[0]):
-        lines.pop(0)
+    if _DOTA_HEADER.fullmatch(lines[0]):
+        return _DOTA
     # The last line may be cut off.
     whole_lines = [line for line in lines[:_MOST_FIRST_LINES] if line]
     if whole_lines and all(map(numbers_of, whole_lines)):

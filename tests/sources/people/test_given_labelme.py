@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.sources.annotated import objects, packed_objects, write
 from support.sources.becomes import becomes
 from support.sources.people import assumed, labels, photos, values
@@ -12,6 +13,7 @@ from support.sources.turned import check_boxes
 from support.sources.turned import photos as turned_photos
 
 import fastpipe
+from fastpipe.errors import PackError
 
 
 def shape(label: str, points: Any, kind: str = "rectangle", **more: Any) -> dict[str, Any]:
@@ -182,3 +184,20 @@ def test_turned(tmp_path: Path) -> None:
     for exif in ("apply", "ignore"):
         fastpipe.pack(tmp_path / "src", tmp_path / exif, exif=exif)
         check_boxes(tmp_path / exif, exif=exif)
+
+
+@becomes(
+    "labelme: its JSON beside two folders that have the same images",
+    "the one that is called images; else refused",
+    "--image-root FOLDER",
+)
+def test_two_folders(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images/a.jpg", "small/a.jpg")
+    write(source / "labels/a.json", annotation("a.jpg", DOG))
+    boxes, _ = packed_objects(source, tmp_path / "packed")
+    assert list(boxes) == ["images/a.jpg"]
+    (source / "images").rename(source / "large")
+    with pytest.raises(PackError, match=r"may belong to the images in .*large, .*small"):
+        fastpipe.pack(source, tmp_path / "none")
+    boxes, _ = packed_objects(source, tmp_path / "packed", image_root=source / "large")
+    assert list(boxes) == ["a.jpg"]

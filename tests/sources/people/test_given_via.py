@@ -96,3 +96,18 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     ((path, reason),) = summary.tally.rejected
     assert path == "b.jpg"
     assert "region 0: expected the name of a class" in reason
+
+
+@becomes("VIA: its CSV beside the images", "boxes, as from its JSON")
+def test_table(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg", "b.jpg")
+    head = (
+        "filename,file_size,file_attributes,region_count,region_id,region_shape_attributes,"
+        "region_attributes\n"
+    )
+    shape = '"{""name"":""rect"",""x"":2,""y"":3,""width"":8,""height"":9}"'
+    rows = f'a.jpg,9,"{{}}",1,0,{shape},"{{""name"":""dog""}}"\nb.jpg,9,"{{}}",0,0,"{{}}","{{}}"\n'
+    file = write(source / "via_export_csv.csv", head + rows)
+    for root in (source, file):
+        boxes, _ = packed_objects(root, tmp_path / "packed")
+        assert boxes == {"a.jpg": [("dog", [2, 3, 10, 12])], "b.jpg": []}

@@ -42,7 +42,9 @@ _AROUND = {
 def parse(text: str) -> Iterator[AnnotatedImage]:
     """Yields one image. ValueError: the text is not a file of labelme."""
     entry = object_of(load_json(text), "the file")
-    shapes = list_of(entry.get("shapes"), "shapes")
+    if "shapes" not in entry:
+        raise ValueError("expected shapes of labelme, got none")
+    shapes = list_of(entry["shapes"], "shapes")
     image = AnnotatedImage(
         str(entry.get("imagePath") or ""),
         image_size(entry.get("imageWidth"), entry.get("imageHeight")),

@@ -51,6 +51,7 @@ READERS = {
     "CVAT": Reader(cvat.parse),
     "Label Studio": Reader(label_studio.parse, _JSON),
     "VIA": Reader(via.parse),
+    "VIA's CSV": Reader(via.parse_table),
     "KITTI": Reader(kitti.parse, is_beside=True),
     "WIDER FACE": Reader(wider_face.parse),
     "DOTA": Reader(dota.parse, is_beside=True),

@@ -1,10 +1,11 @@
-"""The JSON of VGG's image annotator (VIA) 1 or 2, also a project -> the images that it annotates.
+"""The JSON or CSV of VGG's image annotator (VIA) 1 or 2 -> the images that it annotates.
 
-Format: the export "annotations as JSON" of https://www.robots.ox.ac.uk/~vgg/software/via/.
+Format: the exports "annotations as JSON" and "as CSV", and the project, of https://www.robots.ox.ac.uk/~vgg/software/via/.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,10 +46,33 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
     for entry in entries.values():
         image = object_of(entry, "an image")
         regions_of_images.append((image, _regions_of(image)))
+    yield from _annotated_all(regions_of_images)
+
+
+def parse_table(text: str) -> Iterator[AnnotatedImage]:
+    """As `parse`, of the export "annotations as CSV", which has a row for each region."""
+    images: dict[str, tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        path = row.get("filename") or row.get("#filename") or ""
+        file_attributes = load_json(row.get("file_attributes") or "{}")
+        entry = {"filename": path, "file_attributes": file_attributes}
+        _, regions = images.setdefault(path, (entry, []))
+        shape = load_json(row.get("region_shape_attributes") or "{}")
+        # An image without a region has a row as well.
+        if shape:
+            attributes = load_json(row.get("region_attributes") or "{}")
+            region = {"shape_attributes": shape, "region_attributes": attributes}
+            regions.append(region)
+    yield from _annotated_all(list(images.values()))
+
+
+def _annotated_all(
+    regions_of_images: Sequence[tuple[Mapping[str, Any], list[Mapping[str, Any]]]],
+) -> Iterator[AnnotatedImage]:
     all_regions = [region for _, regions in regions_of_images for region in regions]
     class_attribute = _find_class_attribute(all_regions)
-    for image, regions in regions_of_images:
-        yield _annotated(image, regions, class_attribute)
+    for entry, regions in regions_of_images:
+        yield _annotated(entry, regions, class_attribute)
 
 
 def _regions_of(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
