@@ -43,10 +43,10 @@ def pack(
             help="A folder with one folder of images for each class, or a folder of images without "
             "classes; a tar file, or a folder of tar files (WebDataset), whose members such as "
             "KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a "
-            "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or "
-            "YOLO; images beside masks; a folder of the splits train, val and the like: see "
-            "docs/sources.md. Or the URL of one of these (s3://, gs://, az://, https://, hf://): "
-            "see docs/remote.md.",
+            "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC, YOLO, "
+            "labelme, CVAT, Label Studio and other tools; images beside masks; a folder of the "
+            "splits train, val and the like: see docs/sources.md. Or the URL of one of these "
+            "(s3://, gs://, az://, https://, hf://): see docs/remote.md.",
         ),
     ],
     dst: Annotated[
