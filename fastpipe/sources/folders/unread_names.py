@@ -21,7 +21,12 @@ from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.doubtful_folders import lists_among
 from fastpipe.sources.folders.labelled import find_pairs
-from fastpipe.sources.folders.splits import FEW, first_paths, split_of_name
+from fastpipe.sources.folders.splits import (
+    FEW,
+    first_paths,
+    meaning_of_split,
+    split_of_name,
+)
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.tables.table_files import is_result_form
@@ -42,6 +47,7 @@ _YOLO_ENDINGS = (".names", ".data")
 _MAX_READ = 3
 # Formats with annotations beside images.
 _LABELLED = ("masks", "voc", "yolo", "coco", "annotations")
+_CLASSES_OF_SUPERVISELY = "meta.json"
 # VOC has its splits in this folder.
 _VOC_SPLITS = "ImageSets"
 
@@ -111,8 +117,11 @@ def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator
     # The folders of an image folder are classes, and COCO may have its images in any folder.
     if folder == source.root and source.format in ("imagefolder", "coco"):
         return
+    is_tool = source.format == "annotations"
     for name in names.folders:
-        if name not in read and split_of_name(name) is None:
+        # WIDER FACE has its images in WIDER_train and WIDER_val.
+        is_split = meaning_of_split(name) if is_tool else split_of_name(name)
+        if name not in read and not is_split:
             yield f"{name}/"
 
 
@@ -134,6 +143,8 @@ def _read_names(source: Recognised) -> Iterator[str]:
     pairs: list[FolderPair] = []
     if source.pair is not None:
         pairs = [source.pair, *find_pairs(source.format, source.root, source.names)]
+    if source.format == "annotations":
+        yield _CLASSES_OF_SUPERVISELY
     if source.format == "masks":
         yield LABELMAP
         if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():
