@@ -15,6 +15,7 @@ from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW, first_paths, split_in_path
 
 ENDINGS = (".json", ".xml", ".txt", ".odgt", ".csv")
+_LAST_CHARACTERS = frozenset(ending[-4:] for ending in ENDINGS)
 # Folders of annotations: label_2, labelTxt, ann, annotations, jsons, wider_face_split.
 _FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:labels?|labeltxt|anns?|annots?|annotations?|annos?|jsons?|xmls?|gts?|"
@@ -121,7 +122,8 @@ def _in_folder(
 
 def _files_in(folder: Path, names: Names) -> Iterator[AnnotatedFiles]:
     """The annotations in a folder itself."""
-    candidates = [name for name in names.files if name.endswith(ENDINGS)]
+    # There may be a million names, and this is the fastest test.
+    candidates = [name for name in names.files if name[-4:] in _LAST_CHARACTERS]
     if not candidates:
         return
     are_lists = len(candidates) <= _MOST_LISTS
