@@ -105,15 +105,15 @@ def pack(
         src: a folder with one folder of images for each class, or a folder of images without
             classes; a tar file, or a folder of tar files (WebDataset), whose members such as
             KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a folder
-            with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or YOLO; images
-            beside masks; a folder of the splits train, val and the like (the page
-            "Sources" of the documentation). Or the URL of one of these (s3://, gs://, az://,
-            https://, hf://).
+            with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC, YOLO, labelme,
+            CVAT, Label Studio and other tools; images beside masks; a folder of the splits train,
+            val and the like (the page "Sources" of the documentation). Or the URL of one of these
+            (s3://, gs://, az://, https://, hf://).
         dst: a new or empty folder for the dataset, or one that holds it, finished or not; or its
             URL (s3://, gs://, az://).
         format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV),
-            "jsonl", "coco", "voc", "yolo" or "masks"; "auto": find out, and stop if it is not
-            certain.
+            "jsonl", "coco", "voc", "yolo", "masks" or "annotations"; "auto": find out, and stop if
+            it is not certain.
         image_column: column with the images, or with their paths; None: the only one.
         label_column: column with the labels; None: "label", if there is one.
         fields: further columns to store: name of the field -> column, or column:kind, such as

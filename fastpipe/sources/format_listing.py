@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotated_images import list_annotated_images
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.coco import list_coco
 from fastpipe.sources.annotations.masks import MaskFolders, list_masks
@@ -67,6 +68,8 @@ def list_recognised(source: Recognised, options: SourceOptions) -> Listing:
             return _list_voc(source, options)
         case "masks":
             return _list_masks(source, options)
+        case "annotations":
+            return _list_annotations(source, options)
         case _:
             return _list_manifest(source, options)
 
@@ -187,6 +190,17 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
             text = f"{other_pair.labels.name}: left out, for only boxes are packed"
             listing = assume(listing, [Assumption(text, "--format masks")])
     return listing
+
+
+def _list_annotations(source: Recognised, options: SourceOptions) -> Listing:
+    if not isinstance(source.root, Path):
+        raise PackError(
+            f"{source.root}: files of annotation tools are not read by URL: copy them to a folder of "
+            "this machine"
+        )
+    return list_annotated_images(
+        source.root, source.files, options, is_file=source.is_file
+    )
 
 
 def _local_pair(source: Recognised) -> tuple[Path, FolderPair]:

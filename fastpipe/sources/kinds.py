@@ -113,7 +113,11 @@ def list_sources(
         listing = assume(listing, similar_classes(field.names, place))
 
     if source.format != "imagefolder":
-        listing = assume(listing, describe_unread(source))
+        image_folders: set[str] = set()
+        if source.format == "annotations" and listing.root == source.root:
+            image_folders = {image.path.partition("/")[0] for image in listing.sources}
+        unread = describe_unread(source, image_folders=image_folders)
+        listing = assume(listing, unread)
     elif options.format == "auto" and not is_pattern:
         listing = assume(listing, _annotations_above(root, listing))
 

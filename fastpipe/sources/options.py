@@ -19,7 +19,8 @@ from fastpipe.store.remote.options import RemoteOptions
 
 # The formats of sources. AUTO: the one that the source certainly has.
 Format = StrEnum(
-    "Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO MASKS"
+    "Format",
+    "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO MASKS ANNOTATIONS",
 )
 COORDINATES = (SHOWN, STORED)
 # What the numbers of a box are, as torchvision.ops.box_convert calls it: left, top, right, bottom;

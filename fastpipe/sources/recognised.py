@@ -38,9 +38,17 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "voc": ("split", "coordinates"),
     "yolo": ("split", "coordinates", "first_label"),
     "masks": ("fields", "split", "coordinates"),
+    "annotations": ("image_root", "split", "coordinates", "unlisted"),
 }
 # Formats of which one file may have several splits.
-_SPLITS_IN_FILE = ("parquet", "arrow", "webdataset", "metadata", *MANIFESTS)
+_SPLITS_IN_FILE = (
+    "parquet",
+    "arrow",
+    "webdataset",
+    "metadata",
+    "annotations",
+    *MANIFESTS,
+)
 _NO_NAMES = Names([], [], [])
 
 
@@ -53,7 +61,8 @@ class Recognised:
         root: the file or folder; of a split with a folder of its own, this folder.
         names: the names in the folder; none if it is a file.
         is_file: whether `root` is a file.
-        files: the files that list its images, of COCO and manifests.
+        files: the files that list its images, of COCO, manifests and annotations; of these also
+            folders of such files.
         list_name: of these, the split that they are about, or their name.
         other_files: as `files`, of the other splits, by split.
         split: the split that it is; "" if it is all of the source.

@@ -10,8 +10,10 @@ from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.annotation_files import refuse_tool
+from fastpipe.sources.annotations.annotated_files import ENDINGS, annotated_by_split
+from fastpipe.sources.annotations.annotation_files import reader_of, refuse_tool
 from fastpipe.sources.annotations.coco_folders import find_coco_files
+from fastpipe.sources.annotations.tools.readers import READERS
 from fastpipe.sources.file_formats import (
     MANIFESTS,
     format_of,
@@ -85,6 +87,8 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
         raise PackError(
             f"--format {options.format}: expected a folder, and {readable(str(path))} is a file"
         )
+    if options.format == "annotations" and isinstance(path, Path):
+        return _recognise_annotations(path)
     if options.format != "auto":
         return Recognised(options.format, path, is_file=True, files=[path])
     if path.name in METADATA:
@@ -92,6 +96,8 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
             "metadata", path, is_file=True, files=metadata_in(path.parent)
         )
 
+    if isinstance(path, Path) and path.suffix.lower() in ENDINGS and reader_of(path):
+        return _recognise_annotations(path)
     refuse_unread_file(path)
     if path.suffix.lower() in (".txt", ".odgt"):
         refuse_tool(path)
@@ -104,6 +110,24 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
         if layout != "object":
             format_name = "jsonl"  # an array of objects, or an object a line
     return Recognised(format_name, path, is_file=True, files=[path])
+
+
+def _recognise_annotations(path: Path) -> Recognised:
+    """A file of an annotation tool. The files of other splits beside it have classes, too."""
+    split = split_in_path(path.name)
+    files_by_split: dict[str, list[SourcePath]] = {}
+    if split:
+        files_by_split = annotated_by_split(path.parent, names_in(path.parent))
+    files_by_split.pop(split, None)
+    files_by_split.pop("", None)
+    return Recognised(
+        "annotations",
+        path,
+        is_file=True,
+        files=[path],
+        list_name=split,
+        other_files=files_by_split,
+    )
 
 
 def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
@@ -131,6 +155,8 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
     format_name = formats[0]
     if format_name in ("metadata", "coco", *MANIFESTS):
         return _recognise_lists(format_name, root, names, options.split)
+    if format_name == "annotations":
+        return _recognise_annotated(root, names, options)
     if format_name in LABELLED_FORMATS:
         pair = choose_pair(format_name, root, names, options.split)
         return Recognised(format_name, root, names, split=pair.split, pair=pair)
@@ -140,6 +166,40 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
             split = choose_split(root, options.split, dict.fromkeys(tars))
             return Recognised(format_name, root, names, split=split, tars=tars)
     return Recognised(format_name, root, names)
+
+
+def _recognise_annotated(
+    root: SourcePath, names: Names, options: SourceOptions
+) -> Recognised:
+    """The files of an annotation tool in a folder, of one split.
+
+    Raises:
+        PackError: there are none, or the user has to choose a split.
+    """
+    by_split = annotated_by_split(root, names)
+    if not by_split and options.format == "annotations":
+        by_split = annotated_by_split(root, names, is_asked=True)
+    if not by_split:
+        raise PackError(
+            f"--format annotations: {readable(str(root))} has no annotations of a tool that fastpipe "
+            f"reads; expected files of {', '.join(READERS)}"
+        )
+    if list(by_split) == [""]:
+        # The tool itself may write splits, see `list_annotated_images`.
+        return Recognised("annotations", root, names, files=by_split[""])
+    chosen = choose_split(root, options.split, dict.fromkeys(by_split))
+    other_files = {
+        split: files for split, files in by_split.items() if split and split != chosen
+    }
+    return Recognised(
+        "annotations",
+        root,
+        names,
+        files=by_split[chosen],
+        list_name=chosen,
+        other_files=other_files,
+        split=chosen,
+    )
 
 
 def _is_packed_dataset(root: SourcePath, names: Names) -> bool:

@@ -48,6 +48,14 @@ def clamp_boxes(value: Boxes, width: int, height: int) -> Boxes:
     return value._replace(boxes=boxes)
 
 
+def cut_boxes(value: Boxes, width: int, height: int) -> Boxes:
+    """Cuts boxes off at the border of the image. A box that lies wholly outside stays as it is."""
+    limits = np.array([width, height, width, height], dtype=np.float32)
+    cut = np.clip(value.boxes, 0, limits)
+    is_inside = (cut[:, 2] > cut[:, 0]) & (cut[:, 3] > cut[:, 1])
+    return value._replace(boxes=np.where(is_inside[:, None], cut, value.boxes))
+
+
 def parse_value(kind: str, value: object) -> Any:
     """A checked value of any kind but "mask" and "image"; None if the sample has none.
 

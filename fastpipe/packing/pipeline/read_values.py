@@ -18,7 +18,12 @@ from fastpipe.packing.fields.placement import (
     size_in,
     sizes_of,
 )
-from fastpipe.packing.fields.values import check_value_size, clamp_boxes, parse_value
+from fastpipe.packing.fields.values import (
+    check_value_size,
+    clamp_boxes,
+    cut_boxes,
+    parse_value,
+)
 from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
@@ -156,7 +161,15 @@ def _read_noted(
                 for points in value["shares"]
             ]
 
+    # Boxes around shapes may end outside the image.
+    is_cut = False
+    if field.kind == "boxes" and isinstance(value, dict) and "cut" in value:
+        is_cut = value["cut"]
+        value = {name: value[name] for name in ("boxes", "labels")}
+
     parsed = parse_value(field.kind, value)
     if field.kind == "boxes" and parsed is not None:
+        if is_cut:
+            parsed = cut_boxes(parsed, width, height)
         return clamp_boxes(parsed, width, height)
     return parsed

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.tools.visdrone import numbers_of
 from fastpipe.sources.files import SourcePath, open_binary
 
 # The endings of files that belong to an image, or list images. No picture has one of them.
@@ -58,58 +59,47 @@ class AnnotationTool(NamedTuple):
     Attributes:
         name: of its files, for a message.
         remedy: what the user can do with them.
+        reader: the tool's name in `READERS`; "": fastpipe does not read its files.
     """
 
     name: str
     remedy: str
+    reader: str = ""
 
 
 _ROW_A_BOX = (
     "write them into a CSV file with a row for each box (path,xmin,ymin,xmax,ymax,label), or pass "
     "samples with boxes to fastpipe.Writer"
 )
-_LABEL_STUDIO = AnnotationTool(
-    "Label Studio's JSON",
-    "in Label Studio, choose Export, COCO or YOLO with images, and pass the folder that it writes; "
-    "labels of whole images are in its export CSV",
-)
-_CVAT = AnnotationTool(
-    "CVAT's XML",
-    "in CVAT, export the task as COCO 1.0, Pascal VOC 1.1 or YOLO 1.1, and pass the folder",
-)
-_LABELME = AnnotationTool(
-    "labelme's JSON",
-    f"convert them to COCO (labelme2coco), VOC or YOLO (labelme's own scripts); or {_ROW_A_BOX}",
-)
-_VIA = AnnotationTool(
-    "the JSON of VGG's annotator", f"in the annotator, export as COCO; or {_ROW_A_BOX}"
-)
-_SUPERVISELY = AnnotationTool(
-    "Supervisely's JSON", "in Supervisely, export as COCO, Pascal VOC or YOLO"
-)
-_CREATE_ML = AnnotationTool("Create ML's JSON", f"export as COCO; or {_ROW_A_BOX}")
+# Of the tools whose files fastpipe reads.
+_PACK_BOTH = "the same command with --format annotations packs them with the images"
+_LABEL_STUDIO = AnnotationTool("Label Studio's JSON", _PACK_BOTH, "Label Studio")
+_CVAT = AnnotationTool("CVAT's XML", _PACK_BOTH, "CVAT")
+_LABELME = AnnotationTool("labelme's JSON", _PACK_BOTH, "labelme")
+_VIA = AnnotationTool("the JSON of VGG's annotator", _PACK_BOTH, "VIA")
+_VIA_TABLE = AnnotationTool("the CSV of VGG's annotator", _PACK_BOTH, "VIA's CSV")
+_SUPERVISELY = AnnotationTool("Supervisely's JSON", _PACK_BOTH, "Supervisely")
+_CREATE_ML = AnnotationTool("Create ML's JSON", _PACK_BOTH, "Create ML")
 _BDD = AnnotationTool(
-    "the JSON of BDD100K or Scalabel", f"convert it to COCO (bdd2coco); or {_ROW_A_BOX}"
+    "the JSON of BDD100K or Scalabel", _PACK_BOTH, "BDD100K or Scalabel"
 )
-_KITTI = AnnotationTool(
-    "label files of KITTI", f"convert them to COCO; or {_ROW_A_BOX}"
-)
+_KITTI = AnnotationTool("label files of KITTI", _PACK_BOTH, "KITTI")
 _YOLO = AnnotationTool(
     "label files of YOLO", "--format yolo packs a folder of images with these"
 )
-_DOTA = AnnotationTool(
-    "label files of DOTA", f"convert them to YOLO's or COCO's form; or {_ROW_A_BOX}"
-)
+_DOTA = AnnotationTool("label files of DOTA", _PACK_BOTH, "DOTA")
 _WIDER = AnnotationTool(
     "a list of WIDER FACE (an image, a number of boxes, a line for each box)",
-    _ROW_A_BOX,
+    _PACK_BOTH,
+    "WIDER FACE",
 )
 _NUMBERS = AnnotationTool(
-    "lines of numbers between commas, as VisDrone, MOT and ICDAR have them for boxes",
+    "lines of numbers between commas, as MOT and ICDAR have them for boxes",
     _ROW_A_BOX,
 )
+_VISDRONE = AnnotationTool("label files of VisDrone", _PACK_BOTH, "VisDrone")
 _CROWD_HUMAN = AnnotationTool(
-    "CrowdHuman's annotations (a line for each image)", _ROW_A_BOX
+    "CrowdHuman's annotations (a line for each image)", _PACK_BOTH, "CrowdHuman"
 )
 _GROUND_TRUTH = AnnotationTool(
     "ImageNet's ground truth (a number for each image, in the order of their names)",
@@ -159,6 +149,7 @@ _PATTERNS = (
         _VIA,
         (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:'),
     ),
+    (_VIA_TABLE, (rb"region_shape_attributes", rb"region_attributes")),
     (_KARPATHY, (rb'"sentids"\s*:', rb'"sentences"\s*:')),
     (_SUPERVISELY, (rb'"classTitle"\s*:',)),
     (
@@ -188,9 +179,12 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
     lines = [line.strip() for line in text.split("\n", _MAX_FIRST_LINES)]
     if _is_wider(lines):
         return _WIDER
-    # The lines of a header say nothing of the form of a box.
-    while len(lines) > 1 and _DOTA_HEADER.fullmatch(lines[0]):
-        lines.pop(0)
+    if _DOTA_HEADER.fullmatch(lines[0]):
+        return _DOTA
+    # The last line may be cut off.
+    whole_lines = [line for line in lines[:_MAX_FIRST_LINES] if line]
+    if whole_lines and all(map(numbers_of, whole_lines)):
+        return _VISDRONE
     return _recognise_line(lines[0])
 
 
@@ -260,12 +254,19 @@ def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:
     return tool
 
 
+def reader_of(path: SourcePath) -> str:
+    """The name of the reader of a file, see `AnnotationTool`; "" if there is none."""
+    tool = recognise_unread_tool(path)
+    return "" if tool is None else tool.reader
+
+
 def refuse_tool(path: SourcePath) -> None:
     """Raises PackError if a file is of a tool whose form fastpipe does not read."""
     tool = recognise_unread_tool(path)
     if tool is not None:
+        is_unread = "" if tool.reader else ", which fastpipe does not read"
         raise PackError(
-            f"{readable(str(path))} is {tool.name}, which fastpipe does not read: {tool.remedy}"
+            f"{readable(str(path))} is {tool.name}{is_unread}: {tool.remedy}"
         )
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from fastpipe.sources.annotations.annotation_files import reader_of
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, split_of_name
 from fastpipe.sources.picture_names import PICTURES, is_picture
@@ -134,6 +135,8 @@ def find_label_kind(folder: SourcePath) -> str:
         kind = _KIND_OF_ENDING.get(PurePosixPath(path).suffix[1:].lower(), "")
         if kind == "yolo" and not _is_yolo(folder / path):
             continue
+        if kind == "voc" and reader_of(folder / path):
+            continue  # the XML of another tool
         if kind:
             return kind
     return ""

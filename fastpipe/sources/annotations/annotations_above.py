@@ -248,7 +248,7 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
         stem = os.path.splitext(path.relative_to(above))[0]
         # labels/a.txt, or ann/a.jpg.json, belongs to a.jpg.
         if path.parent != above and images.find(stem, is_far=is_far) is not None:
-            yield _describe_sidecar(path)
+            yield _describe_sidecar(path, images.root)
             break  # the other files beside it belong to the other images
         if path.name.endswith(_DATA_ENDINGS):
             if not is_far and not images.have_labels:
@@ -365,12 +365,15 @@ def _has_number_for_each(path: Path, count: int) -> bool:
     return len(lines) == count and all(line.isdigit() for line in lines)
 
 
-def _describe_sidecar(path: Path) -> _Annotations:
+def _describe_sidecar(path: Path, images: Path) -> _Annotations:
     tool = describe_file(_read_start(path), path.name)
+    remedy = f"To keep what they say: {tool.remedy}"
+    if tool.reader:
+        remedy = f"To pack both: {_pack_command(path.parent, images, is_folder=True)}"
     return _Annotations(
         str(path),
         f"the name of one of these images: {tool.name}",
-        f"To keep what they say: {tool.remedy}",
+        remedy,
         _TOOL,
     )
 
@@ -385,11 +388,11 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     tool = recognise_unread_tool(path)
     if tool is not None:
         remedy = f"To keep what it says: {tool.remedy}"
+        if tool.reader:
+            remedy = f"To pack both: {_pack_command(path, images)}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
     if _is_coco(path) or (_has_columns(path) and lists_images(path, listed)):
-        quoted_path = shlex.quote(str(path))
-        quoted_images = shlex.quote(str(images))
-        command = f"fastpipe pack {quoted_path} DST --image-root {quoted_images}"
+        command = _pack_command(path, images)
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE
         )
@@ -398,6 +401,14 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         "(path,label,split), and pack that"
     )
     return _Annotations(str(path), content, remedy, _LIST)
+
+
+def _pack_command(annotations: Path, images: Path, *, is_folder: bool = False) -> str:
+    """The command that packs images with annotations elsewhere."""
+    command = f"fastpipe pack {shlex.quote(str(annotations))} DST"
+    if is_folder:
+        command += " --format annotations"
+    return f"{command} --image-root {shlex.quote(str(images))}"
 
 
 def _has_columns(path: Path) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from fastpipe.errors import PackError
+from fastpipe.sources.annotations.annotated_files import annotated_by_split
 from fastpipe.sources.annotations.annotation_folders import is_usual_folder
 from fastpipe.sources.annotations.coco_folders import find_coco_files
 from fastpipe.sources.column_choice import IMAGE_COLUMNS
@@ -46,6 +47,10 @@ def possible_formats(
         formats.append("parquet")
     if find_coco_files(root, names):
         formats.append("coco")
+    annotated = annotated_by_split(root, names)
+    if annotated:
+        formats.append("annotations")
+    if "coco" in formats or _are_in(root, annotated):
         other_folders = [name for name in names.folders if not is_usual_folder(name)]
         if len(other_folders) > 1 and not split_folders(root, names):
             # The folders may be classes, beside an export.
@@ -78,9 +83,22 @@ def lies_at_top(
         return bool(find_pairs(format_name, root, names))
     if format_name == "coco":
         return bool(find_coco_files(root, names))
+    if format_name == "annotations":
+        return bool(annotated_by_split(root, names))
     if format_name in ("metadata", "parquet", "arrow"):
         return True  # their own listing finds the splits
     return any(format_of(name) == format_name for name in names.files)
+
+
+def _are_in(
+    folder: SourcePath, files_by_split: Mapping[str, Sequence[SourcePath]]
+) -> bool:
+    """Whether files lie in a folder itself."""
+    return any(
+        path.parent == folder and not path.is_dir()
+        for paths in files_by_split.values()
+        for path in paths
+    )
 
 
 def tar_names(names: Names) -> list[str]:

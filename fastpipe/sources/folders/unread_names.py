@@ -7,7 +7,7 @@ files of programs, and folders. Notes for people, such as a README, are left out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -24,7 +24,12 @@ from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.doubtful_folders import lists_among
 from fastpipe.sources.folders.labelled import find_pairs
-from fastpipe.sources.folders.splits import FEW, first_paths, split_of_name
+from fastpipe.sources.folders.splits import (
+    FEW,
+    first_paths,
+    meaning_of_split,
+    split_of_name,
+)
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.tables.table_files import is_result_form
@@ -44,21 +49,31 @@ _YOLO_FILES = (*YAML_FILES, *NAME_LISTS, "notes.json")
 _YOLO_ENDINGS = (".names", ".data")
 # The first bytes of this many files are read to find their tool. Behind a URL each is a request.
 _MAX_READ = 3
+# Formats with annotations beside images.
+_LABELLED = ("masks", "voc", "yolo", "coco", "annotations")
+_CLASSES_OF_SUPERVISELY = "meta.json"
 # VOC has its splits in this folder.
 _VOC_SPLITS = "ImageSets"
 
 
 def describe_unread(
-    source: Recognised, *, are_tables_named: bool = False
+    source: Recognised,
+    *,
+    are_tables_named: bool = False,
+    image_folders: Collection[str] = (),
 ) -> list[Assumption]:
     """The assumption that names in a source were not read; none if all were.
 
-    `are_tables_named`: the tables beside splits are named by another assumption.
+    Args:
+        source: the source.
+        are_tables_named: the tables beside splits are named by another assumption.
+        image_folders: folders in it with images that are packed, where the source does not say it.
     """
     unread: dict[str, SourcePath] = {}
-    if source.format in ("masks", "voc", "yolo", "coco") or source.splits:
+    if source.format in _LABELLED or source.splits:
         for name in _unread_in(source, source.root, source.names):
-            unread[name] = source.root / name
+            if name.rstrip("/") not in image_folders:
+                unread[name] = source.root / name
     for name, path in _unread_beside_labels(source):
         unread[name] = path
     if source.top is not None:
@@ -120,8 +135,11 @@ def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator
     # The folders of an image folder are classes, and COCO may have its images in any folder.
     if folder == source.root and source.format in ("imagefolder", "coco"):
         return
+    is_tool = source.format == "annotations"
     for name in names.folders:
-        if name not in read_names and split_of_name(name) is None:
+        # WIDER FACE has its images in WIDER_train and WIDER_val.
+        is_split = meaning_of_split(name) if is_tool else split_of_name(name)
+        if name not in read_names and not is_split:
             yield f"{name}/"
 
 
@@ -136,10 +154,15 @@ def _read_names(source: Recognised) -> Iterator[str]:
     for path in paths:
         yield path.name
         yield path.parent.name  # COCO's annotations, and train of train/train
+        if isinstance(path, Path) and path.is_relative_to(str(source.root)):
+            # labels of labels/det_20/det_train.json
+            yield from path.relative_to(str(source.root)).parts[:1]
 
     pairs: list[FolderPair] = []
     if source.pair is not None:
         pairs = [source.pair, *find_pairs(source.format, source.root, source.names)]
+    if source.format == "annotations":
+        yield _CLASSES_OF_SUPERVISELY
     if source.format == "masks":
         yield LABELMAP
         if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():

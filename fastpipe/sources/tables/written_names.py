@@ -85,16 +85,16 @@ class _Folder:
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:
-        return _group([*self._folders, *self._files], _fold)
+        return _group([*self._folders, *self._files], fold_name)
 
     @cached_property
     def _by_stem(self) -> dict[str, list[str]]:
         pictures = filter(is_picture, self._files)
-        return _group(list(pictures), lambda name: _fold(os.path.splitext(name)[0]))
+        return _group(list(pictures), lambda name: fold_name(os.path.splitext(name)[0]))
 
     def names_like(self, written: str, *, is_file: bool) -> list[str]:
         """The names for which a table may have written this; of a file also without the ending."""
-        names = self._by_name.get(_fold(written), [])
+        names = self._by_name.get(fold_name(written), [])
         composed = unicodedata.normalize("NFC", written)
         same_case = []
         for name in names:
@@ -104,7 +104,7 @@ class _Folder:
         if len(same_case) == 1:
             return same_case
         if not names and is_file and not is_picture(written):
-            return self._by_stem.get(_fold(written), [])
+            return self._by_stem.get(fold_name(written), [])
         return names
 
 
@@ -115,5 +115,5 @@ def _group(names: list[str], key_of: Callable[[str], str]) -> dict[str, list[str
     return groups
 
 
-def _fold(name: str) -> str:
+def fold_name(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()

@@ -62,7 +62,8 @@ SourceFormat = Annotated[
         "--format",
         metavar="KIND",
         help="The kind of SRC: imagefolder, webdataset, parquet, arrow, csv (or TSV), jsonl, coco, "
-        "voc, yolo or masks. auto finds out, and stops if it is not certain.",
+        "voc, yolo, masks or annotations (files of labelme, CVAT, Label Studio and others). auto "
+        "finds out, and stops if it is not certain.",
         rich_help_panel=SOURCE,
     ),
 ]

@@ -47,10 +47,11 @@ def pack(
             help="A folder with one folder of images for each class, or a folder of images without "
             "classes; a tar file, or a folder of tar files (WebDataset), whose members such as "
             "KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a "
-            "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or "
-            "YOLO; images beside masks; a folder of the splits train, val and the like: see "
-            f"{name_page('Sources')}. Or the URL of one of these (s3://, gs://, az://, "
-            f"https://, hf://): see {name_page('Datasets in buckets and on web servers')}.",
+            "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC, YOLO, "
+            "labelme, CVAT, Label Studio and other tools; images beside masks; a folder of the "
+            f"splits train, val and the like: see {name_page('Sources')}. Or the URL of one of "
+            "these (s3://, gs://, az://, https://, hf://): see "
+            f"{name_page('Datasets in buckets and on web servers')}.",
         ),
     ],
     dst: Annotated[

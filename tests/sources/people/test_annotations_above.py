@@ -56,22 +56,14 @@ def test_wider_face(tmp_path: Path, folder: str) -> None:
         "/wider/wider_face_split/wider_face_train_bbx_gt.txt has the names of these images: a "
         "list of WIDER FACE"
     )
-    assert "CSV file with a row for each box (path,xmin,ymin,xmax,ymax,label)" in text
+    command = (
+        "fastpipe pack /wider/wider_face_split/wider_face_train_bbx_gt.txt DST --image-root "
+        "/wider/WIDER_train/images"
+    )
+    assert f"To pack both: {command}. " in text
     assert text.endswith("--format imagefolder packs the images without it")
     again = fastpipe.pack(source / folder, tmp_path / "again", format="imagefolder")
     assert not any("wider_face_split" in text for text in assumed(again))
-
-
-@becomes("WIDER FACE: its list of boxes", "refused, with what to do")
-def test_the_list_of_wider_face(tmp_path: Path) -> None:
-    photos(tmp_path / "images/0--Parade", "a.jpg", "b.jpg")
-    write(tmp_path / "wider_face_train_bbx_gt.txt", WIDER)
-    with pytest.raises(fastpipe.PackError, match="a row for each box"):
-        fastpipe.pack(
-            tmp_path / "wider_face_train_bbx_gt.txt",
-            tmp_path / "packed",
-            image_root=tmp_path / "images",
-        )
 
 
 @becomes(
@@ -147,7 +139,8 @@ def test_pairs(tmp_path: Path) -> None:
 
 @becomes(
     "DOTA, KITTI, Supervisely: the folder of images alone",
-    "no boxes; the files beside it are named, with what to do",
+    "no boxes; the command that packs them is named",
+    "the folder of annotations, --format annotations and --image-root",
 )
 @pytest.mark.parametrize(
     ("images", "labels", "content", "tool"),
@@ -157,7 +150,7 @@ def test_pairs(tmp_path: Path) -> None:
         (
             "ds/img",
             "ds/ann/{}.jpg.json",
-            '{"objects": [{"classTitle": "a"}]}',
+            '{"objects": [{"classTitle": "a", "points": {"exterior": [[1, 2], [3, 4]]}}]}',
             "Supervisely's JSON",
         ),
     ],
@@ -169,43 +162,44 @@ def test_tools(tmp_path: Path, images: str, labels: str, content: str, tool: str
         write(tmp_path / "set" / labels.format(name), content)
     text = saying(tmp_path, tmp_path / "set" / images)
     assert text.startswith("labels: none, though /set/")
-    assert f"has the name of one of these images: {tool}. To keep what they say:" in text
+    folder = f"/set/{labels.rpartition('/')[0]}"
+    command = f"fastpipe pack {folder} DST --format annotations --image-root /set/{images}"
+    assert f"has the name of one of these images: {tool}. To pack both: {command}. " in text
+    summary = fastpipe.pack(
+        tmp_path / folder[1:],
+        tmp_path / "boxes",
+        format="annotations",
+        image_root=tmp_path / "set" / images,
+    )
+    assert (summary.info["samples"], summary.tally.rejected) == (2, [])
 
 
-@becomes("DOTA: `labelTxt/` with the lines `imagesource:` and `gsd:`", "refused, with what to do")
-@pytest.mark.parametrize("folder", ["labelTxt", "labels"])
-def test_dota(tmp_path: Path, folder: str) -> None:
-    photos(tmp_path / "set/images", "a.png", "b.png")
-    for name in ("a", "b"):
-        write(tmp_path / f"set/{folder}/{name}.txt", DOTA)
-    with pytest.raises(fastpipe.PackError, match=r"label files of DOTA.* convert them to YOLO's"):
-        fastpipe.pack(tmp_path / "set", tmp_path / "packed")
-
-
-@becomes("BDD100K: `images/100k/train` beside `labels/*.json`", "refused or named, with what to do")
+@becomes(
+    "BDD100K: `images/100k/train` alone",
+    "no boxes; the command that packs them is named",
+    "the file of annotations and --image-root",
+)
 def test_bdd(tmp_path: Path) -> None:
     source = tmp_path / "bdd"
     photos(source / "images/100k/train", "0000f77c-6257be58.jpg", "b.jpg")
     entry = {"name": "0000f77c-6257be58.jpg", "labels": [{"category": "car", "box2d": {"x1": 1}}]}
     write(source / "labels/bdd100k_labels_images_train.json", [entry])
-    assert "the JSON of BDD100K or Scalabel. To keep what it says: convert it to COCO" in saying(
-        tmp_path, source / "images/100k/train"
-    )
-    with pytest.raises(fastpipe.PackError, match="the JSON of BDD100K or Scalabel"):
-        fastpipe.pack(source, tmp_path / "none")
+    assert (
+        "the JSON of BDD100K or Scalabel. To pack both: fastpipe pack "
+        "/bdd/labels/bdd100k_labels_images_train.json DST --image-root /bdd/images/100k/train."
+    ) in saying(tmp_path, source / "images/100k/train")
 
 
 @becomes(
-    "CrowdHuman: `Images/` beside `annotation_train.odgt`", "refused or named, with what to do"
+    "CrowdHuman: `Images/` alone",
+    "no boxes; the command that packs them is named",
+    "the file of annotations and --image-root",
 )
 def test_crowd_human(tmp_path: Path) -> None:
     source = tmp_path / "crowd"
     photos(source / "Images", "273271,c9db.jpg", "284193,faa9.jpg")
     line = {"ID": "273271,c9db", "gtboxes": [{"tag": "person", "fbox": [1, 2, 3, 4]}]}
     write(source / "annotation_train.odgt", json.dumps(line) + "\n")
-    for root in (source, source / "annotation_train.odgt"):
-        with pytest.raises(fastpipe.PackError, match=r"CrowdHuman's annotations.*row for each box"):
-            fastpipe.pack(root, tmp_path / "none")
     assert "has the names of these images: CrowdHuman's annotations" in saying(
         tmp_path, source / "Images"
     )
@@ -281,28 +275,7 @@ def test_nothing_above(tmp_path: Path) -> None:
 
 
 @becomes(
-    "labelme, VGG's annotator: their JSON beside the images",
-    "images without labels; the files are named once, and not rejected",
-)
-def test_files_of_tools_are_not_rejected(tmp_path: Path) -> None:
-    photos(tmp_path / "labelme", "a.jpg", "b.jpg")
-    shapes = {"shapes": [{"label": "cat", "points": [[2, 4], [8, 12]]}], "imagePath": "a.jpg"}
-    write(tmp_path / "labelme/a.json", shapes)
-    write(tmp_path / "labelme/b.json", shapes)
-    summary = fastpipe.pack(tmp_path / "labelme", tmp_path / "packed")
-    assert (summary.info["samples"], summary.tally.rejected) == (2, [])
-    assert len(assumed(summary)) == 1
-
-    photos(tmp_path / "via", "a.jpg", "b.jpg")
-    region = {"filename": "a.jpg", "regions": [{"shape_attributes": {}}]}
-    write(tmp_path / "via/via_region_data.json", {"a.jpg": region})
-    summary = fastpipe.pack(tmp_path / "via", tmp_path / "packed", overwrite=True)
-    assert (summary.info["samples"], summary.tally.rejected) == (2, [])
-    assert len(assumed(summary)) == 1
-
-
-@becomes(
-    "VisDrone, MOT: boxes as lines of numbers, in `annotations/a.txt` or `gt/gt.txt` beside the images",
+    "MOT, ICDAR: boxes as lines of numbers, in `annotations/a.txt` or `gt/gt.txt` beside the images",
     "no boxes; the files are named, with what to do",
 )
 @pytest.mark.parametrize(
@@ -310,10 +283,10 @@ def test_files_of_tools_are_not_rejected(tmp_path: Path) -> None:
 )
 def test_lines_of_numbers(tmp_path: Path, images: str, file: str) -> None:
     photos(tmp_path / "set" / images, "a.jpg", "b.jpg")
-    write(tmp_path / "set" / file, "684,8,27,11,1,4,0,0\n")
+    write(tmp_path / "set" / file, "1,1,912,484,97,109,0,7,1\n")
     text = saying(tmp_path, tmp_path / "set" / images)
     assert text.startswith(f"labels: none, though /set/{file} has ")
-    assert "lines of numbers between commas, as VisDrone, MOT and ICDAR have them" in text
+    assert "lines of numbers between commas, as MOT and ICDAR have them" in text
 
 
 @becomes(
@@ -331,4 +304,4 @@ def test_files_beside_the_folder(tmp_path: Path) -> None:
         '<annotations><meta></meta><image id="0" name="frame_1.jpg"></image></annotations>',
     )
     text = saying(tmp_path, tmp_path / "cvat/images", overwrite=True)
-    assert "/cvat/annotations.xml has the names of these images: CVAT's XML. To keep" in text
+    assert "/cvat/annotations.xml has the names of these images: CVAT's XML. To pack both:" in text

@@ -223,12 +223,15 @@ def test_one_label_file_of_two_images(tmp_path: Path) -> None:
 
 
 @becomes(
-    "label files of DOTA (corners in pixels, the name, difficult)",
-    "each image rejected, with that reason",
+    "label files of DOTA (corners in pixels, the name, difficult) with YOLO's `data.yaml`",
+    "the user has to choose; as YOLO, each image is rejected with that reason",
+    "--format annotations",
 )
 def test_dota(tmp_path: Path) -> None:
     source = write_yolo(tmp_path / "yolo", "1 1 20 1 20 9 1 9 plane 0\n", "")
-    ((path, reason),) = fastpipe.pack(source, tmp_path / "packed").tally.rejected
+    with pytest.raises(PackError, match="several kinds of source: annotations, yolo"):
+        fastpipe.pack(source, tmp_path / "none")
+    ((path, reason),) = fastpipe.pack(source, tmp_path / "packed", format="yolo").tally.rejected
     assert (path, "a line of DOTA's" in reason) == ("000.jpg", True)
 
 

@@ -62,20 +62,24 @@ def test_beside_splits(tmp_path: Path) -> None:
 
 
 @becomes(
-    "VGG's annotator: `train/a.jpg` beside `train/via_region_data.json`",
-    "no labels; the file is named, with what to do",
+    "labels of YOLO beside a file of VGG's annotator",
+    "the user has to choose",
+    "--format yolo or annotations",
 )
-def test_a_tool_beside_a_split(tmp_path: Path) -> None:
+def test_a_tool_beside_labels(tmp_path: Path) -> None:
     source = tmp_path / "src"
-    regions = {"a.jpg": {"filename": "a.jpg", "regions": [{"shape_attributes": {}}]}}
-    for split in ("train", "val"):
-        photos(source / split, "a.jpg")
-        write(source / split / "via_region_data.json", json.dumps(regions))
-    (text,) = assumed(fastpipe.pack(source, tmp_path / "packed", split="train"))
+    regions = {"a.jpg": {"filename": "a.jpg", "regions": []}}
+    photos(source / "images", "a.jpg")
+    write(source / "labels/a.txt", "0 0.5 0.5 0.2 0.2")
+    write(source / "via_region_data.json", json.dumps(regions))
+    with pytest.raises(PackError, match="several kinds of source: annotations, yolo"):
+        fastpipe.pack(source, tmp_path / "packed")
+    summary = fastpipe.pack(source, tmp_path / "packed", format="yolo")
+    (text,) = [text for text in assumed(summary) if text.startswith("not read")]
     assert text.startswith(
         "not read, beside the images: via_region_data.json; via_region_data.json"
     )
-    assert "is the JSON of VGG's annotator: in the annotator, export as COCO" in text
+    assert "is the JSON of VGG's annotator: the same command with --format annotations" in text
 
 
 @becomes(

@@ -1,0 +1,144 @@
+"""A folder -> the files of annotation tools in it, by the split that they are about."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_files import reader_of
+from fastpipe.sources.annotations.tools.readers import READERS
+from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folders.splits import FEW, first_paths, split_in_path
+
+ENDINGS = (".json", ".xml", ".txt", ".odgt", ".csv")
+_LAST_CHARACTERS = frozenset(ending[-4:] for ending in ENDINGS)
+# Folders of annotations: label_2, labelTxt, ann, annotations, jsons, wider_face_split.
+_FOLDER = re.compile(
+    r"(?:.*[-_ ])?(?:labels?|labeltxt|anns?|annots?|annotations?|annos?|jsons?|xmls?|gts?|"
+    r"ground[-_ ]?truths?|labelme|splits?|boxes|bbox(?:es)?|meta|metadata)(?:[-_ v.\d].*)?",
+    re.IGNORECASE,
+)
+# In each folder so many files are read to recognise their tool, and so many folders looked at.
+_MOST_READ = 8
+_MOST_LISTS = 16
+_MOST_FOLDERS = 64
+_MAX_DEPTH = 3
+
+
+class AnnotatedFiles(NamedTuple):
+    """Annotations of a tool: a file of many images, or a folder with a file for each image."""
+
+    reader: str
+    path: Path
+
+
+def annotated_by_split(
+    root: SourcePath, names: Names, *, is_asked: bool = False
+) -> dict[str, list[SourcePath]]:
+    """Split -> its files, or folders of files; "" if their names say no split.
+
+    Args:
+        root, names: the folder, and the names in it.
+        is_asked: the user says that there are annotations, so they are looked for in all folders.
+
+    Raises:
+        PackError: there are annotations of several tools.
+    """
+    if not isinstance(root, Path):
+        return {}
+    annotations = list(_in_folder(root, names, _MAX_DEPTH, is_asked=is_asked))
+    readers = {entry.reader for entry in annotations}
+    if len(readers) > 1:
+        paths = first_paths(str(entry.path) for entry in annotations)
+        raise PackError(
+            f"{readable(str(root))} has annotations of several tools ({', '.join(sorted(readers))}): "
+            f"pass one of {paths}, with --image-root {readable(str(root))}"
+        )
+    by_split: dict[str, list[SourcePath]] = {}
+    for entry in annotations:
+        split = split_in_path(os.path.relpath(entry.path, root))
+        by_split.setdefault(split, []).append(entry.path)
+    are_lists = any(not READERS[reader].is_beside for reader in readers)
+    if are_lists and len(annotations) > 1 and list(by_split) == [""]:
+        # Two exports of one project have the same images.
+        return {entry.path.stem: [entry.path] for entry in annotations}
+    if len(by_split) > 1 and "" in by_split:
+        for path in by_split.pop(""):
+            by_split[os.path.splitext(path.name)[0]] = [path]
+    return by_split
+
+
+def is_annotation_folder(name: str) -> bool:
+    """Whether a folder is called like one of annotations."""
+    return _FOLDER.fullmatch(name) is not None
+
+
+def read_by(path: Path) -> str:
+    """The name of the reader of a file, or of the files in a folder; "" if there is none."""
+    if not path.is_dir():
+        return reader_of(path)
+    for entry in _files_in(path, names_in(path)):
+        if entry.path == path:
+            return entry.reader
+    return ""
+
+
+def files_of_folder(folder: Path, reader: str) -> list[Path]:
+    """The files of a folder that has a file of a tool for each image."""
+    ending = None
+    files = []
+    for name in names_in(folder).files:
+        path = folder / name
+        if not name.endswith(ENDINGS):
+            continue
+        if ending is None and reader_of(path) == reader:
+            ending = path.suffix.lower()
+        if ending is None or path.suffix.lower() == ending:
+            files.append(path)
+    return [file for file in files if file.suffix.lower() == ending]
+
+
+def _in_folder(
+    folder: Path, names: Names, depth: int, *, is_asked: bool
+) -> Iterator[AnnotatedFiles]:
+    yield from _files_in(folder, names)
+    if depth == 0:
+        return
+    for name in names.folders[:_MOST_FOLDERS]:
+        inner = folder / name
+        is_candidate = is_asked or is_annotation_folder(name)
+        # Supervisely has the folders img and ann in a folder for each dataset.
+        if not is_candidate and depth == _MAX_DEPTH and (inner / "ann").is_dir():
+            yield from _in_folder(
+                inner / "ann", names_in(inner / "ann", FEW), 0, is_asked=False
+            )
+        elif is_candidate:
+            yield from _in_folder(inner, names_in(inner, FEW), depth - 1, is_asked=True)
+
+
+def _files_in(folder: Path, names: Names) -> Iterator[AnnotatedFiles]:
+    """The annotations in a folder itself."""
+    # There may be a million names, and this is the fastest test.
+    candidates = [name for name in names.files if name[-4:] in _LAST_CHARACTERS]
+    if not candidates:
+        return
+    are_lists = len(candidates) <= _MOST_LISTS
+    for name in candidates if are_lists else _spread(candidates):
+        reader = reader_of(folder / name)
+        if not reader:
+            continue
+        if READERS[reader].is_beside:
+            yield AnnotatedFiles(reader, folder)
+            return
+        if are_lists:
+            yield AnnotatedFiles(reader, folder / name)
+
+
+def _spread(names: Sequence[str]) -> list[str]:
+    """A few of many names, from their start to their end."""
+    step = max(1, len(names) // _MOST_READ)
+    return list(names[::step][:_MOST_READ])

@@ -1,0 +1,1 @@
+"""Files of annotation tools and of datasets, each in a form of its own -> annotated images."""

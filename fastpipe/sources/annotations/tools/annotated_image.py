@@ -1,0 +1,177 @@
+"""An image with its boxes as a tool describes it, and what the readers of all tools share."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass
+class AnnotatedImage:
+    """The annotations of one image. Boxes are in pixels of the image as viewers show it.
+
+    Attributes:
+        path: of the image, as the tool writes it; "": the file of annotations is called like it.
+        size: width and height, if the tool writes them.
+        boxes: left, top, right and bottom of each object.
+        names: the class of each object.
+        attributes: more values of each object, by name.
+        tags: classes of the whole image.
+        split: the split that the tool writes; "": none.
+        other_paths: other names that the file of the image may have.
+        may_leave_image: whether boxes may end outside the image; they are cut off at its edge.
+        is_annotated: whether anybody has annotated the image. If not, it is left out.
+        problem: why the image cannot be packed.
+        around: kind of shape -> number of boxes that were put around such shapes.
+        left_out: kind of object -> number of objects that were left out.
+        unpacked: names of values of the whole image that are not packed.
+        remarks: other texts for the user, with {} for the number of objects that they are about.
+    """
+
+    path: str
+    size: tuple[int, int] | None = None
+    boxes: list[Box] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    attributes: list[dict[str, Any]] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    split: str = ""
+    other_paths: tuple[str, ...] = ()
+    may_leave_image: bool = False
+    is_annotated: bool = True
+    problem: str | None = None
+    around: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    unpacked: set[str] = field(default_factory=set)
+    remarks: Counter[str] = field(default_factory=Counter)
+
+    def add(
+        self, box: Box, name: object, attributes: Mapping[str, Any] | None = None
+    ) -> None:
+        """Adds an object. ValueError: its class has no name."""
+        self.names.append(class_name(name))
+        self.boxes.append(box)
+        self.attributes.append(dict(attributes or {}))
+
+    def reject(self, problem: str) -> None:
+        """Notes why the image cannot be packed; the first reason counts."""
+        if self.problem is None:
+            self.problem = problem
+
+
+def class_name(name: object) -> str:
+    """The name of a class. ValueError: it is no text, or an empty one."""
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"expected the name of a class, got {name!r:.60}")
+    return name.strip()
+
+
+def load_json(text: str) -> Any:
+    """ValueError: the text is not JSON."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("expected JSON, got values that are nested too deep") from None
+
+
+def object_of(value: object, name: str) -> Mapping[str, Any]:
+    """ValueError: the value is not an object of JSON."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected {name} as an object of JSON, got {value!r:.60}")
+    return value
+
+
+def list_of(value: object, name: str) -> list[Any]:
+    """The list; an empty one for null. ValueError: the value is something else."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError(f"expected {name} as a list, got {value!r:.60}")
+    return value
+
+
+def number(value: object) -> float:
+    """A finite number, also from its text. ValueError: the value is something else."""
+    is_number = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+    try:
+        result = float(value) if is_number else math.nan  # type: ignore[arg-type]
+    except (ValueError, OverflowError):
+        result = math.nan
+    if not math.isfinite(result):
+        raise ValueError(f"expected a number, got {value!r:.60}")
+    return result
+
+
+def image_size(width: object, height: object) -> tuple[int, int] | None:
+    """Width and height; None if a tool does not write them."""
+    try:
+        size = (int(number(width)), int(number(height)))
+    except ValueError:
+        return None
+    return size if min(size) > 0 else None
+
+
+def corners(values: Sequence[object]) -> Box:
+    """A box from two opposite corners, x and y of each."""
+    if len(values) != 4:
+        raise ValueError(f"expected four numbers of a box, got {values!r:.60}")
+    x0, y0, x1, y1 = [number(value) for value in values]
+    return (min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
+
+
+def box_of_size(values: Sequence[object]) -> Box:
+    """A box from left, top, width and height."""
+    if len(values) != 4:
+        raise ValueError(f"expected four numbers of a box, got {values!r:.60}")
+    left, top, width, height = [number(value) for value in values]
+    if width < 0 or height < 0:
+        raise ValueError(
+            f"expected a width and height of 0 or more, got {values!r:.60}"
+        )
+    return (left, top, left + width, top + height)
+
+
+def box_around(points: Iterable[Sequence[object]]) -> Box:
+    """The box around points, each with x and y."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for point in points:
+        if not isinstance(point, (list, tuple)) or len(point) < 2:
+            raise ValueError(f"expected points with x and y, got {point!r:.60}")
+        xs.append(number(point[0]))
+        ys.append(number(point[1]))
+    if not xs:
+        raise ValueError("expected points, got none")
+    return (min(xs), min(ys), max(xs), max(ys))
+
+
+def box_around_rotated(box: Box, degrees: float, pivot: tuple[float, float]) -> Box:
+    """The box around a box that is turned clockwise, as images have y down."""
+    left, top, right, bottom = box
+    angle = math.radians(degrees)
+    points = []
+    for x, y in ((left, top), (right, top), (right, bottom), (left, bottom)):
+        across = x - pivot[0]
+        down = y - pivot[1]
+        turned_x = pivot[0] + across * math.cos(angle) - down * math.sin(angle)
+        turned_y = pivot[1] + across * math.sin(angle) + down * math.cos(angle)
+        points.append((turned_x, turned_y))
+    return box_around(points)
+
+
+def box_around_ellipse(
+    centre: tuple[float, float], radii: tuple[float, float], degrees: float = 0
+) -> Box:
+    """The box around an ellipse that is turned clockwise."""
+    angle = math.radians(degrees)
+    cosine = math.cos(angle)
+    sine = math.sin(angle)
+    half_width = math.hypot(radii[0] * cosine, radii[1] * sine)
+    half_height = math.hypot(radii[0] * sine, radii[1] * cosine)
+    x, y = centre
+    return (x - half_width, y - half_height, x + half_width, y + half_height)

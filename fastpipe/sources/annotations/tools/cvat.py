@@ -1,0 +1,117 @@
+"""CVAT's XML "for images 1.1" -> the images that it annotates.
+
+Format: https://docs.cvat.ai/docs/manual/advanced/xml_format/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+from fastpipe.sources.annotations.tools.annotated_image import (
+    AnnotatedImage,
+    Box,
+    box_around,
+    box_around_ellipse,
+    box_around_rotated,
+    box_of_size,
+    class_name,
+    corners,
+    image_size,
+    number,
+)
+
+_LEFT_OUT = {"points": "points", "polyline": "lines", "cuboid": "cuboids"}
+_SHAPES = ("box", "polygon", "ellipse", "mask", "skeleton")
+_VIDEO = (
+    "the tracks of a video, and no images: in CVAT, export as CVAT for images 1.1 or as COCO 1.0, with "
+    "images, and pack that"
+)
+
+
+def parse(text: str) -> Iterator[AnnotatedImage]:
+    """ValueError, ElementTree.ParseError: the text is not CVAT's XML for images."""
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise ValueError("expected no DOCTYPE, because entities could grow without end")
+    root = ElementTree.fromstring(text)
+    if root.find("track") is not None:
+        raise ValueError(f"expected images, got {_VIDEO}")
+    for element in root.iter("image"):
+        image = AnnotatedImage(
+            element.get("name", ""),
+            image_size(element.get("width"), element.get("height")),
+        )
+        subset = element.get("subset", "")
+        if subset.lower() != "default":
+            image.split = subset
+        for shape in element:
+            try:
+                _add_shape(image, shape)
+            except ValueError as problem:
+                image.reject(f"{shape.tag} of {shape.get('label')}: {problem}")
+        yield image
+
+
+def _add_shape(image: AnnotatedImage, shape: ElementTree.Element) -> None:
+    kind = shape.tag
+    label = shape.get("label")
+    if kind in _LEFT_OUT:
+        image.left_out[_LEFT_OUT[kind]] += 1
+        return
+    attributes = _attributes_of(shape)
+    if kind == "tag":
+        image.tags.append(class_name(label))
+        image.unpacked.update(attributes)
+    elif kind in _SHAPES:
+        image.add(_box_of(image, shape), label, attributes)
+    else:
+        image.left_out[f"shapes of the kind {kind}"] += 1
+
+
+def _box_of(image: AnnotatedImage, shape: ElementTree.Element) -> Box:
+    if shape.tag == "box":
+        box = corners([shape.get(side) for side in ("xtl", "ytl", "xbr", "ybr")])
+        degrees = number(shape.get("rotation", "0"))
+        if not degrees:
+            return box
+        image.around["rotated boxes"] += 1
+        left, top, right, bottom = box
+        # CVAT turns a box around its centre.
+        centre = ((left + right) / 2, (top + bottom) / 2)
+        return box_around_rotated(box, degrees, centre)
+    if shape.tag == "ellipse":
+        image.around["ellipses"] += 1
+        x, y, radius_x, radius_y = [
+            number(shape.get(name)) for name in ("cx", "cy", "rx", "ry")
+        ]
+        degrees = number(shape.get("rotation", "0"))
+        return box_around_ellipse((x, y), (radius_x, radius_y), degrees)
+    if shape.tag == "mask":
+        image.around["masks"] += 1
+        return box_of_size(
+            [shape.get(name) for name in ("left", "top", "width", "height")]
+        )
+    if shape.tag == "skeleton":
+        image.around["skeletons"] += 1
+        points = []
+        for point in shape.iter("points"):
+            if point.get("outside") != "1":
+                points += _points_of(point)
+        return box_around(points)
+    image.around["polygons"] += 1
+    return box_around(_points_of(shape))
+
+
+def _points_of(shape: ElementTree.Element) -> list[list[str]]:
+    """The points in a text such as "1.5,2;30,4"."""
+    return [point.split(",") for point in shape.get("points", "").split(";") if point]
+
+
+def _attributes_of(shape: ElementTree.Element) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    if shape.get("occluded") == "1":
+        attributes["occluded"] = True
+    for attribute in shape.findall("attribute"):
+        attributes[attribute.get("name", "")] = (attribute.text or "").strip()
+    return attributes

@@ -1,0 +1,94 @@
+"""A tool's name -> how its files are read, and the annotated images in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.tools import (
+    bdd,
+    create_ml,
+    crowd_human,
+    cvat,
+    dota,
+    kitti,
+    label_studio,
+    labelme,
+    supervisely,
+    via,
+    visdrone,
+    wider_face,
+)
+from fastpipe.sources.annotations.tools.annotated_image import AnnotatedImage
+from fastpipe.sources.files import open_unchanged
+from fastpipe.sources.json_stream import array_entries, object_entries
+
+# Forms of files: one text, an array or lists of JSON, a line of JSON for each image.
+_TEXT, _JSON, _LINES = range(3)
+
+
+class Reader(NamedTuple):
+    """How the files of a tool are read.
+
+    Attributes:
+        parse: a text, or an entry of a list -> its images. ValueError, ElementTree.ParseError: it
+            is damaged.
+        form: _TEXT, _JSON or _LINES.
+        is_beside: each image has a file of its own, which is called like it.
+    """
+
+    parse: Callable[[Any], Iterator[AnnotatedImage]]
+    form: int = _TEXT
+    is_beside: bool = False
+
+
+READERS = {
+    "labelme": Reader(labelme.parse, is_beside=True),
+    "CVAT": Reader(cvat.parse),
+    "Label Studio": Reader(label_studio.parse, _JSON),
+    "VIA": Reader(via.parse),
+    "VIA's CSV": Reader(via.parse_table),
+    "KITTI": Reader(kitti.parse, is_beside=True),
+    "WIDER FACE": Reader(wider_face.parse),
+    "DOTA": Reader(dota.parse, is_beside=True),
+    "BDD100K or Scalabel": Reader(bdd.parse, _JSON),
+    "Supervisely": Reader(supervisely.parse, is_beside=True),
+    "CrowdHuman": Reader(crowd_human.parse, _LINES),
+    "VisDrone": Reader(visdrone.parse, is_beside=True),
+    "Create ML": Reader(create_ml.parse, _JSON),
+}
+
+
+def read_annotated(path: Path, reader: Reader) -> Iterator[AnnotatedImage]:
+    """The annotated images in a file. PackError: the file is damaged."""
+    try:
+        for entry in _entries(path, reader):
+            yield from reader.parse(entry)
+    except (ValueError, ElementTree.ParseError) as problem:  # also of JSON and of UTF-8
+        raise PackError(f"{readable(str(path))}: {problem}") from None
+
+
+def _entries(path: Path, reader: Reader) -> Iterator[Any]:
+    if reader.form == _TEXT:
+        with open_unchanged(path) as file:
+            yield file.read().decode("utf-8-sig")
+    elif reader.form == _LINES:
+        with open_unchanged(path) as file:
+            for line in file:
+                if line.strip():
+                    yield json.loads(line.decode("utf-8-sig"))
+    elif _is_array(path):
+        yield from array_entries(path)
+    else:  # a list in an object
+        for _, number, entry in object_entries(path):
+            if number >= 0:
+                yield entry
+
+
+def _is_array(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(1024).decode("utf-8-sig", "replace").lstrip().startswith("[")
