@@ -97,9 +97,9 @@ def pack(
     """Packs a folder of images, tars, or what a file lists, into a dataset: what the command
     `fastpipe pack` does.
 
-    Images keep their exact pixels: JPEGs stay JPEGs, and formats without loss become PNGs. If the
-    program is interrupted, run it again: it continues where it stopped. If the dataset is there and
-    up to date, there is nothing to do.
+    JPEGs stay JPEGs and formats without loss become PNGs, both with their exact pixels; others, as
+    a WebP with loss, become JPEGs of high quality. If the program is interrupted, run it again: it
+    continues where it stopped. If the dataset is up to date, there is nothing to do.
 
     Args:
         src: a folder with one folder of images for each class, or a folder of images without

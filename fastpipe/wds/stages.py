@@ -32,10 +32,11 @@ def crop(
 
     A picture becomes a uint8 tensor (3, height, width), RGB, 0 to 255, contiguous, as `torch.stack`
     likes it. JPEGs and PNGs are decoded by fastpipe's engine, as far as the crop needs; progressive
-    and CMYK JPEGs as `fastpipe pack` stores them; WebP and others by Pillow. Other members stay as
-    they are, also `seg.png` and the like, which may be masks.
+    and CMYK JPEGs as `fastpipe pack` stores them; WebP and others by Pillow. JPEGs under any
+    name and PNGs called `png` are cropped; `seg.png` and the like, which may be masks, and all
+    other members stay as they are.
 
-    In `.map(CROP)` the draws are named by the sample's `__key__`; so several JPEGs of a sample that
+    In `.map(CROP)` crop and flip are drawn from seed, epoch and the sample's `__key__`; so several JPEGs of a sample that
     have one size get the same crop and flip. In `.decode(CROP)` and `.map_dict(jpg=CROP)` the key
     is not known, and the hash of the bytes stands for it.
 
@@ -45,7 +46,7 @@ def crop(
         crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize
             or Letterbox; None: `train` decides.
         hflip: mirror images left to right: True (half of them), False, or a probability; None:
-        `train` decides.
+            `train` decides.
         seed: seed of crops and flips; whole number in [0, 2**64).
         exact: True: always decode at full size. See fastpipe.loader.
         max_pixels: largest number of pixels of one stored image; a larger one cannot be decoded.

@@ -185,6 +185,12 @@ def field_keys(module: Any) -> FieldKeys:
         )
     mask_options: Mapping[str, Any] = {}
     for key, options in module.extra_args.items():
+        if isinstance(key, str):
+            # kornia takes a text, too, and then uses the options in another way.
+            raise ConfigError(
+                f"augment: extra_args: expected keys of kornia.constants.DataKey, got {key!r}; "
+                f"write DataKey.{key.upper()}"
+            )
         if key.name == "MASK":
             mask_options = options
     fill_options = mask_options.keys() & _FILL_OPTIONS

@@ -121,7 +121,7 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
     symptom += f"; the start takes {format_ms(stages.start_s)}, {share:.0%} of the time"
     repeated_call = "a new DataLoader" if is_new_loader else "iter(loader)"
     why = f"{repeated_call} in each step starts a new epoch, of which one batch is used"
-    if observation.num_workers == 0 and not observation.facts["shuffled"]:
+    if not observation.facts["shuffled"]:
         why += ": always the same, without shuffle=True"
     places = Counter(epoch.place for epoch in observation.epochs)
     most_common_place = places.most_common(1)[0][0]

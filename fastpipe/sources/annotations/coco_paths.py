@@ -52,7 +52,7 @@ class _PathEnd(NamedTuple):
 def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolder:
     """The folder of the images: beside the annotations, or named after their split.
 
-    Changes the paths of the images to those below that folder. PackError: no folder, or several,
+    Changes the paths of the images, where they are not found whole, to those below that folder. PackError: no folder, or several,
     have the first image.
     """
     candidates = _candidate_folders(annotations.paths[0], split)
@@ -76,7 +76,7 @@ def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolde
     shown_roots = ", ".join(readable(str(root)) for root in roots or candidates)
     count = "several" if roots else "none"
     download = ""
-    if annotations.url_images:
+    if annotations.url_images and not roots:
         download = (
             ". Images have a coco_url and no file_name: download them, into folders or one "
             "folder"

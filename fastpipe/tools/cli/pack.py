@@ -212,9 +212,9 @@ def pack(
 ) -> None:
     """Pack a folder of images, tars or a table into a dataset.
 
-    A dataset is tar shards with an index. Images keep their exact pixels: JPEGs stay JPEGs, and
-    lossless formats become PNGs. If the command is interrupted, run it again: it continues
-    where it stopped.
+    A dataset is tar shards with an index. JPEGs stay JPEGs and lossless formats become PNGs, both
+    with their exact pixels. If the command is interrupted, run it again: it continues where it
+    stopped.
     """
     with exit_codes():
         # Odd metadata of a file cost no pixel. A file that cannot be packed is among the rejected.

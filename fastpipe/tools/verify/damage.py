@@ -17,7 +17,7 @@ class Damage:
     # The first sample that is lost or cannot be trusted; None: the damage is of no single sample.
     sample: int | None = None
     samples: int = 0  # how many are, from that one on
-    # The offset of the first damaged byte in the file, where it is known.
+    # The offset of the sample or member in which the damage was seen, where it is known.
     offset: int | None = None
     key: str | None = None  # WebDataset key of the first sample, where it is known
 

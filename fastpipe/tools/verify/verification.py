@@ -70,10 +70,10 @@ def verify(
     Args:
         path: the dataset's folder, or its URL: then shards are read there, past the cache.
         quick: hash the small files, check shards by their sizes and the index; read no shard.
-        workers: number of threads, or of tasks of Ray at a time; None: the CPUs granted to this
-        process.
+        workers: number of threads, or of tasks of Ray on this machine at a time; None: the CPUs
+            granted to this process. On a cluster, Ray decides.
         executor: read the shards in "threads" of this process, or with "ray" in tasks of a Ray
-        cluster that sees it.
+            cluster that sees it.
         address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT;
             None: $RAY_ADDRESS, else Ray is started on this machine.
         on_progress: called now and then, in this thread.
@@ -82,7 +82,7 @@ def verify(
         DatasetError: there is no dataset, or it is unfinished.
         ConfigError: an argument is wrong, or Ray is not installed.
         ClusterError: the cluster cannot be reached, or a task fails on its machines again and
-        again.
+            again.
     """
     in_tasks = on_ray(executor, address)
     if quick and in_tasks:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import kornia.augmentation as K
 import pytest
 import torch
 from support.batches.augment_batches import differing, tensors_of
 from support.batches.moved_masks import MOVING, bare, ids, keyed, moved, plan_of, shown_after
 from support.devices.simulated_gpu import simulated
 
+import fastpipe
 from fastpipe.device.augment import kornia_operation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -110,3 +112,14 @@ def test_where_images_are_moves_as_a_mask_does_without_a_key() -> None:
         else:
             expected = moved(keyed(name), shown.to(torch.uint8)) > 0
             assert torch.equal(result, expected), name
+
+
+def test_keys_of_extra_args_that_are_texts() -> None:
+    """kornia takes "mask" as a key, too, and then uses the options in another way than for DataKey.MASK."""
+    module = K.AugmentationSequential(
+        K.RandomAffine(30),
+        data_keys=["input", "mask"],
+        extra_args={"mask": {"align_corners": True}},
+    )
+    with pytest.raises(fastpipe.ConfigError, match=r"got 'mask'; write DataKey\.MASK"):
+        fastpipe.Augment([module])
