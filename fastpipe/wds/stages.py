@@ -36,9 +36,9 @@ def crop(
     name and PNGs called `png` are cropped; `seg.png` and the like, which may be masks, and all
     other members stay as they are.
 
-    In `.map(CROP)` crop and flip are drawn from seed, epoch and the sample's `__key__`; so several JPEGs of a sample that
-    have one size get the same crop and flip. In `.decode(CROP)` and `.map_dict(jpg=CROP)` the key
-    is not known, and the hash of the bytes stands for it.
+    In `.map(CROP)` crop and flip are drawn from seed, epoch and the sample's `__key__`; so several
+    JPEGs of a sample that have one size get the same crop and flip. In `.decode(CROP)` and
+    `.map_dict(jpg=CROP)` the key is not known, and the hash of the bytes stands for it.
 
     Args:
         size: size of the output in pixels: a number for a square, or (height, width).

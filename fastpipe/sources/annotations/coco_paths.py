@@ -52,8 +52,8 @@ class _PathEnd(NamedTuple):
 def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolder:
     """The folder of the images: beside the annotations, or named after their split.
 
-    Changes the paths of the images, where they are not found whole, to those below that folder. PackError: no folder, or several,
-    have the first image.
+    Changes the paths of the images, where they are not found whole, to those below that folder.
+    PackError: no folder, or several, have the first image.
     """
     candidates = _candidate_folders(annotations.paths[0], split)
     path = _first_path(annotations)

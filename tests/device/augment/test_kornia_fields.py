@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import kornia.augmentation as K
+import kornia.augmentation as K  # noqa: N812
 import pytest
 import torch
 from support.batches.augment_batches import differing, tensors_of

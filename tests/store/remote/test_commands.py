@@ -165,9 +165,9 @@ def test_cache_ls_and_clear_scans(tmp_path: Path) -> None:
 def test_inspect_lists_a_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path / "photos", images=3)
     listed: list[str] = []
-    listing = UnpackedSource.listing
+    listing = UnpackedSource.list_files
     monkeypatch.setattr(
-        UnpackedSource, "listing", lambda self: (listed.append(self.name), listing(self))[1]
+        UnpackedSource, "list_files", lambda self: (listed.append(self.name), listing(self))[1]
     )
     assert "3 images drawn" in succeeded("inspect", "photos")
     assert listed == [str(tmp_path / "photos")]
