@@ -1,4 +1,5 @@
-// The bytes of a row of blocks of one component -> where its parts are, and its DC values (docs/explanation/format.md, "Blocks").
+// The bytes of a row of blocks of one component -> where its parts are, and its DC values (docs/explanation/format.md,
+// "Blocks").
 #pragma once
 
 #include <cstddef>

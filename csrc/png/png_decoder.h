@@ -18,10 +18,10 @@ namespace fastpipe {
 //
 // Note [inflating]
 // libdeflate inflates in a quarter of zlib's time, and does it whole: into memory that the header tells the size of. So
-// a PNG of ours is written in strips (docs/explanation/format.md), each a piece of the zlib stream that can be inflated by itself,
-// if an empty final block is put behind it. Of them only those are inflated that the rows needed lie in; of any other
-// PNG all rows are. Filters are undone from the first row needed to the last, and where the first one looks up, from
-// the nearest row above that does not.
+// a PNG of ours is written in strips (docs/explanation/format.md), each a piece of the zlib stream that can be inflated
+// by itself, if an empty final block is put behind it. Of them only those are inflated that the rows needed lie in; of
+// any other PNG all rows are. Filters are undone from the first row needed to the last, and where the first one looks
+// up, from the nearest row above that does not.
 class PngDecoder {
  public:
   // Reads the chunks; see parse_png. The bytes must stay valid until the next open.

@@ -534,6 +534,17 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         state.pop("_reader", None)  # each process opens its own files
         return state
 
+    def _list_format_methods(self) -> list[str]:
+        """The methods that changed the form of single samples, such as with_transform."""
+        form = self._sample_format
+        changed = {
+            "with_transform": form.transform,
+            "with_fields": form.fields,
+            "cropped": form.cropping,
+            "with_pixels": form.pixels,
+        }
+        return [method for method, value in changed.items() if value is not None]
+
     # How the methods above make other datasets
 
     def _with(self, **changes: Any) -> Dataset:

@@ -249,6 +249,7 @@ def loader(
 
     # The dataset, and what has to go together with it.
     dataset = as_dataset(data)
+    _refuse_sample_format(dataset)
     form = pixels.form(dataset)
     parsed_epoch_size = _parse_epoch_size(epoch_size, dataset)
     recipe = recipe_with(content=dataset.content, epoch_size=parsed_epoch_size)
@@ -319,6 +320,17 @@ def _parse_workers(num_workers: int | None, cpus: int) -> int:
     # 0 is usual for a DataLoader, where it means no worker processes. Here one thread is the least.
     notices.warn_one_thread(cpus)
     return 1
+
+
+def _refuse_sample_format(dataset: Dataset) -> None:
+    """Raises ConfigError if a dataset has a form of single samples, which batches would not have."""
+    methods = dataset._list_format_methods()
+    if methods:
+        raise ConfigError(
+            f"data: {' and '.join(methods)} changes single samples, and a loader's batches would "
+            "not have it. Pass augment=, size=, crop=, channels= or fields= to fastpipe.loader; or "
+            "use torch.utils.data.DataLoader(data)"
+        )
 
 
 def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str | None:
