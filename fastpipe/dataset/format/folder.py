@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 import os
 import re
 from collections.abc import Mapping
@@ -102,8 +103,11 @@ def why_no_dataset(path: Path) -> str:
             )
         return f"{path} does not exist{hint}"
     if not path.is_dir():
-        if path.name == DATASET_FILE:
+        if (path.parent / DATASET_FILE).exists():
             return f"{path} is a file of a dataset; pass its folder: {path.parent}"
+        media_type = mimetypes.guess_type(path.name)[0] or ""
+        if media_type.startswith("image/"):
+            return f"{path} is one image; pass the folder of your images, such as {path.parent}"
         return (
             f"{path} is a file, not a dataset. Pass the folder of a dataset, or pack the file "
             f"first: fastpipe pack {path} DST"

@@ -26,6 +26,7 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.scanned_files import Archive
@@ -86,6 +87,15 @@ class UnpackedSource:
             raise _splits_error(self.path, problem) from problem
         for assumption in listing.assumed:
             _LOG.warning("%s: assumed %s", self.root, assumption.text)
+        stray_images = [name for name in listing.stray if is_picture(name)]
+        if stray_images:
+            _LOG.warning(
+                "%s: %d images beside the class folders are left out, such as %s; move them into "
+                "a class folder",
+                self.root,
+                len(stray_images),
+                stray_images[0],
+            )
         return listing
 
 
