@@ -151,7 +151,10 @@ def _choose_files(
         if len(files) > 1:
             candidate_files = [file for file in files if _is_in_split(file, split)]
         if len(candidate_files) != 1:
+            # The table's path is relative to the folder around what it names.
             folder = root / os.path.dirname(files[0])
+            if f"/{files[0]}".endswith(f"/{path}"):
+                folder = root / files[0].removesuffix(path)
             raise PackError(
                 f"{readable(table)}: {readable(path)} may be {first_paths(files)}, which lie below "
                 f"{readable(str(root))}. Write the path of one into the table, or say which folder "

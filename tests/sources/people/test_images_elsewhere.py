@@ -9,6 +9,7 @@ import pytest
 from support.sources.becomes import becomes
 from support.sources.people import assumed, labels, pack_text, photos, tags, values
 
+import fastpipe
 from fastpipe.errors import PackError
 
 NIH = "Image Index,Finding Labels\na.png,Effusion|Mass\nb.png,No Finding\nc.png,Mass\n"
@@ -225,3 +226,12 @@ def test_folders_of_classes_are_no_splits(tmp_path: Path) -> None:
         == []
     )
     assert len(labels(tmp_path)) == 2
+
+
+def test_the_image_root_that_is_named_works(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "old/ant/1.jpg", "photos/ant/1.jpg", "photos/bee/1.jpg")
+    (source / "a.csv").write_text("path,label\nant/1.jpg,x\nbee/1.jpg,y\n")
+    with pytest.raises(PackError, match=rf"such as --image-root {source}/old$"):
+        fastpipe.pack(source / "a.csv", tmp_path / "packed")
+    packed = fastpipe.pack(source / "a.csv", tmp_path / "packed", image_root=source / "photos")
+    assert packed.info["samples"] == 2
