@@ -36,7 +36,7 @@ _LOOK_EVERY_S = 0.05
 _PATIENCE_S = 300
 _IN_OPEN, _IN_CLOSE, _IN_ISDIR, _IN_NONBLOCK = 0x20, 0x18, 0x40000000, 0o4000
 
-_FASTPIPE = [sys.executable, "-c", "from fastpipe import cli; cli.main()", "pack"]
+_FASTPIPE = [sys.executable, "-c", "from fastpipe.tools import cli; cli.main()", "pack"]
 
 
 def command(peer: str, photos: Path, destination: Path, cpus: int) -> list[str]:
