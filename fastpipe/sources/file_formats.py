@@ -64,6 +64,11 @@ def format_of(name: str) -> str | None:
     return _FORMAT_OF_ENDING.get(os.path.splitext(name)[1].lower())
 
 
+def in_both_cases(*endings: str) -> tuple[str, ...]:
+    """Endings in small and in capital letters, as `str.lower` of a million names takes long."""
+    return (*endings, *map(str.upper, endings))
+
+
 def is_tar(name: str) -> bool:
     """As `format_of`, for a million names."""
     return name.lower().endswith(".tar")
@@ -78,7 +83,7 @@ def is_named_after(name: str, split: str) -> bool:
 def refuse_unread_file(path: SourcePath) -> None:
     """Raises PackError if fastpipe does not read a file, or reads it only with its folder."""
     ending = path.suffix.lower()
-    if ending in (".json", ".xml"):
+    if ending in (".json", ".xml", ".txt", ".odgt"):
         refuse_tool(path)
     shown = readable(str(path))
     if ending in _OF_FOLDERS:

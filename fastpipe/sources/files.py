@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -134,6 +135,20 @@ class LocalFile(io.FileIO):
         That of a `RemoteFile` is as it was listed: reading finds out whether it still is.
         """
         return state_of(os.fstat(self.fileno()))
+
+
+def path_below(root: SourcePath, folder: SourcePath) -> str:
+    """The path of a folder relative to one around it, with "/"; "" for that folder itself."""
+    # `relative_to` is only of a Path, and a folder behind a URL has none. The root may be ".".
+    if isinstance(root, Path):
+        relative = os.path.relpath(str(folder), root)
+        return "" if relative == "." else relative
+    return str(folder)[len(str(root)) :].strip("/")
+
+
+def shared_folders(folder: Path) -> tuple[Path, ...]:
+    """The top of a disk, a home and /tmp: they hold many datasets, whose names may be the same."""
+    return (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
 
 
 def open_file(path: SourcePath) -> LocalFile | RemoteFile:

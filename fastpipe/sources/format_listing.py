@@ -15,7 +15,7 @@ from fastpipe.sources.annotations.masks import MaskFolders, list_masks
 from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, read_split_names
 from fastpipe.sources.annotations.yolo import list_yolo
 from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
-from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.files import SourcePath, names_in, path_below
 from fastpipe.sources.folders.class_folders import (
     find_class_folders,
     list_class_folders,
@@ -241,12 +241,5 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         images = splits[chosen]
         masks = masks / split_of_masks
     root = source.root
-    folders = MaskFolders(
-        root, _relative_path(root, images), _relative_path(root, masks)
-    )
+    folders = MaskFolders(root, path_below(root, images), path_below(root, masks))
     return list_masks(folders, options, listed)
-
-
-def _relative_path(root: SourcePath, folder: SourcePath) -> str:
-    # `relative_to` is only of a Path, and `folder` may be behind a URL.
-    return str(folder)[len(str(root)) :].strip("/")

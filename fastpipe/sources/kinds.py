@@ -227,6 +227,8 @@ def _splits_of_other_formats(
         return
     formats: dict[str, str] = {}
     for split, folder in source.splits.items():
+        if split == source.split:
+            continue
         try:
             formats[split] = recognise_folder(folder, options).format
         except PackError:

@@ -99,8 +99,6 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
     if isinstance(path, Path) and path.suffix.lower() in ENDINGS and reader_of(path):
         return _recognise_annotations(path)
     refuse_unread_file(path)
-    if path.suffix.lower() in (".txt", ".odgt"):
-        refuse_tool(path)
     # A tar may have any name. Its listing says if it is none.
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import reader_of
 from fastpipe.sources.annotations.tools.readers import READERS
+from fastpipe.sources.file_formats import in_both_cases
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW, first_paths, split_in_path
 
 ENDINGS = (".json", ".xml", ".txt", ".odgt", ".csv")
-_LAST_CHARACTERS = frozenset(ending[-4:] for ending in ENDINGS)
+_BOTH_CASES = in_both_cases(*ENDINGS)
 # Folders of annotations: label_2, labelTxt, ann, annotations, jsons, wider_face_split.
 _FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:labels?|labeltxt|anns?|annots?|annotations?|annos?|jsons?|xmls?|gts?|"
@@ -93,7 +94,7 @@ def files_of_folder(folder: Path, reader: str) -> list[Path]:
     files = []
     for name in names_in(folder).files:
         path = folder / name
-        if not name.endswith(ENDINGS):
+        if not name.endswith(_BOTH_CASES):
             continue
         if ending is None and reader_of(path) == reader:
             ending = path.suffix.lower()
@@ -122,8 +123,7 @@ def _in_folder(
 
 def _files_in(folder: Path, names: Names) -> Iterator[AnnotatedFiles]:
     """The annotations in a folder itself."""
-    # There may be a million names, and this is the fastest test.
-    candidates = [name for name in names.files if name[-4:] in _LAST_CHARACTERS]
+    candidates = [name for name in names.files if name.endswith(_BOTH_CASES)]
     if not candidates:
         return
     are_lists = len(candidates) <= _MOST_LISTS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from fastpipe.sources.annotations.tools.readers import (
     Reader,
     read_annotated,
 )
-from fastpipe.sources.files import SourcePath
+from fastpipe.sources.files import SourcePath, shared_folders
 from fastpipe.sources.folders.splits import choose_split, first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import SourceOptions
@@ -85,13 +84,11 @@ def list_annotated_images(
         )
     if image_root is not None and not image_root.is_dir():
         raise PackError(f"--image-root: {readable(str(image_root))} is no folder")
-    if image_root is not None:
-        pictures = Pictures(image_root)
-    elif is_file:
-        pictures = _pictures_around(first, annotated, reader)
+    if image_root is None and is_file:
+        pictures, paths = _pictures_around(first, annotated, reader)
     else:
-        pictures = Pictures(root)
-    paths = _paths_of(annotated, pictures, reader)
+        pictures = Pictures(image_root or root)
+        paths = _paths_of(annotated, pictures, reader)
     listing = _list(annotated, paths, pictures.root, options, all_images)
     unannotated_count = len(entries) - len(annotated)
     if unannotated_count:
@@ -130,18 +127,19 @@ def _of_split(entries: list[_Entry], root: Path, split: str | None) -> list[_Ent
     return [entry for entry in entries if entry.image.split == chosen]
 
 
-def _pictures_around(file: Path, entries: Sequence[_Entry], reader: Reader) -> Pictures:
-    """The pictures in the folder of a file, or in the nearest folder around it that has some of it."""
+def _pictures_around(
+    file: Path, entries: Sequence[_Entry], reader: Reader
+) -> tuple[Pictures, list[str | ValueError]]:
+    """The pictures in the nearest folder around a file that has some of it, and that of each entry."""
     folder = Path(str(file.absolute()))
-    shared_folders = (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
     tried: list[str] = []
     for above in list(folder.parents)[:_MAX_LEVELS]:
-        if above in shared_folders and tried:
+        if above in shared_folders(folder) and tried:
             break
         pictures = Pictures(above)
         paths = _paths_of(entries, pictures, reader)
         if any(isinstance(path, str) for path in paths):
-            return pictures
+            return pictures, paths
         tried.append(str(above))
     written = next((name for entry in entries for name in _names_of(entry)), "")
     raise PackError(

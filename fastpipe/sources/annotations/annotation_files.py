@@ -1,4 +1,4 @@
-"""A file of annotations that fastpipe does not read -> the tool that wrote it, and a remedy."""
+"""The start of a file of annotations -> the tool that wrote it, and what the user can do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.tools.dota import HEADER as DOTA_HEADER
 from fastpipe.sources.annotations.tools.visdrone import numbers_of
 from fastpipe.sources.files import SourcePath, open_binary
 
@@ -123,8 +124,6 @@ _DATA = AnnotationTool(
 )
 
 _GROUND_TRUTH_NAME = re.compile(r".*validation_ground_truth\.txt", re.IGNORECASE)
-# DOTA has these lines above its boxes.
-_DOTA_HEADER = re.compile(r"(?:imagesource|gsd)\s*:.*", re.IGNORECASE)
 _WIDER_IMAGE = re.compile(r".+\.(?:jpe?g|png|bmp)", re.IGNORECASE)
 
 # A tool wrote a file if all patterns of its row are in the start of the file.
@@ -179,7 +178,7 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
     lines = [line.strip() for line in text.split("\n", _MAX_FIRST_LINES)]
     if _is_wider(lines):
         return _WIDER
-    if _DOTA_HEADER.fullmatch(lines[0]):
+    if DOTA_HEADER.fullmatch(lines[0]):
         return _DOTA
     # The last line may be cut off.
     whole_lines = [line for line in lines[:_MAX_FIRST_LINES] if line]
@@ -243,7 +242,7 @@ def describe_file(start: bytes, name: str) -> AnnotationTool:
 
 
 def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:
-    """The tool that wrote a file, if fastpipe does not read its form."""
+    """The tool that wrote a file; None for texts, YOLO and VOC, which have formats of their own."""
     try:
         with open_binary(path) as file:
             tool = recognise_tool(file.read(TOOL_BYTES), path.name)
@@ -261,7 +260,7 @@ def reader_of(path: SourcePath) -> str:
 
 
 def refuse_tool(path: SourcePath) -> None:
-    """Raises PackError if a file is of a tool whose form fastpipe does not read."""
+    """Raises PackError if a tool wrote a file that is not a source by itself."""
     tool = recognise_unread_tool(path)
     if tool is not None:
         is_unread = "" if tool.reader else ", which fastpipe does not read"

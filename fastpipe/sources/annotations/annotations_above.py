@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -33,10 +32,14 @@ from fastpipe.sources.annotations.annotation_folders import (
 )
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
 from fastpipe.sources.file_formats import unread_remedy
-from fastpipe.sources.files import Names, names_in
+from fastpipe.sources.files import Names, names_in, shared_folders
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_among
-from fastpipe.sources.folders.folder_roles import is_called_target
+from fastpipe.sources.folders.folder_roles import (
+    enter_only_folders,
+    has_pictures,
+    is_called_target,
+)
 from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.picture_names import is_picture
@@ -147,7 +150,7 @@ def find_annotations_above(
         listing: of the images in `root`.
     """
     folder = Path(os.path.abspath(passed))
-    images = _Images(_without_wrappers(Path(os.path.abspath(root))), listing)
+    images = _Images(enter_only_folders(Path(os.path.abspath(root))), listing)
     annotations = _collect_annotations(folder, images)
     # A table beside splits is named by another assumption.
     texts = " ".join(assumption.text for assumption in listing.assumed)
@@ -176,14 +179,12 @@ def _collect_annotations(folder: Path, images: _Images) -> list[_Annotations]:
     `folder`: the one that the user passes, in which the images lie.
     """
     annotations: list[_Annotations] = []
-    # The top of a disk, a home and /tmp hold many datasets, whose names may be the same.
-    shared_folders = (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
     folders_above = list(folder.parents)[:_MAX_LEVELS_ABOVE]
     # Images without labels may have them in a folder that the user passes, above their own.
     if not images.have_labels:
         folders_above = [*_folders_between(images.root, folder), *folders_above]
     for above in folders_above:
-        if above in shared_folders:
+        if above in shared_folders(folder):
             break
         try:
             names = names_in(above, FEW)
@@ -199,16 +200,6 @@ def _collect_annotations(folder: Path, images: _Images) -> list[_Annotations]:
             if entry.rank == _TABLE or not is_in_passed_folder:
                 annotations.append(entry)
     return annotations
-
-
-def _without_wrappers(folder: Path) -> Path:
-    """The folder of the images, if it is the only one in a folder, as images in WIDER_train."""
-    for _ in range(_MAX_LEVELS_ABOVE):  # a link may lead to the folder itself
-        names = names_in(folder, FEW)
-        if len(names.folders) != 1 or any(map(is_picture, names.files)):
-            break
-        folder = folder / names.folders[0]
-    return folder
 
 
 def _folders_between(inner: Path, outer: Path) -> list[Path]:
@@ -250,7 +241,7 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
         if path.parent != above and images.find(stem, is_far=is_far) is not None:
             yield _describe_sidecar(path, images.root)
             break  # the other files beside it belong to the other images
-        if path.name.endswith(_DATA_ENDINGS):
+        if path.name.lower().endswith(_DATA_ENDINGS):
             if not is_far and not images.have_labels:
                 yield _describe_data(path)
             continue
@@ -319,9 +310,7 @@ def _annotation_files(
 
 def _has_own_images(names: Names) -> bool:
     """Whether a folder is another dataset: people keep their datasets beside one another."""
-    return any(map(is_picture, names.files)) or any(
-        map(is_called_images, names.folders)
-    )
+    return has_pictures(names) or any(map(is_called_images, names.folders))
 
 
 def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:

@@ -142,6 +142,8 @@ def _drop_url_folders(annotations: Annotations, root: SourcePath) -> None:
 
 def _find_by_end(path: str, roots: Sequence[SourcePath]) -> list[_PathEnd]:
     """The folders that have a file by the longest end of its path that any of them has."""
+    # Each reads the names in a folder once, if a path is not found as it is written.
+    written_names = [(root, WrittenNames(root)) for root in roots]
     for clean in (_with_slashes, _without_escapes):
         parts = clean(path).split("/")
         # From the whole path down to the name of the file.
@@ -151,8 +153,8 @@ def _find_by_end(path: str, roots: Sequence[SourcePath]) -> list[_PathEnd]:
                 continue
             end = "/".join(parts[dropped_count:])
             ends: list[_PathEnd] = []
-            for root in roots:
-                if _has_file_as_written(root, end):
+            for root, names in written_names:
+                if _has_file_as_written(root, names, end):
                     ends.append(_PathEnd(root, clean, parts[:dropped_count]))
             if ends:
                 return ends
@@ -197,14 +199,14 @@ def _has_file(root: SourcePath, path: str) -> bool:
     return bool(path) and not isinstance(state_or_problem(root, path), str)
 
 
-def _has_file_as_written(root: SourcePath, path: str) -> bool:
+def _has_file_as_written(root: SourcePath, names: WrittenNames, path: str) -> bool:
     """Whether a folder has a file, also where its name is written in another form."""
     if not path:
         return False
     if _has_file(root, path):
         return True
     try:
-        return WrittenNames(root).find(path) is not None
+        return names.find(path) is not None
     except ValueError:  # several files fit
         return False
 

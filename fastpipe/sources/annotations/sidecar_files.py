@@ -220,7 +220,8 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
     stems = {_stem(source.path) for source in sources}
     masks: list[str] = []
     for source in sources:
-        if _MASK_SUFFIX.sub("", source.path) in stems:
+        stem, suffix_count = _MASK_SUFFIX.subn("", source.path)
+        if suffix_count and stem in stems:
             masks.append(source.path)
     if len(masks) >= _MIN_MASK_SHARE * len(sources):
         raise PackError(

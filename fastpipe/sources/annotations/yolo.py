@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
-from fastpipe.sources.annotations.darknet import read_class_names, read_image_list
+from fastpipe.sources.annotations.darknet import (
+    NAME_LISTS,
+    read_class_names,
+    read_image_list,
+)
 from fastpipe.sources.annotations.yolo_labels import LabelReader
 from fastpipe.sources.annotations.yolo_yaml import DataYaml, read_data_yaml
 from fastpipe.sources.files import files_below, names_in
@@ -107,7 +111,7 @@ def _find_files(pair: FolderPair, split: str | None) -> _Files:
                 label_of[image_prefix + path] = label_prefix + label_file
         if label_folder.is_dir():
             for path in files_below(label_folder, hidden=False):
-                if path.endswith(".txt") and Path(path).name != "classes.txt":
+                if path.endswith(".txt") and Path(path).name not in NAME_LISTS:
                     label_files.add(label_prefix + path)
 
     absent_count = 0

@@ -13,7 +13,7 @@ from fastpipe.sources.annotations.annotation_files import (
     refuse_tool,
 )
 from fastpipe.sources.annotations.annotation_folders import is_called_images
-from fastpipe.sources.file_formats import UNREAD_ENDINGS, unread_remedy
+from fastpipe.sources.file_formats import UNREAD_ENDINGS, in_both_cases, unread_remedy
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.folders.doubtful_classes import (
     AS_CLASSES,
@@ -21,7 +21,12 @@ from fastpipe.sources.folders.doubtful_classes import (
     parts_error,
     split_as_class,
 )
-from fastpipe.sources.folders.folder_roles import find_class_root, refuse_split_parts
+from fastpipe.sources.folders.folder_roles import (
+    enter_only_folders,
+    find_class_root,
+    has_pictures,
+    refuse_split_parts,
+)
 from fastpipe.sources.folders.splits import (
     FEW,
     are_called_like_parts,
@@ -34,17 +39,9 @@ from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
-
-def _in_both_cases(*endings: str) -> tuple[str, ...]:
-    """Endings in small and in capital letters, as `str.lower` of a million names takes long."""
-    return (*endings, *map(str.upper, endings))
-
-
 # Files that may have the labels of images.
-_LISTS = _in_both_cases(
-    ".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet"
-)
-_DOCUMENTS = _in_both_cases(".json", ".xml", ".odgt", *UNREAD_ENDINGS)
+_LISTS = (".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet")
+_DOCUMENTS = (".json", ".xml", ".odgt", *UNREAD_ENDINGS)
 # Files with one of these endings have no labels if their names begin like this.
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",
@@ -79,7 +76,8 @@ def check_class_folders(
         refuse_split_parts(root, folders)
 
     # One pass over the names, of which there may be a million.
-    candidates = [name for name in names.files if name.endswith(_LISTS + _DOCUMENTS)]
+    endings = in_both_cases(*_LISTS, *_DOCUMENTS)
+    candidates = [name for name in names.files if name.endswith(endings)]
     lists = lists_among(names.files, _LISTS, among=candidates)
     documents = lists_among(names.files, _DOCUMENTS, among=candidates)
     if not are_classes:
@@ -151,12 +149,13 @@ def lists_among(
 
     Args:
         files: the names of all files in a folder, sorted.
-        endings: of the files to return.
+        endings: of the files to return, in small letters.
         max_lists: how many lists may lie beside images.
         among: those of `files` that may be lists; by default all.
     """
     if among is None:
         among = files
+    endings = in_both_cases(*endings)
     lists: list[str] = []
     for name in among:
         if name.endswith(endings) and not _NO_LIST.match(name):
@@ -241,7 +240,7 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
 def _refuse_inner_lists(folder: SourcePath) -> None:
     """As `_refuse_lists`, of a folder that is the only one: archives have a folder around all."""
     names = names_in(folder, FEW)
-    if len(names.folders) == 1 and not any(map(is_picture, names.files)):
+    if len(names.folders) == 1 and not has_pictures(names):
         lists = lists_among(names.files, (*_LISTS, *_DOCUMENTS))
         _refuse_lists(folder, names.folders[0], lists)
 
@@ -301,11 +300,8 @@ def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assump
 
 def _check_only_folder(folder: SourcePath, name: str) -> Assumption:
     """The assumption that the only folder is a class, with what to do if it is not."""
-    # Unpacked archives often have a folder in a folder.
+    folder = enter_only_folders(folder)
     names = names_in(folder, FEW)
-    while len(names.folders) == 1 and not any(map(is_picture, names.files)):
-        folder = folder / names.folders[0]
-        names = names_in(folder, FEW)
     one_class = f"all images are of the class {readable(name)}, the only folder"
     lists = lists_among(names.files, _LISTS)
     if len(names.folders) > 1:

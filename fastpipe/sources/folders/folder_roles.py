@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
@@ -37,6 +39,10 @@ _TARGET_WORDS = re.compile(
 # Such folders are looked for in this many class folders, and a class root down to this many levels.
 _MAX_FOLDERS = 3
 _MAX_LEVELS = 3
+# A link may lead to the folder itself, so the way into only folders ends somewhere.
+_MAX_ONLY_FOLDERS = 8
+# A Path stays a Path; a folder behind a URL stays one.
+PathType = TypeVar("PathType", Path, SourcePath)
 
 
 def is_called_target(name: str) -> bool:
@@ -126,11 +132,11 @@ def find_class_root(
     names = names_in(folder, FEW)
     if split_folders(folder, names):
         return folder
-    if levels_below == 0 or _has_pictures(names):
+    if levels_below == 0 or has_pictures(names):
         return None
     folders = [name for name in names.folders if not is_called_target(name)]
     # Several folders are classes if the first one has pictures.
-    if len(folders) > 1 and _has_pictures(names_in(folder / folders[0], FEW)):
+    if len(folders) > 1 and has_pictures(names_in(folder / folders[0], FEW)):
         return folder
     for name in folders[:_MAX_FOLDERS]:
         root = find_class_root(folder / name, levels_below - 1)
@@ -139,5 +145,19 @@ def find_class_root(
     return None
 
 
-def _has_pictures(names: Names) -> bool:
-    return any(map(is_picture, names.files))
+def enter_only_folders(folder: PathType) -> PathType:
+    """The folder itself, or the one in it that holds more than one folder.
+
+    Unpacked archives often have a folder in a folder, as images in WIDER_train.
+    """
+    for _ in range(_MAX_ONLY_FOLDERS):
+        names = names_in(folder, FEW)
+        if len(names.folders) != 1 or has_pictures(names):
+            break
+        folder = folder / names.folders[0]
+    return folder
+
+
+def has_pictures(names: Names) -> bool:
+    """Whether the first files of a folder have the ending of a picture."""
+    return any(map(is_picture, names.files[:FEW]))

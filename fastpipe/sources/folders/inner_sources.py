@@ -9,9 +9,9 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.folder_formats import manifest_names, possible_formats
+from fastpipe.sources.folders.folder_roles import has_pictures
 from fastpipe.sources.folders.splits import FEW, first_paths, split_folders
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.table_files import sort_labelled_first
 
 # A source is looked for in this many folders of a folder. Behind a URL, each folder is a request.
@@ -36,7 +36,7 @@ def refuse_inner_sources(
     A source of another format lies in them. In an only folder it may also be one with splits: in
     several, a folder train is a part of a class.
     """
-    if _has_pictures(names):
+    if has_pictures(names):
         return
     # The user names a split of the source, and not of what lies in it.
     options_inside = replace(options, split=None)
@@ -95,10 +95,10 @@ def _find_source(
         if not is_only_folder:
             return None
         return _InnerSource(folder, f"the splits {first_paths(splits)}")
-    has_pictures = _has_pictures(names)
-    if formats != ["imagefolder"] and (is_only_folder or not has_pictures):
+    holds_pictures = has_pictures(names)
+    if formats != ["imagefolder"] and (is_only_folder or not holds_pictures):
         return _InnerSource(folder, f"a source of the format {' or '.join(formats)}")
-    if has_pictures or levels_below == 0:
+    if holds_pictures or levels_below == 0:
         return None
 
     max_folders = _MAX_FOLDERS
@@ -115,7 +115,3 @@ def _find_source(
         if inner is not None:
             return inner
     return None
-
-
-def _has_pictures(names: Names) -> bool:
-    return any(map(is_picture, names.files[:FEW]))

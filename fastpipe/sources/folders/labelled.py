@@ -17,7 +17,7 @@ from fastpipe.sources.annotations.darknet import (
     is_flat_yolo,
 )
 from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, find_yaml_folders
-from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.files import Names, SourcePath, names_in, path_below
 from fastpipe.sources.folders.folder_roles import is_called_target
 from fastpipe.sources.folders.splits import (
     FEW,
@@ -150,7 +150,7 @@ def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> No
     DRIVE has masks of vessels and masks of the field of view.
     """
     # The folder in the root that has the masks, perhaps in a folder of its own.
-    masks_folder = str(pair.labels)[len(str(root)) :].strip("/").partition("/")[0]
+    masks_folder = path_below(root, pair.labels).partition("/")[0]
     known = (pair.images.name, masks_folder, *_VOC_MASKS)
     for name in names.folders:
         is_candidate = name not in known and is_called_target(name)

@@ -21,7 +21,7 @@ from fastpipe.sources.annotations.labelmap import LABELMAP
 from fastpipe.sources.annotations.voc import MASK_LISTS
 from fastpipe.sources.annotations.yolo_yaml import YAML_FILES, find_yaml
 from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
-from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.files import Names, SourcePath, names_in, path_below
 from fastpipe.sources.folders.doubtful_folders import lists_among
 from fastpipe.sources.folders.labelled import find_pairs
 from fastpipe.sources.folders.splits import (
@@ -70,14 +70,15 @@ def describe_unread(
         image_folders: folders in it with images that are packed, where the source does not say it.
     """
     unread: dict[str, SourcePath] = {}
+    known = frozenset(_read_names(source))
     if source.format in _LABELLED or source.splits:
-        for name in _unread_in(source, source.root, source.names):
+        for name in _unread_in(source, source.root, source.names, known):
             if name.rstrip("/") not in image_folders:
                 unread[name] = source.root / name
     for name, path in _unread_beside_labels(source):
         unread[name] = path
     if source.top is not None:
-        for name in _unread_in(source, source.top, names_in(source.top)):
+        for name in _unread_in(source, source.top, names_in(source.top), known):
             if not are_tables_named or format_of(name) not in (*MANIFESTS, "parquet"):
                 unread[name] = source.top / name
     if not unread:
@@ -119,9 +120,14 @@ def _is_yolo_file(name: str) -> bool:
     return name in _YOLO_FILES or name.endswith(_YOLO_ENDINGS)
 
 
-def _unread_in(source: Recognised, folder: SourcePath, names: Names) -> Iterator[str]:
-    """The names in a folder that were not read; those of folders end in "/"."""
-    read_names = set(_read_names(source))
+def _unread_in(
+    source: Recognised, folder: SourcePath, names: Names, known: Collection[str]
+) -> Iterator[str]:
+    """The names in a folder that were not read; those of folders end in "/".
+
+    `known`: the names of `_read_names`.
+    """
+    read_names = set(known)
     if source.format == "yolo" and isinstance(folder, Path):
         described_by = find_yaml(folder, names.files)
         if described_by is not None:
@@ -175,7 +181,6 @@ def _read_names(source: Recognised) -> Iterator[str]:
     for pair in pairs:
         for folder in (pair.images, pair.labels):
             # The folder may lie in another one, which is what the user sees in the root.
-            relative = str(folder)[len(str(source.root)) :].strip("/")
-            yield relative.partition("/")[0]
+            yield path_below(source.root, folder).partition("/")[0]
         if pair.image_list is not None:
             yield pair.image_list.name

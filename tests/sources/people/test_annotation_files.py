@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,13 @@ import pytest
 from PIL import Image
 from support.sources.becomes import becomes
 from support.sources.listed import by_path
+from support.sources.people import write
 from support.sources.photo_trees import photos
 
 import fastpipe
 from fastpipe.errors import PackError
 
 KITTI = "Car 0.00 0 1.55 4.0 4.0 12.0 12.0 1.57 1.73 4.15 1.65 1.73 46.70 -1.59\n"
-
-
-def write(file: Path, content: Any) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
-    return file
 
 
 @becomes(

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.sources.annotated import packed_objects, write
+from support.sources.annotated import packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos, values
+from support.sources.people import assumed, photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -69,3 +69,21 @@ def test_scalabel(tmp_path: Path) -> None:
     assert path == "images/b.jpg"
     assert "expected a number, got None" in reason
     assert summary.info["samples"] == 1
+
+
+def test_lists_beside_frames_are_no_images(tmp_path: Path) -> None:
+    """Scalabel's own export has groups and a configuration beside the frames."""
+    source = photos(tmp_path / "src", "a.jpg")
+    groups = [{"name": "group", "frames": ["a.jpg"]}]
+    content = {"frames": [frame("a.jpg", CAR)], "groups": groups, "config": {"categories": []}}
+    write(source / "labels.json", content)
+    boxes, _ = packed_objects(source / "labels.json", tmp_path / "packed")
+    assert boxes == {"a.jpg": [("car", [2.5, 3, 10, 12])]}
+
+
+def test_a_file_for_each_image_of_the_first_release(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg")
+    content = {"name": "a", "frames": [{"timestamp": 10000, "objects": [CAR]}]}
+    write(source / "a.json", content)
+    with pytest.raises(PackError, match="as in BDD100K's first release, is not read"):
+        fastpipe.pack(source / "a.json", tmp_path / "packed")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from support.sources.annotated import packed_objects, write
+from support.sources.annotated import packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos, values
+from support.sources.people import assumed, photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError

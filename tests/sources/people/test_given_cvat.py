@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.sources.annotated import objects, packed_objects, write
+from support.sources.annotated import objects, packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos, tags, values
+from support.sources.people import assumed, photos, tags, values, write
 
 import fastpipe
 from fastpipe.errors import PackError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.sources.annotated import packed_objects, write
+from support.sources.annotated import packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos, values
+from support.sources.people import assumed, photos, values, write
 
 HEADER = "imagesource:GoogleEarth\ngsd:0.14\n"
 PLANE = "10.0 2.0 20.0 8.0 16.0 14.0 6.0 8.0 plane 0\n"
@@ -45,3 +45,13 @@ def test_splits(tmp_path: Path) -> None:
         write(source / "labelTxt/P0.txt", HEADER + (PLANE if split == "train" else SHIP))
     boxes, _ = packed_objects(tmp_path / "dota", tmp_path / "packed", split="val")
     assert boxes == {"images/P0.png": [("large-ship", [30, 20, 40, 30])]}
+
+
+def test_all_lines_of_a_header(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images/a.jpg")
+    box = "2.0 3.0 20.0 3.0 20.0 30.0 2.0 30.0 plane 0\n"
+    write(
+        source / "labelTxt/a.txt", f"acquisition dates:2016-05-04\nimagesource:GoogleEarth\n{box}"
+    )
+    boxes, _ = packed_objects(source, tmp_path / "packed")
+    assert boxes == {"images/a.jpg": [("plane", [2, 3, 20, 30])]}

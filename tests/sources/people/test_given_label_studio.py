@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.sources.annotated import objects, packed_objects, write
+from support.sources.annotated import objects, packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos
+from support.sources.people import assumed, photos, write
 
 import fastpipe
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.sources.annotated import objects, packed_objects, write
+from support.sources.annotated import objects, packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, labels, photos, values
+from support.sources.people import assumed, labels, photos, values, write
 from support.sources.turned import check_boxes
 from support.sources.turned import photos as turned_photos
 
@@ -201,3 +201,18 @@ def test_two_folders(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "none")
     boxes, _ = packed_objects(source, tmp_path / "packed", image_root=source / "large")
     assert list(boxes) == ["a.jpg"]
+
+
+def test_a_name_of_another_picture_counts_once(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg", "b.jpg")
+    file = write(source / "a.json", annotation("b.jpg", shape("cat", [[1, 2], [9, 8]])))
+    _, summary = packed_objects(file, tmp_path / "packed")
+    text = " ".join(assumed.text for assumed in summary.assumed)
+    assert "name another one: 1" in text
+
+
+def test_endings_in_capital_letters(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "img/a.jpg")
+    write(source / "ann/a.JSON", annotation("a.jpg", shape("cat", [[1, 2], [9, 8]])))
+    boxes, _ = packed_objects(source, tmp_path / "packed")
+    assert boxes == {"img/a.jpg": [("cat", [1, 2, 9, 8])]}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from support.sources.annotated import objects, packed_objects, write
+from support.sources.annotated import objects, packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos, values
+from support.sources.people import assumed, photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError

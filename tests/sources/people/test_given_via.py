@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.sources.annotated import packed_objects, write
+from support.sources.annotated import packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos, values
+from support.sources.people import assumed, photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -111,3 +111,16 @@ def test_table(tmp_path: Path) -> None:
     for root in (source, file):
         boxes, _ = packed_objects(root, tmp_path / "packed")
         assert boxes == {"a.jpg": [("dog", [2, 3, 10, 12])], "b.jpg": []}
+
+
+def test_a_polygon_larger_than_csv_takes(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg")
+    numbers = ",".join(["1"] * 80_000)
+    shape = f'{{""name"":""polygon"",""all_points_x"":[{numbers}]}}'
+    write(
+        source / "via.csv",
+        "filename,file_size,file_attributes,region_count,region_id,region_shape_attributes,"
+        f'region_attributes\na.jpg,1,"{{}}",1,0,"{shape}","{{}}"\n',
+    )
+    with pytest.raises(PackError, match=r"via\.csv: field larger than field limit"):
+        fastpipe.pack(source / "via.csv", tmp_path / "packed", format="annotations")

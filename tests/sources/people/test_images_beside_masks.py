@@ -231,3 +231,23 @@ def test_masks_among_images(tmp_path: Path, folder: str) -> None:
     with pytest.raises(DatasetError, match="called like masks"):
         fastpipe.open(source)
     assert fastpipe.pack(source, tmp_path / "packed", format="imagefolder").info["samples"] == 6
+
+
+def test_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = photos(tmp_path / "src", "images/a.jpg")
+    (source / "masks").mkdir()
+    mask(source / "masks/a.png", np.ones((16, 16), np.uint8))
+    monkeypatch.chdir(source)
+    summary = fastpipe.pack(".", tmp_path / "packed")
+    assert summary.info["samples"] == 1
+    assert set(fastpipe.open(tmp_path / "packed").fields) == {"mask"}
+
+
+def test_texts_of_images_do_not_make_them_masks(tmp_path: Path) -> None:
+    """Only x_mask.png is called like a mask; a.jpg has a caption in a.jpg.txt."""
+    source = photos(
+        tmp_path / "src", *(f"cat/{number}.jpg" for number in range(10)), "cat/0_mask.png"
+    )
+    for number in range(5):
+        (source / f"cat/{number}.jpg.txt").write_text("a cat")
+    assert fastpipe.pack(source, tmp_path / "packed").info["classes"] == ["cat"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,6 @@ import fastpipe
 from fastpipe.packing.job.summary import Summary
 
 Objects = list[tuple[str, list[float]]]
-
-
-def write(file: Path, content: Any) -> Path:
-    """A file with a text, or with values as JSON."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
-    return file
 
 
 def objects(packed: Path) -> dict[str, Objects]:

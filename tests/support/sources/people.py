@@ -21,10 +21,11 @@ def photos(folder: Path, *names: str, size: tuple[int, int] = (40, 30)) -> Path:
     return folder
 
 
-def write(file: Path, content: Any) -> None:
+def write(file: Path, content: Any) -> Path:
     """Writes a text, or JSON of another value, with the folders around it."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+    return file
 
 
 def pack_text(folder: Path, name: str, text: str, **options: Any) -> Summary:

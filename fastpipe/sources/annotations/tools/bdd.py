@@ -28,16 +28,17 @@ _SHAPES = {
 def parse(frame: object) -> Iterator[AnnotatedImage]:
     """Yields one image. ValueError: the entry is not a frame."""
     entry = object_of(frame, "a frame")
+    if "name" not in entry and "objects" in entry:
+        raise ValueError(
+            "expected a frame with the name of its image; a file for each image, as in BDD100K's "
+            "first release, is not read: convert the files to COCO (bdd2coco)"
+        )
     image = AnnotatedImage(str(entry.get("name") or ""))
     size = entry.get("size")
     if isinstance(size, Mapping):
         image.size = image_size(size.get("width"), size.get("height"))
-    labels = entry.get("labels")
-    if labels is None and isinstance(entry.get("frames"), list) and entry["frames"]:
-        # In BDD100K's first release each image has a file of its own.
-        labels = object_of(entry["frames"][0], "a frame").get("objects")
     try:
-        for label in list_of(labels, "labels"):
+        for label in list_of(entry.get("labels"), "labels"):
             _add_label(image, object_of(label, "a label"))
     except ValueError as problem:
         image.reject(str(problem))

@@ -14,7 +14,8 @@ from fastpipe.sources.annotations.tools.annotated_image import (
     box_around,
 )
 
-_HEADER = re.compile(r"(?:imagesource|acquisition\s?dates|gsd)\s*:.*", re.IGNORECASE)
+# These lines stand above the boxes.
+HEADER = re.compile(r"(?:imagesource|acquisition\s?dates|gsd)\s*:.*", re.IGNORECASE)
 _NUM_CORNERS = 8
 
 
@@ -23,7 +24,7 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
     image = AnnotatedImage("", may_leave_image=True)
     for index, line in enumerate(text.splitlines(), start=1):
         words = line.split()
-        if not words or _HEADER.match(line.strip()):
+        if not words or HEADER.match(line.strip()):
             continue
         if len(words) <= _NUM_CORNERS:
             raise ValueError(

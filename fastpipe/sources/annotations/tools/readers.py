@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from fastpipe.sources.annotations.tools import (
     visdrone,
     wider_face,
 )
-from fastpipe.sources.annotations.tools.annotated_image import AnnotatedImage
+from fastpipe.sources.annotations.tools.annotated_image import AnnotatedImage, load_json
 from fastpipe.sources.files import open_unchanged
 from fastpipe.sources.json_stream import array_entries, object_entries
 
@@ -68,7 +68,8 @@ def read_annotated(path: Path, reader: Reader) -> Iterator[AnnotatedImage]:
     try:
         for entry in _entries(path, reader):
             yield from reader.parse(entry)
-    except (ValueError, ElementTree.ParseError) as problem:  # also of JSON and of UTF-8
+    except (ValueError, csv.Error, ElementTree.ParseError) as problem:
+        # ValueError is also of JSON and of UTF-8.
         raise PackError(f"{readable(str(path))}: {problem}") from None
 
 
@@ -80,12 +81,13 @@ def _entries(path: Path, reader: Reader) -> Iterator[Any]:
         with open_unchanged(path) as file:
             for line in file:
                 if line.strip():
-                    yield json.loads(line.decode("utf-8-sig"))
+                    yield load_json(line.decode("utf-8-sig"))
     elif _is_array(path):
         yield from array_entries(path)
-    else:  # a list in an object
-        for _, number, entry in object_entries(path):
-            if number >= 0:
+    else:
+        # Scalabel has the images in "frames", beside lists of groups and of categories.
+        for list_name, number, entry in object_entries(path):
+            if list_name == "frames" and number >= 0:
                 yield entry
 
 

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fastpipe.dataset.format.sample_layout import PNG_MAGIC
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     Box,
@@ -33,8 +34,8 @@ _LEFT_OUT = {
     "cuboid_3d": "cuboids",
     "alpha_mask": "alpha masks",
 }
-_PNG_START = b"\x89PNG\r\n\x1a\n"
-_MOST_PNG_BYTES = 1 << 28
+# Width and height stand in the first bytes of a PNG.
+_HEADER_BYTES = 24
 _INCLUSIVE = (
     "boxes: {}; the right and lower pixels that Supervisely writes are inside, so these sides are "
     "1 pixel larger than written"
@@ -94,10 +95,10 @@ def _box_of_bitmap(bitmap: Mapping[str, Any]) -> Box:
     left, top, _, _ = box_around([list_of(bitmap.get("origin"), "origin")])
     try:
         data = base64.b64decode(str(bitmap.get("data")))
-        png = zlib.decompressobj().decompress(data, _MOST_PNG_BYTES)
+        png = zlib.decompressobj().decompress(data, _HEADER_BYTES)
     except (binascii.Error, zlib.error, ValueError) as problem:
         raise ValueError(f"its bitmap is damaged: {problem}") from None
-    if not png.startswith(_PNG_START) or len(png) < 24:
+    if not png.startswith(PNG_MAGIC) or len(png) < _HEADER_BYTES:
         raise ValueError("its bitmap is damaged: expected a PNG")
     width = int.from_bytes(png[16:20], "big")
     height = int.from_bytes(png[20:24], "big")

@@ -6,6 +6,7 @@ Format: the exports "annotations as JSON" and "as CSV", and the project, of http
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +53,7 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
 def parse_table(text: str) -> Iterator[AnnotatedImage]:
     """As `parse`, of the export "annotations as CSV", which has a row for each region."""
     images: dict[str, tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in csv.DictReader(io.StringIO(text, newline="")):
         path = row.get("filename") or row.get("#filename") or ""
         file_attributes = load_json(row.get("file_attributes") or "{}")
         entry = {"filename": path, "file_attributes": file_attributes}
