@@ -24,7 +24,7 @@ from itertools import islice
 from numbers import Real
 from pathlib import Path
 
-_MOST_NAMES = 10_000  # of a folder that are compared with a wrong name
+_MAX_NAMES = 10_000  # of a folder that are compared with a wrong name
 # Control characters, without tab and line end.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UNITS = {
@@ -236,7 +236,7 @@ def did_you_mean_path(path: Path) -> str:
     try:
         # A folder may have millions of files, and one that is wrong may be any of them.
         with os.scandir(existing) as entries:
-            names = [entry.name for entry in islice(entries, _MOST_NAMES)]
+            names = [entry.name for entry in islice(entries, _MAX_NAMES)]
     except OSError:
         return ""
     near = (

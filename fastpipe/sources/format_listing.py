@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from fastpipe.sources.folders.splits import (
     split_folders,
     split_of_name,
 )
-from fastpipe.sources.listing import Assumption, Listing
+from fastpipe.sources.listing import Assumption, Listing, add_assumptions
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise_folder
@@ -72,11 +71,6 @@ def list_recognised(source: Recognised, options: SourceOptions) -> Listing:
             return _list_annotations(source, options)
         case _:
             return _list_manifest(source, options)
-
-
-def assume(listing: Listing, assumptions: Iterable[Assumption]) -> Listing:
-    """The listing with more assumptions."""
-    return replace(listing, assumed=(*listing.assumed, *assumptions))
 
 
 def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
@@ -154,7 +148,7 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
     listing = list_manifest(
         path, format_name, options, is_metadata=is_metadata, is_alone=is_only_list
     )
-    return assume(listing, assume_forms_skipped(manifest_names(source.names)))
+    return add_assumptions(listing, assume_forms_skipped(manifest_names(source.names)))
 
 
 def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
@@ -188,7 +182,7 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
     for other_pair in pair_folders(root, names_in(root)):
         if other_pair.kind == "masks":
             text = f"{other_pair.labels.name}: left out, for only boxes are packed"
-            listing = assume(listing, [Assumption(text, "--format masks")])
+            listing = add_assumptions(listing, [Assumption(text, "--format masks")])
     return listing
 
 

@@ -12,7 +12,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.encodings import ENCODING_HINT, open_as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged
 
-_MOST_ENTRY_CHARACTERS = 16 << 20
+_MAX_ENTRY_CHARACTERS = 16 << 20
 _CHUNK_BYTES = 1 << 20
 # A value is complete where one of these follows it. At the end of a chunk, a number may go on.
 _AFTER_VALUE = frozenset(" \t\r\n,:]}")
@@ -124,10 +124,10 @@ class _Parser:
                     self._position = end
                     return value
 
-            if len(self._text) - self._position > _MOST_ENTRY_CHARACTERS:
+            if len(self._text) - self._position > _MAX_ENTRY_CHARACTERS:
                 problem = (
                     f"{problem or 'a long number'}; expected entries of at most "
-                    f"{_MOST_ENTRY_CHARACTERS:,} characters"
+                    f"{_MAX_ENTRY_CHARACTERS:,} characters"
                 )
             elif self._read_chunk() or not problem:
                 continue

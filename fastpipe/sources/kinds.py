@@ -26,8 +26,14 @@ from fastpipe.sources.folders.split_classes import (
 )
 from fastpipe.sources.folders.splits import FEW, split_of_name
 from fastpipe.sources.folders.unread_names import describe_unread
-from fastpipe.sources.format_listing import assume, list_recognised
-from fastpipe.sources.listing import Assumption, Listing, packing_order, with_classes
+from fastpipe.sources.format_listing import list_recognised
+from fastpipe.sources.listing import (
+    Assumption,
+    Listing,
+    add_assumptions,
+    packing_order,
+    with_classes,
+)
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
@@ -39,7 +45,7 @@ from fastpipe.sources.tables.table_splits import (
 # WebDataset takes such texts: a command, standard input, or several names in one.
 _COMMAND = re.compile(r"^(-$|pipe:)|[{|]")
 # A split of these formats has the numbers of all splits already: the listing of class folders and
-# of VOC joins the classes, the files of COCO and YOLO say the numbers, and masks have no classes.
+# of VOC joins the classes, and the files of COCO and YOLO, and masks themselves, say the numbers.
 _WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
 
 
@@ -100,26 +106,28 @@ def list_sources(
     # First the images with the classes of this split alone, then the numbers that classes get by
     # other splits or by the user, then the doubts that only all classes together show.
     listing = list_recognised(source, options)
-    listing = assume(listing, _splits_of_other_formats(source, options))
+    listing = add_assumptions(listing, _splits_of_other_formats(source, options))
     if source.format not in _WITH_FINAL_CLASSES:
         listing = _with_classes_of_all_splits(listing, source, options)
     if options.classes is not None:
         listing = with_given_classes(listing, options.classes)
     elif source.format == "imagefolder" and not source.split and not is_pattern:
-        listing = assume(listing, _other_numbers_in_training(root, listing.classes))
-    listing = assume(listing, similar_classes(listing.classes))
+        listing = add_assumptions(
+            listing, _other_numbers_in_training(root, listing.classes)
+        )
+    listing = add_assumptions(listing, similar_classes(listing.classes))
     for field in listing.fields:
         place = f"classes of {field.name}"
-        listing = assume(listing, similar_classes(field.names, place))
+        listing = add_assumptions(listing, similar_classes(field.names, place))
 
     if source.format != "imagefolder":
         image_folders: set[str] = set()
         if source.format == "annotations" and listing.root == source.root:
             image_folders = {image.path.partition("/")[0] for image in listing.sources}
         unread = describe_unread(source, image_folders=image_folders)
-        listing = assume(listing, unread)
+        listing = add_assumptions(listing, unread)
     elif options.format == "auto" and not is_pattern:
-        listing = assume(listing, _annotations_above(root, listing))
+        listing = add_assumptions(listing, _annotations_above(root, listing))
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
@@ -164,7 +172,7 @@ def _with_classes_of_all_splits(
     classes = {split: other.classes for split, other in listings.items()}
     listing = with_names_of_all(listing, listings.values())
     listing = with_classes(listing, join_classes(list(classes.values())))
-    return assume(listing, classes_outside_training(classes))
+    return add_assumptions(listing, classes_outside_training(classes))
 
 
 def _other_splits(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -276,6 +276,11 @@ def relabel_sources(sources: list[Source], new_labels: Sequence[int]) -> None:
         return source._replace(label=new_labels[source.label])
 
     replace_sources(sources, relabelled)
+
+
+def add_assumptions(listing: Listing, assumptions: Iterable[Assumption]) -> Listing:
+    """The listing with more assumptions."""
+    return replace(listing, assumed=(*listing.assumed, *assumptions))
 
 
 def with_classes(listing: Listing, classes: Sequence[str]) -> Listing:

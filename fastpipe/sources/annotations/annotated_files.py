@@ -24,9 +24,9 @@ _FOLDER = re.compile(
     re.IGNORECASE,
 )
 # In each folder so many files are read to recognise their tool, and so many folders looked at.
-_MOST_READ = 8
-_MOST_LISTS = 16
-_MOST_FOLDERS = 64
+_MAX_READ = 8
+_MAX_LISTS = 16
+_MAX_FOLDERS = 64
 _MAX_DEPTH = 3
 
 
@@ -109,7 +109,7 @@ def _in_folder(
     yield from _files_in(folder, names)
     if depth == 0:
         return
-    for name in names.folders[:_MOST_FOLDERS]:
+    for name in names.folders[:_MAX_FOLDERS]:
         inner = folder / name
         is_candidate = is_asked or is_annotation_folder(name)
         # Supervisely has the folders img and ann in a folder for each dataset.
@@ -126,7 +126,7 @@ def _files_in(folder: Path, names: Names) -> Iterator[AnnotatedFiles]:
     candidates = [name for name in names.files if name.endswith(_BOTH_CASES)]
     if not candidates:
         return
-    are_lists = len(candidates) <= _MOST_LISTS
+    are_lists = len(candidates) <= _MAX_LISTS
     for name in candidates if are_lists else _spread(candidates):
         reader = reader_of(folder / name)
         if not reader:
@@ -140,5 +140,5 @@ def _files_in(folder: Path, names: Names) -> Iterator[AnnotatedFiles]:
 
 def _spread(names: Sequence[str]) -> list[str]:
     """A few of many names, from their start to their end."""
-    step = max(1, len(names) // _MOST_READ)
-    return list(names[::step][:_MOST_READ])
+    step = max(1, len(names) // _MAX_READ)
+    return list(names[::step][:_MAX_READ])

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotated_files import files_of_folder, read_by
-from fastpipe.sources.annotations.annotated_pictures import Pictures, split_path
+from fastpipe.sources.annotations.annotated_pictures import Pictures
 from fastpipe.sources.annotations.tools.annotated_image import AnnotatedImage
 from fastpipe.sources.annotations.tools.readers import (
     READERS,
     Reader,
     read_annotated,
 )
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import SourcePath, shared_folders
 from fastpipe.sources.folders.splits import choose_split, first_paths
-from fastpipe.sources.listing import Assumption, Listing, SourceField
+from fastpipe.sources.listing import Assumption, Listing, SourceField, add_assumptions
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.row_paths import is_name
@@ -96,7 +96,7 @@ def list_annotated_images(
             f"images that nobody has annotated: {unannotated_count:,} of {len(entries):,}; they are "
             "left out"
         )
-        listing = replace(listing, assumed=(*listing.assumed, Assumption(text)))
+        listing = add_assumptions(listing, [Assumption(text)])
     return listing
 
 
@@ -200,10 +200,10 @@ def _paths_beside(
         # The names of tools have the ending of the image in them, as a.jpg.json, or not.
         names = [entries[index].file.stem for index in indexes]
         names += [
-            split_path(name)[-1]
+            split_written_path(name)[-1]
             for index in indexes
             for name in _names_of(entries[index])
-            if split_path(name)
+            if split_written_path(name)
         ]
         image_folder = pictures.find_folder(names, near)
         for index in indexes:
@@ -225,7 +225,7 @@ def _path_beside(
     written_path = None
     for name in _names_of(entry):
         path = _joined(near, name)
-        parts = split_path(name)
+        parts = split_written_path(name)
         if path in pictures.paths:
             written_path = path
         elif image_folder is not None and parts:
@@ -241,7 +241,7 @@ def _path_beside(
 def _joined(folder: str, path: str) -> str:
     """A path that is relative to a folder, without "..": ../images/a.jpg is images/a.jpg."""
     parts = folder.split("/") if folder else []
-    for part in split_path(path):
+    for part in split_written_path(path):
         if part == "..":
             parts = parts[:-1]
         else:

@@ -19,15 +19,15 @@ from pathlib import Path
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import files_below
 from fastpipe.sources.folders.splits import count_shared, first_paths, meaning_of_split
 from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.written_names import fold_name
 
 _FINAL_NUMBER = re.compile(r"\d+$")
-_DRIVE = re.compile(r"^[A-Za-z]:(?=[\\/])")
 # So many of the names show the folder of the pictures.
-_MOST_COUNTED_NAMES = 1000
+_MAX_COUNTED_NAMES = 1000
 
 
 class Pictures:
@@ -65,7 +65,7 @@ class Pictures:
             PackError: two folders fit equally well.
         """
         counts: Counter[str] = Counter()
-        for name in list(names)[:_MOST_COUNTED_NAMES]:
+        for name in list(names)[:_MAX_COUNTED_NAMES]:
             counts.update({_folder_of(path) for path in self.of_name(name)})
         candidates = [
             folder
@@ -100,7 +100,7 @@ class Pictures:
         """The only path, or the one that is written in the same way."""
         candidates = list(paths)
         if len(candidates) > 1:
-            name = split_path(written)[-1]
+            name = split_written_path(written)[-1]
             exact = [path for path in paths if path.rpartition("/")[2] == name]
             candidates = exact or candidates
         if len(candidates) > 1:
@@ -112,7 +112,7 @@ class Pictures:
 
     def end_of(self, written_paths: Sequence[str]) -> int:
         """How many folders at the start of all written paths are to be left out."""
-        parts = [split_path(path) for path in written_paths if path]
+        parts = [split_written_path(path) for path in written_paths if path]
         parts = [names for names in parts if names]
         shared_count = count_shared(names[:-1] for names in parts)
         for dropped_count in range(shared_count + 1):
@@ -125,7 +125,7 @@ class Pictures:
 
         ValueError: several fit.
         """
-        parts = split_path(written)
+        parts = split_written_path(written)
         candidates = self._ending_with(parts[min(dropped_count, len(parts) - 1) :])
         candidates = [
             path
@@ -145,12 +145,6 @@ class Pictures:
             if folders == folders_of_path[len(folders_of_path) - len(folders) :]:
                 paths.append(path)
         return paths
-
-
-def split_path(path: str) -> list[str]:
-    """The names of folders and file in a path of any system."""
-    parts = _DRIVE.sub("", path.strip()).replace("\\", "/").split("/")
-    return [part for part in parts if part not in ("", ".")]
 
 
 def _folder_of(path: str) -> str:
@@ -198,9 +192,4 @@ def _likeness(path: str, near: str) -> tuple[int, int]:
     """How many folders two paths share: at their start, and anywhere."""
     parts = path.split("/")
     near_parts = near.split("/")
-    leading = 0
-    for part, near_part in zip(parts, near_parts, strict=False):
-        if part != near_part:
-            break
-        leading += 1
-    return leading, len(set(parts) & set(near_parts))
+    return count_shared([parts, near_parts]), len(set(parts) & set(near_parts))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from fastpipe.dataset.format.description import is_dataset
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotated_files import is_annotation_folder
 from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
     TOOL_BYTES,
@@ -50,7 +51,7 @@ from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_fi
 _MAX_LEVELS_ABOVE = 3
 # Folders that hold lists of images, beside those that are called like labels or masks.
 _LIST_FOLDER = re.compile(
-    r"(?:.*[-_ ])?(?:splits?|imagesets|meta|metadata|lists?|xmls?|bbox(?:es)?|boxes|devkit|anno|eval)",
+    r"(?:.*[-_ ])?(?:imagesets|lists?|devkit|eval)",
     re.IGNORECASE,
 )
 _JSON_ENDINGS = (".json", ".jsonl", ".ndjson", ".odgt")
@@ -293,6 +294,7 @@ def _annotation_files(
         is_candidate = (
             levels_below < _MAX_LEVELS_BELOW
             or is_called_target(name)
+            or is_annotation_folder(name)
             or _LIST_FOLDER.fullmatch(name) is not None
         )
         has_images = image_folder.is_relative_to(inner)

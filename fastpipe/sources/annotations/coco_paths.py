@@ -9,7 +9,6 @@ the end of the path.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,9 +22,6 @@ from fastpipe.sources.folders.splits import split_in_path
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.tables.row_paths import is_name
 from fastpipe.sources.tables.written_names import WrittenNames
-
-# The drive at the start of a Windows path, which no folder here has.
-_DRIVE = re.compile(r"^[A-Za-z]:(?=[\\/])")
 
 
 class ImageFolder(NamedTuple):
@@ -216,7 +212,7 @@ def _name_in(path: str) -> str:
 
 
 def _with_slashes(path: str) -> str:
-    return "/".join(split_written_path(_DRIVE.sub("", path)))
+    return "/".join(split_written_path(path))
 
 
 def _without_escapes(path: str) -> str:

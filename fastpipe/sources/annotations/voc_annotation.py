@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
+from fastpipe.sources.annotations.xml_text import parse_xml
+
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 # Entries of an object that are not packed. The user is told of them, unless they have one of the
 # texts with which tools fill empty entries.
@@ -39,9 +41,7 @@ class Annotation:
 
 def parse_annotation(text: str) -> Annotation:
     """ValueError, ElementTree.ParseError: the text is not an annotation."""
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise ValueError("expected no DOCTYPE, because entities could grow without end")
-    root = ElementTree.fromstring(text)
+    root = parse_xml(text)
     # Some tools write 640.0, or 0 where they do not know the size.
     width = int(float(root.findtext("size/width") or 0))
     height = int(float(root.findtext("size/height") or 0))

@@ -7,16 +7,16 @@ from pathlib import Path
 from fastpipe.errors import ImageError
 from fastpipe.sources.files import SourcePath
 
-_MOST_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 
 
 def read_label_text(path: Path) -> str:
     """The text of a small file; "" if it does not exist. ImageError: it cannot be read."""
     try:
         with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise ImageError(f"{path.name}: expected at most {_MOST_BYTES:,} bytes")
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise ImageError(f"{path.name}: expected at most {_MAX_BYTES:,} bytes")
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         return ""

@@ -483,7 +483,7 @@ def _assumed_of_flags(
     return (Assumption(text, f"--field {quote_for_shell(f'tags={pattern}:classes')}"),)
 
 
-def numbers_as_texts(classes: Sequence[str]) -> str | None:
+def find_number_out_of_place(classes: Sequence[str]) -> str | None:
     """The first class out of order if classes are numbers sorted as texts; else None."""
     if len(classes) < 2 or not all(map(_WHOLE_NUMBER.fullmatch, classes)):
         return None

@@ -22,8 +22,8 @@ _TABLES_READ = 16
 _TABLES_SHOWN = 5
 # Folders in which pictures are looked for, beside a table and below. Behind a URL each costs a
 # request.
-_MOST_FOLDERS = 16
-_MOST_REMOTE_FOLDERS = 2
+_MAX_FOLDERS = 16
+_MAX_REMOTE_FOLDERS = 2
 _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 _TABLE_ENDINGS = (".csv", ".tsv", ".tab", *LISTS, *_JSON_ENDINGS)
 _ENDINGS = ("", ".jpg", ".png", ".jpeg", ".JPG", ".JPEG", ".tif", ".webp")
@@ -158,9 +158,9 @@ class _Pictures(NamedTuple):
 
 def _folders_with_pictures(root: SourcePath) -> dict[SourcePath, _Pictures]:
     """The pictures in a folder and in the first folders below it, to a depth of two."""
-    most_folders = _MOST_REMOTE_FOLDERS
+    most_folders = _MAX_REMOTE_FOLDERS
     if isinstance(root, Path):
-        most_folders = _MOST_FOLDERS
+        most_folders = _MAX_FOLDERS
     pictures: dict[SourcePath, _Pictures] = {}
     # The root, then the folders in it, then those in these.
     level = [root]

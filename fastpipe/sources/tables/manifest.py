@@ -5,7 +5,6 @@ images.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.dataset.format.folder import scheme_of
@@ -15,7 +14,7 @@ from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath, files_below
 from fastpipe.sources.folders.class_lists import read_descriptions
 from fastpipe.sources.folders.split_classes import are_own_numbers
-from fastpipe.sources.listing import Assumption, Listing
+from fastpipe.sources.listing import Assumption, Listing, add_assumptions
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.image_rows import (
     caption_fields,
@@ -120,7 +119,7 @@ def list_manifest(
     if has_own_numbers and class_column is not None:
         class_columns = ColumnChoice(columns.image, class_column, ())
         more = _compare_with_training(path, kind, class_columns, listing, options)
-        listing = replace(listing, assumed=(*listing.assumed, *more))
+        listing = add_assumptions(listing, more)
     return listing
 
 

@@ -31,7 +31,7 @@ _BATCH_ROWS = 32
 # A false number of rows must not fill the memory. More rows are believed only of larger files.
 _BELIEVED_ROWS = 1_000_000
 _BYTES_PER_ROW = 8
-_MOST_KEPT_BYTES = 64 << 20
+_MAX_KEPT_BYTES = 64 << 20
 _STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _FEATHER_MAGIC = b"ARROW1"
 
@@ -189,7 +189,7 @@ class ParquetTable(TableFile):
         if kept_footer is None and not isinstance(self.path, Path):
             footer = self._parquet.metadata
             kept_bytes = ParquetTable._kept_bytes + footer.serialized_size
-            if kept_bytes <= _MOST_KEPT_BYTES:
+            if kept_bytes <= _MAX_KEPT_BYTES:
                 ParquetTable._kept_footers[key] = footer
                 ParquetTable._kept_bytes = kept_bytes
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fastpipe.dataset.format.layout import MAX_CLASSES, NO_LABEL
 from fastpipe.errors import PackError
 from fastpipe.sources.listing import Assumption, Source, relabel_sources
-from fastpipe.sources.tables.likely import numbers_as_texts
+from fastpipe.sources.tables.likely import find_number_out_of_place
 from fastpipe.sources.tables.row_paths import is_name
 
 # Texts, in small letters, that programs write where a label is missing.
@@ -117,7 +117,7 @@ class Labels:
                 "cells empty"
             )
             return (Assumption(text),)
-        misplaced = numbers_as_texts(classes)
+        misplaced = find_number_out_of_place(classes)
         if misplaced is None:
             return ()
         label = list(classes).index(misplaced)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fastpipe.sources.tables.parquet_arrow import TableFile
 
 # The names of rows have at least so many digits.
-_LEAST_DIGITS = 6
+_MIN_DIGITS = 6
 # Labels and texts are read so many rows at a time: they take less memory than images.
 SCAN_ROWS = 1 << 16
 # The first texts of a column, to see whether they look like several classes.
@@ -300,7 +300,7 @@ def _scan_rows(file: TableFile, name: str, scan: _Scan) -> None:
 
     state = file.opened.state
     scan.tables[name] = Table(state, tuple(groups))
-    digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
+    digits = max(_MIN_DIGITS, len(str(len(labels) - 1)))
     # A file may have millions of rows, so this loop looks nothing up twice.
     take_label = scan.labels.take
     add_source = scan.sources.append

@@ -20,8 +20,8 @@ from fastpipe.sources.files import SourcePath, is_left_behind, names_in
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.picture_names import is_picture
 
-_MOST_FOLDERS = 1000
-_MOST_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request
+_MAX_FOLDERS = 1000
+_MAX_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request
 
 
 class Unlisted(NamedTuple):
@@ -43,9 +43,9 @@ def find_images_without_row(
         elsewhere: the files that rows of other splits name.
     """
     if isinstance(root, Path):
-        most_folders = _MOST_FOLDERS
+        most_folders = _MAX_FOLDERS
     elif root.objects.has_lists:
-        most_folders = _MOST_REMOTE_FOLDERS
+        most_folders = _MAX_REMOTE_FOLDERS
     else:
         return []
     folders_of_rows = {path[: path.rfind("/") + 1] for path in listed}

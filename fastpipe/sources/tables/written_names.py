@@ -19,7 +19,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.picture_names import is_picture
 
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 class WrittenNames:
@@ -57,7 +57,7 @@ class WrittenNames:
                 return None
             names = folder.names_like(part, is_file=index == len(parts) - 1)
             if len(names) > 1:
-                shown = ", ".join(map(readable, names[:_MOST_SHOWN]))
+                shown = ", ".join(map(readable, names[:_MAX_SHOWN]))
                 raise ValueError(
                     f"several files fit {readable(written)!r}: {shown}; write the whole name of one"
                 )

@@ -16,8 +16,8 @@ from fastpipe.tools.demo.shapes import CLASSES
 from fastpipe.tools.demo.truth import describe_object
 
 # The weight of the fine texture. With more, much of it is clipped to black and white.
-_LEAST_TEXTURE = 0.6
-_MOST_TEXTURE = 7.2
+_MIN_TEXTURE = 0.6
+_MAX_TEXTURE = 7.2
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     kind = draw_kind(rng)
     width, height = draw_size(rng, kind, scale)
     # Evenly in its logarithm.
-    texture_range = _MOST_TEXTURE / _LEAST_TEXTURE
-    texture_weight = _LEAST_TEXTURE * texture_range ** rng.random()
+    texture_range = _MAX_TEXTURE / _MIN_TEXTURE
+    texture_weight = _MIN_TEXTURE * texture_range ** rng.random()
     quality = int(rng.choice(kind.qualities))
     scene = paint_scene(rng, height, width, CLASSES[label])
 

@@ -18,9 +18,9 @@ Points = NDArray[np.float64]  # vertices, axes (vertex, x and y)
 # cv2.fillPoly takes vertices in fixed point: in 1/16 pixel, with 4 fractional bits.
 _FRACTIONAL_BITS = 4
 _SUBPIXELS = 1 << _FRACTIONAL_BITS
-_LEAST_SIDE = 0.34  # of the photo's shorter edge
-_MOST_SIDE = 0.54
-_LEAST_DISTANCE = 0.72  # of the middle from the photo's edges, in sides
+_MIN_SIDE = 0.34  # of the photo's shorter edge
+_MAX_SIDE = 0.54
+_MIN_DISTANCE = 0.72  # of the middle from the photo's edges, in sides
 _WAVE_NUMBER = 8.0  # about five waves across a pebble
 _TURN = np.linspace(0.0, 2.0 * np.pi, 96, endpoint=False)
 
@@ -123,8 +123,8 @@ def draw_shape(rng: np.random.Generator, name: str, height: int, width: int) -> 
 
     Its area has the same distribution for every class, so that it tells nothing of the class.
     """
-    side = rng.uniform(_LEAST_SIDE, _MOST_SIDE) * min(height, width)
-    distance = _LEAST_DISTANCE * side
+    side = rng.uniform(_MIN_SIDE, _MAX_SIDE) * min(height, width)
+    distance = _MIN_DISTANCE * side
     middle_x = rng.uniform(distance, width - distance)
     middle_y = rng.uniform(distance, height - distance)
     middle = np.array([middle_x, middle_y])

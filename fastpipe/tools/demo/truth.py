@@ -40,8 +40,8 @@ _GRAYS = ("black", "dark gray", "gray", "light gray", "white")
 _GRAY_LIMITS = (40, 100, 165, 225)
 # A colour looks gray if its largest and its smallest channel differ by less: of 255, and of the
 # largest.
-_LEAST_CHROMA = 20.0
-_LEAST_SATURATION = 0.14
+_MIN_CHROMA = 20.0
+_MIN_SATURATION = 0.14
 _BEIGE_SATURATION = 0.4
 _DARK_CHANNEL = 125.0  # the largest channel, of 255
 _BROWN_LUMA = 135.0  # of 255
@@ -83,7 +83,7 @@ def _name_colour(colour: NDArray[np.floating], *, gray: bool) -> str:
     luma = 0.114 * blue + 0.587 * green + 0.299 * red
     hue, saturation, largest = colorsys.rgb_to_hsv(red, green, blue)
     chroma = saturation * largest
-    if gray or chroma < _LEAST_CHROMA or saturation < _LEAST_SATURATION:
+    if gray or chroma < _MIN_CHROMA or saturation < _MIN_SATURATION:
         return _GRAYS[bisect_right(_GRAY_LIMITS, luma)]
     word = _HUES[bisect_left(_HUE_LIMITS, 360.0 * hue)]
     if word == "orange" and luma < _BROWN_LUMA:

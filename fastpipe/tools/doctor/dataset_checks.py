@@ -27,7 +27,7 @@ from fastpipe.tools.doctor.check import Check, Verdict, make_check
 from fastpipe.tools.verify.verification import verify
 
 # Enough to measure a fast disk or link, and seconds on a slow one.
-_MOST_READ_BYTES = 64 << 20
+_MAX_READ_BYTES = 64 << 20
 _READ_BYTES = 1 << 20
 _REQUEST_BYTES = 4 << 20
 _DECODED_IMAGES = 256
@@ -137,7 +137,7 @@ def _check_link(index: RemoteIndex, needed_bytes_per_s: float) -> Check:
     """Fetches the end of the last shard, past the cache."""
     shard = index.shards[-1]
     ranges = []
-    begin = max(0, shard.size_bytes - _MOST_READ_BYTES)
+    begin = max(0, shard.size_bytes - _MAX_READ_BYTES)
     while begin < shard.size_bytes:
         end = min(begin + _REQUEST_BYTES, shard.size_bytes)
         ranges.append((begin, end))
@@ -170,7 +170,7 @@ def _check_disk(index: Index, needed_bytes_per_s: float) -> Check:
     path = index.shards[-1].path
     try:
         with open(path, "rb", buffering=0) as file:
-            begin = max(0, os.fstat(file.fileno()).st_size - _MOST_READ_BYTES)
+            begin = max(0, os.fstat(file.fileno()).st_size - _MAX_READ_BYTES)
             # Without this, the kernel would answer from its memory.
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), begin, 0, os.POSIX_FADV_DONTNEED)

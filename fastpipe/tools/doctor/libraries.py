@@ -19,7 +19,7 @@ from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.tools.doctor.check import Check, Verdict, make_check
 from fastpipe.tools.doctor.libjpeg_simd import measure_jpeg_simd
 
-_LEAST_SIMD_RATIO = 1.4  # 2 to 3 with SIMD in use
+_MIN_SIMD_RATIO = 1.4  # 2 to 3 with SIMD in use
 
 MAPS = Path("/proc/self/maps")
 # The variable that sets the threads of each library, before a program starts.
@@ -130,7 +130,7 @@ def _check_libjpeg() -> Check:
     result = simd.version
     if simd.file:
         result += f" ({os.path.basename(simd.file)})"
-    if simd.ratio >= _LEAST_SIMD_RATIO:
+    if simd.ratio >= _MIN_SIMD_RATIO:
         return Check(
             name,
             f"{result}; SIMD in use, {simd.ratio:.1f} times as fast as without SIMD",

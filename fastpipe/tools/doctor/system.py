@@ -29,11 +29,11 @@ from fastpipe.tools.doctor.check import Check, Verdict, make_check
 SHARED_MEMORY = Path("/dev/shm")
 KERNEL_LOG = Path("/dev/kmsg")
 # A few workers with a few batches of photos each take about that much.
-_LEAST_SHARED_BYTES = 1 << 30
-_LEAST_FILES = 1024
-_LEAST_FREE_BYTES = 2 << 30
+_MIN_SHARED_BYTES = 1 << 30
+_MIN_FILES = 1024
+_MIN_FREE_BYTES = 2 << 30
 # Kernels swap out some pages that nobody uses, even with much free memory.
-_MOST_SWAP_BYTES = 100 * 10**6
+_MAX_SWAP_BYTES = 100 * 10**6
 _LARGEST_RECORD_BYTES = 8192
 # "6,1234,98765432,-;Memory cgroup out of memory: Killed process 4321 (python3) total-vm:...": the
 # third number is microseconds since the start. Source: the kernel's documentation of /dev/kmsg
@@ -102,7 +102,7 @@ def _check_memory() -> Check:
         result += f"; this container uses {_format_gb(used)} of {_format_gb(limit)}"
         free = min(free, limit - used)
     advice = "stop other programs, get more memory, or pass a smaller prefetch_factor"
-    return make_check("memory", result, free >= _LEAST_FREE_BYTES, advice, Verdict.BAD)
+    return make_check("memory", result, free >= _MIN_FREE_BYTES, advice, Verdict.BAD)
 
 
 def _check_swap() -> Check:
@@ -110,7 +110,7 @@ def _check_swap() -> Check:
     return make_check(
         "swap",
         "not in use" if used == 0 else f"{_format_gb(used)} in use",
-        used < _MOST_SWAP_BYTES,
+        used < _MAX_SWAP_BYTES,
         "the machine had too little memory: programs wait when they use swapped-out memory",
     )
 
@@ -190,7 +190,7 @@ def _check_shared_memory() -> Check:
     return make_check(
         name,
         f"{_format_gb(usage.free)} of {_format_gb(usage.total)} free",
-        usage.free >= _LEAST_SHARED_BYTES,
+        usage.free >= _MIN_SHARED_BYTES,
         "too small for DataLoader's workers: docker run --shm-size=8g (or --ipc=host); "
         "fastpipe.loader does not use it",
     )
@@ -203,7 +203,7 @@ def _check_open_files() -> Check:
     return make_check(
         "open files (ulimit -n)",
         "no limit" if has_no_limit else f"{soft:,}",
-        has_no_limit or soft >= _LEAST_FILES,
+        has_no_limit or soft >= _MIN_FILES,
         f"raise it: ulimit -n {largest}",
     )
 

@@ -49,7 +49,7 @@ from fastpipe.sources.scan.opening import open_data
 
 # Enough for figures that do not move in the third place; a billion samples would take hours.
 MOST_SAMPLES = 2_000_000
-_MOST_ROWS = 1_000_000
+_MAX_ROWS = 1_000_000
 _ROWS_AT_ONCE = 50_000  # whose boxes are in memory
 _SHEET_SIZE = 160
 _SHEET_IMAGES = 40
@@ -109,7 +109,7 @@ class Inspection:
 def inspect(index: Index) -> Inspection:
     """Gathers the figures of a dataset. Reads its index, not its pictures."""
     # Histograms of so many records do not change with more; the index may have a billion.
-    step = max(1, -(-len(index) // _MOST_ROWS))
+    step = max(1, -(-len(index) // _MAX_ROWS))
     records = index.records[::step]
     width = records["width"].astype(np.float64)
     height = records["height"].astype(np.float64)
@@ -136,7 +136,7 @@ def inspect(index: Index) -> Inspection:
 
 def count_boxes(index: Index) -> dict[str, BoxCounts]:
     """Counts the boxes of each field of boxes, in a million samples at most."""
-    step = max(1, -(-len(index) // _MOST_ROWS))
+    step = max(1, -(-len(index) // _MAX_ROWS))
     samples = np.arange(0, len(index), step)
     counts = {}
     for name, field in index.fields.items():

@@ -22,7 +22,7 @@ _WRITTEN = ("text", "json", "int", "floats", "classes")
 VISIBLE = (*_DRAWN, *_WRITTEN)
 """Kinds of fields that a sheet can show."""
 
-_MOST_CHARACTERS = 1000  # of a text that are looked at: a line has far fewer
+_MAX_CHARACTERS = 1000  # of a text that are looked at: a line has far fewer
 
 
 def visible(data: Dataset, names: tuple[str, ...]) -> dict[str, Field]:
@@ -129,4 +129,4 @@ def _as_text(value: Any, field: Field) -> str:
     if field.kind == "floats":
         return ", ".join(f"{number:g}" for number in value.tolist())
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return " ".join(text[:_MOST_CHARACTERS].split())
+    return " ".join(text[:_MAX_CHARACTERS].split())

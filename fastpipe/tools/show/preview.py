@@ -28,8 +28,8 @@ VARIANTS = 8
 SIZE = 160
 MOST_ROWS = 100
 _SQUARES = 20  # of the checkerboard behind alpha, on the longer side
-_MOST_DRAWS = 10_000  # of an epoch with weights, to find out which samples it has
-_LEAST_SHARE = 0.005  # of a class in a caption
+_MAX_DRAWS = 10_000  # of an epoch with weights, to find out which samples it has
+_MIN_SHARE = 0.005  # of a class in a caption
 
 Pixels = NDArray[np.uint8]
 """(height, width, 3) RGB, where nothing else is said."""
@@ -186,7 +186,7 @@ def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
         )
     # With weights, an epoch does not have all samples: choose among those of epoch 0.
     orders = EpochPlan(recipe, 0).orders
-    draws = min(recipe.rows(0), _MOST_DRAWS)
+    draws = min(recipe.rows(0), _MAX_DRAWS)
     drawn = [order.take(0, draws).ids for order in orders.values()]
     ids = np.unique(np.concatenate(drawn))
     return np.sort(rng.choice(ids, min(rows, len(ids)), replace=False))
@@ -325,7 +325,7 @@ def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
     labels: list[int] = largest.indices.tolist()
     texts = []
     for class_label, share in zip(labels, shares, strict=True):
-        if share > _LEAST_SHARE:
+        if share > _MIN_SHARE:
             # An augmentation may return more classes than the dataset has.
             is_named = class_label < len(classes)
             class_name = classes[class_label] if is_named else str(class_label)

@@ -82,7 +82,7 @@ def test_one_giant_does_not_hide_the_rest() -> None:
 def test_a_sample_of_the_rows_of_a_large_dataset(
     flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "_MOST_ROWS", 10)
+    monkeypatch.setattr(inspection, "_MAX_ROWS", 10)
     found = inspect(PackedIndex(flat))
     assert found.samples == 37
     assert sum(found.width.counts) == 10

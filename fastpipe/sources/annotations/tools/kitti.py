@@ -14,7 +14,7 @@ from fastpipe.sources.annotations.tools.annotated_image import (
     number,
 )
 
-_FEWEST_WORDS = 8
+_MIN_WORDS = 8
 _WORDS_WITH_SPACE = 15
 _WORDS_WITH_SCORE = 16
 _NO_OBJECT = "dontcare"
@@ -27,7 +27,7 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
         words = line.split()
         if not words:
             continue
-        if len(words) < _FEWEST_WORDS:
+        if len(words) < _MIN_WORDS:
             raise ValueError(
                 f"line {index}: expected a type and 14 numbers, got {line[:60]!r}"
             )

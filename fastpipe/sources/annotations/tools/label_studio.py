@@ -74,14 +74,15 @@ def _parse_min(entry: Mapping[str, Any]) -> AnnotatedImage:
         name: value for name, value in entry.items() if name not in _NOTES_OF_MIN
     }
     try:
-        _set_paths(image, _image_in(columns))
+        written_image = _image_in(columns)
+        _set_paths(image, written_image)
         for name, value in columns.items():
             if isinstance(value, list):
                 for index, shape in enumerate(value):
                     _add_value(image, f"{name} {index}", object_of(shape, "a shape"))
             elif isinstance(value, Mapping) and "choices" in value:
                 image.tags += map(class_name, list_of(value["choices"], "choices"))
-            elif value != _image_in(columns) and value not in (None, ""):
+            elif value != written_image and value not in (None, ""):
                 image.unpacked.add(name)
     except ValueError as problem:
         image.reject(f"task {entry.get('id')}: {problem}")
@@ -90,14 +91,14 @@ def _parse_min(entry: Mapping[str, Any]) -> AnnotatedImage:
 
 def _image_in(data: Mapping[str, Any]) -> str:
     """The value of a task that is the path or URL of its image."""
+    image = data.get("image")
+    if isinstance(image, str):
+        return image
     paths = [
         value
         for value in data.values()
         if isinstance(value, str) and is_picture(_file_path(value))
     ]
-    image = data.get("image")
-    if isinstance(image, str):
-        return image
     if len(set(paths)) != 1:
         raise ValueError(f"expected one image in its data, got {len(paths)}")
     return paths[0]

@@ -16,7 +16,7 @@ from fastpipe.sources.annotations.tools.annotated_image import (
 
 _CLASS = "face"
 _ATTRIBUTES = ("blur", "expression", "illumination", "invalid", "occlusion", "pose")
-_FEWEST_WORDS = 4
+_MIN_WORDS = 4
 _INVALID = (
     "faces that are marked as invalid: {}; they are boxes like the others, and the field attributes "
     "tells which they are"
@@ -53,16 +53,16 @@ def _is_zeros(line: str) -> bool:
 
 
 def _add_face(image: AnnotatedImage, words: list[str]) -> None:
-    if len(words) < _FEWEST_WORDS:
+    if len(words) < _MIN_WORDS:
         image.reject(
             f"expected left, top, width and height of a face, got {words!r:.60}"
         )
         return
     attributes = {}
-    for name, word in zip(_ATTRIBUTES, words[_FEWEST_WORDS:], strict=False):
+    for name, word in zip(_ATTRIBUTES, words[_MIN_WORDS:], strict=False):
         attributes[name] = int(word) if word.isdigit() else word
     try:
-        box = box_of_size(words[:_FEWEST_WORDS])
+        box = box_of_size(words[:_MIN_WORDS])
         if not number(words[2]) or not number(words[3]):
             image.left_out["faces without width or height"] += 1
             return
