@@ -22,7 +22,7 @@ from torch.nn import functional
 
 import fastpipe
 
-# Only this program needs it, for photos to train on: docs/demo-photos.md.
+# Only this program needs it, for photos to train on: docs/development/demo-photos.md.
 from fastpipe.tools.demo.photos import write_photos
 
 LEARN, TEST = 1000, 200

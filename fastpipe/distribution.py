@@ -12,13 +12,14 @@ import os
 DISTRIBUTION = "fastpipe-loader"
 # Where the package is installed: site-packages, or a checkout.
 INSTALL_FOLDER = os.path.dirname(os.path.dirname(__file__))
-
 # pip writes the metadata of the other project to a folder fastpipe-VERSION.dist-info, and ours to
 # fastpipe_loader-VERSION.dist-info.
 _OTHER_METADATA = ("fastpipe-", ".dist-info")
+
 UPGRADE = f"pip install --upgrade {DISTRIBUTION}"
 # The command that writes all files of this package anew, for messages.
 REINSTALL = f"pip install --force-reinstall --no-deps {DISTRIBUTION}"
+_REMEDY = f"Run: pip uninstall fastpipe, and then: {REINSTALL}"
 
 
 def install_extra(extra: str) -> str:
@@ -43,7 +44,7 @@ def other_package_message() -> str:
             return (
                 f"the package fastpipe {version} of another project is also installed in "
                 f"{INSTALL_FOLDER}, and overwrites or removes files of {DISTRIBUTION}. "
-                f"Run: pip uninstall fastpipe, and then: {REINSTALL}"
+                f"{_REMEDY}"
             )
     return ""
 
@@ -53,5 +54,5 @@ def overwritten_message() -> str:
     return (
         f"the folder {os.path.join(INSTALL_FOLDER, 'fastpipe')} does not have the __init__.py of {DISTRIBUTION}: "
         "installing or uninstalling the package fastpipe of another project has changed it. "
-        f"Run: pip uninstall fastpipe, and then: {REINSTALL}"
+        f"{_REMEDY}"
     )

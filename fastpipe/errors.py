@@ -14,7 +14,6 @@ Each message has the expected value, the actual value, the place and the next st
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import os
@@ -22,7 +21,10 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from numbers import Real
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _MAX_NAMES = 10_000  # of a folder that are compared with a wrong name
 # Control characters, without tab and line end.
@@ -219,6 +221,8 @@ def option_name(name: str) -> str:
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
     """The end of a message about a wrong name: the most similar one, or nothing."""
+    import difflib  # takes milliseconds, which an import of fastpipe should not
+
     by_small_letters = {known.lower(): known for known in names}
     near = difflib.get_close_matches(str(name).lower(), by_small_letters, n=1)
     return f"; did you mean {by_small_letters[near[0]]!r}?" if near else ""
@@ -226,9 +230,12 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
 
 def did_you_mean_path(path: Path) -> str:
     """The end of a message about a path that does not exist: the most similar one, or nothing."""
+    import difflib  # as above
+
     existing = path
     missing: list[str] = []
-    while not existing.exists():
+    # A Path's own exists() raises PermissionError for a closed folder.
+    while not os.path.exists(existing):
         if existing == existing.parent:
             return ""
         missing.insert(0, existing.name)
@@ -244,8 +251,8 @@ def did_you_mean_path(path: Path) -> str:
     )
     if not near:
         return ""
-    candidate = Path(existing, near[0], *missing[1:])
-    if not candidate.exists():
+    candidate = existing.joinpath(near[0], *missing[1:])
+    if not os.path.exists(candidate):
         candidate = existing / near[0]
     return f"; did you mean {readable(str(candidate))}?"
 

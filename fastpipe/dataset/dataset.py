@@ -47,7 +47,15 @@ if TYPE_CHECKING:  # most programs give no classes
 
 # Attributes that other folders of fastpipe use, which completion does not show.
 _NOT_PUBLIC = frozenset(
-    ["column", "content", "index", "missing_field_hint", "open_column", "stored"]
+    [
+        "column",
+        "content",
+        "index",
+        "missing_field_hint",
+        "open_column",
+        "sample_format",
+        "stored",
+    ]
 )
 
 _LOG = logging.getLogger("fastpipe")
@@ -501,7 +509,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
     if not TYPE_CHECKING:  # type checkers would allow every name
 
         def __getattr__(self, name: str) -> NoReturn:
-            message = describe_unknown(name, dir(type(self)))
+            message = describe_unknown(name, dir(self))
             raise AttributeError(message, name=name, obj=self)
 
     def __add__(self, other: Any) -> Any:
@@ -534,16 +542,10 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         state.pop("_reader", None)  # each process opens its own files
         return state
 
-    def _list_format_methods(self) -> list[str]:
-        """The methods that changed the form of single samples, such as with_transform."""
-        form = self._sample_format
-        changed = {
-            "with_transform": form.transform,
-            "with_fields": form.fields,
-            "cropped": form.cropping,
-            "with_pixels": form.pixels,
-        }
-        return [method for method, value in changed.items() if value is not None]
+    @property
+    def sample_format(self) -> SampleFormat:
+        """The form in which single samples come, for a loader."""
+        return self._sample_format
 
     # How the methods above make other datasets
 

@@ -11,7 +11,7 @@ import numpy as np
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.cropping import Cropping
 from fastpipe.engine.pictures import Pictures
-from fastpipe.errors import SampleError
+from fastpipe.errors import SampleError, first_names
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Resize
 from fastpipe.sources.picture.jpeg import encode_jpeg
@@ -42,11 +42,8 @@ def page(data: BaseDataset) -> str:
 
 def _describe_classes(data: BaseDataset) -> str:
     counts = list(zip(data.classes, data.class_counts, strict=True))
-    texts = [f"{escape(name)} ({count:,})" for name, count in counts[:_MAX_CLASSES]]
-    line = f"{len(counts):,} classes: {', '.join(texts)}"
-    if len(counts) > _MAX_CLASSES:
-        line += f" and {len(counts) - _MAX_CLASSES:,} more"
-    return line
+    texts = [f"{escape(name)} ({count:,})" for name, count in counts]
+    return f"{len(counts):,} classes: {first_names(texts, _MAX_CLASSES)}"
 
 
 def _figures(data: BaseDataset) -> Iterator[str]:

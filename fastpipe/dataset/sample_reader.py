@@ -79,6 +79,16 @@ class SampleFormat:
             self.transform, dicts=True, images=self.images, keys=image_keys
         )
 
+    def list_methods(self) -> list[str]:
+        """The methods of a dataset that changed the form, such as with_transform."""
+        values = {
+            "with_transform": self.transform,
+            "with_fields": self.fields,
+            "cropped": self.cropping,
+            "with_pixels": self.pixels,
+        }
+        return [method for method, value in values.items() if value is not None]
+
     def __repr__(self) -> str:
         """The options that are not the default, each after a comma."""
         texts = []

@@ -34,5 +34,7 @@ def describe_unknown(name: str, known: Iterable[str]) -> str:
     text = f"a fastpipe dataset has no {name!r}"
     if name in _INSTEAD:
         return f"{text}: {_INSTEAD[name]}"
+    if name.startswith("_"):
+        return text  # IPython and numpy look for many such names
     public = [other for other in known if not other.startswith("_")]
     return text + did_you_mean(name, public)

@@ -324,7 +324,7 @@ def _parse_workers(num_workers: int | None, cpus: int) -> int:
 
 def _refuse_sample_format(dataset: Dataset) -> None:
     """Raises ConfigError if a dataset has a form of single samples, which batches would not have."""
-    methods = dataset._list_format_methods()
+    methods = dataset.sample_format.list_methods()
     if methods:
         raise ConfigError(
             f"data: {' and '.join(methods)} changes single samples, and a loader's batches would "

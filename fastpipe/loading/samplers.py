@@ -157,17 +157,27 @@ def _describe_per_class(
     text = f"sampler: PerClass(classes={classes}, samples={samples})"
     if repeats > 1:
         text += f", each sample {repeats} times,"
-    if not 0 < classes <= num_classes:
-        text += f" needs {max(classes, 1)} classes to fill {batch}, but the dataset has {num_classes}"
+    rows_per_class = samples * repeats
+    if classes == 0:
+        text += f" takes {rows_per_class} rows for each class, more than {batch}"
+    elif classes * rows_per_class != rows:
+        text += (
+            f" makes batches of {classes * rows_per_class}, but the loader has {batch}"
+        )
     else:
-        text += f" makes batches of {classes * samples * repeats}, but the loader has {batch}"
+        text += f" needs {classes} classes to fill {batch}, but the dataset has {num_classes}"
 
+    advice = "Pass another batch_size"
     # The most classes with which whole batches can be made.
     for possible in range(min(num_classes, rows // repeats), 0, -1):
         if rows % (possible * repeats) == 0:
-            text += f". Pass PerClass(classes={possible}, samples={rows // (possible * repeats)})"
+            possible_samples = rows // (possible * repeats)
+            advice = (
+                f"Pass PerClass(classes={possible}, samples={possible_samples}), or another "
+                "batch_size"
+            )
             break
-    return f"{text}, or another batch_size"
+    return f"{text}. {advice}"
 
 
 @dataclass(frozen=True, eq=False)

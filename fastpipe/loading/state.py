@@ -205,7 +205,7 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
     indexes = [dataset.index for dataset in data.stored]
     try:
         state_datasets = [_Stored(*values) for values in stored]
-    except TypeError:  # an earlier fastpipe has saved the state
+    except TypeError:  # somebody has edited the state
         return (
             "the state was saved with another dataset than "
             f"{indexes[0].path}. Open the dataset of the state"

@@ -379,6 +379,14 @@ Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.Pe
             PerClass(3),
             r"makes batches of 3, but the loader has batch_size=4. Pass .*classes=2, samples=2.*or another batch_size",
         ),
+        (
+            PerClass(5),
+            "takes 5 rows for each class, more than batch_size=4. Pass PerClass",
+        ),
+        (
+            PerClass(2, classes=10),
+            "makes batches of 20, but the loader has batch_size=4. Pass PerClass",
+        ),
         (PerClass(1), "needs 4 classes to fill batch_size=4, but the dataset has 3. Pass"),
         (fastpipe.Weighted, r"expected fastpipe\.Weighted\(\.\.\.\).*got <class"),
         ({"ant": 2}, r"expected fastpipe\.Weighted\(\.\.\.\).*got {'ant': 2}$"),

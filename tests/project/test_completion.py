@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from pathlib import Path
 
@@ -33,7 +34,28 @@ def test_completion_shows_no_internals(flat: Path) -> None:
 
     names = public(fastpipe.Augment())
     assert {"mean", "std", "simclr", "forward", "plan", "carry_out"} <= names
-    assert not {"mixers", "in_pairs", "move_places", "labelling"} & names
+    assert not {"mixers", "in_pairs", "move_places", "label_options"} & names
+
+
+def test_what_completion_hides_exists(flat: Path) -> None:
+    """A renamed attribute would be shown again."""
+    things: dict[str, object] = {"device.augment.module": fastpipe.Augment()}
+    things["dataset.dataset"] = fastpipe.open(flat)
+    with fastpipe.loader(flat, 8) as loader:
+        things["loading.loader"] = loader
+        for module, thing in things.items():
+            hidden = importlib.import_module(f"fastpipe.{module}")._NOT_PUBLIC
+            # dir() has properties that raise; hasattr() has the submodules of a torch module.
+            known = {name for name in hidden if hasattr(thing, name)}
+            assert hidden - known - set(object.__dir__(thing)) == set(), module
+
+
+def test_an_unknown_attribute_is_not_answered_with_an_internal_one(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    with pytest.raises(AttributeError, match=r"has no 'stord'$"):
+        data.stord  # noqa: B018
+    with pytest.raises(AttributeError, match="did you mean 'classes'"):
+        data.clases  # noqa: B018
 
 
 def test_a_field_and_the_result_of_add_are_shown_in_one_line() -> None:

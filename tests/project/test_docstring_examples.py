@@ -27,6 +27,7 @@ INNER = {
     "Augment.extra_repr",
     "Augment.forward",
     "Augment.label_options",
+    "Dataset.sample_format",
     "Dataset.transform",
     "Loader.batch_size",
     "Loader.discard_prefetched",

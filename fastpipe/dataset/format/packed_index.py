@@ -313,11 +313,12 @@ class PackedIndex(Index):
             return ""  # an error should not wait for one more request
         numbers = np.array([sample])
         try:
-            shard = self.shards[int(self.records_of(numbers)["shard"][0])]
+            records = self.records_of(numbers)
+            shard = self.shards[int(records["shard"][0])]
             # Another kind of file in its place, such as a pipe, could block for ever.
             if not shard.path.is_file():
                 return ""
-            (path,) = SourcePaths(self).of(numbers, self.records_of(numbers))
+            (path,) = SourcePaths(self).of(numbers, records)
         except (FastpipeError, OSError):
             return ""  # the shard may be what is damaged
         return path

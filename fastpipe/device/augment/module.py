@@ -30,7 +30,7 @@ from fastpipe.plan.draws import Int64s, Stream, key
 _NOT_PUBLIC = frozenset(
     [
         "in_pairs",
-        "labelling",
+        "label_options",
         "mixers",
         "moments",
         "move_masks",

@@ -10,7 +10,7 @@ from fastpipe.diagnosis.stages import Stages, list_steps_s
 # The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
 CROWDED = 0.3
 # The scheduler does not share out the CPUs exactly: so much more may be the program's own doing.
-_UNSURE = 0.1
+UNSURE = 0.1
 
 
 def is_delayed_by_others(
@@ -39,14 +39,6 @@ def is_delayed_by_others(
     short_step_s = statistics.quantiles([*list_steps_s(observation), 0.0], n=10)[1]
     undelayed_fetch_s = stages.fetch_s * (1 - delayed) / working
     return undelayed_fetch_s < slowdown * short_step_s
-
-
-def exceeds_own_delay(
-    delayed: float, observation: Observation, surroundings: Surroundings, stages: Stages
-) -> bool:
-    """Whether workers wait longer for a CPU than the program's own threads can explain."""
-    own_delay = estimate_own_delay(observation, surroundings, stages)
-    return delayed > own_delay + _UNSURE
 
 
 def estimate_own_delay(

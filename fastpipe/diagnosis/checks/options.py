@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from fastpipe.diagnosis.advice import MORE_SHARED_MEMORY
+from fastpipe.diagnosis.checks.cpu_delays import CROWDED
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.records import Snapshot
 from fastpipe.diagnosis.observation import Observation, Surroundings
@@ -17,8 +18,6 @@ from fastpipe.diagnosis.stages import Stages
 _MAX_MEMORY_SHARE = 0.5
 # Little else uses /dev/shm, so more of it may be in use.
 _MAX_SHARED_MEMORY_SHARE = 0.8
-# The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
-_CROWDED = 0.3
 # The share of its time that a worker computes, up to which it mostly waits for disk or network.
 _MOSTLY_IDLE = 0.3
 # A worker's own thread, its queue's, and one more.
@@ -126,7 +125,7 @@ def _report_too_many_workers(
     # Too many workers hurt only if they have to wait for the CPUs.
     if stages is not None and stages.delayed is not None:
         symptom += f"; a worker that makes a batch waits {stages.delayed:.0%} of the time for a CPU"
-        if stages.delayed > _CROWDED:
+        if stages.delayed > CROWDED:
             severity = Severity.BAD
         elif stages.on_cpu < _MOSTLY_IDLE:
             symptom += (

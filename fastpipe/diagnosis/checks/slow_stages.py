@@ -6,8 +6,8 @@ import math
 
 from fastpipe.diagnosis.checks.cpu_delays import (
     CROWDED,
+    UNSURE,
     estimate_own_delay,
-    exceeds_own_delay,
     is_delayed_by_others,
 )
 from fastpipe.diagnosis.findings import Code, Finding, Severity
@@ -37,13 +37,13 @@ def report_slow_stage(
     uses_all_cpus = observation.num_workers >= surroundings.cpus
     # If workers sleep more than they wait for a CPU, other CPUs would not help.
     if delayed > max(CROWDED, asleep):
-        if not exceeds_own_delay(delayed, observation, surroundings, stages):
+        own_delay = estimate_own_delay(observation, surroundings, stages)
+        if delayed <= own_delay + UNSURE:
             if uses_all_cpus:
                 return _report_crowded(code, where, waiting, surroundings)
         elif is_delayed_by_others(
             observation, surroundings, stages, slowdown=_SLOWDOWN
         ):
-            own_delay = estimate_own_delay(observation, surroundings, stages)
             return _report_delayed_by_others(code, where, waiting, own_delay)
         else:
             waiting += "; on free CPUs it would be too slow as well"

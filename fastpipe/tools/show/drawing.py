@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.tools.show.sheet import shortened
+from fastpipe.tools.show.sheet import FONT, FONT_SCALE, Pixels, shortened
 
 # RGB. A label, an id and the number of a point have the colour at this position, and start again
 # beyond the last.
@@ -30,13 +30,9 @@ _MASK_SHARE = 0.5
 _DARK = (20, 20, 20)
 _LIGHT = (255, 255, 255)
 _BRIGHT_LUMA = 140  # from which on the text of a tag is dark
-_FONT = cv2.FONT_HERSHEY_SIMPLEX
-_FONT_SCALE = 0.4
 _TAG_HEIGHT = 13
 _RADIUS = 3
 
-Pixels = NDArray[np.uint8]
-"""(height, width, 3) RGB."""
 Colour = tuple[int, int, int]
 
 
@@ -128,7 +124,7 @@ def _draw_box(
 def _draw_tag(image: Pixels, text: str, box_x: int, box_y: int, colour: Colour) -> None:
     """Writes a name above a box, or into it if there is no room above."""
     text = shortened(text, image.shape[1] - 3)
-    (text_width, _), _ = cv2.getTextSize(text, _FONT, _FONT_SCALE, 1)
+    (text_width, _), _ = cv2.getTextSize(text, FONT, FONT_SCALE, 1)
     width = text_width + 3
     x = max(0, min(box_x, image.shape[1] - width))
     y = box_y
@@ -140,7 +136,7 @@ def _draw_tag(image: Pixels, text: str, box_x: int, box_y: int, colour: Colour) 
     luma = 0.299 * red + 0.587 * green + 0.114 * blue
     ink = _DARK if luma > _BRIGHT_LUMA else _LIGHT
     baseline = (x + 1, y + _TAG_HEIGHT - 3)
-    cv2.putText(image, text, baseline, _FONT, _FONT_SCALE, ink, 1, cv2.LINE_AA)
+    cv2.putText(image, text, baseline, FONT, FONT_SCALE, ink, 1, cv2.LINE_AA)
 
 
 def _draw_points(

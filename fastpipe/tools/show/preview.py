@@ -320,6 +320,8 @@ def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
     """The name of a column; with soft labels its number, and the two largest shares."""
     if label.ndim == 0:
         return name
+    from fastpipe.tools.show.drawing import name_of  # needs cv2
+
     largest = label.topk(min(2, len(label)))
     shares: list[float] = largest.values.tolist()
     labels: list[int] = largest.indices.tolist()
@@ -327,8 +329,6 @@ def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
     for class_label, share in zip(labels, shares, strict=True):
         if share > _MIN_SHARE:
             # An augmentation may return more classes than the dataset has.
-            is_named = class_label < len(classes)
-            class_name = classes[class_label] if is_named else str(class_label)
-            texts.append(f"{class_name} {share:.2f}")
+            texts.append(f"{name_of(class_label, classes)} {share:.2f}")
     number = name.split()[-1]
     return f"{number}: {', '.join(texts)}"

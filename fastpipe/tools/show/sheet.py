@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import cv2
@@ -21,8 +21,8 @@ _INK = (60, 60, 60)
 _FIRST_BOX = (255, 210, 0)
 _OTHER_BOX = (255, 255, 255)
 _OUTLINE = (20, 20, 20)
-_FONT = cv2.FONT_HERSHEY_SIMPLEX
-_FONT_SCALE = 0.4
+FONT = cv2.FONT_HERSHEY_SIMPLEX
+FONT_SCALE = 0.4
 # The font of OpenCV 4 has ASCII alone.
 _CV2_MAJOR = int(cv2.__version__.partition(".")[0])
 _ELLIPSIS = ".."  # narrower than three dots
@@ -143,32 +143,34 @@ def shortened(text: str, width: int) -> str:
 
     Names of classes often differ at their ends only.
     """
-    text = _drawable(text)
-    if _width_of(text) <= width:
-        return text
 
-    def without_middle(num_letters: int) -> str:
+    def without_middle(text: str, num_letters: int) -> str:
         start = text[: (num_letters + 1) // 2]
         return start + _ELLIPSIS + text[len(text) - num_letters // 2 :]
 
-    def width_of(num_letters: int) -> int:
-        return _width_of(without_middle(num_letters))
-
-    fitting = bisect_right(range(len(text)), width, key=width_of) - 1
-    return without_middle(max(0, fitting))
+    return _fit(text, width, without_middle)
 
 
 def _cut_end(text: str, width: int) -> str:
     """A text that fits into a width in pixels; of a longer one the start."""
+
+    def without_end(text: str, num_letters: int) -> str:
+        return text[:num_letters] + _ELLIPSIS
+
+    return _fit(text, width, without_end)
+
+
+def _fit(text: str, width: int, shorten: Callable[[str, int], str]) -> str:
+    """A text that fits into a width in pixels: itself, or shortened to as many letters as fit."""
     text = _drawable(text)
     if _width_of(text) <= width:
         return text
 
     def width_of(num_letters: int) -> int:
-        return _width_of(text[:num_letters] + _ELLIPSIS)
+        return _width_of(shorten(text, num_letters))
 
     fitting = bisect_right(range(len(text)), width, key=width_of) - 1
-    return text[: max(0, fitting)] + _ELLIPSIS
+    return shorten(text, max(0, fitting))
 
 
 def _drawable(text: str) -> str:
@@ -179,10 +181,10 @@ def _drawable(text: str) -> str:
 
 
 def _width_of(text: str) -> int:
-    return cv2.getTextSize(text, _FONT, _FONT_SCALE, 1)[0][0]
+    return cv2.getTextSize(text, FONT, FONT_SCALE, 1)[0][0]
 
 
 def _write(sheet: Pixels, text: str, start: int, top: int) -> None:
     """Writes a line of text into a sheet."""
     baseline = (start, top + _CAPTION_HEIGHT - 5)
-    cv2.putText(sheet, text, baseline, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
+    cv2.putText(sheet, text, baseline, FONT, FONT_SCALE, _INK, 1, cv2.LINE_AA)

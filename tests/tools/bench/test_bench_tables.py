@@ -1,15 +1,32 @@
-"""The tables that the benchmarks of accuracies and of fastpipe.wds print, of figures that are made up."""
+"""The tables that benchmarks print, of figures that are made up."""
 
 from __future__ import annotations
 
 import sys
+from io import StringIO
 
+from rich.console import Console
 from support.checkout import ROOT
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench import accuracy, wds
 from bench.wds import OURS, THEIRS, Run
+from fastpipe.tools.bench.measure import NAMES, Figures, Result
+from fastpipe.tools.cli.tables import throughput_table
+
+
+def test_the_table_of_throughput_fits_into_80_columns() -> None:
+    """It is what the demo ends with: no figure and no name is cut."""
+    results = []
+    for name in NAMES:
+        figures = Figures(14_234.0, 0.06, 1.93, 1266.0)
+        results.append(Result(name, figures, 13_134.0, 14_334.0, 16.5))
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(throughput_table(results))
+    text = console.export_text()
+    assert "…" not in text
+    assert "DataLoader (turbo, cv2)   14,234 13,134-14,334 16.50 x 1.93    0.06 s 1,266 MB" in text
 
 
 def test_accuracies() -> None:
