@@ -126,6 +126,18 @@ def one_thread_beside_others() -> None:
         torch.set_num_threads(1)
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """As pytest's, three folders deeper.
+
+    Packing looks for annotations in the three folders above a source. Right in pytest's folder it
+    would find those of other tests.
+    """
+    folder = tmp_path / "a" / "b" / "c"
+    folder.mkdir(parents=True)
+    return folder
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Scans of sources that are not packed are kept there, and not in the user's."""
