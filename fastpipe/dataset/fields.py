@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fastpipe.dataset.arrays import ArrayReader
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.format.columns import Ragged
@@ -242,11 +243,12 @@ class FieldReader:
             for entry in list_batch_keys(name, request, data):
                 self.keys[key + entry.removeprefix(name)] = entry
 
-        # The columns by name, in three groups: numbers and texts; boxes and points; the records of
-        # masks and second pictures.
+        # The columns by name, in four groups: numbers and texts; boxes and points; the records of
+        # masks and second pictures; those of arrays.
         self._plain: dict[str, ColumnReader] = {}
         self._placed: dict[str, ColumnReader] = {}
         self.pictures: dict[str, ColumnReader] = {}
+        self.arrays: dict[str, ArrayReader] = {}
         # By name of the plain columns whose values are sets of classes, the number of classes.
         self._class_counts: dict[str, int] = {}
         self.masks: set[str] = set()  # the names of the pictures that are masks
@@ -264,6 +266,8 @@ class FieldReader:
                 self.pictures[name] = column
             elif field.kind in ("boxes", "keypoints"):
                 self._placed[name] = column
+            elif field.kind == "array":
+                self.arrays[name] = ArrayReader(field, column)
             else:
                 self._plain[name] = column
             if field.kind == "mask":
@@ -290,7 +294,7 @@ class FieldReader:
         for name, request in self.options.items():
             if isinstance(request, Boxes):
                 boxes[name] = request
-        values = HostFields(self.keys, tuple(self.pictures), boxes)
+        values = HostFields(self.keys, tuple(self.pictures), tuple(self.arrays), boxes)
         if self._source_paths is not None:
             values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
         for name, column in self._plain.items():

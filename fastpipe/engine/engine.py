@@ -19,7 +19,14 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.joined_index import UNKNOWN_TIME
 from fastpipe.engine.jobs import ConvertingJob, FetchedJob, Job, Reason
 from fastpipe.engine.limits import PATIENCE_S, most_open_shards
-from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
+from fastpipe.engine.tasks import (
+    Pixels,
+    Slot,
+    Tasks,
+    array_tasks,
+    field_tasks,
+    tasks_of,
+)
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
 from fastpipe.machine.binding import unbound
@@ -190,9 +197,29 @@ class Engine:
         # The engine gets no task for these rows, so they are filled here.
         is_missing = records["format"] == NO_IMAGE
         out[tasks["out_row"][is_missing]] = rendering.mask_fill if are_masks else 0
-        slots = [Slot(out, exact, rendering, are_masks)]
+        slots = [Slot(out, exact, rendering)]
         return self._begin(
             plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True
+        )
+
+    def submit_arrays(
+        self,
+        plan: BatchPlan,
+        records: NDArray[np.void],
+        header_bytes: Int64s,
+        out: NDArray[np.uint8],
+        rows: Int64s,
+    ) -> Job | FetchedJob:
+        """Begins to copy the arrays of a batch into `out`, (all rows, bytes).
+
+        The other arguments are those of array_tasks.
+        """
+        tasks = array_tasks(plan, records, header_bytes, rows)
+        # The engine gets no task for an array without numbers.
+        has_numbers = records["size"] > header_bytes
+        slots = [Slot(out, True, plan.crops.rendering)]
+        return self._begin(
+            plan, tasks, slots, np.flatnonzero(has_numbers), is_field=True
         )
 
     def _begin(
@@ -229,7 +256,7 @@ class Engine:
 
     def _submit_tasks(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         self.check_usable()
-        views = [(slot.images, slot.exact, slot.keywords, slot.masks) for slot in slots]
+        views = [(slot.images, slot.exact, slot.keywords) for slot in slots]
         try:
             return _engine.Job(self._engine, tasks.ravel(), views, self._verify)
         except RuntimeError as problem:  # another thread has closed it meanwhile

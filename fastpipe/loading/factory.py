@@ -280,7 +280,13 @@ def loader(
     index = dataset.index
     stats = Stats()
     slots = _make_slots(recipe, form, stream, prefetch_factor, exact=exact)
-    field_names = () if reader is None else reader.names
+    field_names: tuple[str, ...] = ()
+    array_rings = {}
+    if reader is not None:
+        field_names = reader.names
+        keep = _kept_slots(stream, prefetch_factor)
+        for name in reader.arrays:
+            array_rings[name] = SlotRing((0, 0), keep, stream.slot)
     engine = Engine(index, workers, verify=verify, fields=field_names)
     maker = BatchMaker(
         index,
@@ -294,6 +300,7 @@ def loader(
         prepare=None
         if prepare is None or reader is None
         else Prepare(prepare, reader.read, stats),
+        array_rings=array_rings,
     )
     settings = Settings(
         workers,
@@ -342,6 +349,13 @@ def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str 
     return whole("epoch_size", epoch_size, least=1, most=MAX_ROWS)
 
 
+def _kept_slots(stream: Stream, prefetch_factor: int) -> int:
+    """How many idle buffers a ring keeps."""
+    # One buffer is with the user or on its way to the device, one holds the batch that is handed
+    # out, and the others are being filled.
+    return prefetch_factor + 2 + stream.lookahead
+
+
 def _make_slots(
     recipe: Recipe,
     form: PixelForm,
@@ -351,9 +365,7 @@ def _make_slots(
     exact: bool,
 ) -> list[tuple[SlotRing, bool]]:
     """The batch buffers of each view, and whether the view is decoded exactly."""
-    # One buffer is with the user or on its way to the device, one holds the batch that is handed
-    # out, and the others are being filled.
-    keep = prefetch_factor + 2 + stream.lookahead
+    keep = _kept_slots(stream, prefetch_factor)
     slots = []
     for view in recipe.views:
         height, width = view.size or recipe.size

@@ -5,7 +5,7 @@ Boxes and points -> the entries that a user asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,24 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
 Places = Mapping[str, Placed]  # boxes and points, by name of the field
+
+
+@dataclass(frozen=True)
+class ArrayBatch:
+    """The arrays of a batch, one for each sample, as the engine's threads have copied them.
+
+    Attributes:
+        slot: of a SlotRing, uint8. If all arrays have one shape, a row is an array: (n, bytes). Else
+            a row is a number, and the arrays follow one another: (numbers, bytes).
+        dtype: of the numbers, as torch names it.
+        shape: of all arrays; None: see `shapes`.
+        shapes: of each array.
+    """
+
+    slot: NDArray[np.uint8]
+    dtype: str
+    shape: tuple[int, ...] | None = None
+    shapes: Sequence[tuple[int, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -32,12 +50,16 @@ class HostFields:
     # The names of masks and second images. In `arrays` a mask is (n * k, height, width), a second
     # image (n * k, height, width, channels).
     images: tuple[str, ...] = ()
+    # The names of fields of arrays, which the engine's threads copy.
+    stored_arrays: tuple[str, ...] = ()
     # The options of the fields of boxes, by name.
     options: Mapping[str, Boxes] = field(default_factory=dict)
     # Boxes and points of each view, until they no longer move.
     places: list[Places] = field(default_factory=list)
     # The arrays that become tensors on the device, by name or VIEW.NAME.
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    # The values of `stored_arrays`, by name, when they are copied.
+    array_batches: dict[str, ArrayBatch] = field(default_factory=dict)
     # Boxes or objects of each row, for entries that become a list with one tensor a row.
     counts: dict[str, list[int]] = field(default_factory=dict)
     # Values that stay on the host, by name.
