@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastpipe.dataset.arrays import ArrayReader
+from fastpipe.dataset.arrays import ArrayReader, fit_arrays
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.format.columns import Ragged
@@ -17,6 +17,7 @@ from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import ConfigError, did_you_mean
+from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ColumnReader
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
-FieldRequest = str | Boxes | Points  # the name of a field, or its options
+FieldRequest = str | Boxes | Points | Arrays  # the name of a field, or its options
 
 
 def field_name(request: FieldRequest) -> str:
@@ -58,6 +59,8 @@ def list_batch_keys(key: str, request: FieldRequest, data: BaseDataset) -> list[
             keys.append(f"{key}_offsets")
         elif request.form != "list":
             keys.append(f"{key}_counts")
+    if isinstance(request, Arrays):
+        keys += [key + ending for ending in request.entries]
     return keys
 
 
@@ -73,7 +76,8 @@ def parse_fields(
 
     Returns:
         By key of a batch, in order, the field: as Boxes where these are boxes; as Points, with the
-        pairs of the field itself where the user gives none; else its name.
+        pairs of the field itself where the user gives none; as Arrays, with their form; else its
+        name.
 
     Raises:
         ConfigError: `fields` is wrong.
@@ -91,7 +95,7 @@ def parse_fields(
                 f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}"
             )
         name: Any = value  # as the user wrote it, so it may not be a text
-        if isinstance(value, (Boxes, Points)):
+        if isinstance(value, (Boxes, Points, Arrays)):
             name = value.name
         if name not in known:
             hint = data.missing_field_hint(name)
@@ -128,7 +132,7 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
         pairs = list(fields.items())
     elif isinstance(fields, (tuple, list)):
         for value in fields:
-            # The key of Boxes and Points is their name.
+            # The key of Boxes, Points and Arrays is their name.
             key = value if isinstance(value, str) else getattr(value, "name", value)
             pairs.append((key, value))
     if not pairs:
@@ -140,7 +144,7 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
 
 
 def _with_options(request: Any, field: Field | None) -> FieldRequest:
-    """A field as Boxes or Points where it is of these kinds, else its name.
+    """A field as Boxes, Points or Arrays where it is of these kinds, else its name.
 
     Args:
         request: its name, or options.
@@ -149,7 +153,7 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
     Raises:
         ConfigError: the options do not fit the field.
     """
-    option_types = {"boxes": Boxes, "keypoints": Points}
+    option_types = {"boxes": Boxes, "keypoints": Points, "array": Arrays}
     option_type = option_types.get(field.kind) if field is not None else None
     if isinstance(request, str):
         if option_type is None:
@@ -164,6 +168,9 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
         )
     if isinstance(request, Boxes):
         return request
+    if isinstance(request, Arrays):
+        assert field is not None
+        return fit_arrays(request, field)
 
     # Points without pairs get those that the dataset was packed with.
     assert isinstance(request, Points)
@@ -184,6 +191,11 @@ def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
         if isinstance(request, Boxes) and request.form != "list":
             raise ConfigError(
                 f"fields: a single sample has its boxes as one tensor, got {request!r}; leave "
+                "form out"
+            )
+        if isinstance(request, Arrays) and request.form in ("flat", "pad"):
+            raise ConfigError(
+                f"fields: a single sample has its array as one tensor, got {request!r}; leave "
                 "form out"
             )
     return chosen
@@ -267,7 +279,9 @@ class FieldReader:
             elif field.kind in ("boxes", "keypoints"):
                 self._placed[name] = column
             elif field.kind == "array":
-                self.arrays[name] = ArrayReader(field, column)
+                request = self.options[name]
+                assert isinstance(request, Arrays)
+                self.arrays[name] = ArrayReader(field, request, column)
             else:
                 self._plain[name] = column
             if field.kind == "mask":

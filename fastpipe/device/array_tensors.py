@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fastpipe.plan.host_batch import ArrayBatch
+from fastpipe.plan.arrays import ArrayBatch
 
 
 def numbers_of(data: torch.Tensor, dtype_name: str) -> torch.Tensor:
@@ -23,13 +23,13 @@ def numbers_of(data: torch.Tensor, dtype_name: str) -> torch.Tensor:
 def arrays_in_slot(
     slot: torch.Tensor, arrays: ArrayBatch
 ) -> torch.Tensor | list[torch.Tensor]:
-    """The arrays of a batch: (n, *shape); or a list of n tensors if their shapes differ.
+    """The arrays of a batch: one tensor, or a list with one for each sample.
 
     `slot` is that of `arrays`, or a copy of it on the device. The tensors are views of it.
     """
     numbers = numbers_of(slot, arrays.dtype)
     if arrays.shape is not None:
-        return numbers.view(len(slot), *arrays.shape)
+        return numbers.view(arrays.shape)
     counts = [math.prod(shape) for shape in arrays.shapes]
     parts = torch.split(numbers, counts)
     return [part.view(shape) for part, shape in zip(parts, arrays.shapes, strict=True)]

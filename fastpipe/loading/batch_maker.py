@@ -19,9 +19,10 @@ from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
+from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.host_batch import ArrayBatch, HostBatch, HostFields
+from fastpipe.plan.host_batch import HostBatch, HostFields
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.dataset.fields import FieldReader
@@ -127,7 +128,7 @@ class BatchMaker:
         fields = self._read_fields(filled)
         if fields is not None:
             fields.arrays.update(pending.field_images)
-            fields.array_batches.update(filled.arrays)
+            fields.add_arrays(filled.arrays)
         images = tuple(slot for slot, _ in pending.views)
         epoch = pending.epoch_plan.epoch
         # The augmentation is drawn by the planned samples, also for rows with other samples.

@@ -38,6 +38,7 @@ from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import parse_sampler
 from fastpipe.loading.unknown_arguments import refusing_unknown
 from fastpipe.machine.cpus import count_granted_cpus
+from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MAX_ROWS
 from fastpipe.plan.crop_options import (
@@ -90,8 +91,8 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str | Boxes | Points]
-    | Mapping[str, str | Boxes | Points]
+    fields: Sequence[str | Boxes | Points | Arrays]
+    | Mapping[str, str | Boxes | Points | Arrays]
     | None = None,
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     rank: int | None = None,
@@ -161,7 +162,7 @@ def loader(
         fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid",
             "epoch": a batch is a dict with these keys. With size="bucket" also "image_size" and
             "pixel_mask", with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks
-            move with the image; fastpipe.Boxes and fastpipe.Points are names with options. Or a
+            move with the image; fastpipe.Boxes, Points and Arrays are names with options. Or a
             dict, for keys with other names: {"pixel_values": "image"}. None: a batch is (images,
             labels).
         prepare: a function of the entries of a batch of `fields`, all but images and masks. It

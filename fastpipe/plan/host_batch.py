@@ -5,35 +5,18 @@ Boxes and points -> the entries that a user asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
 Places = Mapping[str, Placed]  # boxes and points, by name of the field
-
-
-@dataclass(frozen=True)
-class ArrayBatch:
-    """The arrays of a batch, one for each sample, as the engine's threads have copied them.
-
-    Attributes:
-        slot: of a SlotRing, uint8. If all arrays have one shape, a row is an array: (n, bytes). Else
-            a row is a number, and the arrays follow one another: (numbers, bytes).
-        dtype: of the numbers, as torch names it.
-        shape: of all arrays; None: see `shapes`.
-        shapes: of each array.
-    """
-
-    slot: NDArray[np.uint8]
-    dtype: str
-    shape: tuple[int, ...] | None = None
-    shapes: Sequence[tuple[int, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +47,13 @@ class HostFields:
     counts: dict[str, list[int]] = field(default_factory=dict)
     # Values that stay on the host, by name.
     lists: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add_arrays(self, arrays: Mapping[str, ArrayBatch]) -> None:
+        """Adds the values of `stored_arrays`, when they are copied."""
+        self.array_batches.update(arrays)
+        for name, batch in arrays.items():
+            for ending, values in batch.more.items():
+                self.arrays[name + ending] = values
 
     def by_view(self, name: str) -> bool:
         """Whether each view has an entry of its own."""

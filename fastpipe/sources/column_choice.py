@@ -82,7 +82,7 @@ def choose_columns(
     image = options.image_column
     if image is None:
         # A column that the user calls an array has no images, though it may have bytes or paths.
-        arrays = set()
+        arrays: set[str] = set()
         for wish, wished_columns in columns_by_field.items():
             if wish.kind == "array":
                 arrays.update(wished_columns)

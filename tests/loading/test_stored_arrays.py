@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -234,3 +235,40 @@ def test_arrays_are_no_column(data: Path) -> None:
     assert "latent" not in opened.columns
     with pytest.raises(fastpipe.ConfigError, match=r"with_fields\(\['latent'\]\)"):
         opened.column("latent")
+
+
+def test_forms(data: Path) -> None:
+    fields = ["key", "image", fastpipe.Arrays("tokens", form="flat")]
+    for batch in epoch(data, fields=fields):
+        offsets = batch["tokens_offsets"].tolist()
+        rows = [batch["tokens"][a:b] for a, b in itertools.pairwise(offsets)]
+        assert offsets[-1] == len(batch["tokens"])
+        check_batch({"key": batch["key"], "tokens": rows}, ["tokens"])
+    fields = {"text": fastpipe.Arrays("tokens", form="pad"), "image": "image", "key": "key"}
+    for batch in list(epoch(data, fields=fields)) + list(epoch(data, fields=fields)):
+        counts = batch["text_counts"].tolist()
+        assert batch["text"].shape == (len(counts), max(counts), 8)
+        rows = [row[:count] for row, count in zip(batch["text"], counts, strict=True)]
+        check_batch({"key": batch["key"], "tokens": rows}, ["tokens"])
+        for row, count in zip(batch["text"], counts, strict=True):
+            assert not row[count:].any()
+    fields = ["key", "image", fastpipe.Arrays("latent", form="list"), fastpipe.Arrays("heat")]
+    for batch in epoch(data, fields=fields):
+        assert isinstance(batch["latent"], list)
+        check_batch(batch, ["latent", "heat"])
+    # An array of one shape may be flat, too.
+    for batch in epoch(data, fields=["image", fastpipe.Arrays("latent", form="flat")]):
+        assert batch["latent"].shape == (4 * len(batch["image"]), 6, 6)
+
+
+def test_forms_that_the_shapes_do_not_allow(data: Path) -> None:
+    for name, form in (("heat", "pad"), ("heat", "flat"), ("tokens", "tensor"), ("step", "pad")):
+        request = fastpipe.Arrays(name, form=form)
+        with pytest.raises(fastpipe.ConfigError, match="the arrays have the shape"):
+            fastpipe.loader(data, 4, fields=["image", request])
+    with pytest.raises(fastpipe.ConfigError, match="'auto', 'tensor', 'list', 'flat' or 'pad'"):
+        fastpipe.Arrays("tokens", form="nested")
+    with pytest.raises(fastpipe.ConfigError, match="a single sample has its array as one tensor"):
+        fastpipe.open(data).with_fields([fastpipe.Arrays("tokens", form="pad")])
+    with pytest.raises(fastpipe.ConfigError, match="not a field of the dataset"):
+        fastpipe.loader(data, 4, fields=["image", fastpipe.Arrays("label")])

@@ -56,6 +56,12 @@ def array_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     return math.prod(shape) * numpy_dtype(dtype).itemsize
 
 
+def describe_shape(shape: tuple[int | None, ...]) -> str:
+    """A shape in words, in which None is any length: (16, any, 64)."""
+    lengths = ["any" if length is None else str(length) for length in shape]
+    return f"({', '.join(lengths)})"
+
+
 def encode_array(array: NDArray[Any]) -> bytes:
     """The file of an array; one of "V2" or of ml_dtypes' bfloat16 is bfloat16.
 

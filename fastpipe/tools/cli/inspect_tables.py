@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fastpipe.dataset.format.array_file import describe_shape
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.errors import readable
 from fastpipe.tools.cli.tables import count, new_table
