@@ -86,7 +86,7 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
 
 
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
-    """The listing of one split, with the classes of boxes and fields numbered as in all splits."""
+    """The listing of one split, with the classes of its fields numbered as in all splits."""
     # The name of a field -> the names of its classes in all splits.
     all_names = {}
     for field in listing.fields:
@@ -101,7 +101,7 @@ def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
     for field in listing.fields:
         # Where names are not sorted, the source gives their numbers itself.
         is_sorted = field.names == tuple(sorted(field.names))
-        if field.names and is_sorted and field.kind in ("boxes", "classes"):
+        if field.names and is_sorted and field.kind in CLASS_KINDS:
             names = sorted(all_names[field.name])
             numbers = {name: number for number, name in enumerate(names)}
             new_numbers = [numbers[name] for name in field.names]

@@ -24,6 +24,7 @@ from fastpipe.packing.fields.values import (
     cut_boxes,
     parse_value,
 )
+from fastpipe.sources.annotations.run_lengths import COLUMNS
 from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
@@ -141,7 +142,7 @@ def _read_noted(
         if value is None:
             return None
         if field.kind == "mask" and "shapes" in value:
-            return draw_shapes(value["shapes"], *size)
+            return draw_shapes(value["shapes"], *size, field.run_order or COLUMNS)
         check_value_size(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
         state = FileState(value["size_bytes"], mtime_ns or 0, 0)
         data = read_listed_file(listing.root, value["file"], state)
