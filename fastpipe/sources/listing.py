@@ -97,6 +97,7 @@ class SourceField(NamedTuple):
             only one.
         separator: between the classes in a text, as in "cat|dog"; "": the value is a list.
         box_format: of boxes in an object, one of BOX_FORMATS; "": xywh.
+        colours: of masks with a colour for each class: red, green and blue by number; else ().
         run_order: of masks that are texts with run lengths, one of RUN_ORDERS; "": columns.
     """
 
@@ -111,6 +112,7 @@ class SourceField(NamedTuple):
     separator: str = ""
     box_format: str = ""
     run_order: str = ""
+    colours: tuple[tuple[int, int, int], ...] = ()
 
 
 class Assumption(NamedTuple):
@@ -207,13 +209,14 @@ class Listing:
         return to_hex(total)
 
     def _hash_numbers(self) -> int:
-        """A hash of what fields make of values: numbers of classes, and the order of runs; or 0.
+        """A hash of what fields make of values: numbers of classes, colours, order of runs; or 0.
 
         The values of rows do not have it.
         """
         total = 0
         for source_field in self.fields:
-            if source_field.numbers or source_field.run_order:
+            has_numbers = source_field.numbers or source_field.colours
+            if has_numbers or source_field.run_order:
                 total += xxhash.xxh3_128_intdigest(repr(source_field).encode())
         return total
 

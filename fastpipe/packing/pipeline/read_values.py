@@ -29,7 +29,7 @@ from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
 from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
-from fastpipe.sources.picture import mask_file
+from fastpipe.sources.picture import colour_mask, mask_file
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.column_kinds import json_value
@@ -146,6 +146,8 @@ def _read_noted(
         check_value_size(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
         state = FileState(value["size_bytes"], mtime_ns or 0, 0)
         data = read_listed_file(listing.root, value["file"], state)
+        if field.kind == "mask" and field.colours:
+            return colour_mask.numbers_of_colours(data, field.colours)
         return mask_file.as_png(data) if field.kind == "mask" else data
 
     # YOLO has boxes and points as shares of the image's width and height.
