@@ -147,7 +147,8 @@ def _read_noted(
         state = FileState(value["size_bytes"], mtime_ns or 0, 0)
         data = read_listed_file(listing.root, value["file"], state)
         if field.kind == "mask" and field.colours:
-            return colour_mask.numbers_of_colours(data, field.colours)
+            numbers = field.numbers or range(len(field.colours))
+            return colour_mask.numbers_of_colours(data, field.colours, numbers)
         return mask_file.as_png(data) if field.kind == "mask" else data
 
     # YOLO has boxes and points as shares of the image's width and height.

@@ -18,13 +18,14 @@ _OPAQUE = 255
 
 
 def numbers_of_colours(
-    data: bytes, colours: Sequence[tuple[int, int, int]]
+    data: bytes, colours: Sequence[tuple[int, int, int]], numbers: Sequence[int]
 ) -> NDArray[Any]:
     """Reads a picture without loss, whose pixels have these colours.
 
     Args:
         data: of a PNG, GIF, BMP or the like.
-        colours: red, green and blue of each class; its number is the place.
+        colours: red, green and blue of each class.
+        numbers: of the classes, in the same order.
 
     Returns:
         (height, width) uint8 or uint16: the numbers of the classes.
@@ -55,10 +56,10 @@ def numbers_of_colours(
     codes = _codes(np.array(colours, dtype=np.uint8))
     pixels = _codes(to_rgb(samples))
     order = np.argsort(codes)
-    # (height, width): the place of each pixel's colour among the sorted ones.
-    places = np.searchsorted(codes[order], pixels)
-    numbers = order[np.minimum(places, len(codes) - 1)]
-    is_unknown = codes[numbers] != pixels
+    # (height, width): the place of each pixel's colour among the sorted ones, then among `colours`.
+    sorted_places = np.searchsorted(codes[order], pixels)
+    places = order[np.minimum(sorted_places, len(codes) - 1)]
+    is_unknown = codes[places] != pixels
     if is_unknown.any():
         y, x = np.argwhere(is_unknown)[0].tolist()
         colour = tuple(to_rgb(samples)[y, x].tolist())
@@ -66,8 +67,8 @@ def numbers_of_colours(
             f"the colour {colour} at {_first_place(is_unknown)} is none of the {len(codes)} in the "
             "list of colours; add it there"
         )
-    dtype = np.uint8 if len(codes) <= 256 else np.uint16
-    return numbers.astype(dtype)
+    dtype = np.uint8 if max(numbers) < 256 else np.uint16
+    return np.array(numbers, dtype=dtype)[places]
 
 
 def _codes(rgb: NDArray[np.uint8]) -> NDArray[np.int64]:

@@ -175,3 +175,27 @@ def test_alpha_and_palettes_count_as_colours(tmp_path: Path) -> None:
     paint(source / "masks/a.png", [(*SKY, 255), (*SKY, 255), (*SKY, 9)], [(*SKY, 255)] * 3)
     summary = fastpipe.pack(source, tmp_path / "packed", overwrite=True)
     assert "a pixel that is not opaque, at x 2, y 0" in summary.tally.rejected[0][1]
+
+
+@becomes(
+    "masks of colours, with the classes of another dataset",
+    "each colour has the number of its class there",
+    "--classes-from names.txt",
+)
+def test_given_classes_of_colours(tmp_path: Path) -> None:
+    source = camvid(tmp_path / "src")
+    write(source / "class_dict.csv", CLASS_DICT)
+    fastpipe.pack(source, tmp_path / "packed", classes_from=["Car", "Sky", "Tree", "Animal"])
+    assert masks(tmp_path)["a"] == [[1, 3, 0], [0, 1, 1]]
+    assert fastpipe.open(tmp_path / "packed").fields["mask"].names[3] == "Animal"
+
+
+def test_masks_with_numbers_cannot_be_renumbered(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images/a.png", size=(3, 2))
+    paint(source / "masks/a.png", [1, 1, 2], [2, 1, 1])  # type: ignore[list-item]
+    palette = Image.open(source / "masks/a.png").convert("P")
+    palette.putpalette([0, 0, 0, 10, 10, 10, 20, 20, 20])
+    palette.save(source / "masks/a.png")
+    write(source / "labelmap.txt", "cat:10,10,10::\ndog:20,20,20::\n")
+    with pytest.raises(PackError, match="are stored as pixels"):
+        fastpipe.pack(source, tmp_path / "packed", classes_from=["tree", "dog", "cat"])
