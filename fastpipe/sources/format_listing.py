@@ -155,7 +155,9 @@ def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
     root, pair = _local_pair(source)
     # Folders that may have the names of the classes.
     tops = [root, *_folders_around(source)]
-    return list_yolo(pair, options.split, tops, options.first_label or 0)
+    return list_yolo(
+        pair, options.split, tops, options.first_label or 0, options.fields
+    )
 
 
 def _folders_around(source: Recognised) -> list[Path]:

@@ -36,7 +36,7 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "arrow": _TABLE_OPTIONS,
     "coco": ("fields", "image_root", "split", "coordinates"),
     "voc": ("split", "coordinates"),
-    "yolo": ("split", "coordinates", "first_label"),
+    "yolo": ("fields", "split", "coordinates", "first_label"),
     "masks": ("fields", "split", "coordinates"),
     "annotations": ("image_root", "split", "coordinates", "unlisted"),
 }

@@ -106,6 +106,10 @@ def _runs_of(shape: object, width: int, height: int) -> list[int]:
         return [width * height]
     if isinstance(shape, str):
         return count_alternately(shape, width * height)
+    if isinstance(shape, dict) and "shares" in shape:
+        # YOLO has polygons as shares of the image's width and height.
+        shares = np.array(shape["shares"], dtype=np.float64).reshape(-1, 2)
+        shape = [(shares * (width, height)).ravel().tolist()]
     if isinstance(shape, list):
         # pycocotools is an extra. Listing the source has checked that it is installed.
         from pycocotools import mask as coco
