@@ -287,7 +287,10 @@ def _type_of(value: object) -> Any:
     if value is None:
         return "none"
     if isinstance(value, str):
-        return _type_of_words(value)
+        # A text that begins with a digit stands before ":" in the order of ASCII. Most need no look.
+        if value < ":" and are_runs(value):
+            return _RUNS
+        return "text"
     if isinstance(value, bool):
         return "json"
     if isinstance(value, int):
@@ -321,17 +324,10 @@ def _type_of_text(text: str) -> Any:
     try:
         value_type = _type_of(parse_text(text))
     except ImageError:
-        return _type_of_words(text)
+        return _type_of(text)
     # Infinity is a value of JSON here, but no number of a column.
     if text[0] in "[{" or value_type in ("int", "float"):
         return value_type
-    return "text"
-
-
-def _type_of_words(text: str) -> str:
-    # Few texts begin with a digit, so most need no closer look.
-    if text[:1].isdigit() and are_runs(text):
-        return _RUNS
     return "text"
 
 
