@@ -107,7 +107,9 @@ def list_sources(
     # other splits or by the user, then the doubts that only all classes together show.
     listing = list_recognised(source, options)
     listing = add_assumptions(listing, _splits_of_other_formats(source, options))
-    if source.format not in _WITH_FINAL_CLASSES:
+    # By their paths, the images of a split have the classes of this split alone.
+    is_by_path = options.label_pattern is not None
+    if source.format not in _WITH_FINAL_CLASSES or is_by_path:
         listing = _with_classes_of_all_splits(listing, source, options)
     if options.classes is not None:
         listing = with_given_classes(listing, options.classes)

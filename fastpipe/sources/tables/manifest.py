@@ -14,8 +14,10 @@ from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath, files_below
 from fastpipe.sources.folders.class_lists import read_descriptions
 from fastpipe.sources.folders.split_classes import are_own_numbers
+from fastpipe.sources.folders.splits import are_called_like_parts, first_paths
 from fastpipe.sources.listing import Assumption, Listing, add_assumptions
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
 from fastpipe.sources.tables.image_rows import (
     caption_fields,
     gather_boxes,
@@ -91,6 +93,8 @@ def list_manifest(
     if not has_splits:
         split = _find_split_of_paths(manifest, columns.image, is_alone)
 
+    if options.first_label is not None:
+        _check_first_label(manifest, columns.label, has_boxes=boxes is not None)
     if boxes is not None:
         images_of_rows = gather_boxes(manifest, columns, boxes, split)
     elif captions := caption_fields(manifest, columns):
@@ -108,9 +112,12 @@ def list_manifest(
         assumed=[*assumed, *images_of_rows.assumed],
         unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
         table=path.name,
+        options=options,
     )
     if is_alone and options.image_root is None:
         _refuse_images_elsewhere(path, listing, options)
+    if len(manifest.summaries) == 1 and options.label_pattern is None:
+        listing = add_assumptions(listing, _folders_as_classes(listing))
 
     # Another table may have the numbers that the classes have in training. A split of this table
     # has the numbers of the whole table, and classes that the user gives have theirs.
@@ -121,6 +128,36 @@ def list_manifest(
         more = _compare_with_training(path, kind, class_columns, listing, options)
         listing = add_assumptions(listing, more)
     return listing
+
+
+def _check_first_label(
+    manifest: Manifest, label: str | None, *, has_boxes: bool
+) -> None:
+    """Raises PackError if a table has no labels of images that are numbers."""
+    if label is not None and not has_boxes:
+        summary = manifest.summaries[label]
+        is_numbered = summary.are_numbers(f"{manifest.table}, column {label}")
+        if is_numbered or (manifest.is_typed and summary.kind == "int"):
+            return
+    raise PackError(
+        f"--first-label has no meaning for {manifest.table}: expected a column of labels that are "
+        "numbers, and no boxes; leave it out, or pass --first-label 0"
+    )
+
+
+def _folders_as_classes(listing: Listing) -> Iterator[Assumption]:
+    """The assumption that images of a list of paths alone have no labels, as they lie in folders."""
+    folders: dict[str, None] = {}  # in place of a set, as it keeps the order
+    for source in listing.sources:
+        if source.problem is None:
+            folders[source.path.rpartition("/")[0]] = None
+    if len(folders) < 2 or "" in folders or are_called_like_parts(list(folders)):
+        return
+    yield Assumption(
+        f"labels: none, for the list has paths alone; the images lie in {first_paths(folders)}. "
+        "If the folder of each image is its class:",
+        f"{LABEL_PATTERN} '{FOLDER_PATTERN}'",
+    )
 
 
 def _find_split_of_paths(

@@ -253,7 +253,9 @@ def test_labels_from_one(two: Path) -> None:
     assert assumed(summary) == []
     summary = pack_text(two, "a.csv", "path,label\na.jpg,1\nb.jpg,10\n", overwrite=True)
     assert fastpipe.open(two / "packed").classes == [str(number) for number in range(11)]
-    assert assumed(summary) == ["labels: 1 to 10 stay as they are, so class 0 of 11 has no sample"]
+    assert assumed(summary) == [
+        "labels: 1 to 10 stay as they are, so class 0 of 11 has no sample (--first-label 1)"
+    ]
 
 
 @becomes(
