@@ -19,6 +19,7 @@ from fastpipe.sources.annotations.coco_splits import (
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
+from fastpipe.sources.folders.classes_in_names import describe_classes_in_names
 from fastpipe.sources.folders.doubtful_classes import similar_classes
 from fastpipe.sources.folders.split_classes import (
     classes_outside_training,
@@ -47,6 +48,10 @@ _COMMAND = re.compile(r"^(-$|pipe:)|[{|]")
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, and the files of COCO and YOLO, and masks themselves, say the numbers.
 _WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
+
+
+# Assumptions that name annotations of unlabelled images begin so.
+_NO_LABELS_THOUGH = "labels: none, though"
 
 
 def _describe_missing(root: SourcePath) -> str:
@@ -130,6 +135,14 @@ def list_sources(
         listing = add_assumptions(listing, unread)
     elif options.format == "auto" and not is_pattern:
         listing = add_assumptions(listing, _annotations_above(root, listing))
+        # Where annotations lie beside the images, these have the classes.
+        has_annotations = any(
+            _NO_LABELS_THOUGH in assumption.text for assumption in listing.assumed
+        )
+        if not has_annotations:
+            listing = add_assumptions(
+                listing, describe_classes_in_names(listing.sources)
+            )
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):

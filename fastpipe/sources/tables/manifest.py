@@ -65,8 +65,10 @@ def list_manifest(
         PackError: the file cannot be read, or an option has to say what its columns hold.
     """
     table = readable(str(path))
-    read_rows, assumed = choose_reader(path, kind, options)
-    manifest = Manifest(path, table, options, kind != "csv", is_metadata, read_rows)
+    reader = choose_reader(path, kind, options)
+    assumed = reader.assumed
+    is_typed = kind != "csv"
+    manifest = Manifest(path, table, options, is_typed, is_metadata, reader.read_rows)
     # The first reading shows what the columns hold. The second one makes the rows.
     scan_columns(manifest)
 
@@ -108,6 +110,7 @@ def list_manifest(
         root,
         images_of_rows.rows,
         images_of_rows.fields,
+        classes=reader.classes,
         beside=_files_beside_metadata(root) if is_metadata else (),
         assumed=[*assumed, *images_of_rows.assumed],
         unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
@@ -263,8 +266,8 @@ def _labels_in_table(
         names = descriptions.names
     labels = set()
     try:
-        read_rows, _ = choose_reader(table, kind, options)
-        for row in rows_of(read_rows(), columns, typed=kind != "csv"):
+        reader = choose_reader(table, kind, options)
+        for row in rows_of(reader.read_rows(), columns, typed=kind != "csv"):
             if isinstance(row.label, str):
                 labels.add(names.get(row.label, row.label))
     except PackError:
