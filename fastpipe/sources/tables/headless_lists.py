@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ def find_headless_list(
     """The rows of a list that seemed to have a header; None if it has one.
 
     Raises:
-        PackError: it has a label on each line, and it is not certain which image has which.
+        PackError: it has labels or numbers alone, and it is not certain which image has which.
     """
     head, _ = _read_rows(path, form, options, _HEAD_BYTES)
     first_rows = head[:_NUM_CHECKED]
@@ -67,6 +68,15 @@ def find_headless_list(
     if _are_ids_of_images(path, ids, options):
         rows, id_form = _read_rows(path, form, options, _MAX_BYTES)
         return _list_of_ids(path, id_form, rows, options)
+    if len(first_rows[0]) > 1 and all(
+        map(_NUMBER.fullmatch, chain.from_iterable(first_rows))
+    ):
+        raise PackError(
+            f"{readable(str(path))} has numbers alone in its rows ({' '.join(first_rows[0])}), and "
+            "no images of these names are in the image root (--image-root). If they number the "
+            "images of another list, as in CUB, write both into a CSV file with a header row: "
+            "path,label"
+        )
     has_one_column = all(len(row) == 1 for row in first_rows)
     if has_one_column and options.image_column is None:
         rows, label_form = _read_rows(path, form, options, _MAX_BYTES)

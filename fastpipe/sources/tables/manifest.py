@@ -119,7 +119,7 @@ def list_manifest(
     )
     if is_alone and options.image_root is None:
         _refuse_images_elsewhere(path, listing, options)
-    if len(manifest.summaries) == 1 and options.label_pattern is None:
+    if _lists_paths_alone(manifest, columns):
         listing = add_assumptions(listing, _folders_as_classes(listing))
 
     # Another table may have the numbers that the classes have in training. A split of this table
@@ -148,6 +148,19 @@ def _check_first_label(
     )
 
 
+def _lists_paths_alone(manifest: Manifest, columns: ColumnChoice) -> bool:
+    """Whether a table says nothing of images but their paths, and at most a number of each."""
+    options = manifest.options
+    if columns.label is not None or options.label_pattern is not None:
+        return False
+    others = [column for column in manifest.summaries if column != columns.image]
+    if not others:
+        return True
+    # CUB's images.txt numbers the images.
+    summary = manifest.summaries[others[0]]
+    return len(others) == 1 and summary.kind == "int" and summary.are_all_different
+
+
 def _folders_as_classes(listing: Listing) -> Iterator[Assumption]:
     """The assumption that images of a list of paths alone have no labels, as they lie in folders."""
     folders: dict[str, None] = {}  # in place of a set, as it keeps the order
@@ -157,7 +170,7 @@ def _folders_as_classes(listing: Listing) -> Iterator[Assumption]:
     if len(folders) < 2 or "" in folders or are_called_like_parts(list(folders)):
         return
     yield Assumption(
-        f"labels: none, for the list has paths alone; the images lie in {first_paths(folders)}. "
+        f"labels: none, for the list says paths alone; the images lie in {first_paths(folders)}. "
         "If the folder of each image is its class:",
         f"{LABEL_PATTERN} '{FOLDER_PATTERN}'",
     )

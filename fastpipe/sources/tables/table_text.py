@@ -192,13 +192,13 @@ def _form_without_header(
                 "row for each box: path,x1,y1,x2,y2,class"
             )
         if path_index == 0 and _have_several_labels(rows):
-            text = f"{path.name}: it has no header row, and its columns are taken as path, labels"
-            return TextForm(
-                separator,
-                ("path", "labels"),
-                assumed=(Assumption(text),),
-                has_ids=True,
+            text = (
+                f"{path.name}: it has no header row and several texts behind some paths; its columns "
+                "are taken as path, tags"
             )
+            option = "--field tags=tags:classes --separator ' '"
+            assumed = (Assumption(text, option),)
+            return TextForm(separator, ("path", "tags"), assumed=assumed, has_ids=True)
         if before and not any(map(_NUMBER.fullmatch, before)):
             # These are no values before the path: the path has spaces in it.
             cells = [" ".join(cells[: path_index + 1]), *after]

@@ -171,7 +171,7 @@ def test_lists_of_paths_in_class_folders(tmp_path: Path) -> None:
     root = tmp_path / "images"
     summary = fastpipe.pack(text, tmp_path / "packed", image_root=root, unlisted="drop")
     assert assumed(summary)[-1] == (
-        "labels: none, for the list has paths alone; the images lie in banded, dotted. If the "
+        "labels: none, for the list says paths alone; the images lie in banded, dotted. If the "
         "folder of each image is its class: (--label-pattern '(.+)/')"
     )
     fastpipe.pack(text, tmp_path / "packed", image_root=root, label_pattern="(.+)/", overwrite=True)

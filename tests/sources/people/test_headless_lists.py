@@ -154,13 +154,13 @@ def test_labels_on_lines_of_uncertain_images(tmp_path: Path) -> None:
 
 @becomes(
     "DTD's `labels_joint_anno.txt` (`banded/a.jpg banded grid`): several classes an image",
-    "a column labels, which is said to look like several classes",
-    "--field tags=labels:classes --separator ' '",
+    "the field tags, as text; with the option, of classes",
+    "--field tags=tags:classes --separator ' '",
 )
 def test_several_labels_behind_a_path(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg", "b.jpg", "c.jpg")
     text = write(tmp_path / "joint.txt", "a.jpg banded\nb.jpg banded grid\nc.jpg grid\n")
-    fastpipe.pack(text, tmp_path / "packed", fields={"tags": "labels:classes"}, separator=" ")
+    fastpipe.pack(text, tmp_path / "packed", fields={"tags": "tags:classes"}, separator=" ")
     assert tags(tmp_path, "tags") == {
         "a.jpg": {"banded"},
         "b.jpg": {"banded", "grid"},
@@ -268,3 +268,21 @@ def test_class_folders_beside_unread_annotations(tmp_path: Path) -> None:
     write(source / "Annotation" / "n1-Chihuahua" / "n1_1", "<annotation></annotation>")
     with pytest.raises(PackError, match=f"are the classes, pass {images}"):
         fastpipe.pack(source, tmp_path / "packed")
+
+
+@becomes(
+    "CUB's `images.txt` (`1 001.Albatross/a.jpg`); its `image_class_labels.txt` of numbers alone",
+    "no labels, and it is said; the numbers alone are refused, with what to write",
+    "--image-root images --label-pattern '(.+)/'",
+)
+def test_lists_of_cub(tmp_path: Path) -> None:
+    paths = ["001.Albatross/a.jpg", "002.Finch/b.jpg"]
+    root = photos(tmp_path / "images", *paths)
+    text = write(tmp_path / "images.txt", f"1 {paths[0]}\n2 {paths[1]}\n")
+    summary = fastpipe.pack(text, tmp_path / "packed", image_root=root)
+    assert assumed(summary)[-1].endswith("its class: (--label-pattern '(.+)/')")
+    fastpipe.pack(text, tmp_path / "packed", image_root=root, label_pattern="(.+)/", overwrite=True)
+    assert labels(tmp_path) == {path: path.partition("/")[0] for path in paths}
+    numbers = write(tmp_path / "image_class_labels.txt", "1 1\n2 2\n")
+    with pytest.raises(PackError, match=r"numbers alone in its rows \(1 1\).*path,label"):
+        fastpipe.pack(numbers, tmp_path / "none", image_root=root)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.checkout import ROOT
 from support.sources.becomes import becomes
 from support.sources.people import assumed, labels, photos, write
 
@@ -119,3 +121,24 @@ def test_other_files_name_the_page(name: str) -> None:
     text = matlab_remedy(name)
     assert "columns path and label, by SciPy's loadmat" in text
     assert 'the page "Labels from a database, a table or another program"' in text
+
+
+def test_the_program_for_flowers_with_splits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos(tmp_path / "jpg", "image_00001.jpg", "image_00002.jpg", "image_00003.jpg")
+    save(tmp_path / "imagelabels.mat", labels=np.array([[3, 3, 1]]))
+    splits = {"trnid": [[3, 1]], "valid": [[2]], "tstid": [[]]}
+    save(tmp_path / "setid.mat", **{name: np.array(ids, int) for name, ids in splits.items()})
+    page = (ROOT / "docs" / "how-to" / "own-labels.md").read_text("utf-8")
+    program = page.partition("Flowers-102, with its splits:\n\n")[2].partition("\n\nThen")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(textwrap.dedent(program), {})
+    fastpipe.pack(
+        tmp_path / "flowers.csv",
+        tmp_path / "packed",
+        image_root=tmp_path / "jpg",
+        split="train",
+        first_label=1,
+    )
+    assert labels(tmp_path) == {"image_00001.jpg": "2", "image_00003.jpg": "0"}
