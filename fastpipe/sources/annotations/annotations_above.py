@@ -45,6 +45,7 @@ from fastpipe.sources.folders.folder_roles import (
 from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.picture_names import is_picture
+from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.listed_images import has_only_ids, lists_images
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
@@ -390,7 +391,9 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         if tool.reader:
             remedy = f"To pack both: {_pack_command(path, images)}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
-    if _is_coco(path) or (_has_columns(path) and lists_images(path, listed)):
+    is_table = _has_columns(path) and lists_images(path, listed)
+    is_mapping = path.suffix.lower() == ".json" and find_json_mapping(path) is not None
+    if _is_coco(path) or is_table or is_mapping:
         command = _pack_command(path, images)
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE

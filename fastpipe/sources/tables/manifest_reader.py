@@ -14,6 +14,7 @@ from fastpipe.sources.files import SourcePath, open_unchanged
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.headless_lists import find_headless_list
+from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.synset_strings import COLUMNS as SYNSET_COLUMNS
 from fastpipe.sources.tables.synset_strings import has_synsets, rows_with_synsets
@@ -54,8 +55,13 @@ def choose_reader(path: SourcePath, kind: str, options: SourceOptions) -> RowRea
         return _choose_text_reader(path, form, options)
     if kind == "parquet":
         return RowReader(partial(read_metadata_rows, path, options), [])
-    if detect_json_layout(path, options.encoding) == "array":
+    layout = detect_json_layout(path, options.encoding)
+    if layout == "array":
         return RowReader(partial(json_array_rows, path, options.encoding), [])
+    if layout == "object":
+        read_mapping = find_json_mapping(path)
+        if read_mapping is not None:
+            return RowReader(read_mapping, [])
     return RowReader(partial(json_rows, path, options.encoding), [])
 
 
