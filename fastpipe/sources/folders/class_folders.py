@@ -165,15 +165,15 @@ def _find_classes_in_paths(
             option = f"--classes-from {readable(str(source.root / listed.file))}"
             assumed.append(Assumption(text, option))
     folders = [(NO_LABEL, name) for name in names.folders]
+    files = names.files
+    stray = names.hidden
+    if names.folders:
+        # Beside folders lie lists and notes, and perhaps images.
+        files = [name for name in names.files if is_picture(name)]
+        others = [name for name in names.files if not is_picture(name)]
+        stray = [*others, *names.hidden]
     return ClassFolders(
-        source.root,
-        classes,
-        folders,
-        [name for name in names.files if is_picture(name)],
-        [*(name for name in names.files if not is_picture(name)), *names.hidden],
-        tuple(assumed),
-        class_of,
-        unfit,
+        source.root, classes, folders, files, stray, tuple(assumed), class_of, unfit
     )
 
 
@@ -274,12 +274,6 @@ def list_class_folders(folders: ClassFolders, *, are_classes: bool = False) -> L
     labelled_paths = in_class_folders(root, folders.folders)
     other_paths = ((name, NO_LABEL) for name in folders.files)
     sources = list(sources_at(root, chain(labelled_paths, other_paths)))
-    if folders.class_of is not None:
-        classes = label_by_path(
-            sources, folders.class_of, folders.unfit, folders.classes or None
-        )
-        assumed = (*folders.assumed, *numbers_as_texts(classes))
-        return Listing(root, classes, sources, folders.stray, assumed=assumed)
     # A folder of pickles or arrays has no images, whatever the user says of its folders.
     refuse_unread_data(root, sources)
     if not are_classes:
@@ -288,13 +282,14 @@ def list_class_folders(folders: ClassFolders, *, are_classes: bool = False) -> L
         root, sources, folders.classes, are_classes=are_classes
     )
     leave_out_lists(sources, folders.files)
-    return Listing(
-        root,
-        folders.classes,
-        sources,
-        folders.stray,
-        assumed=(*folders.assumed, *left_out),
-    )
+    classes = folders.classes
+    assumed = [*folders.assumed, *left_out]
+    if folders.class_of is not None:
+        classes = label_by_path(
+            sources, folders.class_of, folders.unfit, classes or None
+        )
+        assumed += numbers_as_texts(classes)
+    return Listing(root, classes, sources, folders.stray, assumed=tuple(assumed))
 
 
 def in_class_folders(

@@ -221,7 +221,10 @@ class _RowLister:
         if is_name(row.path):
             self.other_split_paths.add(relative_path(row.path, self._root))
         try:
-            self._take_label(row, relative_path(row.path, self._root))
+            label = row.label
+            if self._label_pattern is not None:
+                label = self._class_in(relative_path(row.path, self._root))
+            self.labels.take(label, row.where)
         except ValueError:
             pass  # the row is rejected when its own split is packed
 
@@ -289,7 +292,10 @@ class _RowLister:
                 )
             state = self._state(path)
             self.has_files = True
-            label = self._take_label(row, self._actual_paths.get(path, path))
+            written_label = row.label
+            if self._label_pattern is not None:
+                written_label = self._class_in(self._actual_paths.get(path, path))
+            label = self.labels.take(written_label, row.where)
             if self._fields or row.size:
                 note, fields_ctime_ns = self._write_note(row)
         except ValueError as error:
@@ -320,14 +326,13 @@ class _RowLister:
             note=note,
         )
 
-    def _take_label(self, row: Row, path: str) -> int:
-        """The label of a row, whose image has this path. ValueError: it is no label."""
-        if self._label_pattern is None:
-            return self.labels.take(row.label, row.where)
-        label = self._class_of(path.lstrip("/"))
-        if label is None:
+    def _class_in(self, path: str) -> str:
+        """The class in the path of an image. ValueError: it has none."""
+        assert self._label_pattern is not None
+        name = self._class_of(path.lstrip("/"))
+        if name is None:
             raise ValueError(describe_unfit_path(self._label_pattern))
-        return self.labels.take(label, row.where)
+        return name
 
     def _unique_name(self, name: str) -> str:
         """The name itself, or with #2, #3, ... behind it if another sample has it already."""

@@ -241,3 +241,21 @@ def test_lists_of_classes(tmp_path: Path, lines: list[str], names: list[str]) ->
     given = write(tmp_path / "names.txt", "\n".join(lines))
     summary = fastpipe.pack(source, tmp_path / "packed", classes_from=given)
     assert summary.info["classes"] == names
+
+
+def test_sidecar_files_are_left_out(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "cat_1.jpg", "dog_2.jpg")
+    write(source / "cat_1.txt", "a cat")
+    summary = fastpipe.pack(source, tmp_path / "packed", label_pattern="(.+)_")
+    assert labels(tmp_path) == {"cat_1.jpg": "cat", "dog_2.jpg": "dog"}
+    assert not summary.tally.rejected
+    assert assumed(summary)[0].startswith("files that are called like images, and are not read: 1")
+
+
+def test_a_pattern_for_tars_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "src" / "cat.tar", "")
+    for format_name in ("auto", "imagefolder"):
+        with pytest.raises(PackError, match="--label-pattern has no meaning for"):
+            fastpipe.pack(
+                tmp_path / "src", tmp_path / "packed", format=format_name, label_pattern="(.)"
+            )
