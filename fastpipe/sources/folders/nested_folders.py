@@ -30,7 +30,7 @@ def check_nested_folders(
 ) -> Iterator[Assumption]:
     """The assumption that folders are classes, although some hold folders alone.
 
-    PackError: all of them do and are called by a single character each.
+    PackError: all of them do, are called by a single character each, and hold different folders.
     """
     max_folders = _MAX_REMOTE_FOLDERS
     if isinstance(root, Path):
@@ -51,8 +51,11 @@ def check_nested_folders(
         for inner in inner_folders
     ]
     holders = first_paths(inner_by_folder)
+    # Digits may have a folder for each writer, which are the same in all of them.
+    inner_names = {path.partition("/")[2] for path in paths}
+    are_distinct = len(inner_names) == len(paths)
     are_letters = all(len(folder) == 1 for folder in folders)
-    if are_letters and len(inner_by_folder) == len(looked_into):
+    if are_letters and are_distinct and len(inner_by_folder) == len(looked_into):
         raise PackError(
             f"{readable(str(root))} has the folders {holders}, which hold folders "
             f"({first_paths(paths)}) and no images, so it is not certain which are the classes. "

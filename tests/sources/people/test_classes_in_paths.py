@@ -99,6 +99,13 @@ def test_classes_in_folders_of_groups(tmp_path: Path) -> None:
     ).assumed
 
 
+def test_folders_that_all_classes_have_are_no_classes(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "0/writer1/1.png", "0/writer2/1.png", "1/writer1/1.png")
+    (text,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
+    assert text.startswith("classes: the first folders; 0, 1 hold folders (0/writer1")
+    assert set(labels(tmp_path).values()) == {"0", "1"}
+
+
 def test_one_folder_in_each_class_says_nothing(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "ant/images/1.jpg", "bee/images/2.jpg")
     assert not fastpipe.pack(source, tmp_path / "packed").assumed
