@@ -33,11 +33,13 @@ ADD_OPTIONS = (
     "format",
     "image_column",
     "label_column",
+    "label_pattern",
     "fields",
     "image_root",
     "split",
     "separator",
     "box_format",
+    "run_order",
     "coordinates",
     "first_label",
     "classes_from",
@@ -60,6 +62,7 @@ def pack(
     format: str = "auto",
     image_column: str | None = None,
     label_column: str | None = None,
+    label_pattern: str | None = None,
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
     split: str | None = None,
@@ -68,6 +71,7 @@ def pack(
     classes_from: ClassesFrom | None = None,
     separator: str | None = None,
     box_format: str | None = None,
+    run_order: str | None = None,
     unlisted: str | None = None,
     encoding: str | None = None,
     workers: int | None = None,
@@ -116,6 +120,9 @@ def pack(
             it is not certain.
         image_column: column with the images, or with their paths; None: the only one.
         label_column: column with the labels; None: "label", if there is one.
+        label_pattern: a regular expression that is searched in the path of each image, below the
+            folder of the images; the text of its first group is the class: "(.+)/" takes the
+            folder, "(.+)_" the start of the name; None: class folders or columns say the class.
         fields: further columns to store: name of the field -> column, or column:kind, such as
             {"caption": "text"}; None: all columns.
         image_root: folder or URL that paths of images are relative to; None: folder of the file
@@ -125,7 +132,8 @@ def pack(
         coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation
             applied, or as "stored"; None: as the width and height in the annotations say, else as
             the format's own tools do it: shown.
-        first_label: number of the first class in YOLO's label files, 0 or 1; None: 0.
+        first_label: number of the first class in YOLO's label files, or in a table whose labels are
+            numbers, 0 or 1; None: 0.
         classes_from: names of all classes in the order of their numbers: a packed dataset, a source
             such as a folder of class folders, or a text file with a name on each line; in Python
             also a list of names. A class of `src` that is not among them is refused, one that `src`
@@ -136,6 +144,9 @@ def pack(
             torchvision.ops.box_convert calls it: "xyxy" (left, top, right, bottom), "xywh" (left,
             top, width, height) or "cxcywh" (centre, width, height); None: what the names of the
             columns say, else "xywh", and the summary names it.
+        run_order: of a table with run lengths of masks: whether pixels are numbered down the
+            "columns" or along the "rows"; None: what the sizes of some images show, else "columns",
+            and the summary names it.
         unlisted: of a table: images that lie in the folders of its images and have no row: "drop"
             them, or "keep" them as images without boxes and without a label; None: drop them, and
             the summary counts them.

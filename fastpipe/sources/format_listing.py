@@ -82,6 +82,11 @@ def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
         if not names.files:
             raise _empty_error(root, "folders and no files")
         tars = tar_names(names)
+        if tars and options.label_pattern is not None:
+            raise PackError(
+                f"--label-pattern has no meaning for tars, and {readable(str(root))} holds some; "
+                "unpack them, or leave it out"
+            )
         if tars:  # with --format imagefolder each is a class
             stray = [name for name in names.files if not is_tar(name)]
             return list_tar_classes(root, tars, [*stray, *names.hidden])
@@ -154,13 +159,20 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
 def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
     root, pair = _local_pair(source)
     # Folders that may have the names of the classes.
-    tops = [root]
+    tops = [root, *_folders_around(source)]
+    return list_yolo(
+        pair, options.split, tops, options.first_label or 0, options.fields
+    )
+
+
+def _folders_around(source: Recognised) -> list[Path]:
+    """The folder around a split, which may say the classes of all splits; or none."""
     if isinstance(source.top, Path):
-        tops.append(source.top)
-    elif split_of_name(root.name) is not None:
-        # The user has passed the folder of a split, and the names lie beside it.
-        tops.append(root.absolute().parent)
-    return list_yolo(pair, options.split, tops, options.first_label or 0)
+        return [source.top]
+    if isinstance(source.root, Path) and split_of_name(source.root.name) is not None:
+        # The user has passed the folder of a split.
+        return [source.root.absolute().parent]
+    return []
 
 
 def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
@@ -236,4 +248,4 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         masks = masks / split_of_masks
     root = source.root
     folders = MaskFolders(root, path_below(root, images), path_below(root, masks))
-    return list_masks(folders, options, listed)
+    return list_masks(folders, options, listed, _folders_around(source))

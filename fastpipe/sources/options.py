@@ -11,10 +11,12 @@ from enum import StrEnum
 from typing import Any
 
 from fastpipe.errors import ConfigError, PackError, choice, option_name, readable, whole
+from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.field_columns import FieldColumn, parse_fields
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import SHOWN, STORED
+from fastpipe.sources.path_labels import compile_label_pattern
 from fastpipe.store.remote.options import RemoteOptions
 
 # The formats of sources. AUTO: the one that the source certainly has.
@@ -35,17 +37,20 @@ _RECORDED = (
     "format",
     "image_column",
     "label_column",
+    "label_pattern",
     "split",
     "coordinates",
     "first_label",
     "separator",
     "box_format",
+    "run_order",
     "unlisted",
     "encoding",
 )
 _TEXTS = (
     "image_column",
     "label_column",
+    "label_pattern",
     "split",
     "image_root",
     "separator",
@@ -61,15 +66,19 @@ class SourceOptions:
         format: a Format; "auto": that of the source, if it is certain.
         image_column: the column with images or their paths; None: the only one there is.
         label_column: the column with labels; None: "label", if there is one.
+        label_pattern: finds the class in the path of an image, see Note [labels in paths]; None: the
+            path says none.
         fields: of the samples; None: all that the source has.
         image_root: the folder that paths of images are relative to; None: that of their file.
         split: the part of the source that is packed, such as "train"; None: there is only one.
         coordinates: SHOWN or STORED; None: as the sizes in the annotations say, else by the rule of
             the format.
-        first_label: the number of the first class in label files of YOLO; None: 0.
+        first_label: the number of the first class in label files of YOLO and in tables; None: 0.
         classes: names of the classes by number; None: those of the source, as it numbers them.
         separator: between the classes of a picture in a text; None: the one that the column has.
         box_format: of four numbers of a box, one of BOX_FORMATS; None: what the columns say.
+        run_order: of the pixels in run lengths, one of RUN_ORDERS; None: what the sizes of some
+            pictures show. Note [order of runs]
         unlisted: of images without a row, one of UNLISTED; None: DROP, with an assumption.
         encoding: of the text of a table; None: UTF-8, or UTF-16 if its first bytes say so.
         remote: how a URL is read; None: by the defaults.
@@ -78,6 +87,7 @@ class SourceOptions:
     format: str = "auto"
     image_column: str | None = None
     label_column: str | None = None
+    label_pattern: str | None = None
     fields: tuple[FieldColumn, ...] | None = None
     image_root: str | None = None
     split: str | None = None
@@ -86,6 +96,7 @@ class SourceOptions:
     classes: ClassNames | None = None
     separator: str | None = None
     box_format: str | None = None
+    run_order: str | None = None
     unlisted: str | None = None
     encoding: str | None = None
     remote: RemoteOptions | None = None
@@ -98,6 +109,8 @@ class SourceOptions:
             whole("--first-label", self.first_label, least=0, most=1)
         if self.box_format is not None:
             choice("--box-format", self.box_format, BOX_FORMATS)
+        if self.run_order is not None:
+            choice("--run-order", self.run_order, RUN_ORDERS)
         if self.unlisted is not None:
             choice("--unlisted", self.unlisted, UNLISTED)
         self._check_texts()
@@ -114,6 +127,13 @@ class SourceOptions:
             raise ConfigError(
                 f"{option_name(name)}: expected {expected}, got {value!r}"
             )
+        if self.label_pattern is not None:
+            compile_label_pattern(self.label_pattern)
+            if self.label_column is not None:
+                raise ConfigError(
+                    "--label-pattern and --label-column: expected one of them, for an image has one "
+                    "label"
+                )
         # With "" no text would be split, and nobody would notice.
         if self.separator == "":
             raise ConfigError(

@@ -27,6 +27,7 @@ from fastpipe.sources.folders.folder_roles import (
     has_pictures,
     refuse_split_parts,
 )
+from fastpipe.sources.folders.nested_folders import check_nested_folders
 from fastpipe.sources.folders.splits import (
     FEW,
     are_called_like_parts,
@@ -102,6 +103,8 @@ def check_class_folders(
     elif len(folders) == 1 and not are_classes:
         yield _check_only_folder(root / folders[0], folders[0])
     elif folders:
+        if not are_classes:
+            yield from check_nested_folders(root, folders)
         splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
         if splits:
             yield Assumption(
@@ -187,9 +190,9 @@ def _refuse_colours(
     if colours is not None:
         raise PackError(
             f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours "
-            f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one "
-            "channel: write each mask as a PNG with the number of the class in place of the "
-            "colour, into a folder masks beside the folder images. "
+            f"of masks, beside the folders {first_paths(folders)}. Call the folder of the masks "
+            "masks and that of the images images, or train_masks and train_images for a split: "
+            "then the masks are read by these colours. "
             f"{AS_CLASSES} takes the folders as classes"
         )
 

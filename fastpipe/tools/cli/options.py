@@ -26,6 +26,7 @@ WORK = "Work"
 OnError = StrEnum("OnError", "REPORT FAIL")
 Coordinates = StrEnum("Coordinates", "SHOWN STORED")
 BoxFormat = StrEnum("BoxFormat", "XYXY XYWH CXCYWH")
+RunOrder = StrEnum("RunOrder", "COLUMNS ROWS")
 Unlisted = StrEnum("Unlisted", "DROP KEEP")
 Executor = StrEnum("Executor", "THREADS RAY")
 
@@ -122,6 +123,15 @@ LabelColumn = Annotated[
         rich_help_panel=LABELS,
     ),
 ]
+LabelPattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="The class is in the path of each image: the first group of this regular expression. "
+        "'(.+)/' takes the folder, however deep it is, '(.+)_' the start of the file's name.",
+        rich_help_panel=LABELS,
+    ),
+]
 ClassesFrom = Annotated[
     str | None,
     typer.Option(
@@ -137,7 +147,8 @@ FirstLabel = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="The number of the first class in YOLO's label files: 0, the default, or 1.",
+        help="The number of the first class in YOLO's label files, or in a table whose labels are "
+        "numbers: 0, the default, or 1.",
         rich_help_panel=LABELS,
     ),
 ]
@@ -169,6 +180,16 @@ FormatOfBoxes = Annotated[
         help="The four numbers of a box in a table with a row for each box: xyxy (left, top, "
         "right, bottom), xywh (left, top, width, height) or cxcywh (centre, width, height).",
         show_default="by the names of the columns, else xywh; the summary names it",
+        rich_help_panel=LABELS,
+    ),
+]
+OrderOfRuns = Annotated[
+    RunOrder | None,
+    typer.Option(
+        "--run-order",
+        help="The pixels in a table's run lengths of masks are numbered down the columns, or along "
+        "the rows.",
+        show_default="by the sizes of some images, else columns; the summary names it",
         rich_help_panel=LABELS,
     ),
 ]
