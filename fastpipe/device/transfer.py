@@ -296,7 +296,7 @@ class Transfer:
             memory.append(image_sizes)
         if masks:
             attributes["pixel_mask"] = _one_or_list(masks)
-        images = _one_or_list(views)
+        images = _one_or_list(views) if views else None
         if batch.fields is None:
             loop_batch: Batch = ImageBatch(images, labels, **attributes)
         else:
@@ -316,7 +316,8 @@ class Transfer:
                 values[name] = arrays_in_slot(copies.slots[name], arrays)
                 memory.append(copies.slots[name])
             rows_per_sample = batch.plan.rows_per_sample
-            loop_batch = _as_dict(batch.fields, values, len(views), rows_per_sample)
+            view_count = len(batch.plan.views)
+            loop_batch = _as_dict(batch.fields, values, view_count, rows_per_sample)
         ready = self._stream.mark()
         # The training stream has to know each piece of memory once, however many tensors are in it.
         # By the address of the memory.

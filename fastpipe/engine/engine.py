@@ -82,6 +82,7 @@ class Engine:
         num_workers: number of threads.
         verify: compare samples, and the files beside the shards, with their hashes.
         fields: names of fields whose columns are among these files.
+        with_images: whether batches have images; else their fields alone are read.
 
     Raises:
         EngineError: the threads cannot be started.
@@ -95,11 +96,13 @@ class Engine:
         *,
         verify: bool = False,
         fields: Iterable[str] = (),
+        with_images: bool = True,
     ) -> None:
         self.intact = Intact(index.list_hashed_files(fields))
         if verify:
             self.intact.begin()
         self._verify = verify
+        self._with_images = with_images
         self._index = index
         self.num_workers = num_workers
         # Fetches shards that are behind URLs. It has to know which batches come next.
@@ -250,9 +253,10 @@ class Engine:
         if self.reader is None:
             return start(rows)
         self.check_usable()
-        # A sample counts as used when its image has been read. Jobs of fields keep its bytes as
-        # long as they need them, by tickets of their own.
-        return FetchedJob(self.reader, plan.samples, rows, start, last=not is_field)
+        # A sample counts as used when its image has been read, or a field if there are no images.
+        # The other jobs of fields keep its bytes as long as they need them, by tickets of their own.
+        is_use = not (is_field and self._with_images)
+        return FetchedJob(self.reader, plan.samples, rows, start, last=is_use)
 
     def _submit_tasks(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         self.check_usable()

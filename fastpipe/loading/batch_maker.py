@@ -38,7 +38,8 @@ class PendingBatch:
     epoch_plan: EpochPlan
     number: int  # in the epoch
     plan: BatchPlan
-    # For each view the slot that its rows go to, and whether it is decoded at full size.
+    # For each view the slot that its rows go to, and whether it is decoded at full size. Empty if
+    # batches have no images.
     views: Sequence[tuple[NDArray[Any], bool]]
     # Memory of masks and second pictures, by entry.
     field_images: dict[str, NDArray[Any]]
@@ -100,6 +101,8 @@ class BatchMaker:
     replace_bad: bool = False
     fields: FieldReader | None = None  # None: batches are (images, labels)
     prepare: Prepare | None = None
+    # Whether batches have images; else they have fields only.
+    with_images: bool = True
     # For each field of arrays the ring of its slots.
     array_rings: Mapping[str, SlotRing] = field(default_factory=dict)
 
@@ -108,9 +111,10 @@ class BatchMaker:
     ) -> PendingBatch:
         """Has the engine make batch `number` of an epoch; does not wait."""
         views = []
-        for (ring, exact), view in zip(self.views, plan.views, strict=True):
-            shape = (len(view.flips), *view.crops.size, self.form.channels)
-            views.append((ring.take(shape), exact))
+        if self.with_images:
+            for (ring, exact), view in zip(self.views, plan.views, strict=True):
+                shape = (len(view.flips), *view.crops.size, self.form.channels)
+                views.append((ring.take(shape), exact))
         field_images = {} if self.fields is None else self.fields.slots(plan)
         pending = PendingBatch(epoch_plan, number, plan, views, field_images)
         pending.jobs = self._submit(pending, plan)
@@ -147,9 +151,11 @@ class BatchMaker:
         `samples`, (m,), are the places in the batch that the plan's samples go to; None: in order.
         """
         rows = None if samples is None else rows_of(samples, plan.rows_per_sample)
-        jobs = [self.engine.submit(plan.by_row(), *pending.views, rows=rows)]
+        jobs: list[Job | FetchedJob] = []
+        if self.with_images:
+            jobs.append(self.engine.submit(plan.by_row(), *pending.views, rows=rows))
         if self.fields is not None:
-            exacts = [exact for _, exact in pending.views]
+            exacts = [exact for _, exact in self.views]
             jobs += self.fields.begin(
                 self.engine, plan, pending.field_images, exacts, rows
             )

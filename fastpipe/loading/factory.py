@@ -28,6 +28,7 @@ from fastpipe.loading.classes import warn_of_other_classes
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import (
     View,
+    asks_for_images,
     check_together,
     make_field_reader,
     recipe_with_views,
@@ -225,7 +226,12 @@ def loader(
 
     stream = stream_of(device)
     pixels = Pixels(channels, dtype)
-    augmentation = pixels.augment if augment is None else as_augment(augment)
+    with_images = fields is None or asks_for_images(fields)
+    augmentation = None
+    if augment is not None:
+        augmentation = as_augment(augment)
+    elif with_images:
+        augmentation = pixels.augment
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
     buckets = parse_buckets(size, size_choices, crop)
     if buckets is not None:
@@ -257,6 +263,8 @@ def loader(
     augments: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
         recipe, augments = recipe_with_views(views, recipe, augmentation, train=train)
+    if not with_images and any(augment is not None for augment in augments):
+        raise conflict_error("augment + fields without images")
     sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
     check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
@@ -288,7 +296,9 @@ def loader(
         keep = _kept_slots(stream, prefetch_factor)
         for name in reader.arrays:
             array_rings[name] = SlotRing((0, 0), keep, stream.slot)
-    engine = Engine(index, workers, verify=verify, fields=field_names)
+    engine = Engine(
+        index, workers, verify=verify, fields=field_names, with_images=with_images
+    )
     maker = BatchMaker(
         index,
         engine,
@@ -301,6 +311,7 @@ def loader(
         prepare=None
         if prepare is None or reader is None
         else Prepare(prepare, reader.read, stats),
+        with_images=with_images,
         array_rings=array_rings,
     )
     settings = Settings(

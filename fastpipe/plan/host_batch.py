@@ -65,7 +65,7 @@ class HostBatch:
     """A batch as the engine leaves it: n samples of k rows each.
 
     The images of each view are a slot of a SlotRing: (N, height, width, channels), uint8 or uint16,
-    N >= n * k.
+    N >= n * k. A batch of fields alone has no views.
     """
 
     number: int  # in its epoch

@@ -272,3 +272,28 @@ def test_forms_that_the_shapes_do_not_allow(data: Path) -> None:
         fastpipe.open(data).with_fields([fastpipe.Arrays("tokens", form="pad")])
     with pytest.raises(fastpipe.ConfigError, match="not a field of the dataset"):
         fastpipe.loader(data, 4, fields=["image", fastpipe.Arrays("label")])
+
+
+def test_batches_without_images(data: Path) -> None:
+    """No picture is decoded, and all else is as beside images."""
+    fields = ["key", "label", "id", *FIELDS]
+    with_images = epoch(data, fields=["image", *fields])
+    with fastpipe.loader(data, 5, size=32, drop_last=False, fields=fields) as loader:
+        for batch, expected in zip(loader, with_images, strict=True):
+            assert list(batch) == fields
+            check_batch(batch)
+            assert torch.equal(batch["id"], expected["id"])
+            assert torch.equal(batch["label"], expected["label"])
+        assert loader.stats().images_decoded == 0
+    # Masks, boxes and points are on the crops that the images would have.
+    assert list(next(epoch(data, fields=["label"], views=2))) == ["label"]
+
+
+def test_without_images_a_damaged_picture_is_not_looked_at(data: Path, copied: Any) -> None:
+    copy = copied(data)
+    damage(copy, 3)
+    keys = []
+    for batch in epoch(copy, fields=["key", "latent"]):
+        check_batch(batch, ["latent"])
+        keys += batch["key"]
+    assert len(keys) == COUNT
