@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import ConfigError, did_you_mean, first_names
 from fastpipe.plan.content import Content
-from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, uniform
+from fastpipe.plan.draws import Stream, key, uniform
 
 _MAX_NAMES_SHOWN = 5
 
@@ -203,7 +204,7 @@ def draw_by_picture(content: Content, stream: Stream) -> Float64s:
     return uniform(key(0, 0, stream), hashes)
 
 
-def hash_pictures(content: Content) -> NDArray[np.uint64]:
+def hash_pictures(content: Content) -> Uint64s:
     """(n,) a hash of the source file of each sample's picture.
 
     Raises:

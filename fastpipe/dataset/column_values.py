@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.open_file import OpenFile, Rows
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.plan.content import ColumnReader
-from fastpipe.plan.draws import Int64s
 
 # Rows that are read at once: few enough for memory, and enough that numpy's calls take no time.
 _AT_ONCE = 1 << 20

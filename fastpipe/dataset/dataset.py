@@ -15,6 +15,7 @@ import torch.utils.data
 import xxhash
 from numpy.typing import ArrayLike
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import draw_by_picture, parse_choice
 from fastpipe.dataset.column_values import DerivedColumn
@@ -40,7 +41,7 @@ from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.unknown_attributes import describe_unknown
 from fastpipe.errors import ConfigError, flag, real_number, whole
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.draws import Int64s, Stream
+from fastpipe.plan.draws import Stream
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames

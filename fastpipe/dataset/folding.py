@@ -18,18 +18,16 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import hash_pictures, to_array
 from fastpipe.errors import ConfigError, choice
-from fastpipe.plan.draws import Int64s, Stream, key, uniform
+from fastpipe.plan.draws import Stream, key, uniform
 
 _LOG = logging.getLogger("fastpipe")
 _STRATIFY = ("label",)
 _MAX_CLASSES_SHOWN = 5
-
-Uint64s = NDArray[np.uint64]
 
 
 def assign_parts(
@@ -100,7 +98,7 @@ def warn_of_missing_classes(
             )
 
 
-def _parts_by_draw(draws: NDArray[np.float64], count: int) -> Int64s:
+def _parts_by_draw(draws: Float64s, count: int) -> Int64s:
     """(n,) the part k for which a draw is in [k / count, (k + 1) / count)."""
     bounds = np.arange(1, count) / count
     return np.searchsorted(bounds, draws, side="right").astype(np.int64)
@@ -161,7 +159,7 @@ def _join_groups(groups: Uint64s, pictures: Uint64s) -> Uint64s:
         names = smaller_names
 
 
-def _deal_pictures(labels: Int64s, draws: NDArray[np.float64], count: int) -> Int64s:
+def _deal_pictures(labels: Int64s, draws: Float64s, count: int) -> Int64s:
     """(units,) the part of each unit, by its label.
 
     The next class goes on where the last one has ended, so that parts are equal in size, too.
@@ -175,7 +173,7 @@ def _deal_pictures(labels: Int64s, draws: NDArray[np.float64], count: int) -> In
 
 
 def _balance_groups(
-    labels: Int64s, draws: NDArray[np.float64], unit_of: Int64s, count: int
+    labels: Int64s, draws: Float64s, unit_of: Int64s, count: int
 ) -> Int64s:
     """(units,) the part of each unit; the largest first, to the part with least of its classes.
 

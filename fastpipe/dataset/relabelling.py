@@ -13,13 +13,13 @@ import numpy as np
 import torch
 import xxhash
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import suggest_class, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.selection import Relabelling, Selection
 from fastpipe.errors import ConfigError
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.cropping import Cropping
 from fastpipe.dataset.fields import (
@@ -30,7 +31,6 @@ from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
-from fastpipe.plan.draws import Int64s
 from fastpipe.plan.host_batch import Places
 from fastpipe.plan.placed import Boxes, Placed, Points, is_large_enough
 
@@ -293,7 +293,7 @@ class SampleReader:
     def _read_picture(
         self,
         plan: BatchPlan,
-        field_records: NDArray[np.void],
+        field_records: Records,
         is_mask: bool,
         position: int,
     ) -> torch.Tensor:

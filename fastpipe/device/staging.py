@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
+
 _ALIGNMENT_BYTES = 16
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
-def pack(
-    arrays: Arrays, allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]]
-) -> NDArray[np.uint8]:
+def pack(arrays: Arrays, allocate: Callable[[tuple[int, ...]], Uint8s]) -> Uint8s:
     """The arrays' bytes, each at a multiple of 16 bytes, in a buffer that `allocate` makes."""
     *offsets, size_bytes = _offsets(arrays)
     buffer = allocate((size_bytes,))

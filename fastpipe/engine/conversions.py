@@ -16,13 +16,13 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
+from fastpipe.arrays import Bools
 from fastpipe.engine.limits import PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
 from fastpipe.machine.binding import unbound
 from fastpipe.native import _engine
-from fastpipe.plan.draws import Bools
 
 
 class _Row(NamedTuple):

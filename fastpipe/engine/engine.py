@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.description import Intact
 from fastpipe.dataset.format.fields import NO_IMAGE
 from fastpipe.dataset.format.index import Index
@@ -26,7 +27,6 @@ from fastpipe.machine.binding import unbound
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.engine.conversions import Conversions
@@ -173,7 +173,7 @@ class Engine:
     def submit_field(
         self,
         plan: BatchPlan,
-        records: NDArray[np.void],
+        records: Records,
         out: Pixels,
         *,
         exact: bool = True,
@@ -242,7 +242,7 @@ class Engine:
             self.check_usable()
         return job.errors()
 
-    def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
+    def read_ahead(self, ranges: Records, *, restart: bool) -> None:
         """Asks the kernel to read ranges ahead, in order: (n,) of RANGE_DTYPE of plan/byte_ranges.py.
 
         `restart` drops the ranges that came before and have not been read.

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.engine.limits import CONVERTIBLE, PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.native import _engine
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.engine.conversions import Conversions

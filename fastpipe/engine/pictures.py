@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.engine.limits import CONVERTIBLE, most_open_shards
@@ -17,7 +18,6 @@ from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
 from fastpipe.errors import DatasetError
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.store.remote.reader import Reader

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.engine.engine import Engine, lacks_memory
@@ -122,7 +123,7 @@ class BatchMaker:
         self,
         pending: PendingBatch,
         plan: BatchPlan,
-        samples: NDArray[np.int64] | None = None,
+        samples: Int64s | None = None,
     ) -> list[Job | FetchedJob]:
         """Starts a job for the images, and one for each kind of mask and second picture.
 

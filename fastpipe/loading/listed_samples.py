@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.choosing import parse_ids
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.device.augment.foreign import seeded
 from fastpipe.errors import ConfigError
-from fastpipe.plan.draws import Int64s, Stream, key
+from fastpipe.plan.draws import Stream, key
 
 # The kinds of generators that a sampler may have -> how to make another one with a seed.
 _GENERATORS: dict[type, Callable[[int], object]] = {

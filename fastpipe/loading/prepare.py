@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.fields import group_by_sample, split_by_row
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
@@ -116,7 +117,7 @@ def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any
     return arguments
 
 
-def _by_row(array: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[Any]:
+def _by_row(array: NDArray[Any], rows: Int64s, plan: BatchPlan) -> list[Any]:
     return group_by_sample(split_by_row(array, rows, plan), plan)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError, whole
 from fastpipe.loading.listed_samples import make_numbers_function
 from fastpipe.loading.weights import parse_weighted_draws
-from fastpipe.plan.draws import Int64s
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe

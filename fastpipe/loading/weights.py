@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from fastpipe.arrays import Float64s, Int64s
 from fastpipe.dataset.choosing import find_keys, suggest_class, to_array
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ConfigError, flag
-from fastpipe.plan.draws import Float64s, Int64s
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import (
     MAX_KEPT,

@@ -17,9 +17,10 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from fastpipe.arrays import Int64s
 from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size
-from fastpipe.plan.draws import Int64s, bits
+from fastpipe.plan.draws import bits
 from fastpipe.plan.order import CHUNKS_PER_WINDOW, cache_recent
 from fastpipe.plan.partition import Partition
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records, Uint64s
 from fastpipe.dataset.format.index import Index
-from fastpipe.plan.draws import Bools, Int64s
 from fastpipe.plan.order import CHUNK_BYTES, members
 
 # A part of a shard, in bytes; never beyond the shard's end.
@@ -19,14 +18,14 @@ MAX_RANGE_BYTES = 4 * CHUNK_BYTES
 _NEAR_BYTES = 16 * 1024
 
 
-def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
+def sample_ranges(records: Records) -> Records:
     """(n,) of RANGE_DTYPE: the bytes of single samples, from their checked records."""
     ranges = records[["shard", "offset", "size"]].astype(RANGE_DTYPE)
     ranges["size"] = np.minimum(ranges["size"], MAX_RANGE_BYTES)
     return ranges
 
 
-def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
+def run_ranges(index: Index, runs: Int64s) -> Records:
     """(m,) of RANGE_DTYPE: the bytes of runs (n, 2) of sample numbers, with the samples' fields.
 
     A run that crosses shards becomes one range a shard. Records of a damaged index may give
@@ -60,9 +59,7 @@ def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     return ranges
 
 
-def _ends_of_fields(
-    index: Index, pieces: Int64s, shard_bytes: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
+def _ends_of_fields(index: Index, pieces: Int64s, shard_bytes: Uint64s) -> Uint64s:
     """(m,) the end of the last sample's fields in each piece (m, 2).
 
     The fields of a sample follow its image. They end where the next sample begins, or with the
@@ -92,7 +89,7 @@ def runs_of(samples: Int64s) -> Int64s:
     return np.stack([run_starts, run_ends], axis=1)
 
 
-def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
+def joined(ranges: Records) -> Records:
     """The same bytes, with neighbours that nearly touch joined to one range.
 
     Between the images of a tar lie headers, labels and captions, which are not worth a read of

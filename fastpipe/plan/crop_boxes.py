@@ -16,6 +16,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Float64s, Int64s
 from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
@@ -31,16 +32,7 @@ from fastpipe.plan.crops import (
     TenCrop,
     shorter_side,
 )
-from fastpipe.plan.draws import (
-    Bools,
-    Float64s,
-    Int64s,
-    Stream,
-    key,
-    keys,
-    uniform,
-    uniform_one,
-)
+from fastpipe.plan.draws import Stream, key, keys, uniform, uniform_one
 
 _TRIES = 10  # as torchvision's RandomResizedCrop
 

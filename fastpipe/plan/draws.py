@@ -11,12 +11,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Uint64s = NDArray[np.uint64]
-Float64s = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from fastpipe.arrays import Float64s, Int64s, Uint64s
 
 _MASK = 2**64 - 1
 # 2**64 divided by the golden ratio, odd: splitmix64's increment.

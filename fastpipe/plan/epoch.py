@@ -12,8 +12,8 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets, Grouping
@@ -33,7 +33,7 @@ from fastpipe.plan.crop_boxes import (
     random_resized,
 )
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
-from fastpipe.plan.draws import Bools, Int64s, Stream, key, keys, uniform
+from fastpipe.plan.draws import Stream, key, keys, uniform
 from fastpipe.plan.order import Ids, OrderRows, Passes
 from fastpipe.plan.partition import Partition, Span
 from fastpipe.plan.recipe import Recipe, Size, partition_of
@@ -199,9 +199,7 @@ class EpochPlan:
             return rows.places + rows.times * place_count
         return content.numbers(rows.ids) + rows.times * len(content.index)
 
-    def reads(
-        self, number: int, plan: BatchPlan, *, is_first: bool
-    ) -> NDArray[np.void]:
+    def reads(self, number: int, plan: BatchPlan, *, is_first: bool) -> Records:
         """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, which `plan` plans.
 
         With `is_first`, the first batch of an iteration, the ranges of its own samples come first.
@@ -450,7 +448,7 @@ def _resized_sizes(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:
     return buckets.resized(widths, heights)
 
 
-def _sides(records: NDArray[np.void]) -> tuple[Int64s, Int64s]:
+def _sides(records: Records) -> tuple[Int64s, Int64s]:
     """(n,) widths and heights, at least 1: a damaged record raises when its sample's batch is
     planned.
     """

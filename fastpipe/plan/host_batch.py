@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
@@ -116,9 +117,7 @@ def _lay_out_boxes(
     fields.arrays.update(arrays)
 
 
-def _padded(
-    array: NDArray[Any], rows: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[Any]:
+def _padded(array: NDArray[Any], rows: Int64s, counts: Int64s) -> NDArray[Any]:
     """Boxes or labels (M, ...) -> (rows, most, ...).
 
     Boxes are filled up with zeros, labels with -1.

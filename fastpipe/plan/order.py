@@ -28,7 +28,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from fastpipe.plan.draws import Bools, Int64s, Stream, Uint64s, bits, key, mix
+from fastpipe.arrays import Bools, Int64s, Uint64s
+from fastpipe.plan.draws import Stream, bits, key, mix
 
 T = TypeVar("T")
 Ids = Callable[[Int64s], Int64s]  # (n,) places of a pass -> (n,) ids

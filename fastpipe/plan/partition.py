@@ -38,7 +38,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastpipe.plan.draws import Bools, Int64s, Stream, bits, key
+from fastpipe.arrays import Bools, Int64s
+from fastpipe.plan.draws import Stream, bits, key
 from fastpipe.plan.order import cache_recent
 
 _EDGES_KEPT = 256  # batches

@@ -18,7 +18,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastpipe.plan.draws import Float64s, Int64s, Stream, bits, key, uniform
+from fastpipe.arrays import Float64s, Int64s
+from fastpipe.plan.draws import Stream, bits, key, uniform
 from fastpipe.plan.order import Ids, permute
 
 MAX_KEPT = 1 << 24  # weights of more samples are not kept in memory

@@ -15,15 +15,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Float32s, Int64s
 from fastpipe.errors import ConfigError, choice, real_number, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_boxes import Crops, canvas_of
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.draws import Bools, Int64s
-
-Float32s = NDArray[np.float32]
 
 _MAX_POINTS = 2**31
 _PAIRS_HINT = (

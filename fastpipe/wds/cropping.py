@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.dataset.cropping import Cropping, Draws
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import FPC_MAGIC, PNG_MAGIC
@@ -43,7 +43,7 @@ class Picture(NamedTuple):
     width: int
     height: int
     data: bytes | None = None  # for the engine
-    rgb: NDArray[np.uint8] | None = None  # (height, width, 3)
+    rgb: Uint8s | None = None  # (height, width, 3)
 
 
 class PipelineCropping(Cropping):
@@ -77,7 +77,7 @@ class PipelineCropping(Cropping):
         handler: Handler | None = None,
         threads: int = 1,
         planar: bool = False,
-    ) -> tuple[dict[str, NDArray[np.uint8]], list[int]]:
+    ) -> tuple[dict[str, Uint8s], list[int]]:
         """Crops the pictures of samples.
 
         Samples with other pictures than most, or with damaged ones, are left out if the handler
@@ -116,7 +116,7 @@ class PipelineCropping(Cropping):
             keys.append(str(sample.get("__key__", "")).encode(errors="surrogateescape"))
         epoch, draw_numbers = self.named_draws(keys)
         draws = Draws(epoch, draw_numbers[good])
-        rows_by_name: dict[str, NDArray[np.uint8]] = {}
+        rows_by_name: dict[str, Uint8s] = {}
         for name in names:
             data = [pictures[number][name] for number in good]
             rows_by_name[name], reasons = self.rows(
@@ -152,7 +152,7 @@ class PipelineCropping(Cropping):
         *,
         threads: int = 1,
         planar: bool = False,
-    ) -> tuple[NDArray[np.uint8], dict[int, str]]:
+    ) -> tuple[Uint8s, dict[int, str]]:
         """Decodes, crops and resizes pictures.
 
         Args:
@@ -206,7 +206,7 @@ class PipelineCropping(Cropping):
 
     def _fill_rows(
         self,
-        out: NDArray[np.uint8],
+        out: Uint8s,
         pictures: dict[int, Picture],
         draws: Draws,
         threads: int,

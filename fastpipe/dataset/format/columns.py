@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
     MAX_VALUE_BYTES,
@@ -46,8 +47,8 @@ class Ragged:
     """Values of n samples, any number for each: sample i has values[offsets[i]:offsets[i + 1]]."""
 
     values: NDArray[Any]  # (M, ...)
-    offsets: NDArray[np.int64]  # (n + 1,)
-    labels: NDArray[np.int64] | None = None  # (M,) of boxes
+    offsets: Int64s  # (n + 1,)
+    labels: Int64s | None = None  # (M,) of boxes
 
 
 class _VariableColumn:
@@ -74,9 +75,7 @@ class _VariableColumn:
                 f"together: {RESTORE}"
             )
 
-    def _ranges(
-        self, samples: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _ranges(self, samples: Int64s) -> tuple[Int64s, Int64s]:
         """(n,) the first value of each sample, and (n,) the end of its values. Checked."""
         # One call for both ends of each range.
         begins, ends = self._offsets.take(np.stack([samples, samples + 1]))
@@ -108,7 +107,7 @@ class _VariableColumn:
 class RaggedColumn(_VariableColumn):
     """A field of numbers of which a sample has any number: classes, boxes and keypoints."""
 
-    def take(self, samples: NDArray[np.int64]) -> Ragged:
+    def take(self, samples: Int64s) -> Ragged:
         """The values of n samples.
 
         Raises:
@@ -126,8 +125,8 @@ class RaggedColumn(_VariableColumn):
     def _check(
         self,
         values: NDArray[Any],
-        samples: NDArray[np.int64],
-        offsets: NDArray[np.int64],
+        samples: Int64s,
+        offsets: Int64s,
     ) -> None:
         field = self._field
         if field.kind == "classes":
@@ -155,7 +154,7 @@ class RaggedColumn(_VariableColumn):
 class BytesColumn(_VariableColumn):
     """A field whose values are texts, JSON or bytes."""
 
-    def take(self, samples: NDArray[np.int64]) -> list[Any]:
+    def take(self, samples: Int64s) -> list[Any]:
         """The value of each of n samples: str, bytes, or the value that the JSON describes.
 
         Raises:

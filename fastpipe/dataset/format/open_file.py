@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import DatasetError, PackError, in_one_line, readable
 from fastpipe.native import _engine
@@ -118,9 +119,7 @@ class OpenFile:
             )
         return data
 
-    def gather(
-        self, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> tuple[bytes, NDArray[np.int64]]:
+    def gather(self, starts: Int64s, stops: Int64s) -> tuple[bytes, Int64s]:
         """Reads (n,) ranges of the file, near ones in one read.
 
         Returns:
@@ -174,7 +173,7 @@ class Rows:
         self._first_byte = first_byte
         self._dtype = dtype
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, numbers: Int64s) -> NDArray[Any]:
         """The rows of these numbers, in the same shape.
 
         Raises:
@@ -186,9 +185,7 @@ class Rows:
         indices = positions.reshape(numbers.shape) // self.row_bytes
         return rows.take(indices, axis=0)
 
-    def around(
-        self, numbers: NDArray[np.int64], count: int
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def around(self, numbers: Int64s, count: int) -> tuple[NDArray[Any], Int64s]:
         """Reads rows together with their neighbours.
 
         Args:
@@ -207,9 +204,7 @@ class Rows:
         indices += numbers - begins
         return rows, indices
 
-    def ranges(
-        self, begins: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> NDArray[Any]:
+    def ranges(self, begins: Int64s, ends: Int64s) -> NDArray[Any]:
         """The rows from begins[i] to before ends[i], one range behind the other.
 
         Raises:
@@ -225,9 +220,7 @@ class Rows:
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)[row_numbers]
         return rows
 
-    def gather(
-        self, begins: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> tuple[bytes, NDArray[np.int64]]:
+    def gather(self, begins: Int64s, ends: Int64s) -> tuple[bytes, Int64s]:
         """The bytes of ranges of rows, as `OpenFile.gather` returns them."""
         starts = self._first_byte + begins * self.row_bytes
         stops = self._first_byte + ends * self.row_bytes

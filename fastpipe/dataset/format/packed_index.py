@@ -13,6 +13,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records, Uint64s
 from fastpipe.dataset.format.columns import Column, open_column
 from fastpipe.dataset.format.description import REPACK, file_hash, read_info
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, read_fields
@@ -163,7 +164,7 @@ class PackedIndex(Index):
             for file, expected in self.fields[name].files.items():
                 yield self.files / FIELDS_FOLDER / file, expected, self.restored_by
 
-    def sources(self) -> NDArray[np.void]:
+    def sources(self) -> Records:
         """(n,) of SOURCES_DTYPE, mapped into memory. DatasetError: the file has changed."""
         file = self.files / SOURCES_FILE
         if file_hash(file) != self.info["sources"]["file_xxh3_64"]:
@@ -199,15 +200,15 @@ class PackedIndex(Index):
         """See Index; a map of index.npy."""
         return self._records
 
-    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def records_of(self, samples: Int64s) -> Records:
         return self._rows.take(samples)
 
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def read(self, samples: Int64s) -> Records:
         # The neighbours of each record show whether two samples overlap.
         rows, positions = self._rows.around(samples, len(self))
         # `take` with "clip" is faster than rows[positions]. It also serves the first and the last
         # record, which lack a neighbour; `_are_placed` does not look at what they get.
-        records: NDArray[np.void] = rows.take(positions, mode="clip")
+        records: Records = rows.take(positions, mode="clip")
         before = rows.take(positions - 1, mode="clip")
         behind = rows.take(positions + 1, mode="clip")
         shards = np.searchsorted(self.shard_starts, samples, side="right") - 1
@@ -223,12 +224,12 @@ class PackedIndex(Index):
 
     def _are_placed(
         self,
-        samples: NDArray[np.int64],
+        samples: Int64s,
         shards: NDArray[np.intp],
-        before: NDArray[np.void],
-        records: NDArray[np.void],
-        behind: NDArray[np.void],
-    ) -> NDArray[np.bool_]:
+        before: Records,
+        records: Records,
+        behind: Records,
+    ) -> Bools:
         """(n,) whether records lie in their shards, between the records before and behind them."""
         # (n,) whether a sample is the first or the last of its shard.
         is_first = samples == self.shard_starts[shards]
@@ -246,7 +247,7 @@ class PackedIndex(Index):
         is_placed &= is_last | ~_are_inside(behind, sizes) | is_before
         return np.asarray(is_placed)
 
-    def _are_possible(self, records: NDArray[np.void]) -> NDArray[np.bool_]:
+    def _are_possible(self, records: Records) -> Bools:
         """(n,) whether such pictures and labels can exist."""
         width = records["width"].astype(np.int64)
         height = records["height"].astype(np.int64)
@@ -273,15 +274,13 @@ class PackedIndex(Index):
             f"16 bits, and a label below {len(self.classes)}. The index is damaged: {REPACK}"
         )
 
-    def check_pixels(
-        self, samples: NDArray[np.int64], records: NDArray[np.void]
-    ) -> None:
+    def check_pixels(self, samples: Int64s, records: Records) -> None:
         check_pixel_limit(self, self._max_pixels, samples, records)
 
-    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
+    def paths_of(self, samples: Int64s) -> Sequence[str | None]:
         return [None] * len(samples)
 
-    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+    def hashes(self, samples: Int64s, name: str) -> Uint64s:
         return np.asarray(self.records_of(samples)[name])
 
     def sample_at(self, shard: int, offset: int) -> int | None:
@@ -358,9 +357,7 @@ class PackedIndex(Index):
         )
 
 
-def _are_inside(
-    records: NDArray[np.void], sizes: NDArray[np.uint64]
-) -> NDArray[np.bool_]:
+def _are_inside(records: Records, sizes: Uint64s) -> Bools:
     """(n,) whether records have bytes, inside shards of these sizes. No sum here can wrap."""
     offset = records["offset"]
     size = records["size"]

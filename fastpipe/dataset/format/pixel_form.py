@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Records
 from fastpipe.dataset.format.shard_list import count
 
 
@@ -35,12 +35,12 @@ for _form in FORMS:
     _IS_POSSIBLE[_form.channels, _form.bits] = True
 
 
-def possible_forms(records: NDArray[np.void]) -> NDArray[np.bool_]:
+def possible_forms(records: Records) -> Bools:
     """Whether records have one of FORMS, in their shape."""
     return np.asarray(_IS_POSSIBLE[records["channels"], records["bits"]])
 
 
-def count_forms(records: NDArray[np.void]) -> Counter[PixelForm]:
+def count_forms(records: Records) -> Counter[PixelForm]:
     """How many records have each form."""
     # One number for both, so that bincount counts all forms in one pass: the channels in the high
     # byte, the bits in the low one.

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fastpipe.arrays import Int64s, Uint64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,7 @@ class Texts:
     """
 
     data: bytes  # in the encoding of the file system
-    bounds: NDArray[np.int64]  # (n + 1,) where each text begins, and the end of all
+    bounds: Int64s  # (n + 1,) where each text begins, and the end of all
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Texts:
@@ -121,8 +122,8 @@ class Shards:
     def __init__(
         self,
         names: Sequence[tuple[Path, Texts]],
-        bounds: NDArray[np.int64],
-        sizes: NDArray[np.uint64],
+        bounds: Int64s,
+        sizes: Uint64s,
     ) -> None:
         self.samples = int(bounds[-1])
         self.starts = bounds[:-1]

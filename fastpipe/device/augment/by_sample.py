@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
+
+from fastpipe.arrays import Int64s
 
 _STEP = 0x9E3779B9  # 2**32 divided by the golden ratio, odd
 _ROW_BYTES = 2**19  # larger rows are made one by one on a CPU, in its cache
@@ -161,7 +162,7 @@ class BySample(TorchFunctionMode):
         return words.view(*shape)
 
 
-def by_sample_on_cpu(seeds: NDArray[np.int64], seed: int) -> BySample:
+def by_sample_on_cpu(seeds: Int64s, seed: int) -> BySample:
     """The mode for n seeds, one a sample, in which all draws are made on the CPU.
 
     `seed` is that of a generator for the draws that are not one row a sample.

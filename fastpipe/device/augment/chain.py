@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Float32s, Int64s
 from fastpipe.device.augment import pixels
 from fastpipe.device.augment.canvases import Canvases
 from fastpipe.device.augment.foreign import Foreign
@@ -36,7 +36,6 @@ from fastpipe.device.augment.options import moment_of_channels, parse_moments
 from fastpipe.device.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Int64s
 from fastpipe.plan.placed import Placed
 
 _CPU = torch.device("cpu")
@@ -208,7 +207,7 @@ class Chain(torch.nn.Module):
         hosts = tuple(step.host for step in steps)
         return AugmentPlan(len(samples), tuple(sizes), channels, bits, hosts, arrays)
 
-    def partners(self, plan: AugmentPlan) -> tuple[Int64s, NDArray[np.float32]]:
+    def partners(self, plan: AugmentPlan) -> tuple[Int64s, Float32s]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share.
 
         Needs `in_pairs`.

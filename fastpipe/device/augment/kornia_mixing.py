@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Float64s, Int64s
 from fastpipe.device.augment import kornia_modules
 from fastpipe.device.augment.inputs import check_result
 from fastpipe.device.augment.normalised import box_share
@@ -28,7 +29,7 @@ from fastpipe.device.augment.operation import (
 from fastpipe.device.augment.pixels import inside
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Float64s, Int64s, Stream
+from fastpipe.plan.draws import Stream
 
 Parameters = dict[str, Tensor]
 Arrays = dict[str, Array]

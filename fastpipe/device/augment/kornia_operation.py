@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from fastpipe.arrays import Int64s
 from fastpipe.device.augment import kornia_modules, pixels
 from fastpipe.device.augment.by_sample import BySample, by_sample_on_cpu
 from fastpipe.device.augment.inputs import check_result
@@ -39,7 +40,7 @@ from fastpipe.device.augment.kornia_trials import (
 from fastpipe.device.augment.operation import Draws, ModuleOperation, Step, Tensors
 from fastpipe.device.augment.without_waits import WithoutWaits
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Int64s, Stream
+from fastpipe.plan.draws import Stream
 
 GROUPS = 2  # calls a batch of a module that draws something once a call
 POLICY_GROUPS = 16  # calls a batch of a module that chooses among other modules

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fastpipe.arrays import Bools, Float32s, Int64s
 from fastpipe.device.augment.operation import AugmentPlan
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Bools, Int64s
-from fastpipe.plan.placed import Float32s, Placed, places_in_row, swap_pairs
+from fastpipe.plan.placed import Placed, places_in_row, swap_pairs
 
 Mover = Callable[[torch.Tensor], torch.Tensor]
 # The entries of x0, y0, x1, y1 that are x and y of each corner, around the box.

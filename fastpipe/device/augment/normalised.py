@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Bools, Float32s, Float64s, Int64s
 from fastpipe.device.augment import pixels
 from fastpipe.device.augment.operation import (
     Array,
@@ -34,7 +35,7 @@ from fastpipe.device.augment.operation import (
 )
 from fastpipe.device.augment.pixels import cut_out, inside
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key
+from fastpipe.plan.draws import Stream, key
 
 SCALE = (0.02, 0.33)  # share of the image's area
 RATIO = (0.3, 3.3)  # height divided by width
@@ -424,7 +425,7 @@ def _boxes_of_share(draw: Draw, size: Size, share: Float64s) -> Int64s:
 
 
 def _mix_one_by_one(
-    images: Tensor, is_cut: Bools, share: NDArray[np.float32], boxes_tlbr: Int64s
+    images: Tensor, is_cut: Bools, share: Float32s, boxes_tlbr: Int64s
 ) -> Tensor:
     """Mixes (n, height, width, c) in place, each row with the row before it.
 

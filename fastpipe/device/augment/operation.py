@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Float64s, Int64s, Uint64s, bits, key, uniform
+from fastpipe.plan.draws import bits, key, uniform
 
 # Classes that change values and move no pixel: kornia's base of such augmentations, and
 # torchvision's transforms.

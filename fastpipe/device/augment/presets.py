@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Float32s, Float64s, Int64s
 from fastpipe.device.augment import effects, pixels
 from fastpipe.device.augment.operation import (
     Array,
@@ -35,7 +35,7 @@ from fastpipe.device.augment.operation import (
     on_rows,
 )
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Float64s, Int64s, Stream
+from fastpipe.plan.draws import Stream
 
 LAST_BIN = 30  # the greatest magnitude
 MAX_LAYERS = 16  # Stream has as many numbers for the draws of layers
@@ -227,7 +227,7 @@ class Policy(Operation):
 
     def _plan_layer(
         self, draws: Draws, size: Size, number: int
-    ) -> tuple[Layer, NDArray[np.float32]]:
+    ) -> tuple[Layer, Float32s]:
         """Draws a layer, and the numbers of its functions: (n, 6), sorted as the layer's rows."""
         pick_draws = draws.each(Stream.OPERATION + number)
         is_changed = pick_draws < self.probability

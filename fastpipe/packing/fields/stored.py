@@ -11,6 +11,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s
 from fastpipe.dataset.format.columns import row_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
@@ -114,7 +115,7 @@ class FieldValues:
         return convert(value, options, turn).data
 
 
-def shortest_floats(numbers: NDArray[np.float32]) -> Any:
+def shortest_floats(numbers: Float32s) -> Any:
     """Nested lists of floats with few digits that are the same float32 when they are read."""
     # The text of a float32 has as many digits as tell it from its neighbours. As a float64 it is
     # written with the same digits.

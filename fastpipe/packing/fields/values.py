@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s, Int64s
 from fastpipe.dataset.format.fields import MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError
@@ -34,8 +34,8 @@ def naming_field(name: str) -> Iterator[None]:
 class Boxes(NamedTuple):
     """(M, 4) float32 x0, y0, x1, y1, and (M,) int64 labels, if there are any."""
 
-    boxes: NDArray[np.float32]
-    labels: NDArray[np.int64] | None
+    boxes: Float32s
+    labels: Int64s | None
 
 
 def clamp_boxes(value: Boxes, width: int, height: int) -> Boxes:
@@ -80,7 +80,7 @@ def _parse_int(value: Any) -> int:
     return int(number)
 
 
-def _parse_array(value: object, expected: str, *shape: int) -> NDArray[np.float32]:
+def _parse_array(value: object, expected: str, *shape: int) -> Float32s:
     """(M, *shape), in which a length of 0 may be any length but 0; M may be 0.
 
     `expected` says for a message what the value should be.
@@ -111,7 +111,7 @@ def _parse_array(value: object, expected: str, *shape: int) -> NDArray[np.float3
     return numbers
 
 
-def _parse_floats(value: object) -> NDArray[np.float32]:
+def _parse_floats(value: object) -> Float32s:
     numbers = _parse_array(value, "a list of numbers")
     if not len(numbers):
         raise ImageError("expected a list of one or more numbers, got none")
@@ -201,7 +201,7 @@ def _parse_boxes(value: Any) -> Boxes:
     return Boxes(boxes, np.array(numbers, dtype=np.int64))
 
 
-def _parse_keypoints(value: object) -> NDArray[np.float32]:
+def _parse_keypoints(value: object) -> Float32s:
     points = _parse_array(value, "points x, y, visibility of shape (M, K, 3)", 0, 3)
     visibilities = points[..., 2]
     if (visibilities < 0).any():

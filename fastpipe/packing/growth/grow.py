@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Uint64s
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hash
@@ -166,7 +166,7 @@ def _publish_added(
     version: Version,
     listing: Listing,
     fields: Sequence[SourceField],
-    stays: NDArray[np.bool_],
+    stays: Bools,
     shards: PackedShards,
     grown: Grown,
 ) -> Grown:
@@ -260,7 +260,7 @@ class ComparedSources(NamedTuple):
     """
 
     new: list[Source]
-    stays: NDArray[np.bool_]
+    stays: Bools
     known: int
     copies: int
     skipped: int
@@ -305,14 +305,12 @@ def compare_sources(
     )
 
 
-def _hash_keys(paths: Iterable[str]) -> NDArray[np.uint64]:
+def _hash_keys(paths: Iterable[str]) -> Uint64s:
     """(paths,) the column "key" of the index for sources with these paths."""
     return np.array([key_hash(path) for path in paths], np.uint64)
 
 
-def _find_rows(
-    index: PackedIndex, sources: Sequence[Source]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _find_rows(index: PackedIndex, sources: Sequence[Source]) -> tuple[Int64s, Bools]:
     """(sources,) for each source a row of the index, and whether the sample there has its key.
 
     If no sample has it, the row is any other one.
@@ -330,15 +328,15 @@ def _find_rows(
 def _has_same_content(
     listing: Listing,
     version: Version,
-    rows: NDArray[np.int64],
-    has_key: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
+    rows: Int64s,
+    has_key: Bools,
+) -> Bools:
     """(sources,) whether each source has the label and the content of the sample in its row."""
     sources = listing.sources
     records = version.index.records
     labels = np.array([source.label for source in sources], np.int64)
     # A sample is the same if label and size are the same, and the file is not newer.
-    is_same: NDArray[np.bool_] = has_key & (records["label"][rows] == labels)
+    is_same: Bools = has_key & (records["label"][rows] == labels)
     # The size of a row's image is known only when the row has been read.
     if not isinstance(listing, TableListing):
         sizes = np.array([source.size_bytes for source in sources], np.uint64)
@@ -358,7 +356,7 @@ def _has_same_content(
 
 
 def _find_copies(
-    listing: Listing, new: Sequence[Source], version: Version, stays: NDArray[np.bool_]
+    listing: Listing, new: Sequence[Source], version: Version, stays: Bools
 ) -> set[str]:
     """The paths of new sources whose picture is in the dataset, or has come before."""
     seen = set(np.array(version.index.records["xxh3_64"])[stays].tolist())
@@ -371,7 +369,7 @@ def _find_copies(
     return copies
 
 
-def _listed_ns(version: Version) -> NDArray[np.int64]:
+def _listed_ns(version: Version) -> Int64s:
     """(n,) when the source of each sample was listed."""
     shards = version.index.shards
     times = {entry["version"]: entry["listed_ns"] for entry in version.history}

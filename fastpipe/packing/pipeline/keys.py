@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint64s
 from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import readable
 
@@ -17,7 +17,7 @@ class Keys:
 
     def __init__(self) -> None:
         self._new: set[int] = set()
-        self._sorted: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._sorted: Uint64s = np.empty(0, dtype=np.uint64)
         # The last number that `free` gave to a name.
         self._numbers: dict[str, int] = {}
 

@@ -18,8 +18,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Records
 from fastpipe.dataset.format.layout import INDEX_DTYPE, WORK_FOLDER
 from fastpipe.packing.fields.agreement import Agreed
 from fastpipe.packing.shard.tar import Tar
@@ -125,7 +125,7 @@ class Entry:
         del recorded["body_at"]
         return json.dumps(recorded).encode() + b"\n"
 
-    def records(self, store: Store) -> NDArray[np.void]:
+    def records(self, store: Store) -> Records:
         """(samples,) of INDEX_DTYPE; `shard` counts the entry's tars from 0."""
         size_bytes = self.samples * INDEX_DTYPE.itemsize
         data = store.read(

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Records
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.fields import Field, image_format_of, member
 from fastpipe.dataset.format.layout import INDEX_DTYPE, shard_name
@@ -208,7 +208,7 @@ class TarWriter:
         return [start + offset if offset else 0 for offset in offsets]
 
     @property
-    def records(self) -> NDArray[np.void]:
+    def records(self) -> Records:
         """(samples so far,) of INDEX_DTYPE; `shard` is 0."""
         return np.array(self._records, dtype=INDEX_DTYPE)
 

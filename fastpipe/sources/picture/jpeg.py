@@ -14,6 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 from turbojpeg import TurboJPEG
 
+from fastpipe.arrays import Uint8s
 from fastpipe.distribution import REINSTALL
 from fastpipe.errors import ImageError, PackError
 from fastpipe.native import _engine
@@ -66,7 +67,7 @@ def open_turbojpeg() -> TurboJPEG:
 _shared_turbojpeg = functools.cache(open_turbojpeg)
 
 
-def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes:
+def encode_jpeg(rgb: Uint8s, *, quality: int, sampling: str) -> bytes:
     """Encodes a JPEG; the same pixels give the same bytes.
 
     Args:

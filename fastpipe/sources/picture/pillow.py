@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.distribution import install_extra
 from fastpipe.errors import ConfigError, ImageError, in_one_line
@@ -97,7 +98,7 @@ class OpenedImage:
     form: PixelForm = _RGB_OF_8_BITS  # of the packed picture, unless options change it
 
 
-def to_rgb(samples: NDArray[Any]) -> NDArray[np.uint8]:
+def to_rgb(samples: NDArray[Any]) -> Uint8s:
     """Samples -> (height, width, 3) uint8, as Pillow's ``convert("RGB")`` gives them.
 
     Alpha is dropped, gray is repeated, and 16 bits become the high 8.

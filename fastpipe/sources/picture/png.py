@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.dataset.format.sample_layout import PNG_MAGIC
 from fastpipe.native import _engine
 
@@ -84,7 +85,7 @@ def _chunk(name: bytes, payload: bytes) -> bytes:
 
 
 def _deflate_smallest(
-    rows: NDArray[np.uint8], pixel_bytes: int, strip_rows: int, use_filters: bool
+    rows: Uint8s, pixel_bytes: int, strip_rows: int, use_filters: bool
 ) -> list[bytes]:
     """Deflates rows in the way that makes them smallest."""
     # (height, 1 + bytes of a row): before each row stands the number of its filter, 0: none.
@@ -112,9 +113,7 @@ def _deflate_smallest(
     return _deflate(best_rows, strip_rows, best_way)
 
 
-def _deflate(
-    rows: NDArray[np.uint8], strip_rows: int, way: tuple[int, int]
-) -> list[bytes]:
+def _deflate(rows: Uint8s, strip_rows: int, way: tuple[int, int]) -> list[bytes]:
     """A zlib stream of rows, in one piece per strip. Each piece can be inflated by itself."""
     level, strategy = way
     deflate = zlib.compressobj(

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Records, Uint64s
 from fastpipe.dataset.format.index import Index, ReadableShard, check_pixel_limit
 from fastpipe.dataset.format.layout import (
     INDEX_DTYPE,
@@ -73,7 +73,7 @@ class UnpackedIndex(Index):
     packed = False
     version = 0
     storage = JPEG_STORAGE
-    mtimes_ns: NDArray[np.int64]
+    mtimes_ns: Int64s
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class UnpackedIndex(Index):
         self.fingerprint = self._fingerprint()
         self.content = self.fingerprint
 
-    def _list_shards(self, samples: NDArray[np.void]) -> None:
+    def _list_shards(self, samples: Records) -> None:
         """Makes a shard of each tar, or of each file; `samples` are the records of the scan."""
         archives = self._scan.archives
         if archives is None:
@@ -196,20 +196,18 @@ class UnpackedIndex(Index):
         return len(self._records)
 
     @property
-    def records(self) -> NDArray[np.void]:
+    def records(self) -> Records:
         return self._records
 
-    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def records_of(self, samples: Int64s) -> Records:
         return self._records[samples]
 
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def read(self, samples: Int64s) -> Records:
         records = self.records_of(samples)
         self.check_pixels(samples, records)
         return records
 
-    def check_pixels(
-        self, samples: NDArray[np.int64], records: NDArray[np.void]
-    ) -> None:
+    def check_pixels(self, samples: Int64s, records: Records) -> None:
         check_pixel_limit(self, self._max_pixels, samples, records)
 
     def check_same(self) -> None:
@@ -221,11 +219,11 @@ class UnpackedIndex(Index):
     def open_shard(self, number: int) -> ReadableShard:
         return OpenFile(self.shards[number].path)
 
-    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def samples_at(self, places: Int64s) -> Int64s:
         return self._reading_order[places]
 
     @cached_property
-    def _reading_order(self) -> NDArray[np.int64]:
+    def _reading_order(self) -> Int64s:
         """(samples,) as samples lie in tars; or a fixed permutation.
 
         Any part of the permutation is a fair mix of classes.
@@ -235,7 +233,7 @@ class UnpackedIndex(Index):
             return permute(positions, len(self), _PERMUTATION_SEED)
         return self._order_in_tars()
 
-    def _order_in_tars(self) -> NDArray[np.int64]:
+    def _order_in_tars(self) -> Int64s:
         return np.lexsort((self._records["offset"], self._records["shard"]))
 
     @property
@@ -264,12 +262,12 @@ class UnpackedIndex(Index):
         same_neighbors = float((labels[1:] == labels[:-1]).mean())
         return same_neighbors > by_chance + _SORTED_SHARE * (1 - by_chance)
 
-    def paths_of(self, samples: NDArray[np.int64]) -> list[str]:
+    def paths_of(self, samples: Int64s) -> list[str]:
         paths = self._scan.paths
         numbers = self._file_numbers[samples].tolist()
         return [readable(paths[number]) for number in numbers]
 
-    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+    def hashes(self, samples: Int64s, name: str) -> Uint64s:
         """See Index. The first call for identities reads parts of all files.
 
         Raises:

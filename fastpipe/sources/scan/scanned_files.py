@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.layout import INDEX_DTYPE, MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.dataset.format.shard_list import Texts
 from fastpipe.errors import DatasetError, readable
@@ -60,7 +60,7 @@ class Scan:
     classes: list[str]
     archives: list[Archive] | None  # the tars; None: files lie by themselves
     paths: Texts
-    files: NDArray[np.void]  # (n,) of FILE_DTYPE
+    files: Records  # (n,) of FILE_DTYPE
     # Why files are no samples, by the number of the file.
     reasons: dict[int, str] = field(default_factory=dict)
 
@@ -73,11 +73,11 @@ class Scan:
         return os.path.join(os.fsencode(self.folder), path)
 
     @property
-    def unknown_numbers(self) -> NDArray[np.int64]:
+    def unknown_numbers(self) -> Int64s:
         """Numbers of the files whose headers have to be read."""
         return np.flatnonzero(self.files["kind"] == UNKNOWN)
 
-    def find_numbers(self, paths: Iterable[bytes]) -> NDArray[np.int64]:
+    def find_numbers(self, paths: Iterable[bytes]) -> Int64s:
         """(paths,) the numbers of the files with these paths; -1 where there is none."""
         all_paths = map(self.paths.bytes_at, range(len(self.files)))
         number_of_path = {path: number for number, path in enumerate(all_paths)}

@@ -8,9 +8,7 @@ from dataclasses import replace
 from itertools import tee
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fastpipe.arrays import Records
 from fastpipe.dataset.format.description import read_self_checksum
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.layout import DATASET_FILE, NO_LABEL
@@ -194,9 +192,7 @@ def _find_damage(root: SourcePath, index: PackedIndex) -> str | None:
     return index.damage(lambda name: state_at(root, name).size_bytes)
 
 
-def _use_origins(
-    sources: list[Source], index: PackedIndex, origins: NDArray[np.void]
-) -> None:
+def _use_origins(sources: list[Source], index: PackedIndex, origins: Records) -> None:
     """Removes samples that the dataset no longer has, and gives the others their original sizes.
 
     `sources` and the rows of the index are in the order of the shards. `origins`: a row for each

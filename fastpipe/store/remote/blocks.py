@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Uint64s
 from fastpipe.dataset.format.index import Index
-from fastpipe.plan.draws import Int64s
 
 BLOCK_BYTES = 1 << 20
 PAGE_BYTES = 4096
@@ -20,7 +19,7 @@ _KNOWN_SHARDS = 16
 class Blocks:
     """The blocks of shards. A shard's last one may be short; no block has bytes of two shards."""
 
-    def __init__(self, sizes: NDArray[np.uint64]) -> None:
+    def __init__(self, sizes: Uint64s) -> None:
         # (shards,) bytes of each shard
         self.sizes = sizes.astype(np.int64)
         blocks_per_shard = -(-self.sizes // BLOCK_BYTES)  # rounded up

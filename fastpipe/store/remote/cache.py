@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Uint8s
 from fastpipe.native import _engine
 from fastpipe.store.remote import cache_root
 from fastpipe.store.remote.blocks import BLOCK_BYTES, PAGE_BYTES, Blocks
@@ -157,7 +157,7 @@ class Cache:
         block_bytes = self.blocks.bytes_of(np.array([block]))
         return int(block_bytes[0])
 
-    def allot(self, blocks: NDArray[np.int64]) -> None:
+    def allot(self, blocks: Int64s) -> None:
         """Reserves room for those blocks of the dataset that have none, up to the limit."""
         # (m,) the dataset's blocks among them, as indices into the states.
         mine = blocks[self.has(blocks)] - self.first_block
@@ -178,7 +178,7 @@ class Cache:
                 self.states[new[fits]] = ALLOTTED
             self._is_full = not fits.all()
 
-    def _new_shard_bytes(self, blocks: NDArray[np.int64]) -> int:
+    def _new_shard_bytes(self, blocks: Int64s) -> int:
         """The room for those shards of blocks of which nothing is kept yet."""
         total = 0
         for shard in np.unique(self.blocks.shards_of(blocks)).tolist():
@@ -195,7 +195,7 @@ class Cache:
         path = self.folder / self.name_of(shard)
         return self._open_file(path, int(self.blocks.sizes[shard]))
 
-    def has(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def has(self, blocks: Int64s) -> Bools:
         """(n,) which blocks belong to the dataset."""
         end_block = self.first_block + len(self.states)
         return (blocks >= self.first_block) & (blocks < end_block)
@@ -308,7 +308,7 @@ class Caches:
         shard, _, _ = self.blocks.byte_range(range(block, block + 1))
         return self.cache_of_shard[shard]
 
-    def states(self, blocks: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def states(self, blocks: Int64s) -> Uint8s:
         """(n,) Note [states of a block]. Blocks of local files are SYNCED."""
         states = np.full(len(blocks), SYNCED, dtype=np.uint8)
         for cache in self.remote:
@@ -317,9 +317,7 @@ class Caches:
             states[is_mine] = cache.states[blocks_of_dataset]
         return states
 
-    def least_state(
-        self, first: NDArray[np.int64], last: NDArray[np.int64]
-    ) -> NDArray[np.uint8]:
+    def least_state(self, first: Int64s, last: Int64s) -> Uint8s:
         """(n,) the least state of the blocks from first to last."""
         least = np.minimum(self.states(first), self.states(last))
         # A sample has few blocks, so the loop goes over the blocks between, for all samples at
@@ -330,7 +328,7 @@ class Caches:
             least = np.minimum(least, self.states(between))
         return least
 
-    def forget(self, blocks: NDArray[np.int64]) -> None:
+    def forget(self, blocks: Int64s) -> None:
         """Marks blocks whose content turned out to be wrong, so that they are fetched again."""
         for cache in self.remote:
             mine = blocks[cache.has(blocks)]
@@ -342,13 +340,13 @@ class Caches:
         return any(cache.limit == 0 for cache in self.remote)
 
 
-def forget(states: NDArray[np.uint8], blocks: NDArray[np.int64]) -> None:
+def forget(states: Uint8s, blocks: Int64s) -> None:
     """Marks written blocks as missing. They keep their room."""
     written = blocks[states[blocks] >= WRITTEN]
     states[written] = ALLOTTED
 
 
-def shared_states(file: int, count: int) -> NDArray[np.uint8]:
+def shared_states(file: int, count: int) -> Uint8s:
     """(count,) uint8 states of a dataset's blocks, shared with other processes.
 
     Raises:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.dataset.format.open_file import read_at
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -136,9 +136,7 @@ def clear(root: Path, kept: KeptDataset) -> bool:
         return cache_root.remove(Path(kept.folder))
 
 
-def _open_blocks(
-    folder: Path, index: PackedIndex, url: str
-) -> tuple[Blocks, NDArray[np.uint8]]:
+def _open_blocks(folder: Path, index: PackedIndex, url: str) -> tuple[Blocks, Uint8s]:
     """The blocks of a dataset, and their states. The array of states keeps the dataset in use."""
     root = folder.parent
     blocks = Blocks(index.shard_sizes)

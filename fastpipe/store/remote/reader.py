@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s
 from fastpipe.dataset.format.index import Index
 from fastpipe.errors import DatasetError
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Extents
@@ -47,13 +47,13 @@ class Reader:
         self.check_usable = self.fetcher.check_usable
         self._fetch_wait_s = 0.0
 
-    def ahead(self, samples: NDArray[np.int64]) -> None:
+    def ahead(self, samples: Int64s) -> None:
         """Fetches samples for later batches, in their order. Neighbours in a shard are adjacent."""
         self.wants.ahead(samples)
         self.fetcher.wake()
 
     def ticket(
-        self, samples: NDArray[np.int64], on_ready: Callable[[Where | Exception], None]
+        self, samples: Int64s, on_ready: Callable[[Where | Exception], None]
     ) -> Ticket:
         """Asks for samples that are needed now.
 
@@ -68,12 +68,12 @@ class Reader:
             self.fetcher.wake()
         return ticket
 
-    def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def brings(self, samples: Int64s) -> Bools:
         """(n,) which samples are behind a URL, so that they can be fetched again."""
         shard, _, _ = self._extents.of(samples)
         return np.asarray(self.caches.is_remote[shard])
 
-    def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def damaged(self, samples: Int64s) -> Bools:
         """(n,) which samples are damaged behind the URL, too."""
         is_damaged = [sample in self.fetcher.damaged for sample in samples.tolist()]
         return np.array(is_damaged, dtype=np.bool_)
@@ -150,7 +150,7 @@ class Reader:
         return None
 
     @contextmanager
-    def brought(self, samples: NDArray[np.int64]) -> Iterator[Where]:
+    def brought(self, samples: Int64s) -> Iterator[Where]:
         """Where samples are. They stay there inside the `with`. Ctrl-C ends the wait.
 
         Raises:

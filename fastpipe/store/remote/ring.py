@@ -18,9 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fastpipe.arrays import Int64s
 from fastpipe.native import _engine
 
 _PAGE = mmap.PAGESIZE
@@ -227,7 +225,7 @@ class RingParts:
                     else:
                         piece.ring_offset = place
 
-    def use(self, samples: NDArray[np.int64]) -> Iterable[RingPiece]:
+    def use(self, samples: Int64s) -> Iterable[RingPiece]:
         """Notes that a batch has used samples.
 
         Returns the pieces of the batch before, whose samples the plan does not need any more.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Uint8s
 from fastpipe.errors import DatasetError
 from fastpipe.plan.order import members
 from fastpipe.store.remote.blocks import Extents
@@ -36,14 +37,14 @@ class Where:
     # (n,) the number of the file: a shard, or behind the last one the ring
     shard: NDArray[np.uint32]
     # (n,) how many bytes further behind the sample is there than in its shard
-    shift: NDArray[np.int64]
+    shift: Int64s
 
 
 @dataclass(eq=False)
 class Ticket:
     """Samples that somebody waits for. Dropping it, or Reader.end, gives them up."""
 
-    samples: NDArray[np.int64]
+    samples: Int64s
     # Called in any thread, once all samples are there, or with the error.
     on_ready: Callable[[Where | Exception], None]
     # The plan of the time when the ticket was created.
@@ -108,7 +109,7 @@ class Wants:
                     self._coming_blocks.difference_update(part.blocks)
             self.ring_parts.next_plan(self._pinned())
 
-    def ahead(self, samples: NDArray[np.int64]) -> None:
+    def ahead(self, samples: Int64s) -> None:
         """Queues samples for later batches."""
         with self.lock:
             self._beginning_processes = 0
@@ -149,7 +150,7 @@ class Wants:
             if pieces:
                 self.ring_parts.give_back(pieces, self._pinned())
 
-    def again(self, samples: NDArray[np.int64]) -> None:
+    def again(self, samples: Int64s) -> None:
         """Forgets the bytes of samples that are wrong, so that they are fetched again."""
         with self.lock:
             wrong: list[RingPiece] = []
@@ -255,7 +256,7 @@ class Wants:
         return Where(shard, shift)
 
     def _missing_parts(
-        self, samples: NDArray[np.int64], ticket: Ticket | None, *, exact: bool = False
+        self, samples: Int64s, ticket: Ticket | None, *, exact: bool = False
     ) -> list[ShardPart]:
         """What has to be fetched for samples, and is not under way yet.
 
@@ -305,13 +306,13 @@ class Wants:
 
     def _is_kept(
         self,
-        samples: NDArray[np.int64],
-        first_block: NDArray[np.int64],
-        last_block: NDArray[np.int64],
-        least_state: NDArray[np.uint8],
+        samples: Int64s,
+        first_block: Int64s,
+        last_block: Int64s,
+        least_state: Uint8s,
         *,
         exact: bool,
-    ) -> NDArray[np.bool_]:
+    ) -> Bools:
         """(n,) which samples are read from the cache; the others from the ring.
 
         Args:
@@ -369,7 +370,7 @@ def _can_join(part: ShardPart, shard: int, start: int, stop: int) -> bool:
     return 0 <= start - part.stop <= _NEAR_BYTES
 
 
-def _united(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+def _united(first: Int64s, last: Int64s) -> Int64s:
     """All numbers from first to last of each row, each once, in the order of the rows."""
     numbers = members(np.stack([first, last + 1], axis=1))
     _, first_index = np.unique(numbers, return_index=True)

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s
 from fastpipe.tools.demo.shapes import Field, Shape, draw_shape
 
-Planes = NDArray[np.float32]  # axes (blue-green-red, row, column), about 0..255
-Colour = NDArray[np.float32]  # blue, green, red, about 0..255
+Planes = Float32s  # axes (blue-green-red, row, column), about 0..255
+Colour = Float32s  # blue, green, red, about 0..255
 
 _LUMA_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, section 2.5.1
 _CONTRAST = 62.0  # least luma distance between an object's colour and its surroundings

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s, Float64s, Int64s
 from fastpipe.tools.show.sheet import FONT, FONT_SCALE, Pixels, shortened
 
 # RGB. A label, an id and the number of a point have the colour at this position, and start again
@@ -39,8 +40,8 @@ Colour = tuple[int, int, int]
 class BoxMarks(NamedTuple):
     """The boxes of a field."""
 
-    corners: NDArray[np.float32]  # (M, 4) x0, y0, x1, y1
-    labels: NDArray[np.int64] | None = None  # (M,)
+    corners: Float32s  # (M, 4) x0, y0, x1, y1
+    labels: Int64s | None = None  # (M,)
     names: tuple[str, ...] = ()  # by label, "" in a gap
 
 
@@ -56,7 +57,7 @@ class Marks:
     # (height, width) of ids; 0 is not drawn.
     masks: list[NDArray[Any]] = field(default_factory=list)
     # (M, K, 3) x, y, visibility; 0 is not drawn, and 1 is drawn hollow.
-    points: list[NDArray[np.float32]] = field(default_factory=list)
+    points: list[Float32s] = field(default_factory=list)
 
 
 def with_marks(image: Pixels, marks: Marks) -> Pixels:
@@ -105,9 +106,7 @@ def _draw_mask(image: Pixels, ids: NDArray[Any]) -> None:
     image[is_drawn] = np.rint(mixed)
 
 
-def _draw_box(
-    image: Pixels, corners: NDArray[np.float64], colour: Colour, name: str = ""
-) -> None:
+def _draw_box(image: Pixels, corners: Float64s, colour: Colour, name: str = "") -> None:
     """Draws a box: (2, 2) x, y of its corners; with a name, on a tag above it."""
     height, width, _ = image.shape
     last_pixel = (width - 1, height - 1)
@@ -139,9 +138,7 @@ def _draw_tag(image: Pixels, text: str, box_x: int, box_y: int, colour: Colour) 
     cv2.putText(image, text, baseline, FONT, FONT_SCALE, ink, 1, cv2.LINE_AA)
 
 
-def _draw_points(
-    image: Pixels, points: NDArray[np.float64], visibility: NDArray[np.float32]
-) -> None:
+def _draw_points(image: Pixels, points: Float64s, visibility: Float32s) -> None:
     """Draws the points (K, 2) x, y of one object."""
     height, width, _ = image.shape
     for number, (x, y) in enumerate(points.tolist()):

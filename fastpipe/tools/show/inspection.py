@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float64s, Int64s, Uint8s
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
@@ -40,7 +40,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
 from fastpipe.plan.crops import Crop, Letterbox, Resize
-from fastpipe.plan.draws import Int64s, key
+from fastpipe.plan.draws import key
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.order import permute
 from fastpipe.plan.placed import geometry_of, move_boxes
@@ -168,7 +168,7 @@ def _count_boxes_of(column: Any, field: Field, samples: Int64s) -> BoxCounts:
     return BoxCounts(len(samples), num_with_boxes, num_boxes, categories)
 
 
-def _histogram(values: NDArray[np.float64]) -> Histogram:
+def _histogram(values: Float64s) -> Histogram:
     """Bins of equal width up to the 99th percentile.
 
     The last bin takes all beyond, so that one giant does not hide the rest.
@@ -268,8 +268,8 @@ def write_contact_sheet(
 
 
 def _with_boxes(
-    images: NDArray[np.uint8], plan: BatchPlan, crop: Crop, index: Index, field: Field
-) -> tuple[NDArray[np.uint8], list[str]]:
+    images: Uint8s, plan: BatchPlan, crop: Crop, index: Index, field: Field
+) -> tuple[Uint8s, list[str]]:
     """Images of a batch with the boxes of a field, and the categories in each as text."""
     # OpenCV: others do without.
     from fastpipe.tools.show.drawing import BoxMarks, Marks, name_of, with_marks

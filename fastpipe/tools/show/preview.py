@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Uint8s
 from fastpipe.device.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
@@ -31,7 +31,7 @@ _SQUARES = 20  # of the checkerboard behind alpha, on the longer side
 _MAX_DRAWS = 10_000  # of an epoch with weights, to find out which samples it has
 _MIN_SHARE = 0.005  # of a class in a caption
 
-Pixels = NDArray[np.uint8]
+Pixels = Uint8s
 """(height, width, 3) RGB, where nothing else is said."""
 
 
@@ -176,7 +176,7 @@ def _title(
     ]
 
 
-def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
+def _some_samples(recipe: Recipe, rows: int) -> Int64s:
     """The ids of so many samples that epochs have, ascending; or of all, if they are fewer."""
     rng = np.random.default_rng(recipe.seed)
     if not recipe.picks:
@@ -201,7 +201,7 @@ class Seen(NamedTuple):
     fields: dict[str, Any]  # values by name; none if the loop gets (images, labels)
 
 
-def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
+def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
     """Takes samples through a loader's decoder, device and augmentation, at full size.
 
     Args:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float64s, Int64s, Uint8s
 from fastpipe.errors import FastpipeError
 from fastpipe.tools.show.sheet_mark import with_mark
 
@@ -28,7 +28,7 @@ _CV2_MAJOR = int(cv2.__version__.partition(".")[0])
 _ELLIPSIS = ".."  # narrower than three dots
 _ENCODING = "utf-8" if _CV2_MAJOR >= 5 else "ascii"
 
-Pixels = NDArray[np.uint8]
+Pixels = Uint8s
 """(height, width, 3) RGB."""
 
 
@@ -93,7 +93,7 @@ def fitted(image: Pixels, side: int) -> Pixels:
     return cell
 
 
-def with_boxes(image: Pixels, boxes: NDArray[np.float64]) -> Pixels:
+def with_boxes(image: Pixels, boxes: Float64s) -> Pixels:
     """A copy of a picture with boxes drawn into it.
 
     Args:
@@ -117,9 +117,7 @@ def with_boxes(image: Pixels, boxes: NDArray[np.float64]) -> Pixels:
     return drawn
 
 
-def _clipped(
-    point: NDArray[np.int64], last_pixel: NDArray[np.int64]
-) -> tuple[int, int]:
+def _clipped(point: Int64s, last_pixel: Int64s) -> tuple[int, int]:
     x, y = np.clip(point, 0, last_pixel).tolist()
     return x, y
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Records
 from fastpipe.dataset.format.layout import (
     DATASET_FILE,
     INDEX_DTYPE,
@@ -50,13 +50,13 @@ _CHUNK_ROWS = 1 << 17
 class IndexPart:
     """Index records of samples that follow one another."""
 
-    records: NDArray[np.void]
+    records: Records
     first_sample: int  # number of the first of the samples
     rows_at: int  # byte of index.npy where the row of sample 0 begins
     least_label: int  # that is possible
     classes: int  # how many there are; a label is below it
 
-    def records_of(self, shard: ShardFacts) -> NDArray[np.void]:
+    def records_of(self, shard: ShardFacts) -> Records:
         """(samples,) a copy of the records of a shard's samples."""
         start = shard.first_sample - self.first_sample
         return np.array(self.records[start : start + shard.samples])
@@ -111,9 +111,7 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
         yield Damage(DATASET_FILE, "forms differs from the index", expected, actual)
 
 
-def find_impossible(
-    records: NDArray[np.void], shard: ShardFacts, index: IndexPart
-) -> NDArray[np.bool_]:
+def find_impossible(records: Records, shard: ShardFacts, index: IndexPart) -> Bools:
     """(samples,) which records cannot be true.
 
     They are of another shard, outside it, or overlap the sample before.
@@ -174,9 +172,7 @@ class ShardFindings:
         return self.of_sizes + self.of_contents
 
 
-def check_size(
-    shard: ShardFacts, records: NDArray[np.void] | None = None
-) -> Iterator[Damage]:
+def check_size(shard: ShardFacts, records: Records | None = None) -> Iterator[Damage]:
     """Whether a shard exists and has its packed size.
 
     Args:
@@ -391,7 +387,7 @@ def _plan_spans(
 
 
 def _cut_into_spans(
-    shard: ShardFacts, size_bytes: int, starts: list[int], records: NDArray[np.void]
+    shard: ShardFacts, size_bytes: int, starts: list[int], records: Records
 ) -> Iterator[ShardSpan]:
     """Cuts a shard where its samples start; or anywhere, if they are not known."""
     edges = starts or range(0, size_bytes, SPAN_BYTES)
