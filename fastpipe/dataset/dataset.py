@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import torch.utils.data
@@ -97,20 +97,21 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
     # The open files of this process, from the first read on.
     _reader: SampleReader | None = None
 
-    def __init__(
-        self,
-        selection: Selection,
-        sample_format: SampleFormat | None = None,
-        *_: object,
-        **__: object,
-    ) -> None:
-        # Users who guess at this constructor pass a path, and options of other libraries.
-        if isinstance(selection, (str, os.PathLike)):
+    def __new__(cls, *args: object, **options: object) -> Self:
+        # Users who guess at the constructor pass a path, and options of other libraries, which
+        # __init__ would refuse without a hint.
+        if args and isinstance(args[0], (str, os.PathLike)):
+            path = str(args[0])
             raise ConfigError(
-                f"fastpipe.Dataset({str(selection)!r}): open it with "
-                f"fastpipe.open({str(selection)!r}); a transform, crops and fields of single "
-                "samples come with .with_transform(...), .cropped(...) and .with_fields(...)"
+                f"fastpipe.Dataset({path!r}): open it with fastpipe.open({path!r}); a transform, "
+                "crops and fields of single samples come with .with_transform(...), .cropped(...) "
+                "and .with_fields(...)"
             )
+        return super().__new__(cls)
+
+    def __init__(
+        self, selection: Selection, sample_format: SampleFormat | None = None
+    ) -> None:
         super().__init__(selection)
         self._sample_format = sample_format or SampleFormat()
 
