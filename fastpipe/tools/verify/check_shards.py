@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import xxhash
@@ -172,28 +173,49 @@ class ShardFindings:
         return self.of_sizes + self.of_contents
 
 
-def check_size(shard: ShardFacts, records: Records | None = None) -> Iterator[Damage]:
+class ShardSize(NamedTuple):
+    """What lies at a shard's path."""
+
+    size_bytes: int  # 0 if it cannot be opened
+    problem: str = ""  # why it cannot be read; "" if it can
+
+
+def measure_shard(shard: ShardFacts) -> ShardSize:
+    """Looks a shard's size up. Behind a URL this is a request."""
+    try:
+        if shard.direct is not None:
+            state = shard.direct.fetched(shard.name, 0, 1).state
+            return ShardSize(state.size_bytes)
+        status = shard.path.stat()
+    except OSError as error:
+        return ShardSize(0, f"cannot be opened: {error.strerror or error}")
+    if not stat.S_ISREG(status.st_mode):
+        return ShardSize(status.st_size, "is not a regular file")
+    return ShardSize(status.st_size)
+
+
+def check_size(
+    shard: ShardFacts, size: ShardSize, records: Records | None = None
+) -> Iterator[Damage]:
     """Whether a shard exists and has its packed size.
 
     Args:
         shard: the shard.
+        size: what lies at its path.
         records: of its samples; they tell which are lost of a shard that is too short.
     """
-    try:
-        size_bytes, is_regular = _size_of(shard)
-        problem = "" if is_regular else "is not a regular file"
-    except OSError as error:
-        problem = f"cannot be opened: {error.strerror or error}"
-    if problem:
+    size_bytes = size.size_bytes
+    if size.problem:
         yield Damage(
-            shard.name, problem, sample=shard.first_sample, samples=shard.samples
+            shard.name, size.problem, sample=shard.first_sample, samples=shard.samples
         )
     elif size_bytes != shard.size_bytes:
         lost = 0
         if records is not None:
             # No sum that could wrap.
             start = np.minimum(records["offset"], np.uint64(size_bytes))
-            lost = int((records["size"] > size_bytes - start).sum())
+            is_lost = records["size"] > size_bytes - start
+            lost = int(is_lost.sum())
         first_lost = shard.first_sample + shard.samples - lost
         yield Damage(
             shard.name,
@@ -205,23 +227,16 @@ def check_size(shard: ShardFacts, records: Records | None = None) -> Iterator[Da
         )
 
 
-def _size_of(shard: ShardFacts) -> tuple[int, bool]:
-    """A shard's size at present, and whether it is a regular file. OSError: it is missing."""
-    if shard.direct is not None:
-        return shard.direct.fetched(shard.name, 0, 1).state.size_bytes, True
-    status = shard.path.stat()
-    return status.st_size, stat.S_ISREG(status.st_mode)
-
-
 def check_quickly(
     shards: Sequence[ShardFacts], index: IndexPart | None
 ) -> Iterator[Damage]:
     """Checks shards by their sizes, and their records, if `index` has them; reads no shard."""
     for shard in shards:
+        size = measure_shard(shard)
         if index is None:
-            yield from check_size(shard)
+            yield from check_size(shard, size)
         else:
-            yield from check_size(shard, index.records_of(shard))
+            yield from check_size(shard, size, index.records_of(shard))
             yield from report_impossible(shard, index)
 
 
@@ -245,17 +260,19 @@ def check_shards(
     findings = ShardFindings()
     size_is_wrong: set[int] = set()  # numbers of shards of another size
     readable: list[ShardFacts] = []
-    # By the number of the shard. Behind a URL each look is a request.
+    # By the number of the shard.
     readable_bytes: dict[int, int] = {}
     for shard in shards:
-        damages = list(check_size(shard))
+        size = measure_shard(shard)
+        damages = list(check_size(shard, size))
         findings.of_sizes += damages
         if damages:
             size_is_wrong.add(shard.number)
         if not any(damage.samples for damage in damages):
             # Else all of its samples are lost.
             readable.append(shard)
-            readable_bytes[shard.number] = _readable_bytes(shard)
+            # dataset.json may name a size of any length.
+            readable_bytes[shard.number] = min(shard.size_bytes, size.size_bytes)
 
     # Threads check spans, in any order. `Ahead` returns them in the order of the shards, so that
     # each shard's bytes are hashed here one after the other, while they are in the cache.
@@ -406,12 +423,3 @@ def _cut_into_spans(
     yield ShardSpan(
         shard, start, size_bytes, first, starts[first:], records[first:], last=True
     )
-
-
-def _readable_bytes(shard: ShardFacts) -> int:
-    """How many bytes of a shard can be read. dataset.json may name a size of any length."""
-    try:
-        size_bytes, _ = _size_of(shard)
-    except OSError:
-        return 0
-    return min(shard.size_bytes, size_bytes)
