@@ -15,6 +15,7 @@ import numpy as np
 
 from fastpipe.arrays import Uint8s
 from fastpipe.dataset.cropping import Cropping, Draws
+from fastpipe.dataset.format.picture_names import PICTURES
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.errors import ConfigError, ImageError, SampleError, flag, readable, whole
@@ -26,7 +27,6 @@ from fastpipe.sources.picture.background import (
     parse_background,
 )
 from fastpipe.sources.picture.probe import image_format
-from fastpipe.sources.picture_names import PICTURES
 from fastpipe.wds.transparency import is_png_with_alpha, warn_of_dropped_alpha
 
 Handler = Callable[[Exception], bool]

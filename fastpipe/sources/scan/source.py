@@ -13,6 +13,7 @@ from pathlib import Path
 from fastpipe.dataset.format.description import is_dataset
 from fastpipe.dataset.format.folder import why_no_dataset
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import Names, names_in
@@ -26,7 +27,6 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.scanned_files import Archive

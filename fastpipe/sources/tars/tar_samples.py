@@ -19,10 +19,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from fastpipe.dataset.format.layout import MAX_CLASSES, NO_LABEL
+from fastpipe.dataset.format.picture_names import PICTURES, is_picture
 from fastpipe.dataset.format.sample_layout import Ours, read_ours
 from fastpipe.sources.listing import ByteRange, Source
 from fastpipe.sources.member_fields import NOTE
-from fastpipe.sources.picture_names import PICTURES, is_picture
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tars.tar_members import (
     DUPLICATE_PATH,

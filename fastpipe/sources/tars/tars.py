@@ -13,6 +13,7 @@ from fastpipe.dataset.format.description import read_self_checksum
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, first_names, readable
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, state_at
@@ -31,7 +32,6 @@ from fastpipe.sources.member_fields import (
     field_of_dataset,
     fields_of,
 )
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.likely import is_label_name
 from fastpipe.sources.tars.tar_folders import TarFiles, list_folders, refuse_split
 from fastpipe.sources.tars.tar_members import LABEL_EXTENSION, check_members, is_label

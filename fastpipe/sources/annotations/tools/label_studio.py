@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     Box,
@@ -24,7 +25,6 @@ from fastpipe.sources.annotations.tools.annotated_image import (
     number,
     object_of,
 )
-from fastpipe.sources.picture_names import is_picture
 
 # Label Studio writes it before the name of a file that is uploaded.
 _UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-")
