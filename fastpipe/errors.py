@@ -176,6 +176,16 @@ def first_names(names: Sequence[str], most: int) -> str:
     return text
 
 
+def format_count(number: int, noun: str) -> str:
+    """A number and its noun: 1 file, 2,000 files, 3 classes, 4 boxes, 5 categories."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{number:,} {noun.removesuffix('y')}ies"
+    ending = "es" if noun.endswith(("s", "x", "ch")) else "s"
+    return f"{number:,} {noun}{ending}"
+
+
 def in_one_line(problem: object, most: int | None = None) -> str:
     """The text of another library's error without line breaks, cut after `most` characters."""
     return " ".join(str(problem).split())[:most]

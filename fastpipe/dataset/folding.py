@@ -22,7 +22,7 @@ import xxhash
 from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import hash_pictures, to_array
-from fastpipe.errors import ConfigError, choice
+from fastpipe.errors import ConfigError, choice, first_names
 from fastpipe.plan.draws import Stream, key, uniform
 
 _LOG = logging.getLogger("fastpipe")
@@ -85,15 +85,12 @@ def warn_of_missing_classes(
             if count and not side_count:
                 missing.append(f"{class_name!r} ({count:,} samples)")
         if missing:
-            shown_classes = missing[:_MAX_CLASSES_SHOWN]
-            if len(missing) > len(shown_classes):
-                shown_classes.append("...")
             _LOG.warning(
                 "%s: %s has none of %d classes: %s; %s",
                 fold,
                 name,
                 len(missing),
-                ", ".join(shown_classes),
+                first_names(missing, _MAX_CLASSES_SHOWN),
                 remedy,
             )
 

@@ -16,9 +16,9 @@ from fastpipe.diagnosis.processes import (
     read_command_line,
     read_parent,
 )
-from fastpipe.diagnosis.quantities import format_count
 from fastpipe.diagnosis.stacks import Stack, read_stack
 from fastpipe.diagnosis.stuck_reasons import MAIN, Reason, find_reason
+from fastpipe.errors import format_count
 
 SILENT = "a worker that has not started"
 # The stages of a process at which it can hang -> the user's function that runs then.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.dataset.format.index import Index
 from fastpipe.distribution import UPGRADE
-from fastpipe.errors import ConfigError, whole
+from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, Size, partition_of
@@ -178,14 +178,13 @@ class _Stored(NamedTuple):
         return cls(index.lineage, len(index), len(index.classes), index.classes[:2])
 
     def __str__(self) -> str:
-        samples = f"{self.samples:,} sample{'' if self.samples == 1 else 's'}"
+        samples = format_count(self.samples, "sample")
         if not self.classes:
             return samples
         names = ", ".join(repr(name[:20]) for name in self.first_classes)
         if self.classes > len(self.first_classes):
             names += ", ..."
-        noun = "class" if self.classes == 1 else "classes"
-        return f"{samples} of {self.classes:,} {noun}: {names}"
+        return f"{samples} of {format_count(self.classes, 'class')}: {names}"
 
 
 def _how_to_go_on(state: Mapping[str, Any]) -> str:
@@ -194,10 +193,6 @@ def _how_to_go_on(state: Mapping[str, Any]) -> str:
         f"To train on with the dataset and the options of now: loader.set_epoch({epoch}) begins "
         f"epoch {epoch} from its start, and loader.set_epoch({epoch + 1}) the next one"
     )
-
-
-def _count_datasets(count: int) -> str:
-    return "1 stored dataset" if count == 1 else f"{count} stored datasets"
 
 
 def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> str:
@@ -213,7 +208,7 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
     # A mixture or a concatenation consists of several stored datasets.
     if not len(state_datasets) == len(versions) == len(indexes):
         return (
-            f"the state was saved with {_count_datasets(len(state_datasets))}, and this loader "
+            f"the state was saved with {format_count(len(state_datasets), 'stored dataset')}, and this loader "
             f"reads {len(indexes)}. Open the dataset of the state"
         )
     # All versions of a dataset have the same lineage.

@@ -26,7 +26,7 @@ from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.shard_list import Shards
-from fastpipe.errors import DatasetError, SampleError, readable
+from fastpipe.errors import DatasetError, SampleError, format_count, readable
 
 
 class ReadableShard(Protocol):
@@ -170,8 +170,8 @@ class Index(ABC):
         return "" if label == NO_LABEL else self.classes[label]
 
     def __repr__(self) -> str:
-        classes = _count_noun(len(self.classes), "class", "classes")
-        shards = _count_noun(len(self.shards), "shard", "shards")
+        classes = format_count(len(self.classes), "class")
+        shards = format_count(len(self.shards), "shard")
         return f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, {classes}, {shards}>"
 
     def name_of(self, sample: int) -> str:
@@ -238,10 +238,6 @@ class Index(ABC):
             mixture: the index that this is a part of, whose shards the reader is for.
         """
         return None
-
-
-def _count_noun(count: int, singular: str, plural: str) -> str:
-    return f"{count} {singular if count == 1 else plural}"
 
 
 def check_pixel_limit(

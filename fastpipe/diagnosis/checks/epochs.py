@@ -9,9 +9,10 @@ from typing import Any
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.records import Epoch
 from fastpipe.diagnosis.observation import Observation
-from fastpipe.diagnosis.quantities import format_count, format_ms
+from fastpipe.diagnosis.quantities import format_ms
 from fastpipe.diagnosis.source.places import find_change
 from fastpipe.diagnosis.stages import Stages
+from fastpipe.errors import format_count
 
 # Fewer iterators are no habit: a program may look at a batch before it trains.
 _MIN_EPOCHS = 5

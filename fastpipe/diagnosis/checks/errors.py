@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fastpipe.diagnosis.error_causes import find_error_cause
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.observation import Observation
-from fastpipe.diagnosis.quantities import format_count
 from fastpipe.diagnosis.source.places import find_assignment
+from fastpipe.errors import format_count
 
 _UNEQUAL = "equal size"  # torch's words for samples that do not fit into one batch
 _MAX_NAMED = 3  # further files that a sentence lists

@@ -14,9 +14,10 @@ from fastpipe.diagnosis.growth import (
     measure_steady,
 )
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Surroundings
-from fastpipe.diagnosis.quantities import format_count, format_size
+from fastpipe.diagnosis.quantities import format_size
 from fastpipe.diagnosis.source.files import read_line
 from fastpipe.diagnosis.source.keeping import find_keeping_lines
+from fastpipe.errors import format_count
 
 # Less growth is noise of the allocator (bytes, as the next three).
 _MIN_COPIED = 4 << 20

@@ -12,8 +12,9 @@ from fastpipe.diagnosis.checks.cpu_delays import (
 )
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
-from fastpipe.diagnosis.quantities import format_count, format_ms
+from fastpipe.diagnosis.quantities import format_ms
 from fastpipe.diagnosis.stages import Stages
+from fastpipe.errors import format_count
 
 # Batches that are made faster need no workers.
 _MIN_FETCH_S = 2e-3

@@ -19,12 +19,13 @@ from fastpipe.diagnosis.checks.slow_stages import (
 )
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
-from fastpipe.diagnosis.quantities import format_count, format_ms
+from fastpipe.diagnosis.quantities import format_ms
 from fastpipe.diagnosis.stages import (
     Stages,
     count_batches_by_worker,
     list_working,
 )
+from fastpipe.errors import format_count
 
 # The share of its time that the loop may wait.
 _MAX_WAITING = 0.2

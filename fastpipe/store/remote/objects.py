@@ -26,7 +26,7 @@ import xxhash
 
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.open_file import FileState
-from fastpipe.errors import DatasetError, FastpipeError, PackError
+from fastpipe.errors import DatasetError, FastpipeError, PackError, format_count
 from fastpipe.store.remote.connection import Connection, listed_by_hub
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.requests import request_thread
@@ -205,9 +205,9 @@ class Objects:
         advice = remedy.loading
         if self._error is PackError:
             advice = f"{remedy.packing or advice}. {AGAIN}"
-        times = "attempt" if attempts == 1 else "attempts"
+        times = format_count(attempts, "attempt")
         return self._error(
-            f"{failure_text}: {failure.words}, after {attempts} {times} in {elapsed_s:.1f} s. {advice}"
+            f"{failure_text}: {failure.words}, after {times} in {elapsed_s:.1f} s. {advice}"
         )
 
     def _for_each(

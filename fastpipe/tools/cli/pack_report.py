@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fastpipe.errors import first_names, readable
+from fastpipe.errors import first_names, format_count, readable
 from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job.progress import PackProgress
@@ -20,7 +20,6 @@ from fastpipe.packing.job.summary import Summary
 from fastpipe.sources.listing import Assumption
 from fastpipe.tools.cli.console import out, print_indented
 from fastpipe.tools.cli.inspect_tables import describe_boxes
-from fastpipe.tools.cli.tables import count
 from fastpipe.tools.show.inspection import BoxCounts
 
 # The speed that is shown is that of the last seconds.
@@ -69,7 +68,7 @@ def _describe_progress(
     if end.step != "packing":
         text = f"{end.step}: {text}"
     if end.total_tasks:
-        text += f"  task {end.tasks:,}/{end.total_tasks:,}, {count(end.workers, 'CPU')}"
+        text += f"  task {end.tasks:,}/{end.total_tasks:,}, {format_count(end.workers, 'CPU')}"
         # In a terminal the bar shows the time left.
         if not is_terminal and mb_per_s:
             seconds_left = round((end.total_bytes - end.bytes) / 1e6 / mb_per_s)
@@ -99,7 +98,7 @@ def pack_table(
     num_files = info["packs"][-1]["source"]["files"]
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table = Table.grid(padding=(0, 2))
-    packed = f"{info['samples']:,} of {count(num_files, 'file')}"
+    packed = f"{info['samples']:,} of {format_count(num_files, 'file')}"
     # Of a detection dataset the categories are those of its boxes.
     fields_with_classes = [
         name
@@ -107,7 +106,7 @@ def pack_table(
         if field["kind"] in ("boxes", "mask", "classes")
     ]
     if info["classes"] or not fields_with_classes:
-        packed += f", {count(len(info['classes']), 'class')}"
+        packed += f", {format_count(len(info['classes']), 'class')}"
     table.add_row("packed", packed)
     table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
     source_bytes = summary.tally.source_bytes
@@ -128,7 +127,7 @@ def pack_table(
             table.add_row("categories", _list_names(names))
     num_unlabelled = info["samples"] - sum(info["class_counts"])
     if num_unlabelled:
-        text = f"{count(num_unlabelled, 'sample')}, with label -1"
+        text = f"{format_count(num_unlabelled, 'sample')}, with label -1"
         if fields_with_classes:
             text += f"; their classes are in {', '.join(fields_with_classes)}"
         elif is_folder and not info["classes"] and not info["fields"]:
@@ -144,14 +143,15 @@ def pack_table(
         if info["packs"][-1]["options"]["apply_exif"]:
             effect = "rotated upright"
         table.add_row(
-            "EXIF orientation", f"{count(counts['exif_oriented'], 'image')}, {effect}"
+            "EXIF orientation",
+            f"{format_count(counts['exif_oriented'], 'image')}, {effect}",
         )
     if counts["stray_bytes"]:
-        jpegs = count(counts["stray_bytes"], "JPEG")
+        jpegs = format_count(counts["stray_bytes"], "JPEG")
         text = f"{jpegs} had bytes outside of the segments; these bytes were left out"
         table.add_row("stray bytes", text)
     if counts["multi_frame"]:
-        files = count(counts["multi_frame"], "file")
+        files = format_count(counts["multi_frame"], "file")
         table.add_row("frames", f"{files} with several; the first of each was packed")
     class_counts = zip(info["classes"], info["class_counts"], strict=True)
     # Numbers without a category, as COCO's ids have gaps, are no classes.
@@ -161,7 +161,7 @@ def pack_table(
     if empty_classes:
         table.add_row("empty classes", _list_names(empty_classes))
     if summary.stray:
-        files = count(len(summary.stray), "file")
+        files = format_count(len(summary.stray), "file")
         text = f"{files} next to the class folders, or without a row: {_list_names(summary.stray)}"
         table.add_row("not packed", text)
     if summary.dropped:
@@ -177,28 +177,32 @@ def grown_table(grown: Grown, dst: str) -> RenderableType:
     """The result of an add or a remove."""
     table = Table.grid(padding=(0, 2))
     if grown.removed:
-        table.add_row("removed", count(grown.removed, "sample"))
+        table.add_row("removed", format_count(grown.removed, "sample"))
     if grown.added:
-        table.add_row("added", count(grown.added, "sample"))
+        table.add_row("added", format_count(grown.added, "sample"))
     if not grown.added and not grown.removed:
         table.add_row("added", "nothing")
     version = grown.info["version"]
     is_new = grown.added or grown.removed
     text = f"{'version' if is_new else 'still version'} {version} of {readable(dst)}"
-    table.add_row("dataset", f"{text}, {count(grown.info['samples'], 'sample')}")
+    table.add_row("dataset", f"{text}, {format_count(grown.info['samples'], 'sample')}")
     if grown.added:
         table.add_row("time", f"{grown.seconds:.1f} s")
     if grown.uploaded_bytes:
         table.add_row("uploaded", f"{grown.uploaded_bytes / 1e6:,.1f} MB")
     if grown.known:
-        table.add_row("known", f"{count(grown.known, 'file')}, in the dataset already")
+        table.add_row(
+            "known", f"{format_count(grown.known, 'file')}, in the dataset already"
+        )
     if grown.copies:
         table.add_row(
-            "copies", f"{count(grown.copies, 'file')} with a picture of the dataset"
+            "copies",
+            f"{format_count(grown.copies, 'file')} with a picture of the dataset",
         )
     if grown.skipped:
         table.add_row(
-            "skipped", f"{count(grown.skipped, 'file')} that changed since packing"
+            "skipped",
+            f"{format_count(grown.skipped, 'file')} that changed since packing",
         )
     return table
 
@@ -208,7 +212,7 @@ def print_rejected(rejected: Sequence[Mapping[str, str]], listed_in: str = "") -
     if not rejected:
         out.print("rejected  none")
         return
-    text = f"  {count(len(rejected), 'file')}"
+    text = f"  {format_count(len(rejected), 'file')}"
     if listed_in:
         text += f", listed in {listed_in}"
     out.print(Text.assemble(("rejected", "yellow"), f"{text}:"))

@@ -13,14 +13,13 @@ from rich.text import Text
 from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import ConfigError, FastpipeError, readable
+from fastpipe.errors import ConfigError, FastpipeError, format_count, readable
 from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.sources.files import source_path
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
 from fastpipe.tools.cli.pack_report import pack_progress
-from fastpipe.tools.cli.tables import count
 from fastpipe.tools.verify.damage import Damage, Report
 from fastpipe.tools.verify.repair import repair as run_repair
 from fastpipe.tools.verify.verification import verify as run_verify
@@ -158,8 +157,8 @@ def _print_report(report: Report) -> None:
     if report.bytes or report.quick:
         check = f"checked {check}"
     text = (
-        f": {path}: {count(len(report.findings), 'problem')}, "
-        f"{count(num_samples, 'sample')} affected; {check}. "
+        f": {path}: {format_count(len(report.findings), 'problem')}, "
+        f"{format_count(num_samples, 'sample')} affected; {check}. "
         f"{_next_step(report)}"
     )
     out.print(Text.assemble(("damaged", "red"), text))
@@ -185,7 +184,7 @@ def _source_paths(data: str, findings: Sequence[Damage]) -> dict[int | None, str
 
 def _describe_check(report: Report) -> str:
     """The parts of a dataset that were checked, and the speed."""
-    text = f"{count(report.samples, 'sample')} in {count(report.shards, 'shard')}"
+    text = f"{format_count(report.samples, 'sample')} in {format_count(report.shards, 'shard')}"
     if report.quick:
         return f"{text}; only the small files, the index and sizes, read no shard"
     if not report.bytes:

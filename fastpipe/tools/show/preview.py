@@ -16,7 +16,7 @@ from fastpipe.arrays import Int64s, Uint8s
 from fastpipe.device.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
-from fastpipe.errors import ConfigError, flag, readable, whole
+from fastpipe.errors import ConfigError, flag, format_count, readable, whole
 from fastpipe.loading.loader import Loader, make_transfer
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
@@ -169,9 +169,8 @@ def _title(
     if num_others:
         crops = f"its crops (yellow: {names[0]}; white: the other {num_others})"
     photo = "the photo with its fields" if has_fields else "the photo"
-    plural = "" if num_photos == 1 else "s"
     return [
-        f"{readable(path)}: {num_photos} photo{plural}, seed {seed}",
+        f"{readable(path)}: {format_count(num_photos, 'photo')}, seed {seed}",
         f"From left to right: {photo}; {crops}; and what the model sees.",
     ]
 
