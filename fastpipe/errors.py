@@ -153,13 +153,14 @@ class EngineError(FastpipeError, RuntimeError):
     """
 
 
-def readable(name: str) -> str:
-    """A file system's name as text that every terminal and file can hold.
+def readable(path: object) -> str:
+    """A path, or a name in it, as text that every terminal and file can hold.
 
     Bytes that are not UTF-8 become a backslash, x and two digits: `caf\\xe9.jpg`. So do control
     characters, which a terminal would act on, except line ends and tabs. Halves of a character,
     which no file has in its name but a program may pass, become a backslash, u and four digits.
     """
+    name = str(path)
     try:
         text = os.fsencode(name).decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:
@@ -264,7 +265,7 @@ def did_you_mean_path(path: Path) -> str:
     candidate = existing.joinpath(near[0], *missing[1:])
     if not os.path.exists(candidate):
         candidate = existing / near[0]
-    return f"; did you mean {readable(str(candidate))}?"
+    return f"; did you mean {readable(candidate)}?"
 
 
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:

@@ -49,7 +49,7 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     Raises:
         PackError: the listing has a class that is not given, or no classes at all.
     """
-    root = readable(str(listing.root))
+    root = readable(listing.root)
     assumptions = []
     for assumption in listing.assumed:
         # Given classes settle the assumptions that name their option.
@@ -285,7 +285,7 @@ def _number_classes(
         return list(range(len(ours))), True
     numbers = {name: number for number, name in enumerate(names)}
     unknown = [name for name in used_names if name not in numbers]
-    _check_unknown(unknown, names, readable(str(listing.root)))
+    _check_unknown(unknown, names, readable(listing.root))
     return [numbers.get(name, NO_LABEL) for name in ours], False
 
 

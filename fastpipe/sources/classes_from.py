@@ -37,7 +37,7 @@ def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"classes_from: {_EXPECTED}; got {given!r:.100}")
     path = source_path(given, remote)
-    option = f"--classes-from {readable(str(given))}"
+    option = f"--classes-from {readable(given)}"
     if not path.exists():
         raise ConfigError(f"{option}: it does not exist; {_EXPECTED}")
     if path.is_dir() and is_dataset(path):

@@ -85,11 +85,11 @@ def refuse_unread_file(path: SourcePath) -> None:
     ending = path.suffix.lower()
     if ending in (".json", ".xml", ".txt", ".odgt"):
         refuse_tool(path)
-    shown = readable(str(path))
+    shown = readable(path)
     if ending in _OF_FOLDERS:
         raise PackError(
             f"{shown} is {_OF_FOLDERS[ending]}; expected the folder: pass "
-            f"{readable(str(path.parent))}, or the folder that holds the images and this"
+            f"{readable(path.parent)}, or the folder that holds the images and this"
         )
     remedy = unread_remedy(path.name)
     if remedy is not None:

@@ -164,12 +164,12 @@ def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
         file = open_file(path)
     except OSError as problem:
         raise PackError(
-            f"cannot read {readable(str(path))}: {problem.strerror}"
+            f"cannot read {readable(path)}: {problem.strerror}"
         ) from problem
     if not file.state.is_regular:
         file.close()
         raise PackError(
-            f"{readable(str(path))} is not a regular file; expected one, for fastpipe reads no "
+            f"{readable(path)} is not a regular file; expected one, for fastpipe reads no "
             "streams"
         )
     return file
@@ -189,7 +189,7 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
             after = state_at(path.parent, path.name)
     except OSError as problem:
         raise PackError(
-            f"cannot read {readable(str(path))}: {problem.strerror}"
+            f"cannot read {readable(path)}: {problem.strerror}"
         ) from problem
     if not _is_same(before, after):
         raise changed_error(path)
@@ -322,7 +322,7 @@ def _remote_files_below(
 
 def _raise_not_listed(problem: OSError) -> NoReturn:
     raise PackError(
-        f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}"
+        f"{readable(problem.filename)} cannot be listed: {problem.strerror}"
     ) from problem
 
 

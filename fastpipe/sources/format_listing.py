@@ -120,7 +120,7 @@ def _refuse_compressed(source: Recognised) -> None:
 
 def _empty_error(root: SourcePath, missing: str) -> PackError:
     return PackError(
-        f"{readable(str(root))} holds no {missing}; expected one folder of images for each class "
+        f"{readable(root)} holds no {missing}; expected one folder of images for each class "
         f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
     )
 
@@ -131,7 +131,7 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
     if len(source.files) > 1:
         names = " and ".join(file.name for file in source.files)
         raise PackError(
-            f"{readable(str(path.parent))} holds {names}; expected one of them. Pass {path.name} "
+            f"{readable(path.parent)} holds {names}; expected one of them. Pass {path.name} "
             f"with --format {format_of(path.name)} to pack what it lists"
         )
     is_metadata = source.format == "metadata"
@@ -230,7 +230,7 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         split_of_masks = find_split(chosen, names_in(masks, FEW).folders)
         if split_of_masks is None:
             raise PackError(
-                f"{readable(str(masks))}: expected a folder {readable(chosen)}, as in {images.name}"
+                f"{readable(masks)}: expected a folder {readable(chosen)}, as in {images.name}"
             )
         images = splits[chosen]
         masks = masks / split_of_masks

@@ -51,7 +51,7 @@ _WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
 
 def _describe_missing(root: SourcePath) -> str:
     """The message about a source that does not exist."""
-    shown = readable(str(root))
+    shown = readable(root)
     near = did_you_mean_path(root) if isinstance(root, Path) else ""
     if near:
         return f"{shown} does not exist{near}"
@@ -249,7 +249,7 @@ def _other_numbers_in_training(
             yield Assumption(
                 f"classes: those of {readable(root.name)} alone, with other numbers than those of "
                 f"{readable(name)} beside it",
-                f"--classes-from {readable(str(parent / name))}",
+                f"--classes-from {readable(parent / name)}",
             )
 
 

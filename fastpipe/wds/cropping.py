@@ -380,8 +380,8 @@ def _sample_error(
     sample: dict[str, Any], reason: str, member: str | None = None, advice: str = ""
 ) -> SampleError:
     """Names the sample, or a member of it, its tar, and the reason."""
-    key = readable(str(sample.get("__key__", "")))
-    url = readable(str(sample.get("__url__", "")))
+    key = readable(sample.get("__key__", ""))
+    url = readable(sample.get("__url__", ""))
     problem = f"the sample {key!r} cannot be cropped"
     if member is not None:
         problem = f"the member {member!r} of the sample {key!r} cannot be decoded"

@@ -52,7 +52,7 @@ def state_of(info: os.stat_result) -> FileState:
 def changed_error(path: object, details: str = "") -> PackError:
     """The error for a file that is no longer as it was listed; `details` says how it changed."""
     return PackError(
-        f"{readable(str(path))} has changed while packing{details}. Finished shards are kept. Wait "
+        f"{readable(path)} has changed while packing{details}. Finished shards are kept. Wait "
         "until nothing changes the source, then run the same command again: it continues with the "
         "files as they are then"
     )

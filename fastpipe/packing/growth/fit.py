@@ -40,7 +40,7 @@ def check_given_classes(
     for name in listing.classes:
         if name not in index.class_to_idx:
             raise PackError(
-                f"{readable(str(listing.root))} has the class {name!r}, and {index.path} was "
+                f"{readable(listing.root)} has the class {name!r}, and {index.path} was "
                 "packed with the classes of --classes-from, which are others. To add it, pass "
                 "--classes-from with all of them, new ones last"
             )

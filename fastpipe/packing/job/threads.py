@@ -66,7 +66,7 @@ def pack(
             # Perhaps the user has exchanged SRC and DST.
             if not isinstance(destination, Path) or not could_be_source(destination):
                 raise
-            shown = readable(str(destination))
+            shown = readable(destination)
             raise PackError(
                 f"{problem}. If {shown} is the source, it comes first: fastpipe pack {shown} DST"
             ) from problem

@@ -316,8 +316,8 @@ def _check_room(
     # How much images shrink is not known before they are converted.
     is_upper_bound = options.encode.max_size is not None
     text = (
-        f"packing {readable(str(listing.root))} needs {'at most' if is_upper_bound else 'about'} "
-        f"{needed / 1e6:,.1f} MB beside the dataset until it is done, in {readable(str(folder))}; "
+        f"packing {readable(listing.root)} needs {'at most' if is_upper_bound else 'about'} "
+        f"{needed / 1e6:,.1f} MB beside the dataset until it is done, in {readable(folder)}; "
         f"{free / 1e6:,.1f} MB are free there"
     )
     if free < needed and not is_upper_bound:

@@ -53,7 +53,7 @@ def read_files(
         return
     starts = range(0, len(numbers), _CHUNK_FILES)
     chunks = [numbers[start : start + _CHUNK_FILES] for start in starts]
-    title = f"scanning {readable(str(scan.folder))}"
+    title = f"scanning {readable(scan.folder)}"
     console = Console(stderr=True)
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")
     try:

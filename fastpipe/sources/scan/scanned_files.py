@@ -174,7 +174,7 @@ def _records(
             tar = source.archive or root.name  # "" means that the source is the tar
             if tar not in number_of_tar:
                 raise DatasetError(
-                    f"{readable(str(root))} has changed while it was scanned: {readable(tar)} is "
+                    f"{readable(root)} has changed while it was scanned: {readable(tar)} is "
                     "new. Try again when no program writes there"
                 )
             shard = number_of_tar[tar]

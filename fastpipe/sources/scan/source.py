@@ -247,7 +247,7 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     choice = ""
     if problem.requested is not None:
         choice = f"split={problem.requested!r}: "
-    shown = readable(str(path))
+    shown = readable(path)
     message = (
         f"{choice}{shown} has the splits {first_paths(names)}; pass "
         f"fastpipe.open({shown!r}, split={readable(suggested)!r})"
@@ -255,7 +255,7 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     folder = problem.splits[suggested]
     if folder:
         message += (
-            f"; or the folder {readable(str(folder))}, whose classes are then numbered by "
+            f"; or the folder {readable(folder)}, whose classes are then numbered by "
             "themselves"
         )
     return DatasetError(message)
@@ -266,7 +266,7 @@ def _check_format(path: Path, source_format: str) -> None:
     if path.name == DATASET_FILE and is_dataset(path.parent):
         raise DatasetError(why_no_dataset(path))
     if source_format not in ("imagefolder", "webdataset"):
-        name = readable(str(path))
+        name = readable(path)
         raise DatasetError(
             f"{name} is a source of the format {source_format}, which has to be packed first: "
             f"fastpipe pack {name} DST, then pass DST. Without packing, a loader reads folders of "
@@ -286,9 +286,9 @@ def _check_no_shards(tars: list[Path]) -> None:
             first_shards.setdefault(tar.parent, tar)
     for folder, shard in first_shards.items():
         if is_dataset(folder):
-            shown = readable(str(folder))
+            shown = readable(folder)
             raise DatasetError(
-                f"{readable(str(shard))} is a shard of the packed dataset {shown}; expected the "
+                f"{readable(shard)} is a shard of the packed dataset {shown}; expected the "
                 f"folder of the dataset: pass {shown}. For a part of its samples: "
                 f"fastpipe.open({shown!r}).select(...)"
             )

@@ -176,7 +176,7 @@ def refuse_split(root: SourcePath, split: str | None) -> None:
     """Raises PackError where a user picks a split of tars that have none."""
     if split is not None:
         raise PackError(
-            f"--split {split}: {readable(str(root))} has no splits: neither tars nor folders in "
+            f"--split {split}: {readable(root)} has no splits: neither tars nor folders in "
             "them that are called train, val, test or the like; leave it out"
         )
 

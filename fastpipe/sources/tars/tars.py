@@ -108,7 +108,7 @@ def list_archives(
         return _list_samples(root, tars, samples, stray, requested)
     if requested is not None:
         raise PackError(
-            f"--field: {readable(str(root))} holds folders of images, which have no fields; leave "
+            f"--field: {readable(root)} holds folders of images, which have no fields; leave "
             "it out"
         )
     return listing
@@ -131,7 +131,7 @@ def list_tar_classes(
         with TarFile(root / tar_name) as tar:
             if not files.add_tar(tar, tar_name, check_members(tar.members())):
                 raise PackError(
-                    f"{readable(str(root / tar_name))} has labels (KEY.cls), so its name is no "
+                    f"{readable(root / tar_name)} has labels (KEY.cls), so its name is no "
                     "class; leave out --format"
                 )
 
@@ -278,7 +278,7 @@ def _refuse_tars_without_image(root: SourcePath, samples: TarSamples) -> None:
     """Raises PackError, unless the tars are empty."""
     if "tar" in samples.dropped:
         raise PackError(
-            f"{readable(str(root))} holds {samples.dropped['tar']:,} tars in its tars, which "
+            f"{readable(root)} holds {samples.dropped['tar']:,} tars in its tars, which "
             "fastpipe does not read. Unpack it into a folder of tars and pack that: with --format "
             "imagefolder each tar there is a class"
         )
@@ -291,7 +291,7 @@ def _refuse_tars_without_image(root: SourcePath, samples: TarSamples) -> None:
             break
     extensions = ", ".join(list(samples.dropped)[:_MAX_SHOWN_EXTENSIONS])
     raise PackError(
-        f"{readable(str(root))} has no image in its tars: the endings of the members are "
+        f"{readable(root)} has no image in its tars: the endings of the members are "
         f"{extensions}. An ending begins at the first dot: photo.v1.jpg has v1.jpg, no image's. "
         f"{option}Or make the tar again without further dots in the names, or unpack it and pack "
         "the folder"

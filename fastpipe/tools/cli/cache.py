@@ -72,7 +72,7 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
                 f"  {share:.0%} of {dataset.shard_bytes / 1e9:,.2f} GB here, "
                 f"{dataset.disk_bytes / 1e9:,.2f} GB on the disk{use}; {dataset.fingerprint}"
             )
-        out.print(f"{format_count(len(datasets), 'dataset')} in {readable(str(root))}")
+        out.print(f"{format_count(len(datasets), 'dataset')} in {readable(root)}")
 
 
 @app.command("verify", cls=PlainCommand, epilog="fastpipe cache verify")
@@ -155,4 +155,4 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
 
 
 def _print_empty(root: Path) -> None:
-    out.print(f"{readable(str(root))} holds no dataset")
+    out.print(f"{readable(root)} holds no dataset")

@@ -226,7 +226,7 @@ def print_assumed(assumed: Sequence[Assumption]) -> None:
     """Prints what the source does not say for sure, in a frame."""
     if not assumed:
         return
-    lines = [f"- {readable(str(assumption))}" for assumption in assumed]
+    lines = [f"- {readable(assumption)}" for assumption in assumed]
     frame = Panel(
         Text("\n".join(lines), overflow="fold"),
         title="assumed, please check",

@@ -261,7 +261,7 @@ def write_contact_sheet(
             caption or names
             for caption, names in zip(captions, categories, strict=True)
         ]
-    title = f"{readable(str(index.path))}: {len(captions)} of {len(index):,} images, {shown}"
+    title = f"{readable(index.path)}: {len(captions)} of {len(index):,} images, {shown}"
     sheet = contact_sheet(images, captions, title=[f"{title}, seed {seed}"])
     write_png(out, sheet)
     return len(captions), stats.replaced

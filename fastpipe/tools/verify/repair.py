@@ -311,7 +311,7 @@ def _remake_shards(
 
     def on_source(source: Source, outcome: Packed | str) -> None:
         if isinstance(outcome, str) and readable(source.path) not in rejected:
-            name = readable(str(listing.root / source.path))
+            name = readable(listing.root / source.path)
             raise PackError(
                 f"{name} could be packed before, but now it cannot: {outcome}. Restore the file, "
                 f"or {_ANEW}"
