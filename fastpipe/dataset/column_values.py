@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.open_file import OpenFile, Rows
-from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.errors import ConfigError, DatasetError, in_one_line
 from fastpipe.plan.content import ColumnReader
 
 # Rows that are read at once: few enough for memory, and enough that numpy's calls take no time.
@@ -150,7 +150,8 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
             key, *rest = key
             value_indices = tuple(rest)
         ids = _parse_ids(key, self._count)
-        values = as_array(self._column.take(np.atleast_1d(ids)))[:, *value_indices]
+        samples = self._column.take(np.atleast_1d(ids))
+        values = as_array(samples)[:, *value_indices]
         if (
             np.ndim(ids) == 0
         ):  # of a single sample its value, without the axis of samples
@@ -200,7 +201,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(np.asarray(self), name)
 
     def __repr__(self) -> str:
-        texts = [" ".join(str(value).split()) for value in self[:5]]
+        texts = [in_one_line(value) for value in self[:5]]
         if self._count > len(texts):
             texts.append("...")
         return f"<column {self._name!r} of {self._count:,} samples: {', '.join(texts)}>"
@@ -222,7 +223,8 @@ def _parse_ids(key: Any, count: int) -> Int64s:
     if array.ndim > 1 or (array.size and not is_integer):
         raise _index_error(key, count)
     ids = array.astype(np.int64)
-    if bool(((ids < -count) | (ids >= count)).any()):
+    is_outside = (ids < -count) | (ids >= count)
+    if bool(is_outside.any()):
         raise _index_error(key, count)
     # Negative numbers count from the end.
     return np.where(ids < 0, ids + count, ids)
@@ -252,4 +254,5 @@ def as_array(values: Any) -> NDArray[Any]:
 def spans(count: int) -> Iterator[Int64s]:
     """The ids of `count` samples, (n,) at a time, so that a billion of them fit into memory."""
     for start in range(0, count, _AT_ONCE):
-        yield np.arange(start, min(start + _AT_ONCE, count), dtype=np.int64)
+        stop = min(start + _AT_ONCE, count)
+        yield np.arange(start, stop, dtype=np.int64)

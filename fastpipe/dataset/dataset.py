@@ -578,7 +578,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
         All samples in their order are the dataset itself. `method` begins the message of an error.
         """
-        if len(ids) == len(self) and np.array_equal(ids, np.arange(len(ids))):
+        has_all = len(ids) == len(self)
+        if has_all and np.array_equal(ids, np.arange(len(ids))):
             return self
         content = self.content
         # (n,) the share of each sample, and (shares,) how many samples of it were chosen.

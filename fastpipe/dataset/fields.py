@@ -277,7 +277,8 @@ class FieldReader:
         if form is not None:
             for name, column in self.pictures.items():
                 if name in self.masks:  # a pixel is one id
-                    self._pixels[name] = ((), _mask_dtype(column, len(data)))
+                    dtype = _mask_dtype(column, len(data))
+                    self._pixels[name] = ((), dtype)
                 else:
                     self._pixels[name] = ((form.channels,), form.dtype)
 
@@ -407,13 +408,17 @@ def group_by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
     row_count = plan.rows_per_sample
     if row_count == 1:
         return of_rows
-    return [of_rows[row : row + row_count] for row in range(0, len(of_rows), row_count)]
+    samples = []
+    for first_row in range(0, len(of_rows), row_count):
+        samples.append(of_rows[first_row : first_row + row_count])
+    return samples
 
 
 def to_multi_hot(tags: Ragged, classes: int) -> Float32s:
     """(n, classes) float32: 1 for the classes of each sample, else 0."""
     # A class that comes twice is set to the same 1.
-    hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
+    row_count = len(tags.offsets) - 1
+    hot = np.zeros((row_count, classes), dtype=np.float32)
     hot[row_of_values(tags), tags.values] = 1
     return hot
 

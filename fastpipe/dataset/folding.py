@@ -49,7 +49,8 @@ def assign_parts(
     if groups is not None:
         units = _join_groups(_group_hashes(data, groups), pictures)
     # (n,) draws in [0, 1): all samples of a unit have the same.
-    draws = uniform(key(0, level, Stream.FOLD), units.view(np.int64))
+    fold_key = key(0, level, Stream.FOLD)
+    draws = uniform(fold_key, units.view(np.int64))
     if stratify is None:
         return _parts_by_draw(draws, count)
 

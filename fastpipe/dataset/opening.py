@@ -180,7 +180,8 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     starts = []
     for part, first_id in zip(parts, first_ids, strict=False):
         starts.append(part.content.starts[:-1] + first_id)
-    share_starts = np.append(np.concatenate(starts), first_ids[-1])
+    joined_starts = np.concatenate(starts)
+    share_starts = np.append(joined_starts, first_ids[-1])
     dataset = Dataset._joined(parts, labels)
     # A loader's state has the weights; equal proportions are the same mixture.
     total = math.fsum(weights)

@@ -84,13 +84,15 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
 
     # (classes + 1,) the new label of each class, or NO_LABEL if it is not chosen. The last one is
     # that of samples without a label: NO_LABEL is -1.
-    new_labels = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)
+    label_count = len(known) + 1
+    new_labels = np.full(label_count, NO_LABEL, dtype=np.int64)
     chosen_labels = [known[name] for name in classes]
     new_labels[chosen_labels] = np.arange(len(classes))
     labels = data.open_column("label")
     ids = []
     for span in spans(len(data)):
-        is_chosen = new_labels[labels.take(span)] != NO_LABEL
+        new_labels_of_span = new_labels[labels.take(span)]
+        is_chosen = new_labels_of_span != NO_LABEL
         ids.append(span[is_chosen])
     return np.concatenate(ids), new_labels[:-1].tolist()
 

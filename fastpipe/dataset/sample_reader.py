@@ -42,7 +42,8 @@ _PIL_HINT = (
     'images, such as torchvision\'s ToTensor: data.with_transform(transform, images="pil")'
 )
 # A plan of whole pictures has these crops: none.
-_NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))
+_NO_BOXES = np.empty((0, 4))
+_NO_CROPS = Crops(_NO_BOXES, _NO_BOXES.astype(np.int32), (0, 0))
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,10 @@ class SampleFormat:
         if self.fields is None:
             return adapt_transform(self.transform, images=self.images)
         # The image may come under several keys.
-        image_keys = [key for key, request in self.fields.items() if request == "image"]
+        image_keys = []
+        for key, request in self.fields.items():
+            if request == "image":
+                image_keys.append(key)
         return adapt_transform(
             self.transform, dicts=True, images=self.images, keys=image_keys
         )
@@ -153,7 +157,8 @@ class SampleReader:
             else:
                 for position, label in enumerate(plan.labels.tolist()):
                     image = self._decode(plan, position)
-                    samples.append((self._apply_transform(image, ids[position]), label))
+                    transformed = self._apply_transform(image, ids[position])
+                    samples.append((transformed, label))
         return samples
 
     def _decode(self, plan: BatchPlan, position: int) -> NDArray[Any]:
@@ -323,7 +328,9 @@ class SampleReader:
         self, plan: BatchPlan, record: np.void, is_mask: bool
     ) -> NDArray[Any]:
         """The pixels in place of a mask or second picture that a sample does not have."""
-        shape: tuple[int, ...] = (int(record["height"]), int(record["width"]))
+        height = int(record["height"])
+        width = int(record["width"])
+        shape: tuple[int, ...] = (height, width)
         fill = 0
         if self._cropping is not None:
             shape = self._cropping.size

@@ -29,7 +29,8 @@ class Relabelling(NamedTuple):
 
 def unchanged_labels(classes: Sequence[str]) -> Int64s:
     """(classes + 1,) the labels of these classes as they are, and at the end NO_LABEL."""
-    return np.append(np.arange(len(classes), dtype=np.int64), NO_LABEL)
+    labels = np.arange(len(classes), dtype=np.int64)
+    return np.append(labels, NO_LABEL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +135,8 @@ class StoredColumn:
         values = index.records_of(numbers)[name].astype(np.int64)
         if name == "label":
             # A damaged label is reported when the sample is read.
-            values[(values < 0) | (values >= len(index.classes))] = NO_LABEL
+            is_unknown = (values < 0) | (values >= len(index.classes))
+            values[is_unknown] = NO_LABEL
         return values
 
     def __getstate__(self) -> dict[str, Any]:

@@ -92,7 +92,8 @@ def _call_by_name(transform: Callable[..., Any], picture: NDArray[Any]) -> Any:
         ) from None
     # ToTensorV2 has made a tensor; without it, the image is still an array.
     is_array = isinstance(image, np.ndarray)
-    if is_array and image.ndim == 3 and image.shape[2] in (1, 3, 4):
+    is_picture = is_array and image.ndim == 3
+    if is_picture and image.shape[2] in (1, 3, 4):
         # Contiguous, because torch takes no negative strides, which mirroring leaves.
         return as_tensor(np.ascontiguousarray(image))
     return image

@@ -65,7 +65,8 @@ class _VariableColumn:
         if field.labelled:
             self._labels, _ = open_npy(folder / names[2], _INT64, self._value_count)
 
-        first, last = self._offsets.take(np.array([0, samples])).tolist()
+        first_and_last = np.array([0, samples])
+        first, last = self._offsets.take(first_and_last).tolist()
         fits = (first, last) == (0, self._value_count)
         # A row of no bytes is legal only where there are no rows: see row_dtype on keypoints.
         if not fits or (self._value_count and not self._values.row_bytes):
@@ -78,8 +79,10 @@ class _VariableColumn:
     def _ranges(self, samples: Int64s) -> tuple[Int64s, Int64s]:
         """(n,) the first value of each sample, and (n,) the end of its values. Checked."""
         # One call for both ends of each range.
-        begins, ends = self._offsets.take(np.stack([samples, samples + 1]))
-        is_good = (begins >= 0) & (begins <= ends) & (ends <= self._value_count)
+        both_ends = np.stack([samples, samples + 1])
+        begins, ends = self._offsets.take(both_ends)
+        is_in_file = (begins >= 0) & (ends <= self._value_count)
+        is_good = is_in_file & (begins <= ends)
         value_bytes = (ends - begins) * self._values.row_bytes
         is_good &= value_bytes <= MAX_VALUE_BYTES
 
@@ -114,7 +117,8 @@ class RaggedColumn(_VariableColumn):
             DatasetError: a file cannot be read, or has offsets or values that are impossible.
         """
         begins, ends = self._ranges(samples)
-        offsets = np.concatenate([[0], np.cumsum(ends - begins)])
+        lengths = ends - begins
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
         values = self._values.ranges(begins, ends)
         self._check(values, samples, offsets)
         labels = None
@@ -191,7 +195,8 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
         return BytesColumn(folder, samples, field)
     if field.kind in ("classes", "boxes", "keypoints"):
         return RaggedColumn(folder, samples, field)
-    rows, _ = open_npy(folder / sidecars(field)[0], row_dtype(field), samples)
+    (file_name, *_) = sidecars(field)
+    rows, _ = open_npy(folder / file_name, row_dtype(field), samples)
     return rows
 
 

@@ -90,7 +90,8 @@ class Index(ABC):
     def records_of_shard(self, shard: int) -> Records:
         """The records of a shard's samples, unchecked."""
         first = int(self.shard_starts[shard])
-        return self.records_of(np.arange(first, first + self.shards[shard].samples))
+        end = first + self.shards[shard].samples
+        return self.records_of(np.arange(first, end))
 
     @abstractmethod
     def read(self, samples: Int64s) -> Records:

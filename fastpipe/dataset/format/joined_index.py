@@ -75,7 +75,8 @@ class JoinedIndex(Index):
         self.shards = Shards.joined([part.shards for part in parts])
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
-        self.storage = " and ".join(sorted({part.storage for part in parts}))
+        storages = {part.storage for part in parts}
+        self.storage = " and ".join(sorted(storages))
         self.jpeg_bytes = sum(part.jpeg_bytes for part in parts)
         self.stored_bytes = sum(part.stored_bytes for part in parts)
         self.form_counts = Counter[PixelForm]()
@@ -83,7 +84,8 @@ class JoinedIndex(Index):
             self.form_counts += part.form_counts
         self.counts = {}
         for name in ("rejected", "converted"):  # a packed dataset has no "converted"
-            self.counts[name] = sum(int(part.counts.get(name, 0)) for part in parts)
+            counts_of_parts = [int(part.counts.get(name, 0)) for part in parts]
+            self.counts[name] = sum(counts_of_parts)
         self.can_be_large = any(part.can_be_large for part in parts)
 
         times = [part.mtimes_ns for part in parts]
@@ -126,14 +128,16 @@ class JoinedIndex(Index):
         """Records of a part with the labels and shards of the whole."""
         # An index that is in memory may return its own array.
         records = records.copy()
-        records["label"] = renumbered(records["label"], self._new_labels[part])
+        new_labels = self._new_labels[part]
+        records["label"] = renumbered(records["label"], new_labels)
         records["shard"] += np.uint32(self._first_shards[part])
         return records
 
     def check_pixels(self, samples: Int64s, records: Records) -> None:
         """See Index; the message counts the pictures of one part."""
         for group in split_by_part(self.starts, samples):
-            self.parts[group.part].check_pixels(group.numbers, records[group.positions])
+            part = self.parts[group.part]
+            part.check_pixels(group.numbers, records[group.positions])
 
     def check_same(self) -> None:
         for part in self.parts:

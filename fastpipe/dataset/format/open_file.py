@@ -68,7 +68,8 @@ def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
     offset = offset_bytes
     end = offset_bytes + size_bytes
     while offset < end:
-        data = os.pread(descriptor, min(end - offset, _PIECE_BYTES), offset)
+        size = min(end - offset, _PIECE_BYTES)
+        data = os.pread(descriptor, size, offset)
         if not data:
             break
         pieces.append(data)
@@ -215,8 +216,10 @@ class Rows:
             return np.empty((0, *self._dtype.shape), dtype=self._dtype.base)
         data, positions = self.gather(begins, ends)
         # (n,) the distance from a row of the result to its position in what was read.
-        shifts = positions // self.row_bytes - (np.cumsum(lengths) - lengths)
-        row_numbers = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
+        starts_in_result = np.cumsum(lengths) - lengths
+        shifts = positions // self.row_bytes - starts_in_result
+        row_shifts = np.repeat(shifts, lengths)
+        row_numbers = np.arange(len(row_shifts)) + row_shifts
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)[row_numbers]
         return rows
 
@@ -273,7 +276,8 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
             raise ValueError("not of version 1.0")
         shape, is_fortran, dtype = _read_header(head)
         is_expected = bool(shape) and rows in (None, shape[0])
-        if is_fortran or not is_expected or np.dtype((dtype, shape[1:])) != row:
+        file_row = np.dtype((dtype, shape[1:]))
+        if is_fortran or not is_expected or file_row != row:
             raise ValueError(f"{shape} of {dtype}")
         size_bytes = os.fstat(file.descriptor).st_size
         expected_bytes = head.tell() + shape[0] * row.itemsize

@@ -137,7 +137,10 @@ class PackedIndex(Index):
         if packs:
             first_pack = json.dumps(packs[0], sort_keys=True).encode()
             self.lineage = xxhash.xxh3_64_hexdigest(first_pack)
-        packed_limits = [count(pack["options"].get("max_pixels", 0)) for pack in packs]
+        packed_limits = []
+        for pack in packs:
+            pack_limit = pack["options"].get("max_pixels", 0)
+            packed_limits.append(count(pack_limit))
         limit = self._max_pixels
         self.can_be_large = limit is not None and limit < max(packed_limits, default=0)
 
@@ -218,7 +221,8 @@ class PackedIndex(Index):
         if not is_good.all():
             row = int(np.flatnonzero(~is_good)[0])
             sample = int(samples[row])
-            raise self._impossible_record(sample, int(shards[row]), records[row])
+            shard = int(shards[row])
+            raise self._impossible_record(sample, shard, records[row])
         self.check_pixels(samples, records)
         return records
 
@@ -233,7 +237,8 @@ class PackedIndex(Index):
         """(n,) whether records lie in their shards, between the records before and behind them."""
         # (n,) whether a sample is the first or the last of its shard.
         is_first = samples == self.shard_starts[shards]
-        next_shards = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1
+        ends = np.searchsorted(self.shard_starts, samples + 1, side="right")
+        next_shards = ends - 1
         is_last_of_all = samples == len(self) - 1
         is_last = (next_shards != shards) | is_last_of_all
         sizes = self.shard_sizes[shards]
@@ -241,9 +246,11 @@ class PackedIndex(Index):
         is_in_shard = records["shard"] == shards
         is_placed = is_in_shard & _are_inside(records, sizes)
         # A neighbour whose own place is impossible proves nothing about this record.
-        is_behind = before["offset"] + before["size"] <= records["offset"]
+        before_ends = before["offset"] + before["size"]
+        is_behind = before_ends <= records["offset"]
         is_placed &= is_first | ~_are_inside(before, sizes) | is_behind
-        is_before = records["offset"] + records["size"] <= behind["offset"]
+        ends = records["offset"] + records["size"]
+        is_before = ends <= behind["offset"]
         is_placed &= is_last | ~_are_inside(behind, sizes) | is_before
         return np.asarray(is_placed)
 
@@ -257,10 +264,12 @@ class PackedIndex(Index):
         blocks_across = (width + 7) // 8
         blocks_down = (height + 7) // 8
         most_blocks = 129 * records["size"].astype(np.int64)
-        is_possible = (width > 0) & (height > 0) & possible_forms(records)
+        has_pixels = (width > 0) & (height > 0)
+        is_possible = has_pixels & possible_forms(records)
         is_possible &= blocks_across * blocks_down <= most_blocks
         label = records["label"]
-        is_possible &= (label >= self.least_label) & (label < len(self.classes))
+        is_possible &= label >= self.least_label
+        is_possible &= label < len(self.classes)
         return np.asarray(is_possible)
 
     def _impossible_record(
@@ -286,13 +295,15 @@ class PackedIndex(Index):
     def sample_at(self, shard: int, offset: int) -> int | None:
         offsets = self.records_of_shard(shard)["offset"]
         position = int(np.searchsorted(offsets, offset))
-        if position == len(offsets) or int(offsets[position]) != offset:
+        is_last = position == len(offsets)
+        if is_last or int(offsets[position]) != offset:
             return None
         return int(self.shard_starts[shard]) + position
 
     def column(self, name: str) -> Column:
         self.fetch_columns([name])
-        return open_column(self.files / FIELDS_FOLDER, len(self), self.fields[name])
+        folder = self.files / FIELDS_FOLDER
+        return open_column(folder, len(self), self.fields[name])
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> bool:
         return self.storage == COEFFICIENTS_STORAGE

@@ -27,7 +27,9 @@ class PixelForm(NamedTuple):
         return f"{self.channels} x {self.bits}"
 
 
-FORMS = tuple(PixelForm(channels, bits) for channels in (1, 3, 4) for bits in (8, 16))
+_CHANNELS = (1, 3, 4)
+_BITS = (8, 16)
+FORMS = tuple(PixelForm(channels, bits) for channels in _CHANNELS for bits in _BITS)
 
 # (256, 256) by channels and bits, as records have them: whether the form exists.
 _IS_POSSIBLE = np.zeros((256, 256), dtype=np.bool_)
@@ -70,7 +72,9 @@ def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
     """
     forms = Counter[PixelForm]()
     for entry in entries:
-        form = PixelForm(count(entry["channels"]), count(entry["bits"]))
+        channels = count(entry["channels"])
+        bits = count(entry["bits"])
+        form = PixelForm(channels, bits)
         forms[form] = count(entry["samples"])
     is_possible = forms.keys() <= set(FORMS)
     if not is_possible:

@@ -29,13 +29,16 @@ class Texts:
     def of(cls, texts: Iterable[str | bytes]) -> Texts:
         encoded = [os.fsencode(text) for text in texts]
         lengths = [len(text) for text in encoded]
-        return cls(b"".join(encoded), np.cumsum([0, *lengths], dtype=np.int64))
+        bounds = np.cumsum([0, *lengths], dtype=np.int64)
+        return cls(b"".join(encoded), bounds)
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
     def bytes_at(self, number: int) -> bytes:
-        return self.data[self.bounds[number] : self.bounds[number + 1]]
+        start = self.bounds[number]
+        end = self.bounds[number + 1]
+        return self.data[start:end]
 
     def __getitem__(self, number: int) -> str:
         return os.fsdecode(self.bytes_at(number))
@@ -141,7 +144,8 @@ class Shards:
         for part in parts:
             names += part._names
         # (all shards,) the number of samples in each, and their bounds in the whole.
-        counts = np.concatenate([np.diff(part._bounds) for part in parts])
+        counts_of_parts = [np.diff(part._bounds) for part in parts]
+        counts = np.concatenate(counts_of_parts)
         bounds = np.concatenate([[0], np.cumsum(counts)])
         sizes = np.concatenate([part.sizes for part in parts])
         return cls(names, bounds, sizes)
@@ -157,7 +161,8 @@ class Shards:
         shard_in_folder = shard - int(self._folder_bounds[group])
         name = names[shard_in_folder]
         first, end = self._bounds[shard : shard + 2].tolist()
-        return Shard(folder, name, end - first, int(self.sizes[shard]))
+        size_bytes = int(self.sizes[shard])
+        return Shard(folder, name, end - first, size_bytes)
 
     def __iter__(self) -> Iterator[Shard]:
         """Much quicker than one by one."""
@@ -207,4 +212,6 @@ def _parse_entry(entry: dict[str, Any]) -> tuple[bytes, int, int]:
             "expected a file name without a folder, because shards are in the dataset's own "
             f"folder, got {name!r}"
         )
-    return os.fsencode(name), count(entry["samples"]), count(entry["size_bytes"])
+    samples = count(entry["samples"])
+    size_bytes = count(entry["size_bytes"])
+    return os.fsencode(name), samples, size_bytes

@@ -16,7 +16,7 @@ from fastpipe.arrays import Bools
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.dataset.format.sample_layout import key_hash
+from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import ConfigError, did_you_mean, first_names
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -105,9 +105,10 @@ def _parse_comparison(text: str) -> Comparison:
 def _has_key(index: PackedIndex, keys: Sequence[str]) -> Bools:
     """(n,) which samples have one of these keys. ConfigError: no sample has one of them."""
     # The index has a hash of each key.
-    wanted = np.array([key_hash(key) for key in keys], np.uint64)
+    wanted = key_hashes(keys)
     known = np.array(index.records["key"])
-    unknown = list(compress(keys, ~np.isin(wanted, known)))
+    is_known = np.isin(wanted, known)
+    unknown = list(compress(keys, ~is_known))
     if unknown:
         names = first_names([repr(key) for key in unknown], MAX_NAMED)
         raise ConfigError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, NamedTuple
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import xxhash
 
-from fastpipe.arrays import Bools, Int64s, Uint64s
+from fastpipe.arrays import Bools, Int64s
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.dataset.format.sample_layout import key_hash
+from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import PackError, first_names, readable
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
@@ -194,7 +194,7 @@ def _publish_added(
         return grown
 
     # If a changed source cannot be packed any more, its old sample stays.
-    rejected_keys = _hash_keys(path for path, _ in rejected)
+    rejected_keys = key_hashes(path for path, _ in rejected)
     stays = stays | np.isin(version.index.records["key"], rejected_keys)
     facts = replace(Facts.of(listing), fields=tuple(fields), state="")
     info = version.publish(
@@ -305,17 +305,12 @@ def compare_sources(
     )
 
 
-def _hash_keys(paths: Iterable[str]) -> Uint64s:
-    """(paths,) the column "key" of the index for sources with these paths."""
-    return np.array([key_hash(path) for path in paths], np.uint64)
-
-
 def _find_rows(index: PackedIndex, sources: Sequence[Source]) -> tuple[Int64s, Bools]:
     """(sources,) for each source a row of the index, and whether the sample there has its key.
 
     If no sample has it, the row is any other one.
     """
-    keys = _hash_keys(readable(source.path) for source in sources)
+    keys = key_hashes(readable(source.path) for source in sources)
     known_keys = np.array(index.records["key"])
     # (n,) rows sorted by key; (sources,) the position of each source's key among them. A key behind
     # the last one would have no position, and gets that of the last one.

@@ -27,7 +27,7 @@ from fastpipe.dataset.format.layout import (
 )
 from fastpipe.dataset.format.open_file import OpenFile
 from fastpipe.dataset.format.pixel_form import count_forms
-from fastpipe.dataset.format.sample_layout import key_hash
+from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.dataset.format.shard_list import Shards, Texts
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
@@ -275,7 +275,7 @@ class UnpackedIndex(Index):
         """
         if name == "key":
             keys = self.paths_of(samples)
-            return np.array([key_hash(key) for key in keys], dtype=np.uint64)
+            return key_hashes(keys)
         # A view: reading fills it in.
         identities = self._scan.files["identity"]
         unknown = self._file_numbers[identities[self._file_numbers] == 0]
