@@ -60,7 +60,8 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
         for scan in scans:
             source = readable(scan.source) or "nothing: damaged"
             size = f"{scan.disk_bytes / 1e6:,.2f} MB on the disk"
-            out.print(f"scan of {source}: {format_count(scan.files, 'file')}, {size}")
+            files = format_count(scan.files, "file")
+            out.print(f"scan of {source}: {files}, {size}")
         if not datasets:
             _print_empty(root)
             return
@@ -72,7 +73,8 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
                 f"  {share:.0%} of {dataset.shard_bytes / 1e9:,.2f} GB here, "
                 f"{dataset.disk_bytes / 1e9:,.2f} GB on the disk{use}; {dataset.fingerprint}"
             )
-        out.print(f"{format_count(len(datasets), 'dataset')} in {readable(root)}")
+        count = format_count(len(datasets), "dataset")
+        out.print(f"{count} in {readable(root)}")
 
 
 @app.command("verify", cls=PlainCommand, epilog="fastpipe cache verify")

@@ -102,7 +102,9 @@ def _class_table(
         table.add_row(readable(name), f"{number:,}")
     rest = [number for _, number in classes[_MAX_CLASSES:]]
     if rest:
-        table.add_row(f"... {len(rest):,} more", f"{min(rest):,} to {max(rest):,} each")
+        name = f"... {len(rest):,} more"
+        range_of_counts = f"{min(rest):,} to {max(rest):,} each"
+        table.add_row(name, range_of_counts)
     # A title of the table itself would break at the table's width.
     return Group(Text(title), table)
 
@@ -136,7 +138,8 @@ def describe_boxes(boxes: BoxCounts, num_samples: int) -> str:
 
 def shuffle_table(report: ShuffleReport) -> RenderableType:
     """The order of an epoch, beside a uniform permutation and the order of the shards."""
-    title = f"shuffle: {format_count(report.samples, 'sample')} in batches of {report.batch_size:,}"
+    samples = format_count(report.samples, "sample")
+    title = f"shuffle: {samples} in batches of {report.batch_size:,}"
     table = new_table(
         "order", "class mix", "neighbours kept", "displacement", title=title
     )

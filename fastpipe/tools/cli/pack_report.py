@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.panel import Panel
@@ -28,50 +29,57 @@ _MAX_REJECTED = 5
 _MAX_NAMES = 8
 
 
+class _TimedProgress(NamedTuple):
+    at_s: float
+    progress: PackProgress
+
+
 @contextlib.contextmanager
 def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
     """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then."""
-    recent: list[tuple[float, PackProgress]] = []  # of this step, the oldest first
+    # Of this step, the oldest first.
+    recent: list[_TimedProgress] = []
 
     def describe(progress: PackProgress) -> str:
-        recent.append((time.monotonic(), progress))
-        while len(recent) > 2 and recent[-1][0] - recent[1][0] > _SPEED_OVER_S:
+        now_s = time.monotonic()
+        recent.append(_TimedProgress(now_s, progress))
+        while len(recent) > 2 and now_s - recent[1].at_s > _SPEED_OVER_S:
             recent.pop(0)
         is_terminal = console.is_terminal
-        return _describe_progress(*recent[0], *recent[-1], is_terminal=is_terminal)
+        return _describe_progress(recent[0], recent[-1], is_terminal=is_terminal)
 
     with show_progress(console, "packing", describe) as show:
 
         def update(progress: PackProgress) -> None:
             # Each step has its own speed.
-            if not recent or progress.step != recent[-1][1].step:
-                recent[:] = [(time.monotonic(), progress)]
+            if not recent or progress.step != recent[-1].progress.step:
+                recent[:] = [_TimedProgress(time.monotonic(), progress)]
             show(progress)
 
         yield update
 
 
 def _describe_progress(
-    start_s: float,
-    start: PackProgress,
-    end_s: float,
-    end: PackProgress,
-    *,
-    is_terminal: bool,
+    first: _TimedProgress, last: _TimedProgress, *, is_terminal: bool
 ) -> str:
-    """The progress at `end`, with the speed since `start`."""
-    span_s = max(end_s - start_s, 1e-6)
+    """The last progress, with the speed since the first one."""
+    start = first.progress
+    end = last.progress
+    span_s = max(last.at_s - first.at_s, 1e-6)
     images_per_s = (end.files - start.files) / span_s
     mb_per_s = (end.bytes - start.bytes) / span_s / 1e6
-    text = f"{end.files:,}/{end.total_files:,} files  {images_per_s:,.0f} images/s"
+    text = f"{end.files:,}/{end.total_files:,} files"
+    text += f"  {images_per_s:,.0f} images/s"
     text += f"  {mb_per_s:.1f} MB/s"
     if end.step != "packing":
         text = f"{end.step}: {text}"
     if end.total_tasks:
-        text += f"  task {end.tasks:,}/{end.total_tasks:,}, {format_count(end.workers, 'CPU')}"
+        cpus = format_count(end.workers, "CPU")
+        text += f"  task {end.tasks:,}/{end.total_tasks:,}, {cpus}"
         # In a terminal the bar shows the time left.
         if not is_terminal and mb_per_s:
-            seconds_left = round((end.total_bytes - end.bytes) / 1e6 / mb_per_s)
+            mb_left = (end.total_bytes - end.bytes) / 1e6
+            seconds_left = round(mb_left / mb_per_s)
             text += f"  {timedelta(seconds=seconds_left)} left"
     if end.uploaded_bytes:
         text += f"  {end.uploaded_bytes / 1e6:,.0f} MB uploaded"
@@ -108,7 +116,8 @@ def pack_table(
     if info["classes"] or not fields_with_classes:
         packed += f", {format_count(len(info['classes']), 'class')}"
     table.add_row("packed", packed)
-    table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
+    num_shards = len(info["shards"])
+    table.add_row("shards", f"{num_shards:,}, {shard_bytes:,} bytes")
     source_bytes = summary.tally.source_bytes
     if source_bytes:
         share = shard_bytes / source_bytes
@@ -118,7 +127,9 @@ def pack_table(
     if summary.uploaded_bytes:
         table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
     if info["fields"]:
-        kinds = [f"{name} ({field['kind']})" for name, field in info["fields"].items()]
+        kinds = []
+        for name, field in info["fields"].items():
+            kinds.append(f"{name} ({field['kind']})")
         table.add_row("fields", ", ".join(kinds))
     for name, box_counts in (boxes or {}).items():
         table.add_row(name, describe_boxes(box_counts, info["samples"]))
@@ -185,7 +196,8 @@ def grown_table(grown: Grown, dst: str) -> RenderableType:
     version = grown.info["version"]
     is_new = grown.added or grown.removed
     text = f"{'version' if is_new else 'still version'} {version} of {readable(dst)}"
-    table.add_row("dataset", f"{text}, {format_count(grown.info['samples'], 'sample')}")
+    samples = format_count(grown.info["samples"], "sample")
+    table.add_row("dataset", f"{text}, {samples}")
     if grown.added:
         table.add_row("time", f"{grown.seconds:.1f} s")
     if grown.uploaded_bytes:
@@ -241,7 +253,8 @@ def print_assumed(assumed: Sequence[Assumption]) -> None:
 def _by_reason(counts: Mapping[str, int]) -> str:
     """3 (2 CMYK, 1 GIF)"""
     reasons = [f"{number:,} {reason}" for reason, number in counts.items()]
-    return f"{sum(counts.values()):,} ({', '.join(reasons)})"
+    total = sum(counts.values())
+    return f"{total:,} ({', '.join(reasons)})"
 
 
 def _list_names(names: Sequence[str]) -> str:

@@ -152,7 +152,9 @@ def _print_report(report: Report) -> None:
             Text.assemble(("sound", "green"), f": {path}: {_describe_check(report)}")
         )
         return
-    num_samples = sum(last - first + 1 for first, last in report.bad_samples())
+    num_samples = 0
+    for first, last in report.bad_samples():
+        num_samples += last - first + 1
     check = _describe_check(report)
     if report.bytes or report.quick:
         check = f"checked {check}"
@@ -184,7 +186,9 @@ def _source_paths(data: str, findings: Sequence[Damage]) -> dict[int | None, str
 
 def _describe_check(report: Report) -> str:
     """The parts of a dataset that were checked, and the speed."""
-    text = f"{format_count(report.samples, 'sample')} in {format_count(report.shards, 'shard')}"
+    samples = format_count(report.samples, "sample")
+    shards = format_count(report.shards, "shard")
+    text = f"{samples} in {shards}"
     if report.quick:
         return f"{text}; only the small files, the index and sizes, read no shard"
     if not report.bytes:
@@ -211,7 +215,8 @@ def _next_step(report: Report) -> str:
             "that"
         )
     repair = f"To repair it: fastpipe verify {path} --repair SRC"
-    source = read_info(Path(report.path))["packs"][-1]["source"]
+    info = read_info(Path(report.path))
+    source = info["packs"][-1]["source"]
     if "made_by" not in source:
         return repair
     if any(damage.file.startswith("shard-") for damage in report.findings):
@@ -227,7 +232,8 @@ def _next_step(report: Report) -> str:
 
 def _describe_progress(progress: WorkProgress, seconds: float) -> str:
     seconds = max(seconds, 1e-6)
-    text = f"{progress.done:,}/{progress.total:,} samples  {progress.done / seconds:,.0f} images/s"
+    images_per_s = progress.done / seconds
+    text = f"{progress.done:,}/{progress.total:,} samples  {images_per_s:,.0f} images/s"
     text += f"  {progress.bytes / seconds / 1e6:.1f} MB/s"
     if progress.problems:
         text += f"  problems: {progress.problems:,}"

@@ -189,7 +189,10 @@ def _to_points(outline: Outline) -> Points:
 
 def _measure_area(outlines: list[Points]) -> float:
     """The area within an outline, without that of its hole."""
-    outer, *holes = [cv2.contourArea(points.astype(np.float32)) for points in outlines]
+    areas = []
+    for points in outlines:
+        areas.append(cv2.contourArea(points.astype(np.float32)))
+    outer, *holes = areas
     return float(outer - sum(holes))
 
 

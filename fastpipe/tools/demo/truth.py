@@ -128,7 +128,8 @@ def make_annotation(
 def measure_run_lengths(mask: Bools) -> list[int]:
     """Measure a mask's runs of False, True, False, ..., down the columns; the first may be 0."""
     flat = mask.ravel(order="F")
-    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    is_change = flat[1:] != flat[:-1]
+    changes = np.flatnonzero(is_change) + 1
     edges = np.concatenate([[0], changes, [flat.size]])
     lengths: list[int] = np.diff(edges).tolist()
     # The first run has to be one of False, so an empty one comes before True.

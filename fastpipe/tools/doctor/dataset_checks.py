@@ -171,7 +171,8 @@ def _check_disk(index: Index, needed_bytes_per_s: float) -> Check:
     path = index.shards[-1].path
     try:
         with open(path, "rb", buffering=0) as file:
-            begin = max(0, os.fstat(file.fileno()).st_size - _MAX_READ_BYTES)
+            file_bytes = os.fstat(file.fileno()).st_size
+            begin = max(0, file_bytes - _MAX_READ_BYTES)
             # Without this, the kernel would answer from its memory.
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), begin, 0, os.POSIX_FADV_DONTNEED)

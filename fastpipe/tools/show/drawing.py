@@ -77,7 +77,9 @@ def with_marks(image: Pixels, marks: Marks) -> Pixels:
             _draw_box(drawn, corners, colour_of(label), name)
     for points in marks.points:
         for object_points in points:
-            _draw_points(drawn, object_points[:, :2] * scale, object_points[:, 2])
+            places = object_points[:, :2] * scale
+            visibility = object_points[:, 2]
+            _draw_points(drawn, places, visibility)
     return drawn
 
 
@@ -101,7 +103,9 @@ def _draw_mask(image: Pixels, ids: NDArray[Any]) -> None:
     )
     is_drawn = small != 0
     # (pixels, 3)
-    colours = np.array(_COLOURS, dtype=np.float32)[small[is_drawn] % len(_COLOURS)]
+    all_colours = np.array(_COLOURS, dtype=np.float32)
+    colour_indices = small[is_drawn] % len(_COLOURS)
+    colours = all_colours[colour_indices]
     mixed = image[is_drawn] * (1 - _MASK_SHARE) + colours * _MASK_SHARE
     image[is_drawn] = np.rint(mixed)
 
@@ -115,22 +119,26 @@ def _draw_box(image: Pixels, corners: Float64s, colour: Colour, name: str = "") 
     x0, y0 = np.clip(first_corner, 0, last_pixel).tolist()
     x1, y1 = np.clip(end_corner - 1, (x0, y0), last_pixel).tolist()
     is_large = min(x1 - x0, y1 - y0) > 4
-    cv2.rectangle(image, (x0, y0), (x1, y1), colour, 2 if is_large else 1)
+    thickness = 2 if is_large else 1
+    cv2.rectangle(image, (x0, y0), (x1, y1), colour, thickness)
     if name:
         _draw_tag(image, name, x0, y0, colour)
 
 
 def _draw_tag(image: Pixels, text: str, box_x: int, box_y: int, colour: Colour) -> None:
     """Writes a name above a box, or into it if there is no room above."""
-    text = shortened(text, image.shape[1] - 3)
+    image_width = image.shape[1]
+    text = shortened(text, image_width - 3)
     (text_width, _), _ = cv2.getTextSize(text, FONT, FONT_SCALE, 1)
     width = text_width + 3
-    x = max(0, min(box_x, image.shape[1] - width))
+    last_x = image_width - width
+    x = max(0, min(box_x, last_x))
     y = box_y
     if box_y >= _TAG_HEIGHT:
         y = box_y - _TAG_HEIGHT
-    opposite = (x + width - 1, y + _TAG_HEIGHT - 1)
-    cv2.rectangle(image, (x, y), opposite, colour, cv2.FILLED)
+    right = x + width - 1
+    bottom = y + _TAG_HEIGHT - 1
+    cv2.rectangle(image, (x, y), (right, bottom), colour, cv2.FILLED)
     red, green, blue = colour
     luma = 0.299 * red + 0.587 * green + 0.114 * blue
     ink = _DARK if luma > _BRIGHT_LUMA else _LIGHT

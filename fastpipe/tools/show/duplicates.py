@@ -109,7 +109,8 @@ def _hashes(data: Dataset, name: str) -> Uint64s:
     """(n,) a column of hashes of the index, of all samples."""
     hashes = np.empty(len(data), np.uint64)
     for ids in spans(len(data)):
-        hashes[ids] = data.index.hashes(data.content.numbers(ids), name)
+        numbers = data.content.numbers(ids)
+        hashes[ids] = data.index.hashes(numbers, name)
     return hashes
 
 
@@ -152,5 +153,6 @@ def _values_of_groups(
     samples: list[int] = []
     for group in groups:
         samples.extend(group)
-    values = iter(data[column][np.array(samples, np.int64)])
+    sample_ids = np.array(samples, np.int64)
+    values = iter(data[column][sample_ids])
     return [list(islice(values, len(group))) for group in groups]

@@ -76,7 +76,8 @@ def contact_sheet(
         sheet[top : top + height, start : start + width] = image
         _write(sheet, shortened(caption, width), start, top + height)
     for row, texts in enumerate(notes):
-        top = title_height + _GAP + row * cell_height + height + _CAPTION_HEIGHT
+        top_of_row = title_height + _GAP + row * cell_height
+        top = top_of_row + height + _CAPTION_HEIGHT
         for text in texts:
             _write(sheet, _cut_end(text, sheet_width), _GAP, top)
             top += _CAPTION_HEIGHT
@@ -108,7 +109,8 @@ def with_boxes(image: Pixels, boxes: Float64s) -> Pixels:
         top_left = boxes[number, :2]
         bottom_right = top_left + boxes[number, 2:]
         corner = _clipped(np.rint(top_left).astype(int), last_pixel)
-        opposite = _clipped(np.rint(bottom_right).astype(int) - 1, last_pixel)
+        last_of_box = np.rint(bottom_right).astype(int) - 1
+        opposite = _clipped(last_of_box, last_pixel)
         if number == 0:
             cv2.rectangle(drawn, corner, opposite, _OUTLINE, 4)
             cv2.rectangle(drawn, corner, opposite, _FIRST_BOX, 2)
@@ -124,7 +126,8 @@ def _clipped(point: Int64s, last_pixel: Int64s) -> tuple[int, int]:
 
 def write_png(path: Path, image: Pixels) -> None:
     """Writes a picture as a PNG, whole or not at all."""
-    _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    bgr = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    _, data = cv2.imencode(".png", bgr)
     # A program that is killed must not leave half a picture under the name that it shows.
     partial = path.with_name(path.name + ".partial")
     try:
@@ -144,7 +147,8 @@ def shortened(text: str, width: int) -> str:
 
     def without_middle(text: str, num_letters: int) -> str:
         start = text[: (num_letters + 1) // 2]
-        return start + _ELLIPSIS + text[len(text) - num_letters // 2 :]
+        end = text[len(text) - num_letters // 2 :]
+        return start + _ELLIPSIS + end
 
     return _fit(text, width, without_middle)
 
@@ -174,7 +178,8 @@ def _fit(text: str, width: int, shorten: Callable[[str, int], str]) -> str:
 def _drawable(text: str) -> str:
     """A text of letters that the font has."""
     # Line breaks and control characters have no glyph.
-    printable = "".join(letter if letter.isprintable() else "?" for letter in text)
+    letters = [letter if letter.isprintable() else "?" for letter in text]
+    printable = "".join(letters)
     return printable.encode(_ENCODING, "replace").decode(_ENCODING)
 
 

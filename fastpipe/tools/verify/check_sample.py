@@ -248,7 +248,9 @@ def check_span(span: ShardSpan) -> SpanResult:
         new_damage = partial(
             Damage, shard.name, sample=sample, samples=1, key=shard.key(start)
         )
-        sample_data = view[start - span.start : stop - span.start]
+        first = start - span.start
+        end = stop - span.start
+        sample_data = view[first:end]
         if unreadable is not None:
             # The span cannot be read as a whole, but some of its samples may be readable.
             try:
@@ -304,7 +306,8 @@ def _check_sample(
     """
 
     def read(offset: int, size: int) -> bytes:
-        return bytes(data[offset - start : offset - start + size])
+        first = offset - start
+        return bytes(data[first : first + size])
 
     try:
         members = sample_members(shard, start, read)

@@ -60,7 +60,8 @@ class IndexPart:
     def records_of(self, shard: ShardFacts) -> Records:
         """(samples,) a copy of the records of a shard's samples."""
         start = shard.first_sample - self.first_sample
-        return np.array(self.records[start : start + shard.samples])
+        end = start + shard.samples
+        return np.array(self.records[start:end])
 
     def cut(self, shards: Sequence[ShardFacts]) -> IndexPart:
         """The part for shards that follow one another, in memory."""
@@ -82,12 +83,14 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
     stored_bytes = 0
     forms = Counter[PixelForm]()
     for start in range(0, len(index), _CHUNK_ROWS):
-        records = np.array(index.records[start : start + _CHUNK_ROWS])
+        end = start + _CHUNK_ROWS
+        records = np.array(index.records[start:end])
         stored_bytes += int(records["size"].sum(dtype=np.int64))
         forms += count_forms(records)
         labels = records["label"]
         # Impossible labels are reported with their shards. Samples without a label have -1.
-        labels = labels[(labels >= 0) & (labels < len(class_counts))]
+        is_class = (labels >= 0) & (labels < len(class_counts))
+        labels = labels[is_class]
         class_counts += np.bincount(labels, minlength=len(class_counts))
 
     described_sizes = {"stored_bytes": index.stored_bytes}
@@ -99,7 +102,8 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
             problem = f"{name} differs from the sum of the sizes in the index"
             yield Damage(DATASET_FILE, problem, f"{stored_bytes:,}", f"{described:,}")
     if class_counts.tolist() != index.class_counts:
-        label = int(np.flatnonzero(class_counts != index.class_counts)[0])
+        differing = np.flatnonzero(class_counts != index.class_counts)
+        label = int(differing[0])
         yield Damage(
             DATASET_FILE,
             f"class_counts of label {label} differs from the index",
@@ -118,23 +122,25 @@ def find_impossible(records: Records, shard: ShardFacts, index: IndexPart) -> Bo
     They are of another shard, outside it, or overlap the sample before.
     """
     # Offsets up to the size first: no sum of two unsigned numbers may wrap.
-    is_inside = (records["offset"] >= BEFORE_BYTES) & (
-        records["offset"] <= shard.size_bytes
-    )
-    offset = np.where(is_inside, records["offset"], 0).astype(np.int64)
+    offset = records["offset"]
+    is_inside = (offset >= BEFORE_BYTES) & (offset <= shard.size_bytes)
+    offset = np.where(is_inside, offset, 0)
+    offset = offset.astype(np.int64)
     end = offset + records["size"]
     is_inside &= end <= shard.size_bytes
     # KEY.cls and a header stand between the end of an image and the start of the next one.
     is_apart = np.ones(len(records), dtype=np.bool_)
-    is_apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
-    is_picture = (
-        (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
-    )
-    is_picture &= possible_forms(records)
+    first_bytes = offset - BEFORE_BYTES  # of KEY.cls
+    is_apart[1:] = first_bytes[1:] >= end[:-1]
+    has_pixels = (records["width"] > 0) & (records["height"] > 0)
+    has_bytes = records["size"] > 0
+    is_picture = has_pixels & has_bytes & possible_forms(records)
     label = records["label"]
     has_label = (label >= index.least_label) & (label < index.classes)
     is_of_shard = records["shard"] == shard.number
-    return np.asarray(~(is_of_shard & is_inside & is_apart & is_picture & has_label))
+    is_placed = is_of_shard & is_inside & is_apart
+    is_possible = is_placed & is_picture & has_label
+    return np.asarray(~is_possible)
 
 
 def report_impossible(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
@@ -146,7 +152,8 @@ def report_impossible(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
         f"{index.classes}"
     )
     for row in np.flatnonzero(find_impossible(records, shard, index)).tolist():
-        values = ", ".join(f"{name} {records[name][row]}" for name in WITHOUT_HASHES)
+        record = records[row]
+        values = ", ".join(f"{name} {record[name]}" for name in WITHOUT_HASHES)
         yield Damage(
             INDEX_FILE,
             "the row has impossible values",
@@ -399,7 +406,8 @@ def _plan_spans(
             if not (is_possible and whole_index):
                 starts = starts_in_tar(shard)
             if is_possible and not starts:
-                starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
+                offsets = records["offset"].astype(np.int64)
+                starts = (offsets - BEFORE_BYTES).tolist()
         yield from _cut_into_spans(shard, readable_bytes[shard.number], starts, records)
 
 
