@@ -355,7 +355,8 @@ class _ShardSeries:
         for match, entry in zip(matches, entries, strict=True):
             number, up_to, num_samples, digest = match.groups()
             # Shards behind one that is missing, or that has no keys, are made again.
-            if int(number) != len(self.entries) or entry is None or digest == _NO_KEYS:
+            is_next = int(number) == len(self.entries)
+            if not is_next or entry is None or digest == _NO_KEYS:
                 break
             self.entries.append(entry)
             self._expected_names[int(num_samples)] = up_to

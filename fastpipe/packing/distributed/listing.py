@@ -154,7 +154,8 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
     if folders is not None:
         paths = in_class_folders(folders.root, folders.folders)
         # The files are only counted, up to the limit: there may be a billion.
-        num_paths = sum(1 for _ in itertools.islice(paths, MAX_SOURCES + 1))
+        first_paths = itertools.islice(paths, MAX_SOURCES + 1)
+        num_paths = sum(1 for _ in first_paths)
         if num_paths > MAX_SOURCES:
             return len(folders.folders)
     return write_listing(
@@ -245,7 +246,11 @@ def _read_listed(
 
     samples = itertools.chain.from_iterable(spool.map(read, run_names))
     in_order = sorted(samples, key=lambda sample: sample.order_key)
-    return [Source(*json.loads(str(sample.outcome))) for sample in in_order]
+    sources = []
+    for sample in in_order:
+        values = json.loads(str(sample.outcome))
+        sources.append(Source(*values))
+    return sources
 
 
 def _write_range(

@@ -255,7 +255,8 @@ def convert_part(job: Job, listed: ListedSources, part: Part) -> int:
     for name, num_rows in part.runs:
         # In the listing of a part, the rows stand in the order of the runs.
         if not is_whole_run(spool, name, sizes):
-            missing.append(RowRun(name, range(first, first + num_rows), 0))
+            rows = range(first, first + num_rows)
+            missing.append(RowRun(name, rows, 0))
         first += num_rows
 
     rejected = 0

@@ -133,7 +133,8 @@ def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
     is_wrong = is_x_wrong | is_y_wrong
     if is_wrong.any():
         box_index = int(np.flatnonzero(is_wrong)[0])
-        numbers = ", ".join(str(number) for number in value.boxes[box_index])
+        box = value.boxes[box_index]
+        numbers = ", ".join(str(number) for number in box)
         raise ImageError(
             f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "
             f"y0 <= y1 <= {height}; got {numbers} (box {box_index})"

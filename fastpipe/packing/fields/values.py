@@ -52,8 +52,10 @@ def cut_boxes(value: Boxes, width: int, height: int) -> Boxes:
     """Cuts boxes off at the border of the image. A box that lies wholly outside stays as it is."""
     limits = np.array([width, height, width, height], dtype=np.float32)
     cut = np.clip(value.boxes, 0, limits)
-    is_inside = (cut[:, 2] > cut[:, 0]) & (cut[:, 3] > cut[:, 1])
-    return value._replace(boxes=np.where(is_inside[:, None], cut, value.boxes))
+    x0, y0, x1, y1 = cut.T
+    is_inside = (x1 > x0) & (y1 > y0)
+    boxes = np.where(is_inside[:, None], cut, value.boxes)
+    return value._replace(boxes=boxes)
 
 
 def parse_value(kind: str, value: object) -> Any:
@@ -102,7 +104,8 @@ def _parse_array(value: object, expected: str, *shape: int) -> Float32s:
 
     if numbers.ndim and not len(numbers):
         return numbers.reshape(0, *shape)
-    fits = numbers.size > 0 and numbers.ndim == 1 + len(shape)
+    num_axes = 1 + len(shape)
+    fits = numbers.size > 0 and numbers.ndim == num_axes
     if fits:
         for length, actual_length in zip(shape, numbers.shape[1:], strict=True):
             fits = fits and length in (0, actual_length)

@@ -195,7 +195,8 @@ def _publish_added(
 
     # If a changed source cannot be packed any more, its old sample stays.
     rejected_keys = key_hashes(path for path, _ in rejected)
-    stays = stays | np.isin(version.index.records["key"], rejected_keys)
+    is_rejected = np.isin(version.index.records["key"], rejected_keys)
+    stays = stays | is_rejected
     facts = replace(Facts.of(listing), fields=tuple(fields), state="")
     info = version.publish(
         stays,
@@ -315,7 +316,9 @@ def _find_rows(index: PackedIndex, sources: Sequence[Source]) -> tuple[Int64s, B
     # (n,) rows sorted by key; (sources,) the position of each source's key among them. A key behind
     # the last one would have no position, and gets that of the last one.
     order = np.argsort(known_keys, kind="stable")
-    positions = np.minimum(np.searchsorted(known_keys[order], keys), len(order) - 1)
+    last_position = len(order) - 1
+    positions = np.searchsorted(known_keys[order], keys)
+    positions = np.minimum(positions, last_position)
     rows = order[positions]
     return rows, known_keys[rows] == keys
 
@@ -331,11 +334,13 @@ def _has_same_content(
     records = version.index.records
     labels = np.array([source.label for source in sources], np.int64)
     # A sample is the same if label and size are the same, and the file is not newer.
-    is_same: Bools = has_key & (records["label"][rows] == labels)
+    has_label = records["label"][rows] == labels
+    is_same: Bools = has_key & has_label
     # The size of a row's image is known only when the row has been read.
     if not isinstance(listing, TableListing):
         sizes = np.array([source.size_bytes for source in sources], np.uint64)
-        is_same &= version.columns[SOURCES]["bytes"][rows] == sizes
+        packed_sizes = version.columns[SOURCES]["bytes"]
+        is_same &= packed_sizes[rows] == sizes
 
     # A source with a newer time may have the same content, so its picture is compared.
     changed_ns = np.array([source.ctime_ns for source in sources], np.int64)
@@ -354,7 +359,8 @@ def _find_copies(
     listing: Listing, new: Sequence[Source], version: Version, stays: Bools
 ) -> set[str]:
     """The paths of new sources whose picture is in the dataset, or has come before."""
-    seen = set(np.array(version.index.records["xxh3_64"])[stays].tolist())
+    hashes = np.array(version.index.records["xxh3_64"])
+    seen = set(hashes[stays].tolist())
     copies = set()
     for path, digest in _digests(listing, new, version.options).items():
         # A source that cannot be packed is no copy. It is rejected when its shard is made.
@@ -368,8 +374,10 @@ def _listed_ns(version: Version) -> Int64s:
     """(n,) when the source of each sample was listed."""
     shards = version.index.shards
     times = {entry["version"]: entry["listed_ns"] for entry in version.history}
-    packs = find_packs(version.index.info, [shard.name for shard in shards])
-    listed_ns = np.array([times[pack["version"]] for pack in packs], np.int64)
+    shard_names = [shard.name for shard in shards]
+    packs = find_packs(version.index.info, shard_names)
+    times_of_packs = [times[pack["version"]] for pack in packs]
+    listed_ns = np.array(times_of_packs, np.int64)
     return np.repeat(listed_ns, [shard.samples for shard in shards])
 
 

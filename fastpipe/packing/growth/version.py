@@ -247,7 +247,8 @@ class KeptShard:
     def records(self, store: Store) -> Records:
         """(samples,) of INDEX_DTYPE; `shard` is 0."""
         # A copy, because the records are a map of the file of the old version.
-        records = np.array(self._records[self._start : self._stop])[self._stays]
+        records = np.array(self._records[self._start : self._stop])
+        records = records[self._stays]
         records["shard"] = 0
         return records
 
@@ -275,7 +276,8 @@ class KeptShard:
         if part == LENGTHS:
             # The pieces have lengths; joining makes offsets of them.
             return lengths[self._stays].astype("<i8").tobytes()
-        values = self._columns[field, part][first : first + int(lengths.sum())]
+        end = first + int(lengths.sum())
+        values = self._columns[field, part][first:end]
         if not self._stays.all():
             values = values[np.repeat(self._stays, lengths)]
         return values.tobytes()
@@ -286,7 +288,8 @@ class KeptShard:
         if offsets is None:
             # A field without offsets has one value a sample.
             return np.ones(len(self._stays), np.int64), self._start
-        shard_offsets = np.array(offsets[self._start : self._stop + 1])
+        end = self._stop + 1
+        shard_offsets = np.array(offsets[self._start : end])
         return np.diff(shard_offsets), int(shard_offsets[0])
 
 
@@ -326,7 +329,8 @@ def open_newest(
         if isinstance(index, RemoteIndex):
             index.fetch_small()
         # New samples are converted with the options of the dataset.
-        packed = packed_options(index.info["packs"][0]["options"], given.source)
+        first_pack = index.info["packs"][0]
+        packed = packed_options(first_pack["options"], given.source)
         options = replace(
             packed, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool
         )

@@ -174,7 +174,10 @@ def _check_same_pack(
     journal: Journal, unfinished: dict[str, Any], plan: dict[str, Any]
 ) -> None:
     """Refuses to continue a pack with other options, or with other sources in another place."""
-    differing = {name for name in plan if unfinished.get(name) != plan[name]}
+    differing = set()
+    for name, value in plan.items():
+        if unfinished.get(name) != value:
+            differing.add(name)
     # The same files may have moved; or files of the same folder may have been added, removed or
     # changed. Both at once is another source.
     if differing in (set(), {"source"}, {"listing"}):
@@ -202,7 +205,8 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
         for shard in info["shards"]:
             size_bytes = sizes.get(shard["name"], 0)
             if size_bytes != shard["size_bytes"]:
-                return f"{shard['name']} has {size_bytes:,} bytes, expected {shard['size_bytes']:,}"
+                expected_bytes = shard["size_bytes"]
+                return f"{shard['name']} has {size_bytes:,} bytes, expected {expected_bytes:,}"
         return None if INDEX_FILE in sizes else f"{INDEX_FILE} is missing"
     except (DatasetError, KeyError, TypeError) as broken:
         return str(broken)

@@ -48,7 +48,8 @@ class Keys:
         # The array is sorted again only when it has grown by an eighth.
         most_new = max(_MIN_NEW, len(self._sorted) // 8)
         if len(self._new) > most_new:
-            new = np.fromiter(self._new, dtype=np.uint64, count=len(self._new))
+            count = len(self._new)
+            new = np.fromiter(self._new, dtype=np.uint64, count=count)
             hashes = np.concatenate([self._sorted, new])
             hashes.sort()  # in place: hashes of a billion keys take 8 GB
             self._sorted = hashes

@@ -112,8 +112,10 @@ def encode_sample(
         if value.note is not None:
             note[name] = value.note
 
-    after = after_picture(key, len(packed.data), json.dumps(note).encode())
-    pieces = [before_picture(key, label, packed.data), packed.data, after]
+    encoded_note = json.dumps(note).encode()
+    after = after_picture(key, len(packed.data), encoded_note)
+    before = before_picture(key, label, packed.data)
+    pieces = [before, packed.data, after]
     size_bytes = sum(len(piece) for piece in pieces)
     offsets = []
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
@@ -186,7 +188,8 @@ class TarWriter:
             sample_key(self._number, start), packed, label, path, self._kinds
         )
         end = start + sum(len(piece) for piece in pieces)
-        if self._records and end + len(tar.end(end)) > max_bytes:
+        closed_bytes = end + len(tar.end(end))
+        if self._records and closed_bytes > max_bytes:
             return None
 
         for piece in pieces:

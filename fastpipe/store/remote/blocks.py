@@ -45,12 +45,14 @@ class Blocks:
 
     def byte_range(self, run: range) -> tuple[int, int, int]:
         """Neighbouring blocks of one shard -> shard, first byte, and the byte after the last."""
-        shard = int(np.searchsorted(self.first_blocks, run.start, side="right")) - 1
+        next_shard = np.searchsorted(self.first_blocks, run.start, side="right")
+        shard = int(next_shard) - 1
         block_in_shard = run.start - int(self.first_blocks[shard])
         start = block_in_shard * BLOCK_BYTES
         stop = start + len(run) * BLOCK_BYTES
         # The last block of a shard may be short.
-        return shard, start, min(stop, int(self.sizes[shard]))
+        shard_bytes = int(self.sizes[shard])
+        return shard, start, min(stop, shard_bytes)
 
     def touched(
         self, shard: Int64s, start: Int64s, stop: Int64s
@@ -103,12 +105,15 @@ class Extents:
 
         # The index may be damaged: no shard or offset leads out of the files.
         last_shard = len(self._sizes) - 1
-        shard = np.minimum(records["shard"], last_shard).astype(np.int64)
+        shard = np.minimum(records["shard"], last_shard)
+        shard = shard.astype(np.int64)
         size = self._sizes[shard]
-        start = np.minimum(records["offset"].astype(np.int64), size - 1)
+        offset = records["offset"].astype(np.int64)
+        start = np.minimum(offset, size - 1)
 
         # A sample ends where the next one begins, or with the shard.
-        next_start = np.minimum(next_records["offset"].astype(np.int64), size)
+        next_offset = next_records["offset"].astype(np.int64)
+        next_start = np.minimum(next_offset, size)
         next_is_elsewhere = next_records["shard"] != records["shard"]
         is_last_of_shard = (samples == last_sample) | next_is_elsewhere
         stop = np.where(is_last_of_shard, size, next_start)

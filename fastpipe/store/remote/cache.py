@@ -97,7 +97,8 @@ class Cache:
         self._unsynced: set[int] = set()
         self._accounts = cache_root.open_accounts(self.root)
         # With the lock on the accounts no other process begins to use the dataset, or counts.
-        num_blocks = int(blocks.first_blocks[self.shards.stop]) - self.first_block
+        end_block = int(blocks.first_blocks[self.shards.stop])
+        num_blocks = end_block - self.first_block
         with (
             cache_root.writing(self.root),
             cache_root.locked(self._accounts) as accounts,
@@ -182,8 +183,9 @@ class Cache:
         """The room for those shards of blocks of which nothing is kept yet."""
         total = 0
         for shard in np.unique(self.blocks.shards_of(blocks)).tolist():
-            start = int(self.blocks.first_blocks[shard]) - self.first_block
-            stop = int(self.blocks.first_blocks[shard + 1]) - self.first_block
+            first, end = self.blocks.first_blocks[shard : shard + 2].tolist()
+            start = first - self.first_block
+            stop = end - self.first_block
             if not self.states[start:stop].any():
                 total += _SHARD_BYTES
         return total
@@ -202,7 +204,8 @@ class Cache:
 
     def is_there(self, block: int) -> bool:
         """Whether a block is written. Another process may write it at any time."""
-        return bool(self.states[block - self.first_block] >= WRITTEN)
+        state = self.states[block - self.first_block]
+        return bool(state >= WRITTEN)
 
     def claim(self, block: int) -> bool:
         """Locks a block, to fetch it. False if another process fetches it, and after `close`."""
@@ -246,7 +249,8 @@ class Cache:
             piece = view[written : written + _WRITE_BYTES]
             written += os.pwrite(file.number(), piece, start + written)
 
-        first = int(self.blocks.first_blocks[shard]) + start // BLOCK_BYTES
+        first_block = int(self.blocks.first_blocks[shard])
+        first = first_block + start // BLOCK_BYTES
         num_blocks = -(-len(view) // BLOCK_BYTES)
         first_state = first - self.first_block
         self.states[first_state : first_state + num_blocks] = WRITTEN
@@ -353,7 +357,8 @@ def shared_states(file: int, count: int) -> Uint8s:
         OSError: the disk has no room.
     """
     size = HEADER_BYTES + count
-    if os.pread(file, len(_MAGIC), 0) != _MAGIC or os.fstat(file).st_size != size:
+    has_magic = os.pread(file, len(_MAGIC), 0) == _MAGIC
+    if not has_magic or os.fstat(file).st_size != size:
         os.ftruncate(file, 0)
         # A full disk raises an error here; without this it would be a SIGBUS in the map.
         os.posix_fallocate(file, 0, size)
@@ -383,7 +388,8 @@ def boot_id() -> bytes:
 
 def _open_shard_file(path: Path, size_bytes: int) -> _engine.Descriptor:
     """Opens a shard of the cache, which is sparse. The descriptor closes itself."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    file = os.open(path, flags, 0o666)
     descriptor = _engine.Descriptor(file)
     if os.fstat(file).st_size != size_bytes:
         os.ftruncate(file, size_bytes)

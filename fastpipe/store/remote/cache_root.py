@@ -220,7 +220,8 @@ def _unused(folder: Path) -> Iterator[bool]:
     """
     try:
         # The descriptor closes itself, which drops the lock.
-        descriptor = os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CLOEXEC)
+        flags = os.O_RDWR | os.O_CLOEXEC
+        descriptor = os.open(folder / BLOCKS_FILE, flags)
         file = _engine.Descriptor(descriptor)
         is_unused = claim(file.number(), _IN_USE_AT, 1)
     except FileNotFoundError:

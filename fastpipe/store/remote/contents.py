@@ -99,7 +99,8 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
         How many samples were checked, and how many of these are damaged.
     """
     folder = Path(kept.folder)
-    if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):
+    has_info = (folder / DATASET_FILE).exists()
+    if not has_info or not any(folder.glob(f"**/{INDEX_FILE}")):
         # Some of the dataset's small files have not been fetched yet.
         return 0, 0
     index = PackedIndex(folder)
@@ -115,7 +116,8 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
         with open(shard.path, "rb", buffering=0) as file:
             for offset, size, expected in records.tolist():
                 start = first_block + offset // BLOCK_BYTES
-                stop = first_block + (offset + size - 1) // BLOCK_BYTES + 1
+                last_byte = offset + size - 1
+                stop = first_block + last_byte // BLOCK_BYTES + 1
                 touched = np.arange(start, stop)
                 if states[touched].min() < WRITTEN:
                     continue
@@ -142,4 +144,5 @@ def _open_blocks(folder: Path, index: PackedIndex, url: str) -> tuple[Blocks, Ui
     blocks = Blocks(index.shard_sizes)
     hold = Hold(root, folder.name, url)
     with cache_root.writing(root), cache_root.locked(cache_root.open_accounts(root)):
-        return blocks, shared_states(hold.descriptor, int(blocks.first_blocks[-1]))
+        num_blocks = int(blocks.first_blocks[-1])
+        return blocks, shared_states(hold.descriptor, num_blocks)

@@ -338,7 +338,8 @@ class Objects:
         stop = size_bytes if stop is None else min(stop, max(size_bytes, start + 1))
         data = await result.bytes_async()
         # Some servers ignore the range, or send less than they say.
-        if tuple(result.range) != (start, stop) or len(data) != stop - start:
+        is_range = tuple(result.range) == (start, stop)
+        if not is_range or len(data) != stop - start:
             got_start, got_stop = result.range
             raise WrongAnswerError(
                 f"{len(data):,} bytes of the range {got_start}-{got_stop}"
@@ -353,7 +354,8 @@ class Objects:
                 return await self._get(name, 0, stop)
             return None
 
-        return self.wait(self.insist(find, f"{self.url / name} cannot be fetched"))
+        request = self.insist(find, f"{self.url / name} cannot be fetched")
+        return self.wait(request)
 
     def pieces(
         self,
@@ -364,7 +366,8 @@ class Objects:
         """A range of a file, in order. `get` fetches pieces of it, several at a time."""
 
         def begin(piece_start: int) -> Future[Answer]:
-            return self.start(get(piece_start, min(piece_start + REQUEST_BYTES, stop)))
+            piece_stop = min(piece_start + REQUEST_BYTES, stop)
+            return self.start(get(piece_start, piece_stop))
 
         futures = map(begin, range(start, stop, REQUEST_BYTES))
         for answer in in_order(futures, _PIECES_AT_A_TIME):
@@ -474,7 +477,8 @@ class Objects:
                 return True
             return False
 
-        return self.wait(self.insist(put, f"{self.url / name} cannot be uploaded"))
+        request = self.insist(put, f"{self.url / name} cannot be uploaded")
+        return self.wait(request)
 
     def remove(self, names: Sequence[str]) -> None:
         """Removes files that exist."""
@@ -505,7 +509,9 @@ def in_order(futures: Iterable[Future[_T]], at_a_time: int) -> Iterator[_T]:
 
 
 def _state_of(meta: Any) -> FileState:
-    return _state(int(meta["size"]), meta["e_tag"], meta["last_modified"].timestamp())
+    size_bytes = int(meta["size"])
+    modified_s = meta["last_modified"].timestamp()
+    return _state(size_bytes, meta["e_tag"], modified_s)
 
 
 def _state(size_bytes: int, etag: str | None, modified_s: float) -> FileState:

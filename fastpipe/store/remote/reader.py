@@ -140,7 +140,8 @@ class Reader:
                 # Somebody may have removed the cache.
                 with suppress(FileNotFoundError), open(path, "rb") as file:
                     return os.pread(file.fileno(), stop - start, start)
-            piece = self.wants.ring_parts.of(self._extents.sample_at(shard, start))
+            sample = self._extents.sample_at(shard, start)
+            piece = self.wants.ring_parts.of(sample)
             if piece is None or piece.ring_offset is None:
                 return None
             if piece.start <= start and stop <= piece.stop:
@@ -185,7 +186,8 @@ class Reader:
         """
         samples = np.array([sample], dtype=np.int64)
         for _ in range(ATTEMPTS):
-            digest = xxhash.xxh3_64_intdigest(self.read(shard, offset, offset + size))
+            data = self.read(shard, offset, offset + size)
+            digest = xxhash.xxh3_64_intdigest(data)
             if digest == expected:
                 return
             self.again(samples)

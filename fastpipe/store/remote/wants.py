@@ -128,7 +128,8 @@ class Wants:
             return False
         _, start, stop = self.extents.of(ticket.samples)
         first_bytes = int((stop - start).sum()) * self._beginning_processes
-        return first_bytes * _FIRST_BATCH_SHARE <= int(self.caches.blocks.sizes.sum())
+        dataset_bytes = int(self.caches.blocks.sizes.sum())
+        return first_bytes * _FIRST_BATCH_SHARE <= dataset_bytes
 
     def end(self, ticket: Ticket, *, used: bool) -> None:
         """Gives a ticket back.
@@ -161,8 +162,10 @@ class Wants:
                     wrong.append(piece)
             self.ring_parts.forget(wrong)
             self.ring_parts.give_back(wrong, self._pinned())
-            first, last = self.caches.blocks.touched(*self.extents.of(samples))
-            self.caches.forget(np.unique(np.concatenate([first, last])))
+            shard, start, stop = self.extents.of(samples)
+            first, last = self.caches.blocks.touched(shard, start, stop)
+            blocks = np.concatenate([first, last])
+            self.caches.forget(np.unique(blocks))
 
     def end_all(self) -> None:
         with self.lock:
@@ -278,13 +281,15 @@ class Wants:
             samples, first_block, last_block, least_state, exact=exact
         )
 
-        is_hit = is_kept & (least_state >= WRITTEN) & self.caches.is_remote[shard]
+        is_written = least_state >= WRITTEN
+        is_hit = is_kept & is_written & self.caches.is_remote[shard]
         # A ticket of samples that were asked for ahead would count them twice.
         is_before_any_plan = (
             self.generation == 0 and ticket is not None and not ticket.counted
         )
         if ticket is None or is_before_any_plan:
-            self.cache_hit_bytes += int((stop - start)[is_hit].sum())
+            sizes = stop - start
+            self.cache_hit_bytes += int(sizes[is_hit].sum())
 
         missing = _united(first_block[is_kept], last_block[is_kept])
         missing = missing[self.caches.states(missing) < WRITTEN]
@@ -301,7 +306,8 @@ class Wants:
             parts.append(ShardPart(*blocks.byte_range(run), blocks=run))
 
         # (samples that the cache does not keep, 4) sample, shard, start, stop
-        others = np.stack([samples, shard, start, stop], axis=1)[~is_kept]
+        ranges = np.stack([samples, shard, start, stop], axis=1)
+        others = ranges[~is_kept]
         return parts + self._missing_ring_parts(ticket, others.tolist())
 
     def _is_kept(
@@ -327,7 +333,8 @@ class Wants:
         in_ring = [
             self.ring_parts.of(sample) is not None for sample in samples.tolist()
         ]
-        is_kept = (least_state >= needed) & ~np.array(in_ring, dtype=np.bool_)
+        is_in_ring = np.array(in_ring, dtype=np.bool_)
+        is_kept = (least_state >= needed) & ~is_in_ring
         if self.impatient:
             for row, (start, stop) in enumerate(
                 zip(first_block.tolist(), last_block.tolist(), strict=True)
