@@ -227,7 +227,8 @@ class PageLocked:
     def take(self, size_bytes: int) -> Uint8s:
         """(size_bytes,) zeros. Raises RuntimeError or OSError if there is no such memory."""
         # A mapping without a file is shared: Note [pages after a fork].
-        array = np.frombuffer(mmap.mmap(-1, size_bytes), dtype=np.uint8)
+        memory = mmap.mmap(-1, size_bytes)
+        array = np.frombuffer(memory, dtype=np.uint8)
         address = array.__array_interface__["data"][0]
         self._register(address, size_bytes)
         _ends.difference_update([end for end in tuple(_ends) if end() is None])
@@ -391,7 +392,9 @@ def stream_of(device: object) -> Stream:
             f"device: got {device!r}, which cannot be used: {problem_text}"
         )
     count = backend.device_count()
-    index = _default_index(backend, count) if chosen.index is None else chosen.index
+    index = chosen.index
+    if index is None:
+        index = _default_index(backend, count)
     if index >= count:
         numbers = f"{chosen.type}:0 to {chosen.type}:{count - 1}"
         raise ConfigError(f"device: got {device!r}, but torch sees {count}, {numbers}")
@@ -427,6 +430,7 @@ def _default_index(backend: Any, count: int) -> int:
         return 0
     current = int(backend.current_device())
     local_rank = os.environ.get("LOCAL_RANK", "")
-    if current != 0 or not local_rank.isdecimal() or int(local_rank) >= count:
+    is_rank = local_rank.isdecimal() and int(local_rank) < count
+    if current != 0 or not is_rank:
         return current
     return int(local_rank)

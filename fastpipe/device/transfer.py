@@ -167,7 +167,8 @@ class Transfer:
         work = _Work(copies.first, copies.copied, staged.ready, in_time=in_time)
         self._working.append(work)
         self._stats.transfer_s += queued - planned
-        self._stats.augment_s += planned - started + time.perf_counter() - queued
+        queueing_s = time.perf_counter() - queued
+        self._stats.augment_s += planned - started + queueing_s
         return staged
 
     def hand_over(self, staged: StagedBatch) -> Batch:
@@ -176,7 +177,8 @@ class Transfer:
         A loop that queues work faster than the device does it waits here for its step of some
         batches ago.
         """
-        self._undone_steps.append(self._stream.hand_over(staged.ready, staged.memory))
+        undone_step = self._stream.hand_over(staged.ready, staged.memory)
+        self._undone_steps.append(undone_step)
         if len(self._undone_steps) > _MAX_UNDONE_STEPS:
             step = self._undone_steps.popleft()
             if self._stream.copies:  # the CPU is never behind
@@ -262,7 +264,8 @@ class Transfer:
         small = self._stream.copy(torch.from_numpy(buffer))
         views = [self._stream.copy(host).permute(0, 3, 1, 2) for host in hosts]
         copied = self._stream.mark()
-        self._copying.append((copied, (*batch.views, buffer)))
+        host_memory = (*batch.views, buffer)
+        self._copying.append((copied, host_memory))
         tensors = unpack(small, arrays)
         return _Copies(views, tensors, first, copied)
 

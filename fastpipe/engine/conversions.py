@@ -100,7 +100,9 @@ class _Worker:
                 if errors:
                     return errors[0][1]
         except MemoryError:
-            size = f"{row.tasks['width'][0]} x {row.tasks['height'][0]}"
+            width = row.tasks["width"][0]
+            height = row.tasks["height"][0]
+            size = f"{width} x {height}"
             return _engine.reason(
                 _engine.Code.out_of_memory, f"to convert an image of {size}"
             )
@@ -162,7 +164,8 @@ class Conversions:
                     continue
                 worker.unfinished += 1
                 row_tasks = tasks[index : index + 1].ravel()
-                worker.queue.put(_Row(sample, row_tasks, slots, weakref.ref(future)))
+                row = _Row(sample, row_tasks, slots, weakref.ref(future))
+                worker.queue.put(row)
         return futures
 
     def _start_threads(self, new_rows: int) -> None:

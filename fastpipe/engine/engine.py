@@ -168,7 +168,8 @@ class Engine:
         for (images, exact), view in zip(views, plan.views, strict=True):
             slots.append(Slot(images, exact, view.crops.rendering))
         tasks = tasks_of(self._index, plan, rows)
-        return self._begin(plan, tasks, slots, np.arange(len(plan)), is_field=False)
+        rows = np.arange(len(plan))
+        return self._begin(plan, tasks, slots, rows, is_field=False)
 
     def submit_field(
         self,
@@ -189,7 +190,8 @@ class Engine:
         are_masks = out.ndim == 3
         # The engine gets no task for these rows, so they are filled here.
         is_missing = records["format"] == NO_IMAGE
-        out[tasks["out_row"][is_missing]] = rendering.mask_fill if are_masks else 0
+        missing_rows = tasks["out_row"][is_missing]
+        out[missing_rows] = rendering.mask_fill if are_masks else 0
         slots = [Slot(out, exact, rendering, are_masks)]
         return self._begin(
             plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True
@@ -229,7 +231,9 @@ class Engine:
 
     def _submit_tasks(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         self.check_usable()
-        views = [(slot.images, slot.exact, slot.keywords, slot.masks) for slot in slots]
+        views = []
+        for slot in slots:
+            views.append((slot.images, slot.exact, slot.keywords, slot.masks))
         try:
             return _engine.Job(self._engine, tasks.ravel(), views, self._verify)
         except RuntimeError as problem:  # another thread has closed it meanwhile
@@ -339,5 +343,6 @@ def _moved(tasks: Tasks, rows: NDArray[np.intp], where: Where) -> Tasks:
     by_view = moved.reshape(len(tasks), -1)  # (n, views)
     # A shift may be negative. As uint64 it wraps around, and the sum wraps back.
     by_view["shard"][rows] = where.shard[:, None]
-    by_view["offset"][rows] += where.shift.astype(np.uint64)[:, None]
+    shifts = where.shift.astype(np.uint64)
+    by_view["offset"][rows] += shifts[:, None]
     return moved

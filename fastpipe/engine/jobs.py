@@ -59,7 +59,10 @@ class Job:
 
     def errors(self) -> list[tuple[int, Reason]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
-        return [(int(self._rows[task]), reason) for task, reason in self._job.errors()]
+        errors = []
+        for task, reason in self._job.errors():
+            errors.append((int(self._rows[task]), reason))
+        return errors
 
 
 class ConvertingJob(Job):
@@ -203,7 +206,8 @@ class FetchedJob:
         wrong = np.array(
             [row for row, why in errors if why.code == mismatch], dtype=np.intp
         )
-        wrong = wrong[self._reader.brings(self._samples[wrong])]
+        samples = self._samples[wrong]
+        wrong = wrong[self._reader.brings(samples)]
         # These were fetched again before, in vain.
         is_known = self._reader.damaged(self._samples[wrong])
         refetched = wrong[~is_known]

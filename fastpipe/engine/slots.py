@@ -70,7 +70,8 @@ class SlotRing:
     @property
     def idle(self) -> int:
         """Number of free buffers that are kept. Any thread may read it."""
-        return min(self._keep, len(self._idle) + len(self._returned))
+        num_idle = len(self._idle) + len(self._returned)
+        return min(self._keep, num_idle)
 
     def take(self, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
         """Lends an array of this shape; None: the ring's own.
@@ -120,5 +121,6 @@ class SlotRing:
             except IndexError:
                 return
             _, buffer = self._lent.pop(id(reference))
-            if len(self._idle) < self._keep and buffer.nbytes >= self._buffer_bytes:
+            has_room = len(self._idle) < self._keep
+            if has_room and buffer.nbytes >= self._buffer_bytes:
                 self._idle.append(buffer)

@@ -88,7 +88,8 @@ class Agreement:
             return
         ranks = recipe.ranks
         loader = f"{self._line}/{self._get_turn()}"
-        key = f"fastpipe/{loader}/{epoch}/{self._begun[epoch]}/{ranks.world_size}"
+        begun = self._begun[epoch]
+        key = f"fastpipe/{loader}/{epoch}/{begun}/{ranks.world_size}"
         # As JSON has them, since another rank reads them so.
         facts = json.loads(json.dumps(epoch_facts(recipe, epoch, self._data)))
         mine = {"rank": ranks.rank, "facts": facts}

@@ -48,7 +48,11 @@ class PendingBatch:
     def wait(self, timeout_s: float) -> bool:
         """True when every row is done; False after `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
-        return all(job.wait(max(deadline - time.monotonic(), 0.0)) for job in self.jobs)
+        for job in self.jobs:
+            seconds_left = max(deadline - time.monotonic(), 0.0)
+            if not job.wait(seconds_left):
+                return False
+        return True
 
     @property
     def done(self) -> bool:
@@ -130,7 +134,8 @@ class BatchMaker:
         `samples`, (m,), are the places in the batch that the plan's samples go to; None: in order.
         """
         rows = None if samples is None else rows_of(samples, plan.rows_per_sample)
-        jobs = [self.engine.submit(plan.by_row(), *pending.views, rows=rows)]
+        job = self.engine.submit(plan.by_row(), *pending.views, rows=rows)
+        jobs = [job]
         if self.fields is not None:
             exacts = [exact for _, exact in pending.views]
             jobs += self.fields.begin(
@@ -170,7 +175,8 @@ class BatchMaker:
         # A damaged index or column is not the fault of samples.
         self.engine.intact.begin()
         plan = pending.plan
-        bad = np.array([place for place, _ in errors], dtype=np.int64)
+        places = [place for place, _ in errors]
+        bad = np.array(places, dtype=np.int64)
         for attempt in range(_REPLACE_ATTEMPTS):
             # Drawn from the seed, the row and the attempt, so a resumed run gets the same ones.
             others = pending.epoch_plan.others(pending.plan, bad, attempt)

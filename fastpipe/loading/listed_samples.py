@@ -55,7 +55,8 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
         return numbers
     # A second call may give others, as of a list that is shuffled in place, if the first call
     # follows from the epoch alone.
-    if np.array_equal(first, numbers(1, 1)) or not np.array_equal(first, numbers(0, 1)):
+    is_fixed = np.array_equal(first, numbers(1, 1))
+    if is_fixed or not np.array_equal(first, numbers(0, 1)):
         raise ConfigError(
             "sampler: expected the same numbers each time that it is asked for an epoch; asked "
             "twice for epoch 0, it gave others. It counts its calls, or draws from a generator "

@@ -288,7 +288,8 @@ def _check_augment(
         if part.could_move >= set(unmoved.values()):
             from fastpipe.device.augment.kornia_modules import DATA_KEYS
 
-            moved = (DATA_KEYS.keys() & part.moves) | set(unmoved.values())
+            moves = DATA_KEYS.keys() & part.moves
+            moved = moves | set(unmoved.values())
             keys = ["input", *(DATA_KEYS[kind] for kind in sorted(moved))]
             suggestion = (
                 "let kornia move them: kornia.augmentation.AugmentationSequential("

@@ -254,7 +254,8 @@ class Sampling:
             return
         # All sequences of an epoch draw the same number of samples.
         parts = recipe.sequences
-        most = len(self.picks[0]) // parts * parts * self.repeats
+        rows_of_parts = len(self.picks[0]) // parts * parts
+        most = rows_of_parts * self.repeats
         if recipe.epoch_size is not None and int(recipe.epoch_size) <= most:
             return
         reason = ""

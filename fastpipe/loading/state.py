@@ -175,7 +175,8 @@ class _Stored(NamedTuple):
 
     @classmethod
     def of(cls, index: Index) -> _Stored:
-        return cls(index.lineage, len(index), len(index.classes), index.classes[:2])
+        first_classes = index.classes[:2]
+        return cls(index.lineage, len(index), len(index.classes), first_classes)
 
     def __str__(self) -> str:
         samples = format_count(self.samples, "sample")

@@ -73,7 +73,9 @@ def parse_weighted_draws(
             picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
             continue
         # Block by block, so that the places take little memory.
-        blocks = [weights_at(places + start) for places in spans(end - start)]
+        blocks = []
+        for places in spans(end - start):
+            blocks.append(weights_at(places + start))
         share_weights = np.concatenate(blocks)
         # numpy would warn of a sum of inf; _check_sum raises the error that says what to do.
         with np.errstate(over="ignore"):

@@ -48,7 +48,8 @@ class BatchPlan:
         k = self.rows_per_sample
         if k == 1:
             return self
-        return self._select(np.repeat(np.arange(len(self)), k), self.crops, self.flips)
+        samples = np.repeat(np.arange(len(self)), k)
+        return self._select(samples, self.crops, self.flips)
 
     @property
     def labels(self) -> Int64s:
@@ -109,4 +110,6 @@ class BatchPlan:
 
 def rows_of(samples: Int64s, rows_per_sample: int) -> Int64s:
     """The rows of samples at these positions of a batch: (n,) -> (n * rows_per_sample,)."""
-    return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()
+    first_rows = samples[:, None] * rows_per_sample
+    rows = first_rows + np.arange(rows_per_sample)
+    return rows.ravel()

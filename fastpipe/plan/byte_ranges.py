@@ -36,7 +36,8 @@ def run_ranges(index: Index, runs: Int64s) -> Records:
     first_samples = pieces[:, 0]
     last_samples = pieces[:, 1] - 1
     # (m,) each: the records of the first and of the last sample of each piece.
-    first, last = index.records_of(np.stack([first_samples, last_samples]))
+    both_ends = np.stack([first_samples, last_samples])
+    first, last = index.records_of(both_ends)
 
     shard = first["shard"]
     is_one_shard = shard == last["shard"]
@@ -83,7 +84,8 @@ def runs_of(samples: Int64s) -> Int64s:
     if not len(samples):
         return np.empty((0, 2), dtype=np.int64)
     steps = np.diff(samples)
-    firsts, lasts = _group_borders((steps < 0) | (steps > 1))
+    is_apart = (steps < 0) | (steps > 1)
+    firsts, lasts = _group_borders(is_apart)
     run_starts = samples[firsts]
     run_ends = samples[lasts] + 1
     return np.stack([run_starts, run_ends], axis=1)
@@ -102,7 +104,8 @@ def joined(ranges: Records) -> Records:
     # (n - 1,) each, between neighbours. Ranges may overlap, so a gap is signed.
     gaps = starts[1:].astype(np.int64)
     gaps -= ends[:-1].astype(np.int64)
-    is_other_shard = ranges["shard"][1:] != ranges["shard"][:-1]
+    shards = ranges["shard"]
+    is_other_shard = shards[1:] != shards[:-1]
     is_apart = is_other_shard | (gaps < 0) | (gaps > _NEAR_BYTES)
 
     firsts, lasts = _group_borders(is_apart)
@@ -139,7 +142,9 @@ def _cut_at_shards(runs: Int64s, shard_starts: Int64s) -> Int64s:
     # The end of run i stands at position 2 * i + 1 of runs.ravel().
     positions_of_ends = 2 * np.arange(len(runs)) + 1
     positions = np.repeat(positions_of_ends, num_inside)
-    edges = np.insert(runs.ravel(), np.repeat(positions, 2), np.repeat(borders, 2))
+    positions_twice = np.repeat(positions, 2)
+    borders_twice = np.repeat(borders, 2)
+    edges = np.insert(runs.ravel(), positions_twice, borders_twice)
     return _without_empty(edges.reshape(-1, 2))
 
 

@@ -44,7 +44,8 @@ class Content:
     @classmethod
     def of(cls, index: Index) -> Content:
         """All samples of an index."""
-        return cls(index, None, np.array([0, len(index)], dtype=np.int64))
+        starts = np.array([0, len(index)], dtype=np.int64)
+        return cls(index, None, starts)
 
     def __len__(self) -> int:
         return int(self.starts[-1])

@@ -33,7 +33,7 @@ from fastpipe.plan.crop_boxes import (
     random_resized,
 )
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
-from fastpipe.plan.draws import Stream, key, keys, uniform
+from fastpipe.plan.draws import Stream, key, keys, uniform, up_to
 from fastpipe.plan.order import Ids, OrderRows, Passes
 from fastpipe.plan.partition import Partition, Span
 from fastpipe.plan.recipe import Recipe, Size, partition_of
@@ -159,7 +159,9 @@ class EpochPlan:
         plan = self._plan(
             np.concatenate(ids), np.concatenate(valid), np.concatenate(names), size
         )
-        parts = [plan.part(start, stop) for start, stop in pairwise(row_edges)]
+        parts = []
+        for start, stop in pairwise(row_edges):
+            parts.append(plan.part(start, stop))
         return dict(zip(range(first, end), parts, strict=True))
 
     def _rows(self, number: int) -> tuple[Int64s, Bools, Int64s]:
@@ -197,7 +199,8 @@ class EpochPlan:
         if recipe.picks and not recipe.picks[share].distinct(self.epoch):
             place_count = max(recipe.places(share, self.epoch), len(content))
             return rows.places + rows.times * place_count
-        return content.numbers(rows.ids) + rows.times * len(content.index)
+        numbers = content.numbers(rows.ids)
+        return numbers + rows.times * len(content.index)
 
     def reads(self, number: int, plan: BatchPlan, *, is_first: bool) -> Records:
         """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, which `plan` plans.
@@ -268,12 +271,13 @@ class EpochPlan:
         recipe = self.recipe
         content = self._content
         names = plan.names[rows] + attempt * len(content.index)
-        draws = uniform(key(recipe.seed, self.epoch, Stream.REPLACE), names)
+        replace_key = key(recipe.seed, self.epoch, Stream.REPLACE)
+        draws = uniform(replace_key, names)
 
         # Any sample but the row's own: 1 to count - 1 further on.
         ids = plan.ids[rows]
         sample_count = len(content)
-        distances = 1 + (draws * (sample_count - 1)).astype(np.int64)
+        distances = 1 + up_to(draws, sample_count - 2)
         others = (ids + distances) % sample_count
         if recipe.picks:
             share_of_row = np.searchsorted(content.starts, ids, side="right") - 1
@@ -320,7 +324,8 @@ class EpochPlan:
         samples = content.numbers(ids)
         records = content.read(ids)
         widths, heights = _sides(records)
-        flip_keys = keys([view.seed for view in views], self.epoch, Stream.FLIP)
+        seeds = [view.seed for view in views]
+        flip_keys = keys(seeds, self.epoch, Stream.FLIP)
         flip_draws = uniform(flip_keys[:, None], names)  # (views, n)
         # (n, 4) boxes for each view with a random-resized crop, in the order of the views.
         random_boxes = self._draw_random_resized(widths, heights, names)
@@ -383,7 +388,8 @@ def _grouping_of(
     content = recipe.content
 
     def resized(sequence: int, start: int, stop: int) -> Int64s:
-        return _resized_sizes(content, buckets, orders[sequence].take(start, stop).ids)
+        ids = orders[sequence].take(start, stop).ids
+        return _resized_sizes(content, buckets, ids)
 
     stream = key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None
     batches = Grouping.batches_of(content.chunk, partition.global_batch_size)
@@ -406,7 +412,8 @@ def check_image_sizes(recipe: Recipe) -> None:
     if not crop_views and not index.can_be_large:
         return
 
-    samples = content.numbers(np.arange(len(content), dtype=np.int64))
+    ids = np.arange(len(content), dtype=np.int64)
+    samples = content.numbers(ids)
     records = index.records_of(samples)
     index.check_pixels(samples, records)
 

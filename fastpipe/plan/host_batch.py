@@ -103,7 +103,8 @@ def _lay_out_boxes(
         for key in arrays:
             fields.counts[key] = counts.tolist()
     elif options.form == "flat":
-        arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
+        ends = np.cumsum(counts)
+        arrays[f"{entry}_offsets"] = np.concatenate([[0], ends])
     else:
         for key, array in arrays.items():
             arrays[key] = _padded(array, kept.rows, counts)

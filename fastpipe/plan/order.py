@@ -99,12 +99,14 @@ def permute(
         permutation_key: one for all numbers, or (n,).
     """
     one = np.uint64(1)
-    counts = np.broadcast_to(np.asarray(count, dtype=np.uint64), numbers.shape)
+    counts = np.asarray(count, dtype=np.uint64)
+    counts = np.broadcast_to(counts, numbers.shape)
     # (n,) the bits of the largest number below `count`: the binary exponent of its float64, which
     # is exact below 2**53.
     bit_counts = np.frexp(counts - one)[1]
     # (n,) each: a number is cut into a high and a low half of so many bits.
-    half_bits = (np.maximum(bit_counts + 1, 2) // 2).astype(np.uint64)
+    half_bits = np.maximum(bit_counts + 1, 2) // 2
+    half_bits = half_bits.astype(np.uint64)
     masks = (one << half_bits) - one
     # (rounds, 1) or (rounds, n) -> (rounds, n)
     rounds = np.arange(_FEISTEL_ROUNDS)[:, None]
@@ -225,7 +227,8 @@ class EpochOrder:
         end = -(-stop // self._chunk) + ahead
         if is_first:
             begin = self._first_chunk(self._window_of(start))
-        return np.arange(begin, min(end, self._chunks), dtype=np.int64)
+        end = min(end, self._chunks)
+        return np.arange(begin, end, dtype=np.int64)
 
     def _rotate(self, samples: Int64s) -> Int64s:
         """Samples as they are numbered before the rotation -> their own numbers."""
@@ -443,4 +446,5 @@ def members(runs: Int64s) -> Int64s:
     # there. It is the same in all of a run, so no loop over the runs is needed.
     positions = np.cumsum(counts) - counts
     differences = first_numbers - positions
-    return np.repeat(differences, counts) + np.arange(counts.sum())
+    differences_of_members = np.repeat(differences, counts)
+    return differences_of_members + np.arange(counts.sum())

@@ -122,8 +122,10 @@ class RejectionDraws(Pick):
                 try_numbers = np.arange(first_try, first_try + tries_at_once)
                 names = places[todo, None] + _TRY * try_numbers
                 samples = (bits(sample_key, names) % sample_count).astype(np.int64)
-                weights = self.weights_of(samples.ravel()).reshape(names.shape)
-                is_accepted = uniform(luck_key, names) * self.most < weights
+                weights = self.weights_of(samples.ravel())
+                weights = weights.reshape(names.shape)
+                luck_draws = uniform(luck_key, names)
+                is_accepted = luck_draws * self.most < weights
 
                 # The first try that is accepted counts.
                 is_done = is_accepted.any(axis=1)
@@ -155,7 +157,9 @@ class Listed(Pick):
 
     def changed(self, epoch: int) -> bool:
         """Calls the function again: whether it lists other samples than before."""
-        return not np.array_equal(self._numbers_of(epoch), self._kept_numbers_of(epoch))
+        numbers = self._numbers_of(epoch)
+        kept_numbers = self._kept_numbers_of(epoch)
+        return not np.array_equal(numbers, kept_numbers)
 
     def digest(self, epoch: int) -> str:
         """The hash of an epoch's list, in hex."""
@@ -216,7 +220,8 @@ class ByClass(Pick):
             rounds, turn_in_round = np.divmod(turns, turns_per_round)
             use_in_round, place_in_order = np.divmod(turn_in_round, class_count)
             # Each round has an order of the classes.
-            classes = permute(place_in_order, class_count, bits(class_key, rounds))
+            order_keys = bits(class_key, rounds)
+            classes = permute(place_in_order, class_count, order_keys)
             # How often the class was used before this turn.
             uses = rounds * uses_per_round + use_in_round
 
@@ -226,7 +231,8 @@ class ByClass(Pick):
             cycle_lengths = np.lcm(sizes, samples_per_class)
             member_draws = uses * samples_per_class + place_in_turn
             cycles, place_in_cycle = np.divmod(member_draws, cycle_lengths)
-            member_keys = bits(member_key, classes + cycles * class_count)
+            cycle_numbers = classes + cycles * class_count
+            member_keys = bits(member_key, cycle_numbers)
             members = permute(place_in_cycle % sizes, sizes, member_keys)
             positions = self._firsts[classes] + members
             return np.asarray(self._members[positions])

@@ -207,7 +207,8 @@ def move_boxes(boxes_xyxy: Float32s, rows: Int64s, geometry: Geometry) -> Float3
         geometry: of the images.
     """
     # (M, 2, 2): left top and right bottom, x and y.
-    corners = _resized_and_cut(boxes_xyxy.reshape(-1, 2, 2), rows, geometry, clip=True)
+    both_corners = boxes_xyxy.reshape(-1, 2, 2)
+    corners = _resized_and_cut(both_corners, rows, geometry, clip=True)
     is_mirrored = geometry.flips[rows]
     width, _ = geometry.size
     # The right edge becomes the left one, so the corners change places in x.
@@ -241,7 +242,8 @@ def move_points(
     The points of each of `flip_pairs` change places in a mirrored image.
     """
     moved = points.copy()
-    moved[..., :2] = _resized_and_cut(points[..., :2], rows, geometry, clip=False)
+    places = points[..., :2]
+    moved[..., :2] = _resized_and_cut(places, rows, geometry, clip=False)
     is_mirrored = geometry.flips[rows]
     width, _ = geometry.size
     # Points are counted from the centre of the first pixel, boxes from its edge.
@@ -270,6 +272,7 @@ def _resized_and_cut(
     moved += geometry.padded[rows, None]
     moved -= geometry.left_top[rows, None]
     if clip:
-        np.clip(moved, 0, geometry.cut[rows, None], out=moved)
+        limits = geometry.cut[rows, None]
+        np.clip(moved, 0, limits, out=moved)
     moved *= geometry.after[rows, None]
     return moved

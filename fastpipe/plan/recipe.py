@@ -39,7 +39,8 @@ class Sizes:
         stream = key(seed, epoch, Stream.SIZE)
 
         def size_of(batch: int) -> Size:
-            return choices[int(uniform_one(stream, batch) * len(choices))]
+            draw = uniform_one(stream, batch)
+            return choices[int(draw * len(choices))]
 
         return size_of
 

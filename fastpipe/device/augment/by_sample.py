@@ -221,13 +221,17 @@ def _randn(
 def _rand_like(
     mode: BySample, like: Tensor, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
-    return mode.uniform(like.shape, dtype or like.dtype, device or like.device)
+    dtype = dtype or like.dtype
+    device = device or like.device
+    return mode.uniform(like.shape, dtype, device)
 
 
 def _randn_like(
     mode: BySample, like: Tensor, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
-    return mode.normal(like.shape, dtype or like.dtype, device or like.device)
+    dtype = dtype or like.dtype
+    device = device or like.device
+    return mode.normal(like.shape, dtype, device)
 
 
 def _randint(
@@ -244,7 +248,9 @@ def _randint(
     if "high" in keywords:
         numbers.append(keywords["high"])
     high = numbers[-1]
-    low = numbers[0] if len(numbers) > 1 else keywords.get("low", 0)
+    low = keywords.get("low", 0)
+    if len(numbers) > 1:
+        low = numbers[0]
     draws = mode.uniform(size, torch.float64, device)
     draws.mul_(high - low).floor_().add_(low)
     return draws.to(dtype or torch.int64)
@@ -297,7 +303,8 @@ def _normal(
         device = tensors[0].device
     elif size is None:
         raise _NotBySampleError
-    numbers: Tensor = mode.normal(size, dtype, device) * std + mean
+    draws = mode.normal(size, dtype, device)
+    numbers: Tensor = draws * std + mean
     return numbers
 
 

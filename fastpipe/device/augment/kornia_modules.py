@@ -219,7 +219,8 @@ def draw_parameters(
     `seed` is that of the draws that are not by sample.
     """
     with by_sample_on_cpu(seeds, seed):
-        return module.forward_parameters(torch.Size((len(seeds), channels, *size)))
+        shape = torch.Size((len(seeds), channels, *size))
+        return module.forward_parameters(shape)
 
 
 class FieldMover:

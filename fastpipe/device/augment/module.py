@@ -302,7 +302,11 @@ class Augment(Chain):
             "label_smoothing": self.label_smoothing,
             "num_classes": self.num_classes,
         }
-        return ", ".join(f"{name}={value}" for name, value in options.items() if value)
+        texts = []
+        for name, value in options.items():
+            if value:
+                texts.append(f"{name}={value}")
+        return ", ".join(texts)
 
 
 def _sample_numbers(

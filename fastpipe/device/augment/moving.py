@@ -45,7 +45,8 @@ def move_places(
         move: moves points (n, P, 2), P of each image, as the augmentation moves pixels.
     """
     # Three corners of each image go along as points, to show which images are mirrored.
-    triangles = np.broadcast_to(_triangle(plan.sizes[0]), (plan.count, 3, 2))
+    triangle = _triangle(plan.sizes[0])
+    triangles = np.broadcast_to(triangle, (plan.count, 3, 2))
     # Of each field vertices (M, V, 2) and rows (M,). All are moved in one call, boxes first.
     names = sorted(places, key=lambda name: not places[name].are_boxes)
     vertices = [triangles]

@@ -125,6 +125,8 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
     count, channels, height, width = work.shape
     work_nhwc = work.permute(0, 2, 3, 1)
     rows = work_nhwc.view(count, height, width * channels)  # Note [rows]
-    torch.addcmul(shift.repeat(width), rows, scale.repeat(width), out=rows)
+    shifts = shift.repeat(width)
+    scales = scale.repeat(width)
+    torch.addcmul(shifts, rows, scales, out=rows)
     if not is_float32:
         out.copy_(work)
