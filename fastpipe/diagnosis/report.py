@@ -221,7 +221,8 @@ def _render_stacks(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
         if len(stack.threads) > 1:
             others = format_count(len(stack.threads) - 1, "more thread")
             lines.append(f"and {others}; as_dict() and --json show them")
-        yield Padding(Text(readable("\n".join(lines))), (0, 0, 1, 3))
+        text = Text(readable("\n".join(lines)))
+        yield Padding(text, (0, 0, 1, 3))
 
 
 def _make_table(*columns: str) -> Table:

@@ -239,7 +239,8 @@ def _with_given_names(
         # Classes of "classes" are then names, those of other kinds are numbers.
         if field.kind != "classes":
             assumptions.append(by_position)
-        return field._replace(names=names, numbers=tuple(range(len(names))))
+        all_numbers = tuple(range(len(names)))
+        return field._replace(names=names, numbers=all_numbers)
 
     # A gap has the name "".
     used = [number for number, name in enumerate(field.names) if name]

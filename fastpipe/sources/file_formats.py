@@ -61,7 +61,8 @@ _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
 
 def format_of(name: str) -> str | None:
     """The format of a file by the ending of its name; None if the ending is of no format."""
-    return _FORMAT_OF_ENDING.get(os.path.splitext(name)[1].lower())
+    _, ending = os.path.splitext(name)
+    return _FORMAT_OF_ENDING.get(ending.lower())
 
 
 def in_both_cases(*endings: str) -> tuple[str, ...]:
@@ -98,7 +99,8 @@ def refuse_unread_file(path: SourcePath) -> None:
 
 def unread_remedy(name: str) -> str | None:
     """The kind of a file that fastpipe does not read, and what to do; None for other files."""
-    kind = UNREAD_ENDINGS.get(os.path.splitext(name)[1].lower())
+    _, ending = os.path.splitext(name)
+    kind = UNREAD_ENDINGS.get(ending.lower())
     if kind is None:
         return None
     return (

@@ -143,12 +143,14 @@ def path_below(root: SourcePath, folder: SourcePath) -> str:
     if isinstance(root, Path):
         relative = os.path.relpath(str(folder), root)
         return "" if relative == "." else relative
-    return str(folder)[len(str(root)) :].strip("/")
+    root_length = len(str(root))
+    return str(folder)[root_length:].strip("/")
 
 
 def shared_folders(folder: Path) -> tuple[Path, ...]:
     """The top of a disk, a home and /tmp: they hold many datasets, whose names may be the same."""
-    return (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
+    temporary = Path(tempfile.gettempdir())
+    return (Path(folder.anchor), Path.home(), temporary)
 
 
 def open_file(path: SourcePath) -> LocalFile | RemoteFile:
@@ -295,7 +297,8 @@ def files_below(
                 visible_folders.append(name)
         # os.walk goes into the folders that stay in its list.
         folders[:] = visible_folders
-        prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
+        relative = os.path.relpath(place, root)
+        prefix = relative.replace(os.sep, "/") + "/"
         prefix = prefix.removeprefix("./")
         for name in files:
             # A call for each of a million names would take longer.
@@ -341,7 +344,8 @@ def read_listed_file(
     if stop is None:
         stop = listed.size_bytes
     if not isinstance(root, Path):
-        return root.objects.read((root / path).key, start, stop, listed)
+        key = (root / path).key
+        return root.objects.read(key, start, stop, listed)
     before_text = f": it had {listed.size_bytes:,} bytes when it was listed, and"
     try:
         file = open_file(root / path)

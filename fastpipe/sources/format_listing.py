@@ -235,5 +235,7 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         images = splits[chosen]
         masks = masks / split_of_masks
     root = source.root
-    folders = MaskFolders(root, path_below(root, images), path_below(root, masks))
+    images_below = path_below(root, images)
+    masks_below = path_below(root, masks)
+    folders = MaskFolders(root, images_below, masks_below)
     return list_masks(folders, options, listed)

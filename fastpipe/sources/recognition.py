@@ -210,7 +210,8 @@ def _is_packed_dataset(root: SourcePath, names: Names) -> bool:
             f"cannot read {root / DATASET_FILE}: {problem.strerror}"
         ) from problem
     # Others have files of this name as well, and folders beside them.
-    is_damaged = DATASET_FILE in names.files and set(names.folders) <= {FIELDS_FOLDER}
+    has_only_fields = set(names.folders) <= {FIELDS_FOLDER}
+    is_damaged = DATASET_FILE in names.files and has_only_fields
     return (is_damaged and not is_foreign(root)) or (root / WORK_FOLDER).is_dir()
 
 
@@ -239,7 +240,8 @@ def _recognise_split(
     """
     options_inside = replace(options, split=None)
     more = ""
-    if options.split is None and options.format == "auto" and len(splits) > 1:
+    is_open = options.split is None and options.format == "auto"
+    if is_open and len(splits) > 1:
         first = next(iter(splits.values()))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
             more = ". --format imagefolder takes these folders as classes"

@@ -113,7 +113,8 @@ class PipelineCropping(Cropping):
         # them.
         keys = []
         for sample in samples:
-            keys.append(str(sample.get("__key__", "")).encode(errors="surrogateescape"))
+            key = str(sample.get("__key__", ""))
+            keys.append(key.encode(errors="surrogateescape"))
         epoch, draw_numbers = self.named_draws(keys)
         draws = Draws(epoch, draw_numbers[good])
         rows_by_name: dict[str, Uint8s] = {}
@@ -124,7 +125,8 @@ class PipelineCropping(Cropping):
             )
             for row, reason in reasons.items():
                 number = good[row]
-                errors.setdefault(number, _sample_error(samples[number], reason, name))
+                error = _sample_error(samples[number], reason, name)
+                errors.setdefault(number, error)
 
         # webdataset's handlers return True to go on, or raise.
         for number in sorted(errors):
@@ -185,7 +187,8 @@ class PipelineCropping(Cropping):
         convert = partial(
             _convert, max_pixels=self._max_pixels, background=self._background
         )
-        results = _map_in_threads(convert, [pictures[row] for row in rest], threads)
+        pictures_of_rest = [pictures[row] for row in rest]
+        results = _map_in_threads(convert, pictures_of_rest, threads)
         converted: dict[int, Picture] = {}
         failed = {}
         for row, result in zip(rest, results, strict=True):
@@ -309,7 +312,8 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
             else:
                 samples = blend_with_background(samples, background)
         rgb = to_rgb(samples)
-        return Picture(rgb.shape[1], rgb.shape[0], rgb=rgb)
+        height, width, _ = rgb.shape
+        return Picture(width, height, rgb=rgb)
     except ImageError as problem:
         return str(problem)
 

@@ -124,7 +124,8 @@ class SampleCrop(PipelineCropping):
         return cropped
 
     def _crop_member(self, extension: str, data: bytes) -> torch.Tensor:
-        rows, reasons = self.rows([data], self.named_draws([data]), planar=True)
+        draws = self.named_draws([data])
+        rows, reasons = self.rows([data], draws, planar=True)
         if reasons:
             member = f"a member {extension}".rstrip()
             raise SampleError(
@@ -245,7 +246,8 @@ class BatchCrop(PipelineCropping):
         count = len(batch["__key__"])
         samples = []
         for row in range(count):
-            samples.append({name: column[row] for name, column in batch.items()})
+            sample = {name: column[row] for name, column in batch.items()}
+            samples.append(sample)
         images, kept = self._crop_images(samples)
         if not kept:
             return None

@@ -52,7 +52,8 @@ def _report_shared_file(
     symptom = f"{first['path']} is an open {first['kind']}"
     if first["file"]:
         symptom += f" ({first['file']})"
-    others = ", ".join(file["path"] for file in shared[1 : 1 + _MAX_NAMED])
+    other_files = shared[1 : 1 + _MAX_NAMED]
+    others = ", ".join(file["path"] for file in other_files)
     if others:
         symptom += f", and {others}"
     symptom += f": {format_count(observation.num_workers, 'worker')} share it"

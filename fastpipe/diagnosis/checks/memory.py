@@ -66,7 +66,8 @@ def _report_heavy_objects(
     """Containers of many Python objects in the dataset, of which each worker gets a copy."""
     largest, *similar = observation.facts["heavy"]
     method = observation.facts["method"]
-    symptom = f"{largest['path']} is a {largest['kind']}, about {format_size(largest['bytes'])}"
+    size = format_size(largest["bytes"])
+    symptom = f"{largest['path']} is a {largest['kind']}, about {size}"
     if similar:
         symptom += f", and {format_count(len(similar), 'more object')} like it"
     workers = format_count(observation.num_workers, "worker")

@@ -125,7 +125,9 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
 
     def scale(side: int) -> int:
         # Rounds half up in whole numbers: the same on every machine.
-        return max(1, (2 * side * max_size + longest) // (2 * longest))
+        # Rounded to the nearest pixel, halves up.
+        scaled = (2 * side * max_size + longest) // (2 * longest)
+        return max(1, scaled)
 
     cv2 = import_opencv()
     size = (scale(width), scale(height))
@@ -174,7 +176,8 @@ def made_with() -> dict[str, str]:
 
 def _hash_of_encoder() -> str:
     """A hash of JPEGs that libturbojpeg makes, since the library does not say its version."""
-    pixels = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
+    generator = np.random.RandomState(0)
+    pixels = generator.randint(0, 256, (40, 40, 3)).astype(np.uint8)
     try:
         encoded = encode_jpeg(pixels, quality=95, sampling="444")
         encoded += encode_jpeg(pixels, quality=90, sampling="420")

@@ -80,7 +80,8 @@ def has_strips(data: bytes) -> bool:
 
 def _chunk(name: bytes, payload: bytes) -> bytes:
     length = struct.pack(">I", len(payload))
-    checksum = struct.pack(">I", zlib.crc32(payload, zlib.crc32(name)))
+    crc = zlib.crc32(payload, zlib.crc32(name))
+    checksum = struct.pack(">I", crc)
     return length + name + payload + checksum
 
 
@@ -89,7 +90,8 @@ def _deflate_smallest(
 ) -> list[bytes]:
     """Deflates rows in the way that makes them smallest."""
     # (height, 1 + bytes of a row): before each row stands the number of its filter, 0: none.
-    unfiltered = np.zeros((len(rows), rows.shape[1] + 1), dtype=np.uint8)
+    row_bytes = rows.shape[1]
+    unfiltered = np.zeros((len(rows), row_bytes + 1), dtype=np.uint8)
     unfiltered[:, 1:] = rows
     if rows.size <= _UNCOMPRESSED_BYTES:
         return _deflate(unfiltered, strip_rows, _STORE)
@@ -105,7 +107,8 @@ def _deflate_smallest(
         (filtered, _RUNS_ONLY),
         (filtered, _USUAL),
     ):
-        size = sum(map(len, _deflate(candidate[is_tried], strip_rows, way)))
+        deflated = _deflate(candidate[is_tried], strip_rows, way)
+        size = sum(map(len, deflated))
         if best_size is None or size < best_size:
             best_size = size
             best_rows = candidate
@@ -125,5 +128,6 @@ def _deflate(rows: Uint8s, strip_rows: int, way: tuple[int, int]) -> list[bytes]
         # A full flush forgets the window, so that no strip refers to one before it.
         flush = zlib.Z_FINISH if is_last else zlib.Z_FULL_FLUSH
         strip = rows[start : start + strip_rows].data
-        pieces.append(deflate.compress(strip) + deflate.flush(flush))
+        compressed = deflate.compress(strip)
+        pieces.append(compressed + deflate.flush(flush))
     return pieces

@@ -96,7 +96,8 @@ class UnpackedIndex(Index):
         files = scan.files
         # The other kinds are REJECTED and UNKNOWN.
         is_usable = files["kind"] <= CONVERTED
-        pixels = files["width"].astype(np.int64) * files["height"]
+        widths = files["width"].astype(np.int64)
+        pixels = widths * files["height"]
         is_large = is_usable & (pixels > self._convert_max_pixels)
         self._reasons = dict(scan.reasons)
         for number in np.flatnonzero(is_large).tolist():
@@ -122,7 +123,8 @@ class UnpackedIndex(Index):
             "converted": int(self.needs_conversion.sum()),
         }
         labels = samples["label"][samples["label"] >= 0]
-        self.class_counts = np.bincount(labels, minlength=len(self.classes)).tolist()
+        class_counts = np.bincount(labels, minlength=len(self.classes))
+        self.class_counts = class_counts.tolist()
         self.jpeg_bytes = int(samples["size"].sum(dtype=np.int64))
         self.stored_bytes = self.jpeg_bytes
 
@@ -146,7 +148,8 @@ class UnpackedIndex(Index):
         archives = self._scan.archives
         if archives is None:
             paths = self._scan.paths
-            names = Texts.of(map(paths.bytes_at, self._file_numbers.tolist()))
+            numbers = self._file_numbers.tolist()
+            names = Texts.of(map(paths.bytes_at, numbers))
             # Copies, since a column by itself would keep all of `samples` in memory.
             self.shard_sizes = samples["size"].copy()
             self.mtimes_ns = samples["mtime_ns"].copy()
@@ -173,7 +176,8 @@ class UnpackedIndex(Index):
         digest = xxhash.xxh3_128(class_names)
         digest.update(paths.data)
         digest.update((self._background or "").encode())
-        arrays = [paths.bounds[1:], files["size"], files["label"], self._file_numbers]
+        ends_of_paths = paths.bounds[1:]
+        arrays = [ends_of_paths, files["size"], files["label"], self._file_numbers]
         if self.is_in_tars:
             arrays += [files["shard"], files["offset"]]
         for array in arrays:
@@ -245,7 +249,8 @@ class UnpackedIndex(Index):
         if self.is_in_tars or not self.classes:
             return False
         # A file in a class folder has one slash in its path.
-        return self._scan.paths.data.count(b"/") > len(self._scan.files)
+        num_folders = self._scan.paths.data.count(b"/")
+        return num_folders > len(self._scan.files)
 
     @cached_property
     def is_scattered(self) -> bool:
@@ -259,7 +264,8 @@ class UnpackedIndex(Index):
         labels = self._records["label"][self._order_in_tars()]
         class_shares = np.bincount(labels - NO_LABEL) / len(labels)
         by_chance = float((class_shares**2).sum())
-        same_neighbors = float((labels[1:] == labels[:-1]).mean())
+        is_same = labels[1:] == labels[:-1]
+        same_neighbors = float(is_same.mean())
         return same_neighbors > by_chance + _SORTED_SHARE * (1 - by_chance)
 
     def paths_of(self, samples: Int64s) -> list[str]:
@@ -311,7 +317,8 @@ class UnpackedIndex(Index):
         message = str(reason)
         code = getattr(reason, "code", None)  # an error of the engine has one
         if code in _MESSAGES:
-            message = _MESSAGES[code] + message.removeprefix(_engine.reason(code, ""))
+            engine_words = _engine.reason(code, "")
+            message = _MESSAGES[code] + message.removeprefix(engine_words)
         message += more
         if self._has_changed(int(self._records["shard"][sample])):
             advice = (
@@ -379,7 +386,8 @@ class UnpackedIndex(Index):
             max_pixels=self._convert_max_pixels, background=self._background
         )
         packed = convert(data, options)
-        if packed.width != record["width"] or packed.height != record["height"]:
+        has_width = packed.width == record["width"]
+        if not has_width or packed.height != record["height"]:
             raise ImageError(
                 f"{packed.width} x {packed.height} pixels; its header said "
                 f"{record['width']} x {record['height']}"

@@ -52,7 +52,9 @@ def read_files(
     if not len(numbers):
         return
     starts = range(0, len(numbers), _CHUNK_FILES)
-    chunks = [numbers[start : start + _CHUNK_FILES] for start in starts]
+    chunks = []
+    for start in starts:
+        chunks.append(numbers[start : start + _CHUNK_FILES])
     title = f"scanning {readable(scan.folder)}"
     console = Console(stderr=True)
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")
@@ -63,7 +65,8 @@ def read_files(
             for chunk_count, _ in enumerate(results, 1):
                 # Of each file only the start is read, so progress is counted in files.
                 num_done = min(chunk_count * _CHUNK_FILES, len(numbers))
-                show(WorkProgress(num_done, len(numbers), num_done, len(numbers)))
+                total = len(numbers)
+                show(WorkProgress(num_done, total, num_done, total))
     finally:
         threads.shutdown(cancel_futures=True)
 

@@ -69,7 +69,8 @@ class Scan:
         if self.archives is None:
             path = self.paths.bytes_at(number)
         else:
-            path = os.fsencode(self.archives[self.files["shard"][number]].path)
+            archive = self.archives[self.files["shard"][number]]
+            path = os.fsencode(archive.path)
         return os.path.join(os.fsencode(self.folder), path)
 
     @property
@@ -81,7 +82,8 @@ class Scan:
         """(paths,) the numbers of the files with these paths; -1 where there is none."""
         all_paths = map(self.paths.bytes_at, range(len(self.files)))
         number_of_path = {path: number for number, path in enumerate(all_paths)}
-        return np.array([number_of_path.get(path, -1) for path in paths], np.int64)
+        numbers = [number_of_path.get(path, -1) for path in paths]
+        return np.array(numbers, np.int64)
 
     def reject(self, number: int, reason: str) -> None:
         """Marks a file as no sample."""
@@ -100,9 +102,11 @@ class Scan:
             previous_numbers = numbers
         else:
             # (files,) the number of each file in the earlier scan, -1 if it is new since then.
-            matches = previous.find_numbers(map(self.paths.bytes_at, numbers.tolist()))
-            numbers = numbers[matches >= 0]
-            previous_numbers = matches[matches >= 0]
+            paths = map(self.paths.bytes_at, numbers.tolist())
+            matches = previous.find_numbers(paths)
+            was_listed = matches >= 0
+            numbers = numbers[was_listed]
+            previous_numbers = matches[was_listed]
 
         previous_states = previous.files[_STATE_FIELDS][previous_numbers]
         is_unchanged = self.files[_STATE_FIELDS][numbers] == previous_states
@@ -114,7 +118,8 @@ class Scan:
         self.files[_FACT_FIELDS][numbers] = facts
 
         # Files that are rejected again keep their reasons.
-        for index in np.flatnonzero(self.files["kind"][numbers] == REJECTED).tolist():
+        is_rejected = self.files["kind"][numbers] == REJECTED
+        for index in np.flatnonzero(is_rejected).tolist():
             previous_number = int(previous_numbers[index])
             self.reasons[int(numbers[index])] = previous.reasons[previous_number]
         is_complete = len(self.unknown_numbers) == 0

@@ -75,7 +75,8 @@ class UnpackedSource:
             listing = list_archives(self.root, self.tars or [])
             listing.sources.sort(key=packing_order(0, shuffle=False))
             return listing
-        _check_format(self.path, recognise_source(self.path, self.split).format)
+        recognised = recognise_source(self.path, self.split)
+        _check_format(self.path, recognised.format)
         try:
             listing = list_sources(
                 self.path,
@@ -182,7 +183,8 @@ def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
     name = os.path.join(folder, pattern)
     matches = set()
     for expanded in _expand_braces(pattern):
-        files = glob.glob(os.path.join(glob.escape(folder), expanded))
+        full_pattern = os.path.join(glob.escape(folder), expanded)
+        files = glob.glob(full_pattern)
         # A name without wildcards has to exist: a wrong number in braces must not lose samples.
         if not files and not glob.has_magic(expanded):
             missing = readable(os.path.join(folder, expanded))
@@ -202,7 +204,8 @@ def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
             f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar"
         )
     _check_no_shards([Path(tar) for tar in tars])
-    root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
+    folders = [os.path.dirname(tar) for tar in tars]
+    root = os.path.commonpath(folders)
     paths = [os.path.relpath(tar, root) for tar in tars]
     return UnpackedSource(name, Path(root), paths)
 

@@ -187,7 +187,8 @@ def _count_outer_folders(folders: Collection[Folder], tars: Sequence[str]) -> in
     has_inner = any(len(folder) > 1 for folder in folders)
     if len(tops) != 1 or not has_inner:
         return 0
-    pattern = re.compile(re.escape(min(tops)) + r"([-_.]?\d+)?\.tar", re.IGNORECASE)
+    top = re.escape(min(tops))
+    pattern = re.compile(top + r"([-_.]?\d+)?\.tar", re.IGNORECASE)
     for tar in tars:
         if not pattern.fullmatch(PurePosixPath(tar).name):
             return 0

@@ -77,7 +77,8 @@ def _is_clean_folder(folder: str) -> bool:
     """Whether a folder, with a slash at its end, has a clean path; "" is the tar's own."""
     if not folder:
         return True
-    return not _UNCLEAN.search(folder[:-1]) and not lies_in_left_behind(folder)
+    is_clean = not _UNCLEAN.search(folder[:-1])
+    return is_clean and not lies_in_left_behind(folder)
 
 
 def _path_problem(member: Member) -> str | None:

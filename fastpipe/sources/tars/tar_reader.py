@@ -80,7 +80,8 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         start = offset - self._window_offset
         if start < 0 or start + size > len(self._window):
             try:
-                self._window = self._file.read_at(max(size, _WINDOW_BYTES), offset)
+                window_bytes = max(size, _WINDOW_BYTES)
+                self._window = self._file.read_at(window_bytes, offset)
             except OSError as problem:
                 raise PackError(
                     f"{readable(self.path)} cannot be read: {problem.strerror}"
@@ -226,7 +227,8 @@ def _describe_other_kind(kind: bytes, header: Header) -> str:
     """Why a member that is neither file nor folder cannot be packed."""
     description = KINDS_WITHOUT_BYTES.get(kind, f"of type {kind.decode('latin1')!a}")
     if kind in LINKS:
-        description += f" to {shorten_name(os.fsdecode(cut_at_nul(header.link_field)))}"
+        target = os.fsdecode(cut_at_nul(header.link_field))
+        description += f" to {shorten_name(target)}"
     return (
         f"{description}, not a file; to store the files that links point to, use tar "
         "--dereference"

@@ -159,7 +159,8 @@ class TarSamples:
         kind = shorten_name(extension, _MAX_SHOWN_CHARACTERS)
         if kind not in self.dropped and len(self.dropped) >= _MAX_DROPPED_KINDS:
             kind = "other"
-        self.dropped[kind] = self.dropped.get(kind, 0) + count
+        num_before = self.dropped.get(kind, 0)
+        self.dropped[kind] = num_before + count
 
     def rename_extension(self, extension: str, new: str) -> None:
         """Calls members by another extension, which no sample has beside it."""

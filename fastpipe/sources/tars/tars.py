@@ -138,7 +138,8 @@ def list_tar_classes(
     def with_label(source: Source) -> Source:
         if source.problem is not None:
             return source
-        return source._replace(label=labels[class_of_tar[source.archive or ""]])
+        name = class_of_tar[source.archive or ""]
+        return source._replace(label=labels[name])
 
     replace_sources(files.sources, with_label)
     return Listing(root, classes, files.sources, list(stray))
@@ -345,7 +346,8 @@ def _is_named_as_label(name: str) -> bool:
 
 def _class_of_tar(path: str) -> str:
     """The class that a tar is named after: cat of cat.tar and of cat-000.tar; "" of 000.tar."""
-    stem = re.sub(r"\.tar$", "", path.rpartition("/")[2], flags=re.IGNORECASE)
+    _, _, name = path.rpartition("/")
+    stem = re.sub(r"\.tar$", "", name, flags=re.IGNORECASE)
     if _SYNSET.fullmatch(stem):
         return stem
     return re.sub(r"[-_.]?[0-9]+$", "", stem)
@@ -387,7 +389,8 @@ def _join_classes(samples: TarSamples) -> list[str]:
     label_count = max(name_of_label, default=-1) + 1
     # A number without a name is a class that has no sample.
     classes = [name_of_label.get(label, str(label)) for label in range(label_count)]
-    if len(name_of_label) == len(pairs) and len(set(classes)) == len(classes):
+    has_one_name = len(name_of_label) == len(pairs)
+    if has_one_name and len(set(classes)) == len(classes):
         return classes
 
     # Two tars give one number to two classes, or two numbers to one. So a number means something
@@ -398,7 +401,8 @@ def _join_classes(samples: TarSamples) -> list[str]:
     def with_new_label(source: Source) -> Source:
         if source.problem is not None or source.label == NO_LABEL:
             return source
-        name = samples.class_names[source.archive or ""][source.label]
+        names = samples.class_names[source.archive or ""]
+        name = names[source.label]
         return source._replace(label=new_labels[name])
 
     replace_sources(samples.sources, with_new_label)
