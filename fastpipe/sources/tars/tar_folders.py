@@ -68,7 +68,7 @@ class TarFiles:
                 continue
             folder = path
             if not member.is_folder:
-                folder = path[: max(path.rfind("/"), 0)]
+                folder, _, _ = path.rpartition("/")
             # Members of one folder usually follow one another, so most need no work.
             if folder != last_folder:
                 last_folder = folder

@@ -122,10 +122,8 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
                 if states[touched].min() < WRITTEN:
                     continue
                 num_checked += 1
-                if (
-                    xxhash.xxh3_64_intdigest(read_at(file.fileno(), size, offset))
-                    != expected
-                ):
+                data = read_at(file.fileno(), size, offset)
+                if xxhash.xxh3_64_intdigest(data) != expected:
                     num_damaged += 1
                     forget(states, touched)
     return num_checked, num_damaged

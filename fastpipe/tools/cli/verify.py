@@ -143,14 +143,12 @@ def _print_report(report: Report) -> None:
             line += f"; packed from {sources[damage.sample]}"
         out.print(readable(line))
     if len(report.findings) > _MAX_FINDINGS:
-        out.print(
-            f"... and {len(report.findings) - _MAX_FINDINGS:,} more; --json lists all"
-        )
+        num_more = len(report.findings) - _MAX_FINDINGS
+        out.print(f"... and {num_more:,} more; --json lists all")
     path = readable(report.path)
     if report.sound:
-        out.print(
-            Text.assemble(("sound", "green"), f": {path}: {_describe_check(report)}")
-        )
+        text = f": {path}: {_describe_check(report)}"
+        out.print(Text.assemble(("sound", "green"), text))
         return
     num_samples = 0
     for first, last in report.bad_samples():
@@ -158,11 +156,9 @@ def _print_report(report: Report) -> None:
     check = _describe_check(report)
     if report.bytes or report.quick:
         check = f"checked {check}"
-    text = (
-        f": {path}: {format_count(len(report.findings), 'problem')}, "
-        f"{format_count(num_samples, 'sample')} affected; {check}. "
-        f"{_next_step(report)}"
-    )
+    problems = format_count(len(report.findings), "problem")
+    samples = format_count(num_samples, "sample")
+    text = f": {path}: {problems}, {samples} affected; {check}. {_next_step(report)}"
     out.print(Text.assemble(("damaged", "red"), text))
 
 
