@@ -187,7 +187,8 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def shape(self) -> tuple[int, ...]:
         """(samples, ...)"""
-        return self._count, *self[:0].shape[1:]
+        value_shape = self[:0].shape[1:]
+        return self._count, *value_shape
 
     def __iter__(self) -> Iterator[Any]:
         for ids in spans(self._count):
@@ -246,7 +247,8 @@ def as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, Ragged):
         # Of no samples, np.split would return one empty part.
         has_samples = len(values.offsets) > 1
-        values = np.split(values.values, values.offsets[1:-1]) if has_samples else []
+        inner_offsets = values.offsets[1:-1]
+        values = np.split(values.values, inner_offsets) if has_samples else []
     # np.array would make a matrix of arrays that happen to have one length.
     return np.fromiter(values, dtype=object, count=len(values))
 

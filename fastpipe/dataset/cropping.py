@@ -78,7 +78,8 @@ class Cropping:
         Args:
             epoch: its number, from 0.
         """
-        self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
+        number = whole("epoch", epoch, least=0, most=2**63 - 1)
+        self._epoch.fill_(number)
 
     @property
     def knows_epoch(self) -> bool:

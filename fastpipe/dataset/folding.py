@@ -22,6 +22,7 @@ import xxhash
 from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import hash_pictures, to_array
+from fastpipe.dataset.format.parts import starts_of
 from fastpipe.errors import ConfigError, choice, first_names
 from fastpipe.plan.draws import Stream, key, uniform
 
@@ -186,7 +187,7 @@ def _balance_groups(
     class_sizes = np.bincount(class_of)
     # The samples, unit by unit: those of unit u are by_unit[bounds[u] : bounds[u + 1]].
     by_unit = np.argsort(unit_of, kind="stable")
-    bounds = np.concatenate([[0], np.cumsum(unit_sizes)])
+    bounds = starts_of(unit_sizes)
 
     # (parts, classes): which share of each class a part has so far. Shares and not counts, so that
     # rare classes weigh as much as frequent ones.

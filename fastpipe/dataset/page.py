@@ -33,7 +33,9 @@ def page(data: BaseDataset) -> str:
     if data.content.mixed:
         weights = " : ".join(f"{weight:g}" for weight in data.content.weights)
         lines.append(f"mixed {weights}")
-    fields = [f"{escape(name)} ({field.kind})" for name, field in data.fields.items()]
+    fields = []
+    for name, field in data.fields.items():
+        fields.append(f"{escape(name)} ({field.kind})")
     if fields:
         lines.append(f"fields: {', '.join(fields)}")
     text = "<br>".join(lines)

@@ -53,7 +53,8 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
                 array = array.astype(str)
         column = UserColumn(array)
     rows = column.rows
-    if rows.dtype.kind not in "biufU" or rows.ndim < 1 or len(rows) != len(data):
+    has_row_each = rows.ndim > 0 and len(rows) == len(data)
+    if rows.dtype.kind not in "biufU" or not has_row_each:
         raise ConfigError(
             f"{method}: expected {len(data):,} rows of numbers or texts, one for each sample, got "
             f"{rows.dtype} of shape {rows.shape}"
@@ -208,7 +209,8 @@ def with_user_labels(
     """The same samples with other labels: see Dataset.with_labels."""
     column = parse_user_column(data, "with_labels", labels)
     if classes is not None:
-        has_twins = len(set(map(str, classes))) < len(classes)
+        distinct_names = set(map(str, classes))
+        has_twins = len(distinct_names) < len(classes)
         # A text is a sequence of names, too: of its letters.
         if isinstance(classes, str) or has_twins:
             raise ConfigError(
@@ -229,7 +231,8 @@ def with_user_labels(
     # have to be below the number of classes.
     tables = []
     for table in selection.new_labels:
-        tables.append(np.where(table < len(names), table, NO_LABEL))
+        known = np.where(table < len(names), table, NO_LABEL)
+        tables.append(known)
     return replace(
         selection,
         relabelling=Relabelling(names, tables),

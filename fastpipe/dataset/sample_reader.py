@@ -267,7 +267,8 @@ class SampleReader:
                 points = []
                 visibilities = []
                 for row, canvas_size in zip(values, canvas_sizes, strict=True):
-                    points.append(tv_tensor("KeyPoints", row[..., :2], canvas_size))
+                    xy = row[..., :2]
+                    points.append(tv_tensor("KeyPoints", xy, canvas_size))
                     visibilities.append(torch.from_numpy(row[..., 2]))
                 yield name, points
                 yield f"{name}_visibility", visibilities

@@ -132,7 +132,8 @@ class StoredColumn:
         if name == "label" and content.labels is not None:
             return content.labels.take(ids)
         # The others, such as "width", are entries of the index's records.
-        values = index.records_of(numbers)[name].astype(np.int64)
+        records = index.records_of(numbers)
+        values = records[name].astype(np.int64)
         if name == "label":
             # A damaged label is reported when the sample is read.
             is_unknown = (values < 0) | (values >= len(index.classes))

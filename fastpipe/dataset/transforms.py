@@ -106,7 +106,8 @@ def _with_pil_images(sample: dict[str, Any], keys: Sequence[str]) -> dict[str, A
     changed = dict(sample)
     for key in keys:
         # (..., channels, height, width) -> (..., height, width, channels), as Pillow has it.
-        array = np.moveaxis(sample[key].numpy(), -3, -1)
+        planes = sample[key].numpy()
+        array = np.moveaxis(planes, -3, -1)
         if array.ndim == 3:
             changed[key] = to_pil(array)
         else:

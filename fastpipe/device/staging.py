@@ -36,7 +36,8 @@ def unpack(buffer: torch.Tensor, like: Arrays) -> dict[str, torch.Tensor]:
     for offset, (name, array) in zip(offsets, like.items(), strict=True):
         # torch has no public function from numpy's dtypes to its own, so an empty array is turned
         # into a tensor.
-        dtype = torch.from_numpy(np.empty(0, dtype=array.dtype)).dtype
+        empty = np.empty(0, dtype=array.dtype)
+        dtype = torch.from_numpy(empty).dtype
         if array.size:
             part = buffer[offset : offset + array.nbytes]
             tensors[name] = part.view(dtype).view(array.shape)

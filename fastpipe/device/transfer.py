@@ -148,7 +148,8 @@ class Transfer:
             if work.in_time:
                 self._unpaused_augment_s = augment_s
             copy_s = work.copied.since(work.first)
-            self._stats.device_s += copy_s + min(augment_s, self._unpaused_augment_s)
+            unpaused_s = min(augment_s, self._unpaused_augment_s)
+            self._stats.device_s += copy_s + unpaused_s
 
     @torch.inference_mode(False)  # the loop may train on the batch outside of this mode
     @torch.no_grad()

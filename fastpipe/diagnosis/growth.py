@@ -145,7 +145,8 @@ def measure_steady(
     # A median ignores the peaks of single batches.
     medians = [median(quarter) for quarter in quarters]
     steps = [after - before for before, after in pairwise(medians)]
-    if min(steps) <= 0 or min(steps) < _EVEN * max(steps):
+    least_step = min(steps)
+    if least_step <= 0 or least_step < _EVEN * max(steps):
         return 0, 0.0
     _, first_number = later[0]
     _, last_number = later[-1]

@@ -172,8 +172,10 @@ class FetchedJob:
         """Asks the reader for the bytes of rows, which start when all of the bytes are there."""
         assert self._start is not None
         self._job = Future()
-        on_arrival = partial(_start_rows, self._job, partial(self._start, rows))
-        self._ticket = self._reader.ticket(self._samples[rows], on_arrival)
+        start = partial(self._start, rows)
+        on_arrival = partial(_start_rows, self._job, start)
+        samples = self._samples[rows]
+        self._ticket = self._reader.ticket(samples, on_arrival)
 
     def wait(self, timeout_s: float) -> bool:
         """As of Job. DatasetError: some bytes cannot be fetched."""

@@ -129,7 +129,8 @@ class Watchdog:
 
     def _describe_place(self, activity: Activity) -> str:
         shard = self._index.shards[activity.shard]
-        place = f"byte {activity.offset} of {self._index.path / shard.name}"
+        shard_path = self._index.path / shard.name
+        place = f"byte {activity.offset} of {shard_path}"
         try:
             sample = self._index.sample_at(activity.shard, activity.offset)
             if sample is None:

@@ -194,8 +194,10 @@ def make_field_reader(
     }
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
-            _check_augment(augment, kinds, view.size or recipe.size, form.channels)
-    return FieldReader(data, chosen, [view.crop for view in recipe.views], form)
+            size = view.size or recipe.size
+            _check_augment(augment, kinds, size, form.channels)
+    crops = [view.crop for view in recipe.views]
+    return FieldReader(data, chosen, crops, form)
 
 
 def _mirroring_option(recipe: Recipe, augments: Sequence[Augment | None]) -> str:

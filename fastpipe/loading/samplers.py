@@ -222,7 +222,8 @@ class Sampling:
         rows = recipe.batch_size * recipe.ranks.world_size
         # A list and batches by class depend on the global batch, so their picks are made here.
         if self.listed is not None:
-            return replace(recipe, picks=(self.listed(rows // self.repeats),))
+            pick = self.listed(rows // self.repeats)
+            return replace(recipe, picks=(pick,))
         if self.by_class is not None:
             return self._apply_by_class(self.by_class, recipe, rows)
         self._check_distinct(recipe)
@@ -235,7 +236,8 @@ class Sampling:
         num_classes = len(np.unique(labels[labels >= 0]))
         rows_per_class = batches.samples * self.repeats
         classes = batches.classes or rows // rows_per_class
-        if classes * rows_per_class != rows or not 0 < classes <= num_classes:
+        divides_rows = classes * rows_per_class == rows
+        if not divides_rows or not 0 < classes <= num_classes:
             raise ConfigError(
                 _describe_per_class(
                     recipe, classes, batches.samples, self.repeats, num_classes

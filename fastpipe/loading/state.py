@@ -115,14 +115,19 @@ def _check_version(version: object) -> None:
     )
 
 
+def _parse_epoch(state: Mapping[str, Any]) -> int:
+    return whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+
+
 def parse_position(
     state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe
 ) -> Position:
     """Reads a state's position. Raises ConfigError if the recipe has another order of samples."""
-    epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+    epoch = _parse_epoch(state)
     # The state's order has gone through JSON, which makes lists of tuples. So the current one goes
     # through JSON, too, before they are compared.
-    current = json.loads(json.dumps(_order(recipe, epoch)))
+    encoded = json.dumps(_order(recipe, epoch))
+    current = json.loads(encoded)
     changes = []
     for name in {**current, **order}:
         before = order.get(name)
@@ -189,7 +194,7 @@ class _Stored(NamedTuple):
 
 
 def _how_to_go_on(state: Mapping[str, Any]) -> str:
-    epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+    epoch = _parse_epoch(state)
     return (
         f"To train on with the dataset and the options of now: loader.set_epoch({epoch}) begins "
         f"epoch {epoch} from its start, and loader.set_epoch({epoch + 1}) the next one"

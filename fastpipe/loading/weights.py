@@ -70,7 +70,8 @@ def parse_weighted_draws(
     for start, end in pairwise(content.starts.tolist()):
         # Weights of so many samples would take too much memory; those of classes can be looked up.
         if parsed.of_classes and end - start > MAX_KEPT:
-            picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
+            pick = _draws_by_trying(data, start, end, parsed.values, weights_at)
+            picks.append(pick)
             continue
         # Block by block, so that the places take little memory.
         blocks = []

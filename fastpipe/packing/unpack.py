@@ -94,7 +94,8 @@ def _write_tars(
             index.shards[shard].name
         ) as file:
             for sample in shard_samples:
-                file.write(before_picture(sample.key, sample.label, sample.picture))
+                before = before_picture(sample.key, sample.label, sample.picture)
+                file.write(before)
                 file.write(sample.picture)
                 file.write(tar.padding(len(sample.picture)))
                 file.write(sample.others)
@@ -237,7 +238,8 @@ def _read_bytes(index: PackedIndex, shard_index: int, start: int, stop: int) -> 
     shard = index.shards[shard_index]
     try:
         if isinstance(index, RemoteIndex):
-            return bytes(index.past_cache.fetched(shard.name, start, stop).data)
+            answer = index.past_cache.fetched(shard.name, start, stop)
+            return bytes(answer.data)
         return Folder(shard.folder).read(shard.name, start, stop)
     except OSError as problem:
         raise PackError(
@@ -251,7 +253,8 @@ def _unpack_sample(
 ) -> UnpackedSample:
     """A sample with these bytes, which begin at `offset` in its shard."""
     shard_index = int(record["shard"])
-    key = sample_key(shard_number(index.shards[shard_index].name), offset)
+    shard_name = index.shards[shard_index].name
+    key = sample_key(shard_number(shard_name), offset)
     end = BEFORE_BYTES + int(record["size"])
     stored = data[BEFORE_BYTES:end]
     picture = stored

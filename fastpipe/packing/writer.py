@@ -355,7 +355,8 @@ class _ShardSeries:
             match = _ENTRY.fullmatch(name)
             if match is not None:
                 matches.append(match)
-        entries = self.journal.read_finished([match[0] for match in matches])
+        entry_names = [match[0] for match in matches]
+        entries = self.journal.read_finished(entry_names)
         for match, entry in zip(matches, entries, strict=True):
             number, name_up_to, num_samples, digest = match.groups()
             # Shards behind one that is missing, or that has no keys, are made again.
@@ -429,7 +430,8 @@ class _ShardSeries:
         full_maker = self._maker
         full_maker.name = entry_name(self._number, self._name_up_to)
         # The next shard must have values that agree with those of this one.
-        self._context = replace(self._context, plan=Plan(1, full_maker.agreed))
+        plan = Plan(1, full_maker.agreed)
+        self._context = replace(self._context, plan=plan)
         self._number += 1
         self._name_up_to = ""
         self._maker = ShardMaker(self._context, self._number, "")

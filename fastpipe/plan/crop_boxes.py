@@ -411,7 +411,9 @@ def sides_of(areas: Float64s, ratios: Float64s) -> tuple[Int64s, Int64s]:
     # a * b = area and a / b = ratio, so a = sqrt(area * ratio) and b = sqrt(area / ratio).
     a = np.sqrt(areas * ratios)
     b = np.sqrt(areas / ratios)
-    return np.rint(a).astype(np.int64), np.rint(b).astype(np.int64)
+    rounded_a = np.rint(a).astype(np.int64)
+    rounded_b = np.rint(b).astype(np.int64)
+    return rounded_a, rounded_b
 
 
 def _log_limits(crop: RandomResizedCrop) -> tuple[float, float]:
@@ -446,7 +448,9 @@ def _random_resized_one(
             x = int(draw(Stream.CROP_X) * x_count)
             y = int(draw(Stream.CROP_Y) * y_count)
             return x, y, w, h
-    return _middle_box(crop.ratio, np.array([width]), np.array([height]))
+    widths = np.array([width])
+    heights = np.array([height])
+    return _middle_box(crop.ratio, widths, heights)
 
 
 def _middle_box(

@@ -245,7 +245,9 @@ class EpochPlan:
         samples = self._content.numbers(np.concatenate(parts))
         # A sampler may draw a sample more than once.
         is_new = samples[1:] != samples[:-1]
-        return np.concatenate([samples[:1], samples[1:][is_new]])
+        first = samples[:1]
+        others = samples[1:]
+        return np.concatenate([first, others[is_new]])
 
     def _spans_ahead(self, number: int, *, is_first: bool) -> list[Span]:
         """The spans that are used up to a batch and that no earlier batch has requested."""
@@ -308,7 +310,8 @@ class EpochPlan:
         else:
             size = self._size_of(number)
         valid = np.ones(len(ids), dtype=np.bool_)
-        return self._plan(ids, valid, self._content.numbers(ids), size)
+        numbers = self._content.numbers(ids)
+        return self._plan(ids, valid, numbers, size)
 
     def _size_of(self, number: int) -> Size:
         if self._grouping is not None:

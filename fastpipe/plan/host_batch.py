@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.arrays import Int64s
+from fastpipe.dataset.format.parts import starts_of
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
@@ -103,8 +104,7 @@ def _lay_out_boxes(
         for key in arrays:
             fields.counts[key] = counts.tolist()
     elif options.form == "flat":
-        ends = np.cumsum(counts)
-        arrays[f"{entry}_offsets"] = np.concatenate([[0], ends])
+        arrays[f"{entry}_offsets"] = starts_of(counts)
     else:
         for key, array in arrays.items():
             arrays[key] = _padded(array, kept.rows, counts)

@@ -197,7 +197,8 @@ class EpochOrder:
         # sample 0.
         crossing = np.flatnonzero(ends > self._samples)
         rest_ends = ends[crossing] - self._samples
-        rest = np.stack([np.zeros_like(rest_ends), rest_ends], axis=1)
+        rest_starts = np.zeros_like(rest_ends)
+        rest = np.stack([rest_starts, rest_ends], axis=1)
         ends[crossing] = self._samples
         runs = np.stack([starts, ends], axis=1)
         return np.insert(runs, crossing + 1, rest, axis=0)
@@ -340,7 +341,8 @@ class Passes:
         positions = np.arange(start, stop, dtype=np.int64)
         positions += self.begin % self._length
         passes, position_in_pass = np.divmod(positions, self._length)
-        times: Int64s = position_in_pass % self.repeats + passes * self.repeats
+        times_in_pass = position_in_pass % self.repeats
+        times: Int64s = times_in_pass + passes * self.repeats
         return times
 
     def reads(self, start: int, stop: int, *, is_first: bool, runs: bool) -> Int64s:

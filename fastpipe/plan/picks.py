@@ -86,7 +86,8 @@ class WeightedDrawsWithoutReplacement(Pick):
         return len(self._drawable)
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        draws = uniform(key(seed, epoch, Stream.DRAW), self._drawable)
+        draw_key = key(seed, epoch, Stream.DRAW)
+        draws = uniform(draw_key, self._drawable)
         # -log(1 - u) of a uniform u is exponentially distributed with rate 1.
         times = -np.log1p(-draws) / self._weights
         smallest = np.argpartition(times, count - 1)[:count]

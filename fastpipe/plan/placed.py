@@ -141,7 +141,9 @@ class Placed:
     def take(self, chosen: Bools) -> Placed:
         """The boxes or objects for which `chosen`, (M,), is True."""
         labels = None if self.labels is None else self.labels[chosen]
-        return Placed(self.values[chosen], self.rows[chosen], labels, self.flip_pairs)
+        values = self.values[chosen]
+        rows = self.rows[chosen]
+        return Placed(values, rows, labels, self.flip_pairs)
 
 
 def places_in_row(rows: Int64s, count: int) -> Int64s:
@@ -212,7 +214,8 @@ def move_boxes(boxes_xyxy: Float32s, rows: Int64s, geometry: Geometry) -> Float3
     is_mirrored = geometry.flips[rows]
     width, _ = geometry.size
     # The right edge becomes the left one, so the corners change places in x.
-    corners[is_mirrored, :, 0] = width - corners[is_mirrored, ::-1, 0]
+    swapped_x = corners[is_mirrored, ::-1, 0]
+    corners[is_mirrored, :, 0] = width - swapped_x
     limits = np.array(geometry.size, dtype=np.float32)
     np.clip(corners, 0, limits, out=corners)
     return corners.reshape(-1, 4)
@@ -247,7 +250,8 @@ def move_points(
     is_mirrored = geometry.flips[rows]
     width, _ = geometry.size
     # Points are counted from the centre of the first pixel, boxes from its edge.
-    moved[is_mirrored, :, 0] = (width - 1) - moved[is_mirrored, :, 0]
+    x = moved[is_mirrored, :, 0]
+    moved[is_mirrored, :, 0] = (width - 1) - x
     return swap_pairs(moved, is_mirrored, flip_pairs)
 
 
@@ -260,7 +264,8 @@ def swap_pairs(
     for first, second in flip_pairs:
         order[first] = second
         order[second] = first
-    return np.where(mirrored[:, None, None], points[:, order], points)
+    swapped = points[:, order]
+    return np.where(mirrored[:, None, None], swapped, points)
 
 
 def _resized_and_cut(

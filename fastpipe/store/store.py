@@ -220,7 +220,8 @@ class Bucket(_WholeFiles):
         check_writable(url)
         self.place: Url = url
         self.uploaded_bytes = 0
-        self.scratch = (scratch or cache_folder() / "pack") / own_folder_name(url)
+        scratch_root = scratch or cache_folder() / "pack"
+        self.scratch = scratch_root / own_folder_name(url)
         self._objects = Objects(url, remote or RemoteOptions(), PackError)
 
     def close(self) -> None:

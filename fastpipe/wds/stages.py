@@ -263,7 +263,8 @@ class BatchCrop(PipelineCropping):
         self, samples: list[dict[str, Any]]
     ) -> tuple[dict[str, torch.Tensor], list[int]]:
         """By extension, the images (n, 3, height, width); and the numbers of their samples."""
-        rows_by_name, kept = self.images(samples, self._handler, self._threads())
+        threads = self._threads()
+        rows_by_name, kept = self.images(samples, self._handler, threads)
         images = {}
         for name, rows in rows_by_name.items():
             images[name] = torch.from_numpy(rows).permute(0, 3, 1, 2)

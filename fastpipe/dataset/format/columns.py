@@ -204,7 +204,11 @@ def row_dtype(field: Field) -> np.dtype[Any]:
     """The type of one value of a field in its file of values."""
     if field.kind in PICTURE_KINDS:
         return FIELD_IMAGE_DTYPE
-    shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}
+    shapes = {
+        "floats": (field.width,),
+        "boxes": (4,),
+        "keypoints": (field.points, 3),
+    }
     if field.kind not in shapes:
         return np.dtype(_SCALAR_TYPES[field.kind])
 

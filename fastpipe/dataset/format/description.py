@@ -65,7 +65,8 @@ def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 def read_self_checksum(data: bytes) -> tuple[str, str] | None:
     """The hash that a dataset.json carries, and the hash that its bytes have; None: it has none."""
-    match = _CHECKSUM_AT_END.search(data, max(0, len(data) - 64))
+    end_at = max(0, len(data) - 64)
+    match = _CHECKSUM_AT_END.search(data, end_at)
     if match is None:
         return None
     start, end = match.span(1)

@@ -113,14 +113,16 @@ class JoinedIndex(Index):
 
     def records_of(self, samples: Int64s) -> Records:
         def read_part(part: int, numbers: Int64s) -> Records:
-            return self._renumber(part, self.parts[part].records_of(numbers))
+            records = self.parts[part].records_of(numbers)
+            return self._renumber(part, records)
 
         records = gather_from_parts(self.starts, samples.ravel(), read_part)
         return records.reshape(samples.shape)
 
     def read(self, samples: Int64s) -> Records:
         def read_part(part: int, numbers: Int64s) -> Records:
-            return self._renumber(part, self.parts[part].read(numbers))
+            records = self.parts[part].read(numbers)
+            return self._renumber(part, records)
 
         return gather_from_parts(self.starts, samples, read_part)
 
@@ -170,7 +172,8 @@ class JoinedIndex(Index):
 
     def samples_at(self, places: Int64s) -> Int64s:
         def read_part(part: int, numbers: Int64s) -> Int64s:
-            samples = self.parts[part].samples_at(numbers) + self.starts[part]
+            samples_of_part = self.parts[part].samples_at(numbers)
+            samples = samples_of_part + self.starts[part]
             return np.asarray(samples)
 
         return gather_from_parts(self.starts, places, read_part)

@@ -107,7 +107,8 @@ class PackedIndex(Index):
         Raises:
             AttributeError, KeyError, TypeError, ValueError: an entry is missing or impossible.
         """
-        self.classes = [text(name) for name in a_list(info["classes"])]
+        classes = a_list(info["classes"])
+        self.classes = [text(name) for name in classes]
         self.version = info["version"]
         self.fingerprint = text(info["fingerprint"])
         self.content = text(info["content"])
@@ -115,7 +116,8 @@ class PackedIndex(Index):
         self.storage = one_of(info["storage"], PICTURE_ENDINGS)
         self.jpeg_bytes = count(info["jpeg_bytes"])
         self.stored_bytes = count(info["stored_bytes"])
-        self.class_counts = [count(value) for value in a_list(info["class_counts"])]
+        class_counts = a_list(info["class_counts"])
+        self.class_counts = [count(value) for value in class_counts]
         self.form_counts = read_forms(a_list(info["forms"]))
         self.counts = info["counts"]
         count(self.counts["rejected"])
@@ -142,7 +144,8 @@ class PackedIndex(Index):
             pack_limit = pack["options"].get("max_pixels", 0)
             packed_limits.append(count(pack_limit))
         limit = self._max_pixels
-        self.can_be_large = limit is not None and limit < max(packed_limits, default=0)
+        largest_packed = max(packed_limits, default=0)
+        self.can_be_large = limit is not None and limit < largest_packed
 
     @cached_property
     def info(self) -> dict[str, Any]:

@@ -30,7 +30,8 @@ class PartSamples(NamedTuple):
 def starts_of(counts: Sequence[int] | Int64s) -> Int64s:
     """(n + 1,) where each of n parts of these lengths begins, and the end of all."""
     ends = np.cumsum(counts)
-    return np.concatenate([[0], ends]).astype(np.int64)
+    starts = np.concatenate([[0], ends])
+    return starts.astype(np.int64, copy=False)
 
 
 def part_and_number(starts: Int64s, number: int) -> tuple[int, int]:
@@ -101,7 +102,8 @@ def _merge_ragged(
     rows = np.concatenate(rows_of_parts)
     # A stable sort keeps the order of the values of one sample.
     order = np.argsort(rows, kind="stable")
-    values = np.concatenate([ragged.values for ragged in parts])[order]
+    values_of_parts = [ragged.values for ragged in parts]
+    values = np.concatenate(values_of_parts)[order]
     labels = None
     if parts[0].labels is not None:
         labels = np.concatenate([ragged.labels for ragged in parts])[order]

@@ -79,7 +79,8 @@ class ShardColumns:
         """
         try:
             name, samples, size_bytes = _parse_entry(entry)
-            self._sample_bounds.append(self._sample_bounds[-1] + samples)
+            start = self._sample_bounds[-1]
+            self._sample_bounds.append(start + samples)
         except (KeyError, TypeError, ValueError, OverflowError):
             return entry
         self._names += name
@@ -156,7 +157,8 @@ class Shards:
     def __getitem__(self, number: int) -> Shard:
         # Also negative numbers; IndexError beyond the end.
         shard = range(len(self))[number]
-        group = int(np.searchsorted(self._folder_bounds, shard, side="right")) - 1
+        next_group = np.searchsorted(self._folder_bounds, shard, side="right")
+        group = int(next_group) - 1
         folder, names = self._names[group]
         shard_in_folder = shard - int(self._folder_bounds[group])
         name = names[shard_in_folder]

@@ -41,7 +41,8 @@ def header(name: str, size_bytes: int) -> bytes:
     """The header of a member: a name of at most 100 ASCII characters, and at most 8 GiB."""
     encoded_name = name.encode("ascii")
     size = b"%011o\x00" % size_bytes
-    if len(encoded_name) > _NAME_BYTES or len(size) != _SIZE_DIGITS + 1:
+    has_name = len(encoded_name) <= _NAME_BYTES
+    if not has_name or len(size) != _SIZE_DIGITS + 1:
         raise ValueError(
             f"{name!r} of {size_bytes} bytes does not fit into a ustar header"
         )

@@ -139,7 +139,9 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
         return images.clamp_(0, 1)
     # The sums of three neighbours in a column, and then of three such sums in a row: nine pixels
     # by four additions.
-    column_sums = images[:, :, :-2] + images[:, :, 1:-1]
+    upper_rows = images[:, :, :-2]
+    middle_rows = images[:, :, 1:-1]
+    column_sums = upper_rows + middle_rows
     column_sums += images[:, :, 2:]
     blurred = column_sums[..., :-2] + column_sums[..., 1:-1]
     blurred += column_sums[..., 2:]

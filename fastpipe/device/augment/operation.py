@@ -68,7 +68,8 @@ class Draws:
 
     def each(self, stream: int) -> Float64s:
         """(n,) in [0, 1): a draw for each sample, the same in whatever batch the sample comes."""
-        return uniform(key(self.seed, self.epoch, stream), self.samples)
+        stream_key = key(self.seed, self.epoch, stream)
+        return uniform(stream_key, self.samples)
 
     def once(self, stream: int) -> float:
         """In [0, 1): one draw for the batch, the same on every rank."""

@@ -96,7 +96,9 @@ def affine(
     stds = np.array(std)
     scale = 1 / (full * stds)
     shift = -means / stds
-    return {"scale": scale.astype(np.float32), "shift": shift.astype(np.float32)}
+    scale_f32 = scale.astype(np.float32)
+    shift_f32 = shift.astype(np.float32)
+    return {"scale": scale_f32, "shift": shift_f32}
 
 
 def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None:

@@ -234,7 +234,8 @@ class Policy(Operation):
         is_changed = pick_draws < self.probability
         # One draw decides whether there is an operation, and which: a draw below the probability is
         # stretched to [0, 1). 0 picks the identity.
-        pick_draws = np.where(is_changed, pick_draws / (self.probability or 1), 0)
+        stretched = pick_draws / (self.probability or 1)
+        pick_draws = np.where(is_changed, stretched, 0)
         picks = (pick_draws * len(PICKS)).astype(np.int64)
         magnitude_draws = draws.each(Stream.MAGNITUDE + number)
         bins = self._bins(magnitude_draws)

@@ -181,7 +181,8 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
     def is_empty(name: str) -> bool:
         return not any(files_below(root, name))
 
-    names = [name for _, name in folders.folders[group_index::num_groups]]
+    folders_of_group = folders.folders[group_index::num_groups]
+    names = [name for _, name in folders_of_group]
     numbered = numbered_folders(names, folders.classes, given_classes, is_empty)
     classes = folders.classes if given_classes is None else list(given_classes.labels)
     # The times of a bucket are those of another clock, so that a listing of it has none.
@@ -264,7 +265,8 @@ def _write_range(
     stop = min(last_shard * plan.step, HASHES)
     sources = _read_listed(job, run_names, first_shard * plan.step, stop)
     listing = _listing_of(job, listed.facts, sources)
-    _write_shards(job, listing, name_slices(listing, job.options, plan), range_index)
+    slices = name_slices(listing, job.options, plan)
+    _write_shards(job, listing, slices, range_index)
 
 
 def _write_shards(
@@ -322,7 +324,8 @@ def _convert_part(
     positions: list[int] = []
     for rows in row_runs:
         positions += rows.positions
-    size_bytes = listing.size_bytes * len(positions) // len(listing.sources)
+    num_sources = len(listing.sources)
+    size_bytes = listing.size_bytes * len(positions) // num_sources
     lengths = [(rows.name, len(rows.positions)) for rows in row_runs]
     name = f"rows-{xxhash.xxh3_128_hexdigest(repr(lengths).encode())}"
     return Part(CONVERT, name, len(positions), size_bytes, runs=lengths), positions

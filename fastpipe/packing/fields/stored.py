@@ -107,7 +107,8 @@ class FieldValues:
             if orientation != 1 and turned_size(size, orientation) == shown_size:
                 # Each of the two pictures is shown by its own EXIF. So the second one is turned to
                 # how it is shown, and then as the first one was turned from there.
-                from_shown = Placement.of(Frame(SHOWN), first, self._encode).turn
+                shown_placement = Placement.of(Frame(SHOWN), first, self._encode)
+                from_shown = shown_placement.turn
                 return combine_orientations(orientation, from_shown)
             return self._placement(frame_of_file(size, first, self._frame)).turn
 

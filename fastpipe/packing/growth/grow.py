@@ -197,7 +197,8 @@ def _publish_added(
     rejected_keys = key_hashes(path for path, _ in rejected)
     is_rejected = np.isin(version.index.records["key"], rejected_keys)
     stays = stays | is_rejected
-    facts = replace(Facts.of(listing), fields=tuple(fields), state="")
+    facts = Facts.of(listing)
+    facts = replace(facts, fields=tuple(fields), state="")
     info = version.publish(
         stays,
         facts,

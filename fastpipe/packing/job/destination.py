@@ -200,7 +200,8 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
     place = journal.store.place
     try:
         if isinstance(place, Path):
-            return PackedIndex(place).damage(lambda name: (place / name).stat().st_size)
+            index = PackedIndex(place)
+            return index.damage(lambda name: (place / name).stat().st_size)
         sizes = journal.store.sizes()
         for shard in info["shards"]:
             size_bytes = sizes.get(shard["name"], 0)
@@ -271,7 +272,8 @@ def _is_unchanged(
             continue
         expected = {name: hashes[name] for name in names}
         with repack.remade(shard_slice, journal.store.scratch) as (_, tars):
-            if {name: tar.xxh3_64 for name, tar in tars.items()} != expected:
+            actual = {name: tar.xxh3_64 for name, tar in tars.items()}
+            if actual != expected:
                 return False
     # The next pack need not compare them again.
     os.utime(file, ns=(facts.time_ns, facts.time_ns))

@@ -300,7 +300,9 @@ def _key_ranges_of(
     stops = {shard_slice.stop for shard_slice in slices}
     # A position at which one slice ends and another one begins bounds no range.
     key_ranges = []
-    for start, stop in zip(sorted(starts - stops), sorted(stops - starts), strict=True):
+    first_rows = sorted(starts - stops)
+    ends = sorted(stops - starts)
+    for start, stop in zip(first_rows, ends, strict=True):
         key_ranges.append(
             KeyRange(order_key(sources[start]), order_key(sources[stop - 1]))
         )

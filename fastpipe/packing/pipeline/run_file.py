@@ -134,7 +134,8 @@ def read_samples(
     reader = _WindowReader(store, name, part, window_bytes)
     while not reader.is_at_end():
         head = reader.read(_HEAD_BYTES)
-        record = reader.read(int.from_bytes(head[_HASH_BYTES:], "little"))
+        record_bytes = int.from_bytes(head[_HASH_BYTES:], "little")
+        record = reader.read(record_bytes)
         if _head(record) != head:
             raise damaged_error(store, name)
         # JSON escapes line breaks in texts, so the first one ends the line.

@@ -180,7 +180,8 @@ def _write_rejected(store: Store, folder: str, tally: Tally) -> None:
     lines = []
     for path, reason in sorted(tally.rejected):
         entry = {"path": readable(path), "reason": reason}
-        lines.append(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+        line = json.dumps(entry, ensure_ascii=False)
+        lines.append(line.encode() + b"\n")
     store.write(f"{folder}{REJECTED_FILE}", b"".join(lines))
 
 

@@ -327,7 +327,8 @@ def _decode_all_bits(
         return by_pillow  # the picture is over a limit of OpenCV
     channels = by_pillow.shape[2]
     # OpenCV cannot read some compressions of TIFF, and may drop channels or bits.
-    if bgr is None or bgr.dtype != np.uint16 or bgr.ndim < 3 or bgr.shape[2] < channels:
+    is_u16 = bgr is not None and bgr.dtype == np.uint16
+    if not is_u16 or bgr.ndim < 3 or bgr.shape[2] < channels:
         return by_pillow
     # OpenCV's order is blue, green, red, alpha.
     order = [2, 1, 0, 3][:channels]

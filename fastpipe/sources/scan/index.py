@@ -26,6 +26,7 @@ from fastpipe.dataset.format.layout import (
     WITHOUT_HASHES,
 )
 from fastpipe.dataset.format.open_file import OpenFile
+from fastpipe.dataset.format.parts import starts_of
 from fastpipe.dataset.format.pixel_form import count_forms
 from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.dataset.format.shard_list import Shards, Texts
@@ -161,7 +162,7 @@ class UnpackedIndex(Index):
             self.mtimes_ns = np.array(mtimes_ns, dtype=np.int64)
         sample_counts = np.bincount(self._records["shard"], minlength=len(names))
         # (shards + 1,) the first sample of each shard, and the number of all samples.
-        bounds = np.concatenate([[0], np.cumsum(sample_counts)])
+        bounds = starts_of(sample_counts)
         self.shards = Shards([(self.folder, names)], bounds, self.shard_sizes)
         self.shard_starts = self.shards.starts
 
@@ -238,7 +239,8 @@ class UnpackedIndex(Index):
         return self._order_in_tars()
 
     def _order_in_tars(self) -> Int64s:
-        return np.lexsort((self._records["offset"], self._records["shard"]))
+        records = self._records
+        return np.lexsort((records["offset"], records["shard"]))
 
     @property
     def is_in_tars(self) -> bool:

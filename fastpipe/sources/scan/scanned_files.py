@@ -121,7 +121,8 @@ class Scan:
         is_rejected = self.files["kind"][numbers] == REJECTED
         for index in np.flatnonzero(is_rejected).tolist():
             previous_number = int(previous_numbers[index])
-            self.reasons[int(numbers[index])] = previous.reasons[previous_number]
+            number = int(numbers[index])
+            self.reasons[number] = previous.reasons[previous_number]
         is_complete = len(self.unknown_numbers) == 0
         return is_same_listing and is_complete and self.classes == previous.classes
 

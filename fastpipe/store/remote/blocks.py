@@ -10,6 +10,7 @@ import xxhash
 
 from fastpipe.arrays import Int64s, Uint64s
 from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.parts import starts_of
 
 BLOCK_BYTES = 1 << 20
 PAGE_BYTES = 4096
@@ -24,7 +25,7 @@ class Blocks:
         self.sizes = sizes.astype(np.int64)
         blocks_per_shard = -(-self.sizes // BLOCK_BYTES)  # rounded up
         # (shards + 1,) the number of the first block of each shard, and at the end of all blocks
-        self.first_blocks = np.concatenate([[0], np.cumsum(blocks_per_shard)])
+        self.first_blocks = starts_of(blocks_per_shard)
 
     def shards_of(self, blocks: Int64s) -> Int64s:
         """(n,) the shard of each block."""
@@ -53,6 +54,10 @@ class Blocks:
         # The last block of a shard may be short.
         shard_bytes = int(self.sizes[shard])
         return shard, start, min(stop, shard_bytes)
+
+    def range_of(self, block: int) -> tuple[int, int, int]:
+        """As `byte_range`, of one block."""
+        return self.byte_range(range(block, block + 1))
 
     def touched(
         self, shard: Int64s, start: Int64s, stop: Int64s

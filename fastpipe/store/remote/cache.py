@@ -152,7 +152,7 @@ class Cache:
     def _drop(self, block: int) -> int:
         """Removes a block from the disk. Returns the bytes that it took."""
         self.states[block - self.first_block] = ABSENT
-        shard, start, stop = self.blocks.byte_range(range(block, block + 1))
+        shard, start, stop = self.blocks.range_of(block)
         file = self._file_of(shard)
         punch(file.number(), start, stop)
         block_bytes = self.blocks.bytes_of(np.array([block]))
@@ -309,7 +309,7 @@ class Caches:
 
     def at(self, block: int) -> Cache:
         """The cache of a block."""
-        shard, _, _ = self.blocks.byte_range(range(block, block + 1))
+        shard, _, _ = self.blocks.range_of(block)
         return self.cache_of_shard[shard]
 
     def states(self, blocks: Int64s) -> Uint8s:

@@ -145,7 +145,8 @@ def locked(accounts: _engine.Descriptor) -> Iterator[int]:
 def disk_bytes(folder: Path) -> int:
     """The bytes that the files of a folder take on the disk."""
     # st_blocks counts 512 bytes, whatever the file system's blocks are.
-    return sum(status.st_blocks * 512 for _, status in _files(folder))
+    num_blocks = sum(status.st_blocks for _, status in _files(folder))
+    return num_blocks * 512
 
 
 def small_bytes(folder: Path) -> int:

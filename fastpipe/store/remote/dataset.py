@@ -125,7 +125,8 @@ class RemoteIndex(PackedIndex):
         """
         index: Index = self if mixture is None else mixture
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
-        blocks = Blocks(np.concatenate([part.shard_sizes for part in parts]))
+        sizes_of_parts = [part.shard_sizes for part in parts]
+        blocks = Blocks(np.concatenate(sizes_of_parts))
 
         caches: list[Cache] = []
         first_shards: list[tuple[RemoteIndex, int]] = []

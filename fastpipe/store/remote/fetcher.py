@@ -200,7 +200,7 @@ class Fetcher:
             awaited = dict(self._awaited)
         if awaited:
             block = min(awaited, key=awaited.__getitem__)
-            shard, start, _ = self._caches.blocks.byte_range(range(block, block + 1))
+            shard, start, _ = self._caches.blocks.range_of(block)
             cache = self._caches.at(block)
             blocks = [
                 other for other in sorted(awaited) if self._caches.at(other) is cache

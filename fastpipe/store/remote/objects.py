@@ -335,7 +335,10 @@ class Objects:
         )
         state = _state_of(result.meta)
         size_bytes = state.size_bytes
-        stop = size_bytes if stop is None else min(stop, max(size_bytes, start + 1))
+        if stop is None:
+            stop = size_bytes
+        else:
+            stop = min(stop, max(size_bytes, start + 1))
         data = await result.bytes_async()
         # Some servers ignore the range, or send less than they say.
         is_range = tuple(result.range) == (start, stop)

@@ -122,7 +122,8 @@ class Reader:
             return data
         cache = self.caches.cache_of_shard[shard]
         size_bytes = int(cache.blocks.sizes[shard])
-        answer = cache.objects.fetched(cache.name_of(shard), start, stop, size_bytes)
+        name = cache.name_of(shard)
+        answer = cache.objects.fetched(name, start, stop, size_bytes)
         with self.wants.lock:
             self.fetcher.fetched_bytes += stop - start
         return bytes(answer.data)

@@ -333,7 +333,8 @@ class RemotePath:
             return bool(tree.folders.get(self.key))
         if self.is_file():
             return False
-        first = next(iter(self.objects.listed(self.key)), None)
+        listed = self.objects.listed(self.key)
+        first = next(iter(listed), None)
         return first is not None
 
     def exists(self) -> bool:
@@ -400,7 +401,8 @@ class RemotePath:
 
 
 def _is_valid_key(key: str) -> bool:
-    return bool(key) and not key.startswith("/") and ".." not in key.split("/")
+    names = key.split("/")
+    return bool(key) and not key.startswith("/") and ".." not in names
 
 
 def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
@@ -415,4 +417,6 @@ def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
     key = "/".join(parts[num_bucket_parts:])
     objects = SourceFiles(Url(url.removesuffix(f"/{key}")), options)
     # Names in buckets have no escapes.
-    return RemotePath(objects, PurePosixPath(unquote(key) if url.is_web else key))
+    if url.is_web:
+        key = unquote(key)
+    return RemotePath(objects, PurePosixPath(key))

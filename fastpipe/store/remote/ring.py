@@ -177,7 +177,8 @@ class RingParts:
         part.stop = stop
         if part.pieces:
             last = part.pieces[-1]
-            if last.stop == start and stop - last.start <= _PIECE_BYTES:
+            joined_bytes = stop - last.start
+            if last.stop == start and joined_bytes <= _PIECE_BYTES:
                 last.stop = stop
                 last.samples.append(sample)
                 self._piece_of_sample[sample] = last
@@ -255,7 +256,8 @@ class RingParts:
                 continue
             self.forget([piece])
             if piece.ring_offset is not None:
-                self._ring.give_back(piece.ring_offset, piece.stop - piece.start)
+                size = piece.stop - piece.start
+                self._ring.give_back(piece.ring_offset, size)
                 piece.ring_offset = None
 
     def forget(self, pieces: Iterable[RingPiece]) -> None:

@@ -127,7 +127,8 @@ class Wants:
         if not self._beginning_processes:
             return False
         _, start, stop = self.extents.of(ticket.samples)
-        first_bytes = int((stop - start).sum()) * self._beginning_processes
+        batch_bytes = int((stop - start).sum())
+        first_bytes = batch_bytes * self._beginning_processes
         dataset_bytes = int(self.caches.blocks.sizes.sum())
         return first_bytes * _FIRST_BATCH_SHARE <= dataset_bytes
 
@@ -246,7 +247,8 @@ class Wants:
         return None
 
     def _where(self, ticket: Ticket) -> Where:
-        shard = self.extents.of(ticket.samples)[0].astype(np.uint32)
+        shards, _, _ = self.extents.of(ticket.samples)
+        shard = shards.astype(np.uint32)
         shift = np.zeros(len(shard), dtype=np.int64)
         if ticket.pieces:
             ring_number = len(self.caches.blocks.sizes)
@@ -303,7 +305,8 @@ class Wants:
         self._coming_blocks.update(new_blocks)
         parts: list[ShardPart] = []
         for run in blocks.runs(new_blocks, REQUEST_BYTES):
-            parts.append(ShardPart(*blocks.byte_range(run), blocks=run))
+            run_shard, run_start, run_stop = blocks.byte_range(run)
+            parts.append(ShardPart(run_shard, run_start, run_stop, blocks=run))
 
         # (samples that the cache does not keep, 4) sample, shard, start, stop
         ranges = np.stack([samples, shard, start, stop], axis=1)
@@ -379,6 +382,7 @@ def _can_join(part: ShardPart, shard: int, start: int, stop: int) -> bool:
 
 def _united(first: Int64s, last: Int64s) -> Int64s:
     """All numbers from first to last of each row, each once, in the order of the rows."""
-    numbers = members(np.stack([first, last + 1], axis=1))
+    runs = np.stack([first, last + 1], axis=1)
+    numbers = members(runs)
     _, first_index = np.unique(numbers, return_index=True)
     return numbers[np.sort(first_index)]

@@ -119,7 +119,9 @@ def inspect(
         picture: Path | None = None
         if not no_sheet:
             is_local = isinstance(index.path, Path)
-            name = index.folder.name if is_local else str(index.path).rsplit("/", 1)[-1]
+            name = str(index.path).rsplit("/", 1)[-1]
+            if is_local:
+                name = index.folder.name
             picture = sheet or Path(f"{name}-sheet.png")
             check_new(picture, overwrite=overwrite)
         inspection = inspect_index(index)

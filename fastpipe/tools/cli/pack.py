@@ -318,7 +318,8 @@ def _print_summary(summary: Summary, src: str, dst: str) -> None:
     boxes: dict[str, BoxCounts] = {}
     if not scheme_of(dst):  # else the columns would have to be fetched
         boxes = count_boxes(open_data(place(dst)))
-    out.print(pack_table(summary, boxes, is_folder=not os.path.isfile(src)))
+    is_folder = not os.path.isfile(src)
+    out.print(pack_table(summary, boxes, is_folder=is_folder))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)
     out.print(

@@ -117,7 +117,8 @@ def _draw_box(image: Pixels, corners: Float64s, colour: Colour, name: str = "") 
     # The corners as pixels, both within the box. Of an empty box they are the same pixel.
     first_corner, end_corner = np.rint(corners).astype(int)
     x0, y0 = np.clip(first_corner, 0, last_pixel).tolist()
-    x1, y1 = np.clip(end_corner - 1, (x0, y0), last_pixel).tolist()
+    last_corner = np.clip(end_corner - 1, (x0, y0), last_pixel)
+    x1, y1 = last_corner.tolist()
     is_large = min(x1 - x0, y1 - y0) > 4
     thickness = 2 if is_large else 1
     cv2.rectangle(image, (x0, y0), (x1, y1), colour, thickness)

@@ -300,7 +300,8 @@ def _drawable(images: Pixels) -> Pixels:
     """(..., height, width, channels) -> (..., height, width, 3); alpha shows a checkerboard."""
     *_, height, width, channels = images.shape
     if channels < 4:
-        return np.broadcast_to(images, (*images.shape[:-1], 3)).copy()
+        rgb_shape = (*images.shape[:-1], 3)
+        return np.broadcast_to(images, rgb_shape).copy()
     # A checkerboard of two grays: (height, width, 1).
     square = -(-max(height, width) // _SQUARES)
     down, across = np.indices((height, width)) // square

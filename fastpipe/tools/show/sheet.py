@@ -171,7 +171,8 @@ def _fit(text: str, width: int, shorten: Callable[[str, int], str]) -> str:
     def width_of(num_letters: int) -> int:
         return _width_of(shorten(text, num_letters))
 
-    fitting = bisect_right(range(len(text)), width, key=width_of) - 1
+    positions = range(len(text))
+    fitting = bisect_right(positions, width, key=width_of) - 1
     return shorten(text, max(0, fitting))
 
 

@@ -66,7 +66,8 @@ class IndexPart:
     def cut(self, shards: Sequence[ShardFacts]) -> IndexPart:
         """The part for shards that follow one another, in memory."""
         first = shards[0].first_sample
-        stop = shards[-1].first_sample + shards[-1].samples
+        last = shards[-1]
+        stop = last.first_sample + last.samples
         records = np.array(
             self.records[first - self.first_sample : stop - self.first_sample]
         )

@@ -249,7 +249,8 @@ def _keys_of_added(path: Path, pack: dict[str, Any], index: PackedIndex) -> set[
     is_added = []
     sample_counts = []
     for shard in index.shards:
-        is_added.append(shard_number(shard.name) >= pack["plan"]["base"])
+        first_number = pack["plan"]["base"]
+        is_added.append(shard_number(shard.name) >= first_number)
         sample_counts.append(shard.samples)
     is_added_sample = np.repeat(is_added, sample_counts)
     added_keys = index.records["key"][is_added_sample]

@@ -36,8 +36,9 @@ class LoaderLine:
 
     def __init__(self, folder: str, facts: dict[str, Any]) -> None:
         self.key = f"{os.getpid()}.{next(_counter)}"
-        self.log = Log(os.path.join(folder, f"loader-{self.key}.jsonl"))
-        self.state = State(os.path.join(folder, f"loader-{self.key}.state"))
+        path = os.path.join(folder, f"loader-{self.key}")
+        self.log = Log(f"{path}.jsonl")
+        self.state = State(f"{path}.state")
         self.snapshots = Snapshots()
         self.loader_count = 0
         self.epoch_count = 0
