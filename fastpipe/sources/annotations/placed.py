@@ -132,7 +132,8 @@ def _files_with_end(
     end = "/" + "/".join(names)
     files: list[str] = []
     for file in files_of_name.get(names[-1], ()):
-        if f"/{file}".endswith(end) or f"/{os.path.splitext(file)[0]}".endswith(end):
+        stem, _ = os.path.splitext(file)
+        if f"/{file}".endswith(end) or f"/{stem}".endswith(end):
             files.append(file)
     return files
 
