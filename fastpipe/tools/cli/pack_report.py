@@ -103,18 +103,21 @@ def pack_table(
     """
     info = summary.info
     counts = info["counts"]
-    num_files = info["packs"][-1]["source"]["files"]
+    fields = info["fields"]
+    classes = info["classes"]
+    num_samples = info["samples"]
+    last_pack = info["packs"][-1]
+    num_files = last_pack["source"]["files"]
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table = Table.grid(padding=(0, 2))
-    packed = f"{info['samples']:,} of {format_count(num_files, 'file')}"
+    packed = f"{num_samples:,} of {format_count(num_files, 'file')}"
     # Of a detection dataset the categories are those of its boxes.
-    fields_with_classes = [
-        name
-        for name, field in info["fields"].items()
-        if field["kind"] in ("boxes", "mask", "classes")
-    ]
-    if info["classes"] or not fields_with_classes:
-        packed += f", {format_count(len(info['classes']), 'class')}"
+    fields_with_classes = []
+    for name, field in fields.items():
+        if field["kind"] in ("boxes", "mask", "classes"):
+            fields_with_classes.append(name)
+    if classes or not fields_with_classes:
+        packed += f", {format_count(len(classes), 'class')}"
     table.add_row("packed", packed)
     num_shards = len(info["shards"])
     table.add_row("shards", f"{num_shards:,}, {shard_bytes:,} bytes")
@@ -126,22 +129,22 @@ def pack_table(
         table.add_row("time", f"{summary.seconds:.1f} s, {files_per_s:,.0f} files/s")
     if summary.uploaded_bytes:
         table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
-    if info["fields"]:
+    if fields:
         kinds = []
-        for name, field in info["fields"].items():
+        for name, field in fields.items():
             kinds.append(f"{name} ({field['kind']})")
         table.add_row("fields", ", ".join(kinds))
     for name, box_counts in (boxes or {}).items():
-        table.add_row(name, describe_boxes(box_counts, info["samples"]))
+        table.add_row(name, describe_boxes(box_counts, num_samples))
         if box_counts.categories:
             names = list(box_counts.categories)
             table.add_row("categories", _list_names(names))
-    num_unlabelled = info["samples"] - sum(info["class_counts"])
+    num_unlabelled = num_samples - sum(info["class_counts"])
     if num_unlabelled:
         text = f"{format_count(num_unlabelled, 'sample')}, with label -1"
         if fields_with_classes:
             text += f"; their classes are in {', '.join(fields_with_classes)}"
-        elif is_folder and not info["classes"] and not info["fields"]:
+        elif is_folder and not classes and not fields:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", text)
     if counts["png"]:
@@ -151,7 +154,7 @@ def pack_table(
         table.add_row("encoded again", text)
     if counts["exif_oriented"]:
         effect = "left as stored (--exif apply rotates them upright)"
-        if info["packs"][-1]["options"]["apply_exif"]:
+        if last_pack["options"]["apply_exif"]:
             effect = "rotated upright"
         table.add_row(
             "EXIF orientation",
@@ -164,10 +167,10 @@ def pack_table(
     if counts["multi_frame"]:
         files = format_count(counts["multi_frame"], "file")
         table.add_row("frames", f"{files} with several; the first of each was packed")
-    class_counts = zip(info["classes"], info["class_counts"], strict=True)
+    class_counts = zip(classes, info["class_counts"], strict=True)
     # Numbers without a category, as COCO's ids have gaps, are no classes.
     empty_classes = [
-        name for name, num_samples in class_counts if name and not num_samples
+        name for name, class_count in class_counts if name and not class_count
     ]
     if empty_classes:
         table.add_row("empty classes", _list_names(empty_classes))
