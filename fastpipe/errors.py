@@ -153,13 +153,14 @@ class EngineError(FastpipeError, RuntimeError):
     """
 
 
-def readable(name: str) -> str:
-    """A file system's name as text that every terminal and file can hold.
+def readable(path: object) -> str:
+    """A path, or a name in it, as text that every terminal and file can hold.
 
     Bytes that are not UTF-8 become a backslash, x and two digits: `caf\\xe9.jpg`. So do control
     characters, which a terminal would act on, except line ends and tabs. Halves of a character,
     which no file has in its name but a program may pass, become a backslash, u and four digits.
     """
+    name = str(path)
     try:
         text = os.fsencode(name).decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:
@@ -174,6 +175,16 @@ def first_names(names: Sequence[str], most: int) -> str:
     if num_more > 0:
         text += f" and {num_more:,} more"
     return text
+
+
+def format_count(number: int, noun: str) -> str:
+    """A number and its noun: 1 file, 2,000 files, 3 classes, 4 boxes, 5 categories."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{number:,} {noun.removesuffix('y')}ies"
+    ending = "es" if noun.endswith(("s", "x", "ch")) else "s"
+    return f"{number:,} {noun}{ending}"
 
 
 def in_one_line(problem: object, most: int | None = None) -> str:
@@ -254,7 +265,7 @@ def did_you_mean_path(path: Path) -> str:
     candidate = existing.joinpath(near[0], *missing[1:])
     if not os.path.exists(candidate):
         candidate = existing / near[0]
-    return f"; did you mean {readable(str(candidate))}?"
+    return f"; did you mean {readable(candidate)}?"
 
 
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastpipe.errors import first_names, in_one_line
+from fastpipe.errors import first_names, format_count, in_one_line
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,18 @@ def test_the_text_of_an_error_has_no_line_breaks_and_a_length() -> None:
     problem = ValueError("no such\n\n  header: 0123456789")
     assert in_one_line(problem) == "no such header: 0123456789"
     assert in_one_line(problem, 14) == "no such header"
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (1, "file", "1 file"),
+        (2000, "file", "2,000 files"),
+        (3, "class", "3 classes"),
+        (0, "batch", "0 batches"),
+        (4, "box", "4 boxes"),
+        (5, "category", "5 categories"),
+    ],
+)
+def test_a_number_comes_with_the_plural_of_its_noun(count: int, noun: str, text: str) -> None:
+    assert format_count(count, noun) == text

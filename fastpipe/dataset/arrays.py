@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.array_file import array_bytes, describe_shape
 from fastpipe.dataset.format.fields import Field
 from fastpipe.device.array_tensors import numbers_of
@@ -17,7 +18,6 @@ from fastpipe.errors import ConfigError
 from fastpipe.plan.arrays import ArrayBatch, Arrays
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import ColumnReader
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine

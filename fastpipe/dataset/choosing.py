@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import Column, spans
-from fastpipe.dataset.format.sample_layout import key_hash
+from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import ConfigError, did_you_mean, first_names
 from fastpipe.plan.content import Content
-from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, uniform
+from fastpipe.plan.draws import Stream, key, uniform
 
 _MAX_NAMES_SHOWN = 5
 
@@ -90,7 +91,8 @@ def parse_choice(data: BaseDataset, chosen: Any) -> Int64s:
         chosen = [chosen]
     if isinstance(chosen, (np.ndarray, Column)) and chosen.dtype.kind in "UO":
         chosen = chosen.tolist()
-    if isinstance(chosen, (list, tuple)) and chosen and isinstance(chosen[0], str):
+    is_sequence = isinstance(chosen, (list, tuple)) and len(chosen) > 0
+    if is_sequence and isinstance(chosen[0], str):
         chosen = find_keys(data.content, chosen, "select")
 
     # Numbers or a mask, also as a tensor. The ids of keys pass through here, too.
@@ -126,7 +128,9 @@ def _call_by_spans(
     """(samples,) the mask that a user's function returns; it gets some samples at a time."""
     masks = [np.empty(0, dtype=np.bool_)]  # np.concatenate needs at least one
     for ids in spans(len(data)):
-        columns = Columns(data, int(ids[0]), int(ids[-1]) + 1)
+        first = int(ids[0])
+        end = int(ids[-1]) + 1
+        columns = Columns(data, first, end)
         mask = np.asarray(function(columns))
         if mask.dtype != np.bool_ or mask.shape != ids.shape:
             raise ConfigError(
@@ -155,7 +159,7 @@ def find_keys(
     """
     # The index has the hashes of keys alone. So the hashes of all samples are compared with the
     # wanted ones, some samples at a time, and no path is read.
-    wanted_hashes = np.array([key_hash(str(key)) for key in keys], dtype=np.uint64)
+    wanted_hashes = key_hashes(map(str, keys))
     # (d,) the different hashes, ascending; (keys,) where the hash of each key is among them.
     distinct, position_of_key = np.unique(wanted_hashes, return_inverse=True)
     # (d,) the last sample that has the hash, and how many samples have it.
@@ -203,7 +207,7 @@ def draw_by_picture(content: Content, stream: Stream) -> Float64s:
     return uniform(key(0, 0, stream), hashes)
 
 
-def hash_pictures(content: Content) -> NDArray[np.uint64]:
+def hash_pictures(content: Content) -> Uint64s:
     """(n,) a hash of the source file of each sample's picture.
 
     Raises:
@@ -212,7 +216,8 @@ def hash_pictures(content: Content) -> NDArray[np.uint64]:
     hashes = np.empty(len(content), dtype=np.uint64)
     for ids in spans(len(content)):
         numbers = content.numbers(ids)
-        hashes[ids] = content.index.hashes(numbers, "identity").astype(np.uint64)
+        identities = content.index.hashes(numbers, "identity")
+        hashes[ids] = identities.astype(np.uint64)
     return hashes
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.open_file import OpenFile, Rows
-from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.errors import ConfigError, DatasetError, in_one_line
 from fastpipe.plan.content import ColumnReader
-from fastpipe.plan.draws import Int64s
 
 # Rows that are read at once: few enough for memory, and enough that numpy's calls take no time.
 _AT_ONCE = 1 << 20
@@ -150,7 +150,8 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
             key, *rest = key
             value_indices = tuple(rest)
         ids = _parse_ids(key, self._count)
-        values = as_array(self._column.take(np.atleast_1d(ids)))[:, *value_indices]
+        samples = self._column.take(np.atleast_1d(ids))
+        values = as_array(samples)[:, *value_indices]
         if (
             np.ndim(ids) == 0
         ):  # of a single sample its value, without the axis of samples
@@ -186,7 +187,8 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def shape(self) -> tuple[int, ...]:
         """(samples, ...)"""
-        return self._count, *self[:0].shape[1:]
+        value_shape = self[:0].shape[1:]
+        return self._count, *value_shape
 
     def __iter__(self) -> Iterator[Any]:
         for ids in spans(self._count):
@@ -200,7 +202,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(np.asarray(self), name)
 
     def __repr__(self) -> str:
-        texts = [" ".join(str(value).split()) for value in self[:5]]
+        texts = [in_one_line(value) for value in self[:5]]
         if self._count > len(texts):
             texts.append("...")
         return f"<column {self._name!r} of {self._count:,} samples: {', '.join(texts)}>"
@@ -222,7 +224,8 @@ def _parse_ids(key: Any, count: int) -> Int64s:
     if array.ndim > 1 or (array.size and not is_integer):
         raise _index_error(key, count)
     ids = array.astype(np.int64)
-    if bool(((ids < -count) | (ids >= count)).any()):
+    is_outside = (ids < -count) | (ids >= count)
+    if bool(is_outside.any()):
         raise _index_error(key, count)
     # Negative numbers count from the end.
     return np.where(ids < 0, ids + count, ids)
@@ -244,7 +247,8 @@ def as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, Ragged):
         # Of no samples, np.split would return one empty part.
         has_samples = len(values.offsets) > 1
-        values = np.split(values.values, values.offsets[1:-1]) if has_samples else []
+        inner_offsets = values.offsets[1:-1]
+        values = np.split(values.values, inner_offsets) if has_samples else []
     # np.array would make a matrix of arrays that happen to have one length.
     return np.fromiter(values, dtype=object, count=len(values))
 
@@ -252,4 +256,5 @@ def as_array(values: Any) -> NDArray[Any]:
 def spans(count: int) -> Iterator[Int64s]:
     """The ids of `count` samples, (n,) at a time, so that a billion of them fit into memory."""
     for start in range(0, count, _AT_ONCE):
-        yield np.arange(start, min(start + _AT_ONCE, count), dtype=np.int64)
+        stop = min(start + _AT_ONCE, count)
+        yield np.arange(start, stop, dtype=np.int64)

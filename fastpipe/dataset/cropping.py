@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.errors import flag, whole
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crop_options import output_size, parse_crop, parse_flip_probability
 from fastpipe.plan.crops import TenCrop
-from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
+from fastpipe.plan.draws import Stream, key, uniform
 
 _NO_EPOCH = -1
 
@@ -78,7 +78,8 @@ class Cropping:
         Args:
             epoch: its number, from 0.
         """
-        self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
+        number = whole("epoch", epoch, least=0, most=2**63 - 1)
+        self._epoch.fill_(number)
 
     @property
     def knows_epoch(self) -> bool:
@@ -124,9 +125,7 @@ class Cropping:
         # All rows of a sample are mirrored, or none.
         return crops, np.repeat(is_flipped, self.crop.rows)
 
-    def plan(
-        self, ids: Int64s, samples: Int64s, records: NDArray[np.void]
-    ) -> BatchPlan:
+    def plan(self, ids: Int64s, samples: Int64s, records: Records) -> BatchPlan:
         """The plan of n samples: (n,) their ids, numbers in the index, and records."""
         draws = self.name_draws(samples)
         widths = records["width"].astype(np.int64)

@@ -8,13 +8,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import torch.utils.data
 import xxhash
 from numpy.typing import ArrayLike
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import draw_by_picture, parse_choice
 from fastpipe.dataset.column_values import DerivedColumn
@@ -40,7 +41,7 @@ from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.unknown_attributes import describe_unknown
 from fastpipe.errors import ConfigError, flag, real_number, whole
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.draws import Int64s, Stream
+from fastpipe.plan.draws import Stream
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
@@ -96,20 +97,21 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
     # The open files of this process, from the first read on.
     _reader: SampleReader | None = None
 
-    def __init__(
-        self,
-        selection: Selection,
-        sample_format: SampleFormat | None = None,
-        *_: object,
-        **__: object,
-    ) -> None:
-        # Users who guess at this constructor pass a path, and options of other libraries.
-        if isinstance(selection, (str, os.PathLike)):
+    def __new__(cls, *args: object, **options: object) -> Self:
+        # Users who guess at the constructor pass a path, and options of other libraries, which
+        # __init__ would refuse without a hint.
+        if args and isinstance(args[0], (str, os.PathLike)):
+            path = str(args[0])
             raise ConfigError(
-                f"fastpipe.Dataset({str(selection)!r}): open it with "
-                f"fastpipe.open({str(selection)!r}); a transform, crops and fields of single "
-                "samples come with .with_transform(...), .cropped(...) and .with_fields(...)"
+                f"fastpipe.Dataset({path!r}): open it with fastpipe.open({path!r}); a transform, "
+                "crops and fields of single samples come with .with_transform(...), .cropped(...) "
+                "and .with_fields(...)"
             )
+        return super().__new__(cls)
+
+    def __init__(
+        self, selection: Selection, sample_format: SampleFormat | None = None
+    ) -> None:
         super().__init__(selection)
         self._sample_format = sample_format or SampleFormat()
 
@@ -576,7 +578,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
         All samples in their order are the dataset itself. `method` begins the message of an error.
         """
-        if len(ids) == len(self) and np.array_equal(ids, np.arange(len(ids))):
+        has_all = len(ids) == len(self)
+        if has_all and np.array_equal(ids, np.arange(len(ids))):
             return self
         content = self.content
         # (n,) the share of each sample, and (shares,) how many samples of it were chosen.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fastpipe.dataset.format.fields import CLASS_KINDS, Field
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, first_names
 
 _MAX_NAMES_SHOWN = 5
 
@@ -51,9 +51,9 @@ def check_fields_alone(
     for field in named_fields:
         if field.names == tuple(names):
             continue
-        shown_names = ", ".join(map(repr, field.names[:_MAX_NAMES_SHOWN]))
-        if len(field.names) > _MAX_NAMES_SHOWN:
-            shown_names += " ..."
+        shown_names = first_names(
+            [repr(name) for name in field.names], _MAX_NAMES_SHOWN
+        )
         raise ConfigError(
             f"{option}: {path} has no labels, and the classes of its field {field.name!r} are "
             f"{shown_names}, whose numbers are stored. Pack the source again with --classes-from"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fastpipe.arrays import Float32s, Int64s
 from fastpipe.dataset.arrays import ArrayReader, fit_arrays
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import spans
@@ -294,7 +295,8 @@ class FieldReader:
         if form is not None:
             for name, column in self.pictures.items():
                 if name in self.masks:  # a pixel is one id
-                    self._pixels[name] = ((), _mask_dtype(column, len(data)))
+                    dtype = _mask_dtype(column, len(data))
+                    self._pixels[name] = ((), dtype)
                 else:
                     self._pixels[name] = ((form.channels,), form.dtype)
 
@@ -371,7 +373,7 @@ class FieldReader:
         plan: BatchPlan,
         slots: Mapping[str, NDArray[Any]],
         exacts: Sequence[bool],
-        rows: NDArray[np.int64] | None = None,
+        rows: Int64s | None = None,
     ) -> Iterator[Job | FetchedJob]:
         """Lets the engine make the masks and second pictures of a batch.
 
@@ -406,7 +408,7 @@ def _mask_dtype(column: ColumnReader, samples: int) -> DTypeLike:
 
 
 def split_by_row(
-    values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan
+    values: NDArray[Any], rows: Int64s, plan: BatchPlan
 ) -> list[NDArray[Any]]:
     """The values that are on each row of a plan.
 
@@ -424,18 +426,22 @@ def group_by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
     row_count = plan.rows_per_sample
     if row_count == 1:
         return of_rows
-    return [of_rows[row : row + row_count] for row in range(0, len(of_rows), row_count)]
+    samples = []
+    for first_row in range(0, len(of_rows), row_count):
+        samples.append(of_rows[first_row : first_row + row_count])
+    return samples
 
 
-def to_multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
+def to_multi_hot(tags: Ragged, classes: int) -> Float32s:
     """(n, classes) float32: 1 for the classes of each sample, else 0."""
     # A class that comes twice is set to the same 1.
-    hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
+    row_count = len(tags.offsets) - 1
+    hot = np.zeros((row_count, classes), dtype=np.float32)
     hot[row_of_values(tags), tags.values] = 1
     return hot
 
 
-def row_of_values(ragged: Ragged) -> NDArray[np.int64]:
+def row_of_values(ragged: Ragged) -> Int64s:
     """(M,) which of the n samples each value belongs to."""
     # (n + 1,) offsets: the values of sample i are those from offsets[i] to offsets[i + 1].
     counts = np.diff(ragged.offsets)

@@ -18,18 +18,17 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import hash_pictures, to_array
-from fastpipe.errors import ConfigError, choice
-from fastpipe.plan.draws import Int64s, Stream, key, uniform
+from fastpipe.dataset.format.parts import starts_of
+from fastpipe.errors import ConfigError, choice, first_names
+from fastpipe.plan.draws import Stream, key, uniform
 
 _LOG = logging.getLogger("fastpipe")
 _STRATIFY = ("label",)
 _MAX_CLASSES_SHOWN = 5
-
-Uint64s = NDArray[np.uint64]
 
 
 def assign_parts(
@@ -51,7 +50,8 @@ def assign_parts(
     if groups is not None:
         units = _join_groups(_group_hashes(data, groups), pictures)
     # (n,) draws in [0, 1): all samples of a unit have the same.
-    draws = uniform(key(0, level, Stream.FOLD), units.view(np.int64))
+    fold_key = key(0, level, Stream.FOLD)
+    draws = uniform(fold_key, units.view(np.int64))
     if stratify is None:
         return _parts_by_draw(draws, count)
 
@@ -87,20 +87,17 @@ def warn_of_missing_classes(
             if count and not side_count:
                 missing.append(f"{class_name!r} ({count:,} samples)")
         if missing:
-            shown_classes = missing[:_MAX_CLASSES_SHOWN]
-            if len(missing) > len(shown_classes):
-                shown_classes.append("...")
             _LOG.warning(
                 "%s: %s has none of %d classes: %s; %s",
                 fold,
                 name,
                 len(missing),
-                ", ".join(shown_classes),
+                first_names(missing, _MAX_CLASSES_SHOWN),
                 remedy,
             )
 
 
-def _parts_by_draw(draws: NDArray[np.float64], count: int) -> Int64s:
+def _parts_by_draw(draws: Float64s, count: int) -> Int64s:
     """(n,) the part k for which a draw is in [k / count, (k + 1) / count)."""
     bounds = np.arange(1, count) / count
     return np.searchsorted(bounds, draws, side="right").astype(np.int64)
@@ -161,7 +158,7 @@ def _join_groups(groups: Uint64s, pictures: Uint64s) -> Uint64s:
         names = smaller_names
 
 
-def _deal_pictures(labels: Int64s, draws: NDArray[np.float64], count: int) -> Int64s:
+def _deal_pictures(labels: Int64s, draws: Float64s, count: int) -> Int64s:
     """(units,) the part of each unit, by its label.
 
     The next class goes on where the last one has ended, so that parts are equal in size, too.
@@ -175,7 +172,7 @@ def _deal_pictures(labels: Int64s, draws: NDArray[np.float64], count: int) -> In
 
 
 def _balance_groups(
-    labels: Int64s, draws: NDArray[np.float64], unit_of: Int64s, count: int
+    labels: Int64s, draws: Float64s, unit_of: Int64s, count: int
 ) -> Int64s:
     """(units,) the part of each unit; the largest first, to the part with least of its classes.
 
@@ -190,7 +187,7 @@ def _balance_groups(
     class_sizes = np.bincount(class_of)
     # The samples, unit by unit: those of unit u are by_unit[bounds[u] : bounds[u + 1]].
     by_unit = np.argsort(unit_of, kind="stable")
-    bounds = np.concatenate([[0], np.cumsum(unit_sizes)])
+    bounds = starts_of(unit_sizes)
 
     # (parts, classes): which share of each class a part has so far. Shares and not counts, so that
     # rare classes weigh as much as frequent ones.

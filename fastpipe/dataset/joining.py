@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import DerivedColumn
 from fastpipe.dataset.format.joined_index import union
@@ -17,7 +17,6 @@ from fastpipe.dataset.selection import Relabelling, Selection, unchanged_labels
 from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.errors import ConfigError, choice
 from fastpipe.plan.content import ColumnReader
-from fastpipe.plan.draws import Int64s
 
 _LABELS = ("union", "offset", "own")
 
@@ -64,7 +63,7 @@ def join_selections(parts: Sequence[BaseDataset], labels: str) -> Selection:
 
 def _join_classes(
     parts: Sequence[BaseDataset], labels: str
-) -> tuple[list[str], list[NDArray[np.int64]]]:
+) -> tuple[list[str], list[Int64s]]:
     """The names of all classes; and for each dataset the new labels: see Relabelling."""
     class_names = [part.classes for part in parts]
     if labels == "own":
@@ -96,7 +95,7 @@ def _join_samples(parts: Sequence[BaseDataset]) -> Int64s | None:
 
 def _join_labels(
     parts: Sequence[BaseDataset],
-    label_tables: Sequence[NDArray[np.int64]],
+    label_tables: Sequence[Int64s],
     starts: Int64s,
 ) -> ColumnReader | None:
     """The labels of with_labels; None if no dataset has such labels."""

@@ -179,8 +179,10 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     first_ids = starts_of([len(part) for part in parts])
     starts = []
     for part, first_id in zip(parts, first_ids, strict=False):
-        starts.append(part.content.starts[:-1] + first_id)
-    share_starts = np.append(np.concatenate(starts), first_ids[-1])
+        starts_of_part = part.content.starts[:-1]
+        starts.append(starts_of_part + first_id)
+    joined_starts = np.concatenate(starts)
+    share_starts = np.append(joined_starts, first_ids[-1])
     dataset = Dataset._joined(parts, labels)
     # A loader's state has the weights; equal proportions are the same mixture.
     total = math.fsum(weights)

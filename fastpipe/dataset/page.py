@@ -28,11 +28,14 @@ def page(data: BaseDataset) -> str:
     samples = f"{len(data):,} samples"
     if len(data) < len(data.index):
         samples += f" of {len(data.index):,}"
-    lines = [f"<b>{escape(str(data.path))}</b>: {samples}", _describe_classes(data)]
+    path = escape(str(data.path))
+    lines = [f"<b>{path}</b>: {samples}", _describe_classes(data)]
     if data.content.mixed:
         weights = " : ".join(f"{weight:g}" for weight in data.content.weights)
         lines.append(f"mixed {weights}")
-    fields = [f"{escape(name)} ({field.kind})" for name, field in data.fields.items()]
+    fields = []
+    for name, field in data.fields.items():
+        fields.append(f"{escape(name)} ({field.kind})")
     if fields:
         lines.append(f"fields: {', '.join(fields)}")
     text = "<br>".join(lines)
@@ -49,13 +52,16 @@ def _describe_classes(data: BaseDataset) -> str:
 def _figures(data: BaseDataset) -> Iterator[str]:
     """The first samples, each with the name of its class."""
     pictures = Pictures(data.index)
-    ids = np.arange(min(_MAX_PICTURES, len(data)), dtype=np.int64)
+    count = min(_MAX_PICTURES, len(data))
+    ids = np.arange(count, dtype=np.int64)
     numbers = data.content.numbers(ids)
     records = data.content.read(ids)
     # Of a dataset behind a URL, all of them are fetched at a time.
     with pictures.fetched(numbers):
         for position, record in enumerate(records):
-            size = _shown_size(int(record["width"]), int(record["height"]))
+            width = int(record["width"])
+            height = int(record["height"])
+            size = _shown_size(width, height)
             one = slice(position, position + 1)
             cropping = Cropping(Resize(), size, hflip=False, seed=0, exact=False)
             plan = cropping.plan(ids[one], numbers[one], records[one])

@@ -71,7 +71,8 @@ class Pixels:
         if _BITS[self.dtype]:
             return pixels
         # A product with a float32, as Augment computes it: a quotient may differ in the last bit.
-        scale = np.float32(1 / np.iinfo(pixels.dtype).max)
+        max_value = np.iinfo(pixels.dtype).max
+        scale = np.float32(1 / max_value)
         return np.asarray(np.multiply(pixels, scale, dtype=np.float32))
 
     def __repr__(self) -> str:
@@ -102,5 +103,6 @@ def _count_forms_of(data: BaseDataset) -> Counter[PixelForm]:
         return data.index.form_counts
     form_counts = Counter[PixelForm]()
     for ids in spans(len(data)):
-        form_counts += count_forms(data.index.records_of(data.content.numbers(ids)))
+        records = data.index.records_of(data.content.numbers(ids))
+        form_counts += count_forms(records)
     return form_counts

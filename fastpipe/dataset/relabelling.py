@@ -13,13 +13,13 @@ import numpy as np
 import torch
 import xxhash
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import suggest_class, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.selection import Relabelling, Selection
 from fastpipe.errors import ConfigError
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
@@ -53,7 +53,8 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
                 array = array.astype(str)
         column = UserColumn(array)
     rows = column.rows
-    if rows.dtype.kind not in "biufU" or rows.ndim < 1 or len(rows) != len(data):
+    has_row_each = rows.ndim > 0 and len(rows) == len(data)
+    if rows.dtype.kind not in "biufU" or not has_row_each:
         raise ConfigError(
             f"{method}: expected {len(data):,} rows of numbers or texts, one for each sample, got "
             f"{rows.dtype} of shape {rows.shape}"
@@ -84,13 +85,15 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
 
     # (classes + 1,) the new label of each class, or NO_LABEL if it is not chosen. The last one is
     # that of samples without a label: NO_LABEL is -1.
-    new_labels = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)
+    label_count = len(known) + 1
+    new_labels = np.full(label_count, NO_LABEL, dtype=np.int64)
     chosen_labels = [known[name] for name in classes]
     new_labels[chosen_labels] = np.arange(len(classes))
     labels = data.open_column("label")
     ids = []
     for span in spans(len(data)):
-        is_chosen = new_labels[labels.take(span)] != NO_LABEL
+        new_labels_of_span = new_labels[labels.take(span)]
+        is_chosen = new_labels_of_span != NO_LABEL
         ids.append(span[is_chosen])
     return np.concatenate(ids), new_labels[:-1].tolist()
 
@@ -206,7 +209,8 @@ def with_user_labels(
     """The same samples with other labels: see Dataset.with_labels."""
     column = parse_user_column(data, "with_labels", labels)
     if classes is not None:
-        has_twins = len(set(map(str, classes))) < len(classes)
+        distinct_names = set(map(str, classes))
+        has_twins = len(distinct_names) < len(classes)
         # A text is a sequence of names, too: of its letters.
         if isinstance(classes, str) or has_twins:
             raise ConfigError(
@@ -227,7 +231,8 @@ def with_user_labels(
     # have to be below the number of classes.
     tables = []
     for table in selection.new_labels:
-        tables.append(np.where(table < len(names), table, NO_LABEL))
+        known = np.where(table < len(names), table, NO_LABEL)
+        tables.append(known)
     return replace(
         selection,
         relabelling=Relabelling(names, tables),

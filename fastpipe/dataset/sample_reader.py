@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.arrays import ArrayReader
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.cropping import Cropping
@@ -31,7 +32,6 @@ from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
-from fastpipe.plan.draws import Int64s
 from fastpipe.plan.host_batch import Places
 from fastpipe.plan.placed import Boxes, Placed, Points, is_large_enough
 
@@ -43,7 +43,8 @@ _PIL_HINT = (
     'images, such as torchvision\'s ToTensor: data.with_transform(transform, images="pil")'
 )
 # A plan of whole pictures has these crops: none.
-_NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))
+_NO_BOXES = np.empty((0, 4))
+_NO_CROPS = Crops(_NO_BOXES, _NO_BOXES.astype(np.int32), (0, 0))
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,10 @@ class SampleFormat:
         if self.fields is None:
             return adapt_transform(self.transform, images=self.images)
         # The image may come under several keys.
-        image_keys = [key for key, request in self.fields.items() if request == "image"]
+        image_keys = []
+        for key, request in self.fields.items():
+            if request == "image":
+                image_keys.append(key)
         return adapt_transform(
             self.transform, dicts=True, images=self.images, keys=image_keys
         )
@@ -154,7 +158,8 @@ class SampleReader:
             else:
                 for position, label in enumerate(plan.labels.tolist()):
                     image = self._decode(plan, position)
-                    samples.append((self._apply_transform(image, ids[position]), label))
+                    transformed = self._apply_transform(image, ids[position])
+                    samples.append((transformed, label))
         return samples
 
     def _decode(self, plan: BatchPlan, position: int) -> NDArray[Any]:
@@ -266,7 +271,8 @@ class SampleReader:
                 points = []
                 visibilities = []
                 for row, canvas_size in zip(values, canvas_sizes, strict=True):
-                    points.append(tv_tensor("KeyPoints", row[..., :2], canvas_size))
+                    xy = row[..., :2]
+                    points.append(tv_tensor("KeyPoints", xy, canvas_size))
                     visibilities.append(torch.from_numpy(row[..., 2]))
                 yield name, points
                 yield f"{name}_visibility", visibilities
@@ -309,7 +315,7 @@ class SampleReader:
     def _read_picture(
         self,
         plan: BatchPlan,
-        field_records: NDArray[np.void],
+        field_records: Records,
         is_mask: bool,
         position: int,
     ) -> torch.Tensor:
@@ -339,7 +345,9 @@ class SampleReader:
         self, plan: BatchPlan, record: np.void, is_mask: bool
     ) -> NDArray[Any]:
         """The pixels in place of a mask or second picture that a sample does not have."""
-        shape: tuple[int, ...] = (int(record["height"]), int(record["width"]))
+        height = int(record["height"])
+        width = int(record["width"])
+        shape: tuple[int, ...] = (height, width)
         fill = 0
         if self._cropping is not None:
             shape = self._cropping.size

@@ -39,7 +39,8 @@ def with_saved(data: Any) -> Any:
         entries: dict[str, Any] = json.loads(file.read_bytes())
         for name, entry in entries["columns"].items():
             # The file's name alone: a list must not lead to another folder.
-            path = index.folder / _FOLDER / Path(entry["file"]).name
+            file_name = Path(entry["file"]).name
+            path = index.folder / _FOLDER / file_name
             if name == "label":
                 data = data.with_labels(path, classes=entries["classes"])
             else:
@@ -105,7 +106,9 @@ def save(data: BaseDataset, destination: Path) -> None:
     folder = destination / _FOLDER
     entries = {}
     for name, column in columns.items():
-        blocks = [as_array(column.take(ids)) for ids in spans(len(data))]
+        blocks = []
+        for ids in spans(len(data)):
+            blocks.append(as_array(column.take(ids)))
         rows = np.concatenate(blocks)
         if rows.dtype == object:  # texts; an .npy file of objects would need pickle
             rows = rows.astype(str)

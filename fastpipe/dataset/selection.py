@@ -8,15 +8,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.joined_index import JoinedIndex
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.plan.content import ColumnReader, Content
-from fastpipe.plan.draws import Int64s
 
 
 class Relabelling(NamedTuple):
@@ -25,12 +24,13 @@ class Relabelling(NamedTuple):
     classes: list[str]
     # For each stored dataset (classes + 1,): the new label of each of its classes. The last one is
     # that of samples without a label, as NO_LABEL, -1, indexes it.
-    new_labels: list[NDArray[np.int64]]
+    new_labels: list[Int64s]
 
 
-def unchanged_labels(classes: Sequence[str]) -> NDArray[np.int64]:
+def unchanged_labels(classes: Sequence[str]) -> Int64s:
     """(classes + 1,) the labels of these classes as they are, and at the end NO_LABEL."""
-    return np.append(np.arange(len(classes), dtype=np.int64), NO_LABEL)
+    labels = np.arange(len(classes), dtype=np.int64)
+    return np.append(labels, NO_LABEL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Selection:
     identity: Mapping[str, Any] = field(default_factory=dict)  # as Content.identity
 
     @property
-    def new_labels(self) -> list[NDArray[np.int64]]:
+    def new_labels(self) -> list[Int64s]:
         """For each stored dataset the labels that its classes have here: see Relabelling."""
         if self.relabelling is not None:
             return self.relabelling.new_labels
@@ -132,10 +132,12 @@ class StoredColumn:
         if name == "label" and content.labels is not None:
             return content.labels.take(ids)
         # The others, such as "width", are entries of the index's records.
-        values = index.records_of(numbers)[name].astype(np.int64)
+        records = index.records_of(numbers)
+        values = records[name].astype(np.int64)
         if name == "label":
             # A damaged label is reported when the sample is read.
-            values[(values < 0) | (values >= len(index.classes))] = NO_LABEL
+            is_unknown = (values < 0) | (values >= len(index.classes))
+            values[is_unknown] = NO_LABEL
         return values
 
     def __getstate__(self) -> dict[str, Any]:

@@ -92,7 +92,8 @@ def _call_by_name(transform: Callable[..., Any], picture: NDArray[Any]) -> Any:
         ) from None
     # ToTensorV2 has made a tensor; without it, the image is still an array.
     is_array = isinstance(image, np.ndarray)
-    if is_array and image.ndim == 3 and image.shape[2] in (1, 3, 4):
+    is_picture = is_array and image.ndim == 3
+    if is_picture and image.shape[2] in (1, 3, 4):
         # Contiguous, because torch takes no negative strides, which mirroring leaves.
         return as_tensor(np.ascontiguousarray(image))
     return image
@@ -105,7 +106,8 @@ def _with_pil_images(sample: dict[str, Any], keys: Sequence[str]) -> dict[str, A
     changed = dict(sample)
     for key in keys:
         # (..., channels, height, width) -> (..., height, width, channels), as Pillow has it.
-        array = np.moveaxis(sample[key].numpy(), -3, -1)
+        planes = sample[key].numpy()
+        array = np.moveaxis(planes, -3, -1)
         if array.ndim == 3:
             changed[key] = to_pil(array)
         else:

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
+
 _ALIGNMENT_BYTES = 16
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
-def pack(
-    arrays: Arrays, allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]]
-) -> NDArray[np.uint8]:
+def pack(arrays: Arrays, allocate: Callable[[tuple[int, ...]], Uint8s]) -> Uint8s:
     """The arrays' bytes, each at a multiple of 16 bytes, in a buffer that `allocate` makes."""
     *offsets, size_bytes = _offsets(arrays)
     buffer = allocate((size_bytes,))
@@ -36,7 +36,8 @@ def unpack(buffer: torch.Tensor, like: Arrays) -> dict[str, torch.Tensor]:
     for offset, (name, array) in zip(offsets, like.items(), strict=True):
         # torch has no public function from numpy's dtypes to its own, so an empty array is turned
         # into a tensor.
-        dtype = torch.from_numpy(np.empty(0, dtype=array.dtype)).dtype
+        empty = np.empty(0, dtype=array.dtype)
+        dtype = torch.from_numpy(empty).dtype
         if array.size:
             part = buffer[offset : offset + array.nbytes]
             tensors[name] = part.view(dtype).view(array.shape)

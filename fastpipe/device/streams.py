@@ -35,8 +35,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.engine.slots import aligned
 from fastpipe.errors import ConfigError
 
@@ -135,7 +135,7 @@ class Stream:
         """Page-locked memory of all slots. Any thread may ask."""
         return 0
 
-    def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    def slot(self, shape: tuple[int, ...]) -> Uint8s:
         """Host memory of a batch, to be used for many.
 
         If possible, it is copied to the device without a wait.
@@ -179,7 +179,7 @@ class _End(weakref.ref[Any]):
     __eq__ = object.__eq__
     act: Callable[[], object]
 
-    def __new__(cls, array: NDArray[np.uint8], act: Callable[[], object]) -> _End:
+    def __new__(cls, array: Uint8s, act: Callable[[], object]) -> _End:
         self = super().__new__(cls, array, methodcaller("act"))
         self.act = act
         return self
@@ -212,7 +212,7 @@ class PageLocked:
     ) -> None:
         self._register = register
         self._release = release
-        self._arrays: list[weakref.ref[NDArray[np.uint8]]] = []
+        self._arrays: list[weakref.ref[Uint8s]] = []
 
     @property
     def bytes(self) -> int:
@@ -224,10 +224,11 @@ class PageLocked:
                 total += array.nbytes
         return total
 
-    def take(self, size_bytes: int) -> NDArray[np.uint8]:
+    def take(self, size_bytes: int) -> Uint8s:
         """(size_bytes,) zeros. Raises RuntimeError or OSError if there is no such memory."""
         # A mapping without a file is shared: Note [pages after a fork].
-        array = np.frombuffer(mmap.mmap(-1, size_bytes), dtype=np.uint8)
+        memory = mmap.mmap(-1, size_bytes)
+        array = np.frombuffer(memory, dtype=np.uint8)
         address = array.__array_interface__["data"][0]
         self._register(address, size_bytes)
         _ends.difference_update([end for end in tuple(_ends) if end() is None])
@@ -266,7 +267,7 @@ class SideStream(Stream):
         self._cudart: Any = None
         self._slots = PageLocked(self._register, self._release)
         # Functions that make pinned memory, and the fewest bytes that each has refused.
-        self._refused_bytes: dict[Callable[[int], NDArray[np.uint8]], float] = {}
+        self._refused_bytes: dict[Callable[[int], Uint8s], float] = {}
         if hasattr(backend, "cudart"):
             self._cudart = backend.cudart()
             self._refused_bytes[self._slots.take] = math.inf
@@ -276,7 +277,7 @@ class SideStream(Stream):
     def pinned_bytes(self) -> int:
         return self._slots.bytes
 
-    def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    def slot(self, shape: tuple[int, ...]) -> Uint8s:
         size_bytes = math.prod(shape)
         for allocate, refused_bytes in self._refused_bytes.items():
             if size_bytes >= refused_bytes:
@@ -354,7 +355,7 @@ class SideStream(Stream):
             raise
 
 
-def _allocate(size_bytes: int) -> NDArray[np.uint8]:
+def _allocate(size_bytes: int) -> Uint8s:
     """Pinned memory of torch, for its kind of device.
 
     With CUDA it is cudaHostAlloc: some systems give this only.
@@ -391,7 +392,9 @@ def stream_of(device: object) -> Stream:
             f"device: got {device!r}, which cannot be used: {problem_text}"
         )
     count = backend.device_count()
-    index = _default_index(backend, count) if chosen.index is None else chosen.index
+    index = chosen.index
+    if index is None:
+        index = _default_index(backend, count)
     if index >= count:
         numbers = f"{chosen.type}:0 to {chosen.type}:{count - 1}"
         raise ConfigError(f"device: got {device!r}, but torch sees {count}, {numbers}")
@@ -427,6 +430,7 @@ def _default_index(backend: Any, count: int) -> int:
         return 0
     current = int(backend.current_device())
     local_rank = os.environ.get("LOCAL_RANK", "")
-    if current != 0 or not local_rank.isdecimal() or int(local_rank) >= count:
+    is_rank = local_rank.isdecimal() and int(local_rank) < count
+    if current != 0 or not is_rank:
         return current
     return int(local_rank)

@@ -150,7 +150,8 @@ class Transfer:
             if work.in_time:
                 self._unpaused_augment_s = augment_s
             copy_s = work.copied.since(work.first)
-            self._stats.device_s += copy_s + min(augment_s, self._unpaused_augment_s)
+            unpaused_s = min(augment_s, self._unpaused_augment_s)
+            self._stats.device_s += copy_s + unpaused_s
 
     @torch.inference_mode(False)  # the loop may train on the batch outside of this mode
     @torch.no_grad()
@@ -169,7 +170,8 @@ class Transfer:
         work = _Work(copies.first, copies.copied, staged.ready, in_time=in_time)
         self._working.append(work)
         self._stats.transfer_s += queued - planned
-        self._stats.augment_s += planned - started + time.perf_counter() - queued
+        queueing_s = time.perf_counter() - queued
+        self._stats.augment_s += planned - started + queueing_s
         return staged
 
     def hand_over(self, staged: StagedBatch) -> Batch:
@@ -178,7 +180,8 @@ class Transfer:
         A loop that queues work faster than the device does it waits here for its step of some
         batches ago.
         """
-        self._undone_steps.append(self._stream.hand_over(staged.ready, staged.memory))
+        undone_step = self._stream.hand_over(staged.ready, staged.memory)
+        self._undone_steps.append(undone_step)
         if len(self._undone_steps) > _MAX_UNDONE_STEPS:
             step = self._undone_steps.popleft()
             if self._stream.copies:  # the CPU is never behind
@@ -269,10 +272,11 @@ class Transfer:
         views = [self._stream.copy(host).permute(0, 3, 1, 2) for host in hosts]
         slots = {name: self._stream.copy(host) for name, host in host_slots.items()}
         copied = self._stream.mark()
-        memory = [*batch.views, buffer]
+        host_memory = [*batch.views, buffer]
         if batch.fields is not None:
-            memory += [arrays.slot for arrays in batch.fields.array_batches.values()]
-        self._copying.append((copied, tuple(memory)))
+            for arrays_of_field in batch.fields.array_batches.values():
+                host_memory.append(arrays_of_field.slot)
+        self._copying.append((copied, tuple(host_memory)))
         tensors = unpack(small, arrays)
         return _Copies(views, tensors, slots, first, copied)
 

@@ -216,7 +216,8 @@ def _parse_death(ending: Ending) -> _Death:
     code_match = _EXIT_CODE.search(ending.text)
     if code_match:
         return _Death(pid, f"ended with exit code {int(code_match[1])}")
-    return _Death(pid, f"is gone: {ending.text.splitlines()[0][:300]}")
+    first_line = ending.text.splitlines()[0]
+    return _Death(pid, f"is gone: {first_line[:300]}")
 
 
 def _explain_death(death: _Death, kills_before: int | None) -> tuple[str, str]:

@@ -134,7 +134,7 @@ def measure_steady(
     later = [
         (batch, number) for batch, number in samples if batch - first_batch >= third
     ]
-    begin = later[0][0]
+    begin, _ = later[0]
     batch_count = max(last_batch - begin, 1)
     quarters: list[list[int]] = [[], [], [], []]
     for batch, number in later:
@@ -145,7 +145,10 @@ def measure_steady(
     # A median ignores the peaks of single batches.
     medians = [median(quarter) for quarter in quarters]
     steps = [after - before for before, after in pairwise(medians)]
-    if min(steps) <= 0 or min(steps) < _EVEN * max(steps):
+    least_step = min(steps)
+    if least_step <= 0 or least_step < _EVEN * max(steps):
         return 0, 0.0
-    grown = later[-1][1] - later[0][1]
+    _, first_number = later[0]
+    _, last_number = later[-1]
+    grown = last_number - first_number
     return grown, grown / batch_count

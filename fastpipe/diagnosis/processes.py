@@ -44,7 +44,9 @@ def read_cpu_s(pid: int) -> float:
     fields = _read_stat(pid)
     if not fields:
         return 0.0
-    ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
+    user_ticks = int(fields[_USER_TICKS])
+    system_ticks = int(fields[_SYSTEM_TICKS])
+    ticks = user_ticks + system_ticks
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -85,7 +87,8 @@ def _read_stat(pid: int) -> list[str]:
 
     The name of the program stands before, in brackets, and may hold any character.
     """
-    _, _, fields = read_bytes(_PROC / f"{pid}/stat").rpartition(b")")
+    content = read_bytes(_PROC / f"{pid}/stat")
+    _, _, fields = content.rpartition(b")")
     return fields.decode().split()
 
 

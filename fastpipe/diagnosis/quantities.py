@@ -1,4 +1,4 @@
-"""Seconds, bytes and counts -> text for people."""
+"""Seconds and bytes -> text for people."""
 
 from __future__ import annotations
 
@@ -18,11 +18,3 @@ def format_size(size_bytes: float) -> str:
     if size_bytes >= 1e9:
         return f"{size_bytes / 1e9:.1f} GB"
     return f"{size_bytes / 1e6:.1f} MB"
-
-
-def format_count(number: int, noun: str) -> str:
-    """2, worker -> 2 workers; 2, batch -> 2 batches."""
-    if number == 1:
-        return f"{number:,} {noun}"
-    plural = "es" if noun.endswith(("s", "ch")) else "s"
-    return f"{number:,} {noun}{plural}"

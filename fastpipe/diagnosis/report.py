@@ -17,10 +17,10 @@ from fastpipe.diagnosis.checks.speed import summarize
 from fastpipe.diagnosis.findings import Finding, Severity, sort_findings
 from fastpipe.diagnosis.growth import Growth, measure_growth
 from fastpipe.diagnosis.observation import Observation, Surroundings, Worker
-from fastpipe.diagnosis.quantities import format_count, format_ms, format_size
+from fastpipe.diagnosis.quantities import format_ms, format_size
 from fastpipe.diagnosis.stacks import Stack
 from fastpipe.diagnosis.stages import Stages, measure_stages
-from fastpipe.errors import readable
+from fastpipe.errors import format_count, readable
 
 _WIDTH = 120
 _MAX_STACK_LINES = 30
@@ -221,7 +221,8 @@ def _render_stacks(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
         if len(stack.threads) > 1:
             others = format_count(len(stack.threads) - 1, "more thread")
             lines.append(f"and {others}; as_dict() and --json show them")
-        yield Padding(Text(readable("\n".join(lines))), (0, 0, 1, 3))
+        text = Text(readable("\n".join(lines)))
+        yield Padding(text, (0, 0, 1, 3))
 
 
 def _make_table(*columns: str) -> Table:

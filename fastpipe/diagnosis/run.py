@@ -214,7 +214,8 @@ class _Run:
     def _on_stall(self, waited_s: float) -> None:
         """Reads the stacks of all processes, then ends this loader's workers, and no others."""
         observation = self._read_observation()
-        known = [*getattr(self._iterator, "_workers", []), *self._watch.starting]
+        workers = getattr(self._iterator, "_workers", [])
+        known = [*workers, *self._watch.starting]
         known_pids = {getattr(process, "pid", None) for process in known}
         worker_pids = {pid for pid in list_children(os.getpid()) if pid in known_pids}
         self._stacks += stuck.collect_stacks(observation, self._folder, worker_pids)

@@ -128,7 +128,8 @@ def _measure_start_s(observation: Observation) -> float:
     starts_s = []
     for batch in observation.batches:
         if batch.number == 0 and batch.epoch < len(observation.epochs):
-            starts_s.append(batch.came_s - observation.epochs[batch.epoch].at_s)
+            epoch = observation.epochs[batch.epoch]
+            starts_s.append(batch.came_s - epoch.at_s)
     return _compute_mean(starts_s)
 
 

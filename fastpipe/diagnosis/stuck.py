@@ -16,9 +16,9 @@ from fastpipe.diagnosis.processes import (
     read_command_line,
     read_parent,
 )
-from fastpipe.diagnosis.quantities import format_count
 from fastpipe.diagnosis.stacks import Stack, read_stack
 from fastpipe.diagnosis.stuck_reasons import MAIN, Reason, find_reason
+from fastpipe.errors import format_count
 
 SILENT = "a worker that has not started"
 # The stages of a process at which it can hang -> the user's function that runs then.
@@ -66,7 +66,8 @@ def collect_stacks(
     stacks = [read_stack(main_pid, MAIN, folder)]
     for pid in list_children(main_pid):
         if pid in started:
-            stacks.append(read_stack(pid, f"worker {started[pid].number}", folder))
+            name = f"worker {started[pid].number}"
+            stacks.append(read_stack(pid, name, folder))
             continue
         if worker_pids is not None:
             is_silent_worker = pid in worker_pids
@@ -203,7 +204,8 @@ def _report_stuck_worker(
 ) -> Finding:
     """`stack` is that of the first busy worker, which is at its batch for the longest time."""
     first = busy[0]
-    symptom = f"{headline}: {_describe_busy(first, stack, other_count=len(busy) - 1)}"
+    description = _describe_busy(first, stack, other_count=len(busy) - 1)
+    symptom = f"{headline}: {description}"
     reason = find_reason(observation, first.worker, first.stage, stack)
     reason = _advise_timeout(observation, reason)
     return _make_finding(observation, stack, headline, symptom, reason)

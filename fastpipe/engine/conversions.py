@@ -16,13 +16,13 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
+from fastpipe.arrays import Bools
 from fastpipe.engine.limits import PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
 from fastpipe.machine.binding import unbound
 from fastpipe.native import _engine
-from fastpipe.plan.draws import Bools
 
 
 class _Row(NamedTuple):
@@ -100,7 +100,9 @@ class _Worker:
                 if errors:
                     return errors[0][1]
         except MemoryError:
-            size = f"{row.tasks['width'][0]} x {row.tasks['height'][0]}"
+            width = row.tasks["width"][0]
+            height = row.tasks["height"][0]
+            size = f"{width} x {height}"
             return _engine.reason(
                 _engine.Code.out_of_memory, f"to convert an image of {size}"
             )
@@ -162,7 +164,8 @@ class Conversions:
                     continue
                 worker.unfinished += 1
                 row_tasks = tasks[index : index + 1].ravel()
-                worker.queue.put(_Row(sample, row_tasks, slots, weakref.ref(future)))
+                row = _Row(sample, row_tasks, slots, weakref.ref(future))
+                worker.queue.put(row)
         return futures
 
     def _start_threads(self, new_rows: int) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.description import Intact
 from fastpipe.dataset.format.fields import NO_IMAGE
 from fastpipe.dataset.format.index import Index
@@ -33,7 +34,6 @@ from fastpipe.machine.binding import unbound
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.engine.conversions import Conversions
@@ -178,12 +178,13 @@ class Engine:
         for (images, exact), view in zip(views, plan.views, strict=True):
             slots.append(Slot(images, exact, view.crops.rendering))
         tasks = tasks_of(self._index, plan, rows)
-        return self._begin(plan, tasks, slots, np.arange(len(plan)), is_field=False)
+        rows = np.arange(len(plan))
+        return self._begin(plan, tasks, slots, rows, is_field=False)
 
     def submit_field(
         self,
         plan: BatchPlan,
-        records: NDArray[np.void],
+        records: Records,
         out: Pixels,
         *,
         exact: bool = True,
@@ -199,7 +200,8 @@ class Engine:
         are_masks = out.ndim == 3
         # The engine gets no task for these rows, so they are filled here.
         is_missing = records["format"] == NO_IMAGE
-        out[tasks["out_row"][is_missing]] = rendering.mask_fill if are_masks else 0
+        missing_rows = tasks["out_row"][is_missing]
+        out[missing_rows] = rendering.mask_fill if are_masks else 0
         slots = [Slot(out, exact, rendering)]
         return self._begin(
             plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True
@@ -260,7 +262,9 @@ class Engine:
 
     def _submit_tasks(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         self.check_usable()
-        views = [(slot.images, slot.exact, slot.keywords) for slot in slots]
+        views = []
+        for slot in slots:
+            views.append((slot.images, slot.exact, slot.keywords))
         try:
             return _engine.Job(self._engine, tasks.ravel(), views, self._verify)
         except RuntimeError as problem:  # another thread has closed it meanwhile
@@ -273,7 +277,7 @@ class Engine:
             self.check_usable()
         return job.errors()
 
-    def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
+    def read_ahead(self, ranges: Records, *, restart: bool) -> None:
         """Asks the kernel to read ranges ahead, in order: (n,) of RANGE_DTYPE of plan/byte_ranges.py.
 
         `restart` drops the ranges that came before and have not been read.
@@ -370,5 +374,6 @@ def _moved(tasks: Tasks, rows: NDArray[np.intp], where: Where) -> Tasks:
     by_view = moved.reshape(len(tasks), -1)  # (n, views)
     # A shift may be negative. As uint64 it wraps around, and the sum wraps back.
     by_view["shard"][rows] = where.shard[:, None]
-    by_view["offset"][rows] += where.shift.astype(np.uint64)[:, None]
+    shifts = where.shift.astype(np.uint64)
+    by_view["offset"][rows] += shifts[:, None]
     return moved

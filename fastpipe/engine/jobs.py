@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.engine.limits import CONVERTIBLE, PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.native import _engine
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.engine.conversions import Conversions
@@ -59,7 +59,10 @@ class Job:
 
     def errors(self) -> list[tuple[int, Reason]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
-        return [(int(self._rows[task]), reason) for task, reason in self._job.errors()]
+        errors = []
+        for task, reason in self._job.errors():
+            errors.append((int(self._rows[task]), reason))
+        return errors
 
 
 class ConvertingJob(Job):
@@ -169,8 +172,10 @@ class FetchedJob:
         """Asks the reader for the bytes of rows, which start when all of the bytes are there."""
         assert self._start is not None
         self._job = Future()
-        on_arrival = partial(_start_rows, self._job, partial(self._start, rows))
-        self._ticket = self._reader.ticket(self._samples[rows], on_arrival)
+        start = partial(self._start, rows)
+        on_arrival = partial(_start_rows, self._job, start)
+        samples = self._samples[rows]
+        self._ticket = self._reader.ticket(samples, on_arrival)
 
     def wait(self, timeout_s: float) -> bool:
         """As of Job. DatasetError: some bytes cannot be fetched."""
@@ -203,7 +208,8 @@ class FetchedJob:
         wrong = np.array(
             [row for row, why in errors if why.code == mismatch], dtype=np.intp
         )
-        wrong = wrong[self._reader.brings(self._samples[wrong])]
+        samples = self._samples[wrong]
+        wrong = wrong[self._reader.brings(samples)]
         # These were fetched again before, in vain.
         is_known = self._reader.damaged(self._samples[wrong])
         refetched = wrong[~is_known]

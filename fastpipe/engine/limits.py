@@ -39,7 +39,8 @@ def most_open_shards(index: Index, threads: int) -> int:
     A file of one sample, as in an unpacked folder, is open only while a thread reads it.
     """
     samples_per_shard = np.diff(index.shard_starts, append=len(index))
-    useful = int((samples_per_shard > 1).sum()) + 2 * threads
+    has_several = samples_per_shard > 1
+    useful = int(has_several.sum()) + 2 * threads
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = _MAX_OPEN_SHARDS
     if soft_limit != resource.RLIM_INFINITY:

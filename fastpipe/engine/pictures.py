@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.engine.limits import CONVERTIBLE, most_open_shards
@@ -17,7 +18,6 @@ from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
 from fastpipe.errors import DatasetError
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.store.remote.reader import Reader
@@ -106,12 +106,14 @@ class Pictures:
         """
         by_row = plan.by_row()
         shape = (len(by_row), *size)
-        tasks = field_tasks(by_row, np.array([record] * len(by_row)))
+        records = np.array([record] * len(by_row))
+        tasks = field_tasks(by_row, records)
         images = _allocate_mask(record, *shape) if mask else self._allocate(*shape)
         slot = Slot(images, exact, plan.crops.rendering)
 
         fill = partial(_fill_rows, tasks, slot)
-        rows = self._read(int(plan.samples[0]), tasks[0], tasks[0], fill, slot.images)
+        sample = int(plan.samples[0])
+        rows = self._read(sample, tasks[0], tasks[0], fill, slot.images)
         return cast(Pixels, rows[0]) if len(rows) == 1 else rows
 
     def whole_field(
@@ -242,19 +244,22 @@ def _fill_rows(
 
 
 def _allocate_mask(record: np.void, *shape: int) -> Pixels:
-    return np.empty(shape, dtype=np.int32 if record["bits"] == 16 else np.uint8)
+    dtype = np.int32 if record["bits"] == 16 else np.uint8
+    return np.empty(shape, dtype=dtype)
 
 
 def _open_shard(index: Index, reader: Reader | None, number: int) -> _engine.Shard:
     """Opens a shard by its number. The number behind the last one is the reader's ring."""
     if number >= len(index.shards):
         assert reader is not None
-        return _engine.Shard(os.fsencode(reader.ring.path), reader.ring.size_bytes)
+        path = os.fsencode(reader.ring.path)
+        return _engine.Shard(path, reader.ring.size_bytes)
     shard = index.shards[number]
     path = os.fsencode(shard.path)
     if index.mtimes_ns is None:
         return _engine.Shard(path, shard.size_bytes)
-    return _engine.Shard(path, shard.size_bytes, int(index.mtimes_ns[number]))
+    mtime_ns = int(index.mtimes_ns[number])
+    return _engine.Shard(path, shard.size_bytes, mtime_ns)
 
 
 def size_of(data: bytes) -> tuple[int, int]:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fastpipe.arrays import Uint8s
+
 # Note [callbacks] Python turns Ctrl-C into an exception in whichever Python code the main thread
 # runs next. If this is the callback of a weak reference, a finalizer or a __del__, the interpreter
 # prints the exception and goes on, so the program does not end. This is not rare: such code may be
@@ -21,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 _ALIGNMENT = 64  # JAX takes an array that begins at a multiple of this without a copy
 
 
-def aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def aligned(shape: tuple[int, ...]) -> Uint8s:
     """Allocates ordinary memory that begins where vector instructions of any CPU may."""
     size_bytes = math.prod(shape)
     # numpy aligns to 16 bytes only. So a little more is allocated, and the part that begins at a
@@ -44,7 +46,7 @@ class SlotRing:
         self,
         shape: tuple[int, ...],
         keep: int,
-        allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] = aligned,
+        allocate: Callable[[tuple[int, ...]], Uint8s] = aligned,
         dtype: DTypeLike = np.uint8,
     ) -> None:
         self._shape = shape
@@ -52,11 +54,11 @@ class SlotRing:
         self._buffer_bytes = math.prod(shape) * self._dtype.itemsize  # of a new buffer
         self._allocate = allocate
         self._keep = keep
-        self._idle: deque[NDArray[np.uint8]] = deque()
+        self._idle: deque[Uint8s] = deque()
 
         # The buffers in use, by the id of the weak reference to the array that was lent. Each entry
         # keeps its reference alive: a reference that is gone calls nothing.
-        self._lent: dict[int, tuple[weakref.ref[Any], NDArray[np.uint8]]] = {}
+        self._lent: dict[int, tuple[weakref.ref[Any], Uint8s]] = {}
         # References whose arrays have died.
         self._returned: deque[weakref.ref[Any]] = deque()
 
@@ -68,7 +70,8 @@ class SlotRing:
     @property
     def idle(self) -> int:
         """Number of free buffers that are kept. Any thread may read it."""
-        return min(self._keep, len(self._idle) + len(self._returned))
+        num_idle = len(self._idle) + len(self._returned)
+        return min(self._keep, num_idle)
 
     def take(self, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
         """Lends an array of this shape; None: the ring's own.
@@ -100,7 +103,7 @@ class SlotRing:
     # Batches are made and die in any thread. So the next two methods use only single operations,
     # which the interpreter makes atomic, and no lock.
 
-    def _pop_idle(self, size_bytes: int) -> NDArray[np.uint8] | None:
+    def _pop_idle(self, size_bytes: int) -> Uint8s | None:
         """Takes an idle buffer that is large enough; drops those that are too small."""
         try:
             while True:
@@ -118,5 +121,6 @@ class SlotRing:
             except IndexError:
                 return
             _, buffer = self._lent.pop(id(reference))
-            if len(self._idle) < self._keep and buffer.nbytes >= self._buffer_bytes:
+            has_room = len(self._idle) < self._keep
+            if has_room and buffer.nbytes >= self._buffer_bytes:
                 self._idle.append(buffer)

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
-from fastpipe.plan.draws import Int64s
 
 # Images, (..., height, width, channels) of uint8 or uint16; masks, (..., height, width); or the bytes
 # of arrays, (rows, bytes) of uint8.
 Pixels = NDArray[Any]
-Tasks = NDArray[np.void]  # (n,) or (n, views) of TASK_DTYPE
+Tasks = Records  # (n,) or (n, views) of TASK_DTYPE
 
 
 class Slot(NamedTuple):
@@ -53,9 +53,7 @@ def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks
     return tasks
 
 
-def field_tasks(
-    plan: BatchPlan, records: NDArray[np.void], rows: Int64s | None = None
-) -> Tasks:
+def field_tasks(plan: BatchPlan, records: Records, rows: Int64s | None = None) -> Tasks:
     """The same for masks or second pictures, whose `records` are (n,) of FIELD_IMAGE_DTYPE."""
     tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
     for name in ("shard", "width", "height"):

@@ -124,11 +124,13 @@ class Watchdog:
     def _describe(self, activity: Activity) -> str:
         if activity.stage == "idle":
             return "idle"
-        return f"{activity.stage} {self._describe_place(activity)}, {activity.seconds:.1f} s"
+        place = self._describe_place(activity)
+        return f"{activity.stage} {place}, {activity.seconds:.1f} s"
 
     def _describe_place(self, activity: Activity) -> str:
         shard = self._index.shards[activity.shard]
-        place = f"byte {activity.offset} of {self._index.path / shard.name}"
+        shard_path = self._index.path / shard.name
+        place = f"byte {activity.offset} of {shard_path}"
         try:
             sample = self._index.sample_at(activity.shard, activity.offset)
             if sample is None:

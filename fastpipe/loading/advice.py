@@ -85,7 +85,8 @@ class LoadWatch:
         self._count = 0
         self._load_s = 0.0
         self._step_s = 0.0
-        if load_s > _MAX_RATIO * step_s and step_s > _WATCHED_BATCHES * _MIN_STEP_S:
+        loads_longer = load_s > _MAX_RATIO * step_s
+        if loads_longer and step_s > _WATCHED_BATCHES * _MIN_STEP_S:
             self._has_warned = True
             after = self._read_stats()
             _LOG.warning(

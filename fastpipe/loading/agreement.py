@@ -88,9 +88,11 @@ class Agreement:
             return
         ranks = recipe.ranks
         loader = f"{self._line}/{self._get_turn()}"
-        key = f"fastpipe/{loader}/{epoch}/{self._begun[epoch]}/{ranks.world_size}"
+        begun = self._begun[epoch]
+        key = f"fastpipe/{loader}/{epoch}/{begun}/{ranks.world_size}"
         # As JSON has them, since another rank reads them so.
-        facts = json.loads(json.dumps(epoch_facts(recipe, epoch, self._data)))
+        encoded = json.dumps(epoch_facts(recipe, epoch, self._data))
+        facts = json.loads(encoded)
         mine = {"rank": ranks.rank, "facts": facts}
         first = _exchange(store, key, mine)  # this rank's own, if it is the first
         if first is not None and first["facts"] != facts:
@@ -184,7 +186,8 @@ def _exchange(store: Any, key: str, mine: dict[str, Any]) -> dict[str, Any] | No
     None if the store cannot be reached, or keeps nothing, as in a simulated group.
     """
     try:
-        first = json.loads(store.compare_set(key, "", json.dumps(mine)))
+        encoded = store.compare_set(key, "", json.dumps(mine))
+        first = json.loads(encoded)
     except (RuntimeError, ValueError):
         return None
     return first if isinstance(first, dict) and "facts" in first else None
@@ -193,7 +196,8 @@ def _exchange(store: Any, key: str, mine: dict[str, Any]) -> dict[str, Any] | No
 def _calling_line() -> str:
     """The line of the program that makes the loader, which is the same on all ranks."""
     for frame, line in traceback.walk_stack(sys._getframe()):
-        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        module = str(frame.f_globals.get("__name__"))
+        package, _, _ = module.partition(".")
         if package != "fastpipe":
             return f"{os.path.basename(frame.f_code.co_filename)}:{line}"
     return ""

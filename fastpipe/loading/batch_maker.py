@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.engine.engine import Engine, lacks_memory
@@ -53,7 +54,8 @@ class PendingBatch:
         """True when every row is done; False after `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         for job in self._all_jobs:
-            if not job.wait(max(deadline - time.monotonic(), 0.0)):
+            seconds_left = max(deadline - time.monotonic(), 0.0)
+            if not job.wait(seconds_left):
                 return False
         return True
 
@@ -144,7 +146,7 @@ class BatchMaker:
         self,
         pending: PendingBatch,
         plan: BatchPlan,
-        samples: NDArray[np.int64] | None = None,
+        samples: Int64s | None = None,
     ) -> list[Job | FetchedJob]:
         """Starts a job for the images, and one for each kind of mask and second picture.
 
@@ -207,7 +209,8 @@ class BatchMaker:
         # A damaged index or column is not the fault of samples.
         self.engine.intact.begin()
         plan = pending.plan
-        bad = np.array([place for place, _ in errors], dtype=np.int64)
+        places = [place for place, _ in errors]
+        bad = np.array(places, dtype=np.int64)
         for attempt in range(_REPLACE_ATTEMPTS):
             # Drawn from the seed, the row and the attempt, so a resumed run gets the same ones.
             others = pending.epoch_plan.others(pending.plan, bad, attempt)

@@ -115,7 +115,8 @@ def _describe_difference(
     ]
     if moved:
         name = moved[0]
-        others = f", and so are {len(moved) - 1:,} more" if len(moved) > 1 else ""
+        num_others = len(moved) - 1
+        others = f", and so are {num_others:,} more" if num_others else ""
         return (
             f"{name!r} is {evaluation_numbers[name]} in evaluation and {training_numbers[name]} in "
             f"training{others}"
@@ -133,4 +134,5 @@ def _numbers_by_name(names: Sequence[str]) -> dict[str, int]:
 
 def _are_digits(names: Sequence[str]) -> bool:
     """Whether the names are the numbers themselves, as for labels without names."""
-    return list(names) == [str(number) for number in range(len(names))]
+    numbers = [str(number) for number in range(len(names))]
+    return list(names) == numbers

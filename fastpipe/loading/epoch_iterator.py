@@ -53,7 +53,8 @@ class EpochIterator:
     def skip_to(self, batch: int) -> None:
         """Lets the epoch begin at this batch, if it has not begun and would begin earlier."""
         if self._prefetcher is None:
-            self._epochs.next.batches = max(batch, self._epochs.next.batches)
+            position = self._epochs.next
+            position.batches = max(batch, position.batches)
 
     @uncompiled
     def __next__(self) -> Batch:

@@ -381,7 +381,9 @@ def _make_slots(
     slots = []
     for view in recipe.views:
         height, width = view.size or recipe.size
-        shape = (recipe.batch_size * view.crop.rows, height, width, form.channels)
+        row_count = recipe.batch_size * view.crop.rows
+        shape = (row_count, height, width, form.channels)
         ring = SlotRing(shape, keep, stream.slot, form.dtype)
-        slots.append((ring, exact or not view.crop.may_be_reduced))
+        is_exact = exact or not view.crop.may_be_reduced
+        slots.append((ring, is_exact))
     return slots

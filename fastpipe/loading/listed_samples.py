@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.choosing import parse_ids
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.device.augment.foreign import seeded
 from fastpipe.errors import ConfigError
-from fastpipe.plan.draws import Int64s, Stream, key
+from fastpipe.plan.draws import Stream, key
 
 # The kinds of generators that a sampler may have -> how to make another one with a seed.
 _GENERATORS: dict[type, Callable[[int], object]] = {
@@ -28,8 +29,8 @@ _GENERATORS: dict[type, Callable[[int], object]] = {
 class NumbersFunction(Protocol):
     """Epoch, rows of a global batch -> the numbers of the samples of all ranks."""
 
-    def __call__(self, epoch: int, rows: int, times: int = 1) -> Int64s:
-        """`times`: the sampler is called so many times, and the last result counts."""
+    def __call__(self, epoch: int, rows: int, num_calls: int = 1) -> Int64s:
+        """`num_calls`: the sampler is called so often, and the last result counts."""
 
 
 def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunction:
@@ -39,9 +40,9 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
     get other samples.
     """
 
-    def numbers(epoch: int, rows: int, times: int = 1) -> Int64s:
+    def numbers(epoch: int, rows: int, num_calls: int = 1) -> Int64s:
         seed_of_epoch = key(seed, epoch, Stream.LIST)
-        given = _numbers_of_ranks(sampler, seed_of_epoch, epoch, rows, times)
+        given = _numbers_of_ranks(sampler, seed_of_epoch, epoch, rows, num_calls)
         last = len(data) - 1
         expected = f"sampler: expected whole numbers from 0 to {last} for epoch {epoch}"
         ids = parse_ids(given, len(data), expected)
@@ -50,11 +51,12 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
         return ids
 
     first = numbers(0, 1)
-    if np.array_equal(first, numbers(0, 1, times=2)):
+    if np.array_equal(first, numbers(0, 1, num_calls=2)):
         return numbers
     # A second call may give others, as of a list that is shuffled in place, if the first call
     # follows from the epoch alone.
-    if np.array_equal(first, numbers(1, 1)) or not np.array_equal(first, numbers(0, 1)):
+    is_fixed = np.array_equal(first, numbers(1, 1))
+    if is_fixed or not np.array_equal(first, numbers(0, 1)):
         raise ConfigError(
             "sampler: expected the same numbers each time that it is asked for an epoch; asked "
             "twice for epoch 0, it gave others. It counts its calls, or draws from a generator "
@@ -65,11 +67,12 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
 
 
 def _numbers_of_ranks(
-    sampler: Any, seed: int, epoch: int, rows: int, times: int
+    sampler: Any, seed: int, epoch: int, rows: int, num_calls: int
 ) -> Any:
     """The numbers that a sampler or function gives for an epoch, with all generators seeded.
 
-    Of a sampler that splits its numbers among ranks: those of all ranks, batch by batch.
+    Of a sampler that splits its numbers among ranks: those of all ranks, batch by batch. A sampler
+    is called `num_calls` times, because a second call may give others than the first.
     """
     # torch's DistributedSampler has this attribute. It gives the numbers of one rank, `rank`, and the
     # loader shares out the numbers of all ranks. So it is asked for each rank.
@@ -81,7 +84,7 @@ def _numbers_of_ranks(
             sampler_copy.rank = rank
         if hasattr(sampler_copy, "set_epoch"):
             sampler_copy.set_epoch(epoch)
-        for _ in range(times):
+        for _ in range(num_calls):
             numbers = _call(sampler_copy, seed, epoch)
         by_rank.append(numbers)
     if not replicas:

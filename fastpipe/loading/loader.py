@@ -142,7 +142,8 @@ class Loader(DataLoaderAttributes):
         text = (
             f"<fastpipe loader {str(self._data.index.path)!r}: {len(self)} batches of "
         )
-        text += f"{self.batch_size}, {_describe_sizes(recipe)}, on {self.stream.device}"
+        sizes = _describe_sizes(recipe)
+        text += f"{self.batch_size}, {sizes}, on {self.stream.device}"
         if ranks.world_size > 1:
             text += f", rank {ranks.rank} of {ranks.world_size}"
         return text + ">"

@@ -198,8 +198,10 @@ def make_field_reader(
     }
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
-            _check_augment(augment, kinds, view.size or recipe.size, form.channels)
-    return FieldReader(data, chosen, [view.crop for view in recipe.views], form)
+            size = view.size or recipe.size
+            _check_augment(augment, kinds, size, form.channels)
+    crops = [view.crop for view in recipe.views]
+    return FieldReader(data, chosen, crops, form)
 
 
 def _mirroring_option(recipe: Recipe, augments: Sequence[Augment | None]) -> str:
@@ -292,7 +294,8 @@ def _check_augment(
         if part.could_move >= set(unmoved.values()):
             from fastpipe.device.augment.kornia_modules import DATA_KEYS
 
-            moved = (DATA_KEYS.keys() & part.moves) | set(unmoved.values())
+            moves = DATA_KEYS.keys() & part.moves
+            moved = moves | set(unmoved.values())
             keys = ["input", *(DATA_KEYS[kind] for kind in sorted(moved))]
             suggestion = (
                 "let kornia move them: kornia.augmentation.AugmentationSequential("

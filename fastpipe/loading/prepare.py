@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.fields import group_by_sample, split_by_row
 from fastpipe.engine.stats import Stats
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, first_names
 from fastpipe.machine.binding import unbind_thread
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostFields
@@ -66,11 +67,8 @@ class Prepare:
             reason = f"the function failed: {problem!r}"
             if isinstance(problem, ConfigError):
                 reason = str(problem)
-            samples = ", ".join(
-                str(sample) for sample in plan.ids[:_MAX_NAMED].tolist()
-            )
-            if len(plan) > _MAX_NAMED:
-                samples += ", ..."
+            ids = [str(sample) for sample in plan.ids.tolist()]
+            samples = first_names(ids, _MAX_NAMED)
             raise ConfigError(
                 f"prepare: batch {number} of epoch {epoch}, samples {samples}: {reason}"
             ) from problem
@@ -116,7 +114,7 @@ def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any
     return arguments
 
 
-def _by_row(array: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[Any]:
+def _by_row(array: NDArray[Any], rows: Int64s, plan: BatchPlan) -> list[Any]:
     return group_by_sample(split_by_row(array, rows, plan), plan)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError, whole
 from fastpipe.loading.listed_samples import make_numbers_function
 from fastpipe.loading.weights import parse_weighted_draws
-from fastpipe.plan.draws import Int64s
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe
@@ -222,7 +222,8 @@ class Sampling:
         rows = recipe.batch_size * recipe.ranks.world_size
         # A list and batches by class depend on the global batch, so their picks are made here.
         if self.listed is not None:
-            return replace(recipe, picks=(self.listed(rows // self.repeats),))
+            pick = self.listed(rows // self.repeats)
+            return replace(recipe, picks=(pick,))
         if self.by_class is not None:
             return self._apply_by_class(self.by_class, recipe, rows)
         self._check_distinct(recipe)
@@ -235,7 +236,8 @@ class Sampling:
         num_classes = len(np.unique(labels[labels >= 0]))
         rows_per_class = batches.samples * self.repeats
         classes = batches.classes or rows // rows_per_class
-        if classes * rows_per_class != rows or not 0 < classes <= num_classes:
+        divides_rows = classes * rows_per_class == rows
+        if not divides_rows or not 0 < classes <= num_classes:
             raise ConfigError(
                 _describe_per_class(
                     recipe, classes, batches.samples, self.repeats, num_classes
@@ -254,7 +256,8 @@ class Sampling:
             return
         # All sequences of an epoch draw the same number of samples.
         parts = recipe.sequences
-        most = len(self.picks[0]) // parts * parts * self.repeats
+        rows_of_parts = len(self.picks[0]) // parts * parts
+        most = rows_of_parts * self.repeats
         if recipe.epoch_size is not None and int(recipe.epoch_size) <= most:
             return
         reason = ""

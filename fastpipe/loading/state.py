@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.dataset.format.index import Index
 from fastpipe.distribution import UPGRADE
-from fastpipe.errors import ConfigError, whole
+from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, Size, partition_of
@@ -115,14 +115,19 @@ def _check_version(version: object) -> None:
     )
 
 
+def _parse_epoch(state: Mapping[str, Any]) -> int:
+    return whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+
+
 def parse_position(
     state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe
 ) -> Position:
     """Reads a state's position. Raises ConfigError if the recipe has another order of samples."""
-    epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+    epoch = _parse_epoch(state)
     # The state's order has gone through JSON, which makes lists of tuples. So the current one goes
     # through JSON, too, before they are compared.
-    current = json.loads(json.dumps(_order(recipe, epoch)))
+    encoded = json.dumps(_order(recipe, epoch))
+    current = json.loads(encoded)
     changes = []
     for name in {**current, **order}:
         before = order.get(name)
@@ -175,29 +180,25 @@ class _Stored(NamedTuple):
 
     @classmethod
     def of(cls, index: Index) -> _Stored:
-        return cls(index.lineage, len(index), len(index.classes), index.classes[:2])
+        first_classes = index.classes[:2]
+        return cls(index.lineage, len(index), len(index.classes), first_classes)
 
     def __str__(self) -> str:
-        samples = f"{self.samples:,} sample{'' if self.samples == 1 else 's'}"
+        samples = format_count(self.samples, "sample")
         if not self.classes:
             return samples
         names = ", ".join(repr(name[:20]) for name in self.first_classes)
         if self.classes > len(self.first_classes):
             names += ", ..."
-        noun = "class" if self.classes == 1 else "classes"
-        return f"{samples} of {self.classes:,} {noun}: {names}"
+        return f"{samples} of {format_count(self.classes, 'class')}: {names}"
 
 
 def _how_to_go_on(state: Mapping[str, Any]) -> str:
-    epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+    epoch = _parse_epoch(state)
     return (
         f"To train on with the dataset and the options of now: loader.set_epoch({epoch}) begins "
         f"epoch {epoch} from its start, and loader.set_epoch({epoch + 1}) the next one"
     )
-
-
-def _count_datasets(count: int) -> str:
-    return "1 stored dataset" if count == 1 else f"{count} stored datasets"
 
 
 def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> str:
@@ -213,7 +214,7 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
     # A mixture or a concatenation consists of several stored datasets.
     if not len(state_datasets) == len(versions) == len(indexes):
         return (
-            f"the state was saved with {_count_datasets(len(state_datasets))}, and this loader "
+            f"the state was saved with {format_count(len(state_datasets), 'stored dataset')}, and this loader "
             f"reads {len(indexes)}. Open the dataset of the state"
         )
     # All versions of a dataset have the same lineage.

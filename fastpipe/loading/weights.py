@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from fastpipe.arrays import Float64s, Int64s
 from fastpipe.dataset.choosing import find_keys, suggest_class, to_array
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ConfigError, flag
-from fastpipe.plan.draws import Float64s, Int64s
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import (
     MAX_KEPT,
@@ -70,10 +70,13 @@ def parse_weighted_draws(
     for start, end in pairwise(content.starts.tolist()):
         # Weights of so many samples would take too much memory; those of classes can be looked up.
         if parsed.of_classes and end - start > MAX_KEPT:
-            picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
+            pick = _draws_by_trying(data, start, end, parsed.values, weights_at)
+            picks.append(pick)
             continue
         # Block by block, so that the places take little memory.
-        blocks = [weights_at(places + start) for places in spans(end - start)]
+        blocks = []
+        for places in spans(end - start):
+            blocks.append(weights_at(places + start))
         share_weights = np.concatenate(blocks)
         # numpy would warn of a sum of inf; _check_sum raises the error that says what to do.
         with np.errstate(over="ignore"):

@@ -65,7 +65,8 @@ def is_started_bound() -> bool:
     """
     if not variable():
         return False
-    return len(list_allowed_cpus()) == 1 and (os.cpu_count() or 1) > 1
+    machine_cpus = os.cpu_count() or 1
+    return len(list_allowed_cpus()) == 1 and machine_cpus > 1
 
 
 @contextlib.contextmanager

@@ -49,7 +49,8 @@ def read_cpu_quota() -> float | None:
 def _read_quota(group: Cgroup) -> float | None:
     # Version 2 has both in one line: "150000 100000" or "max 100000", microseconds.
     if group.version == 2:
-        quota, period = (group.folder / "cpu.max").read_text().split()[:2]
+        text = (group.folder / "cpu.max").read_text()
+        quota, period = text.split()[:2]
         if quota == "max":
             return None
         return int(quota) / int(period)

@@ -80,8 +80,10 @@ def _read_pressure(name: str) -> float | None:
     """Reads the percentage of the last minute in which some task waited for a resource."""
     with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
         # some avg10=0.00 avg60=1.50 avg300=0.90 total=123456
-        some = (PROC / "pressure" / name).read_text().splitlines()[0]
-        fields = dict(field.split("=") for field in some.split()[1:])
+        text = (PROC / "pressure" / name).read_text()
+        some = text.splitlines()[0]
+        _, *words = some.split()
+        fields = dict(word.split("=") for word in words)
         return float(fields["avg60"])
     return None
 
@@ -92,7 +94,9 @@ def _measure_io_wait() -> float | None:
         before = _read_cpu_times()
         time.sleep(_IO_WAIT_S)
         after = _read_cpu_times()
-        spent = [later - earlier for earlier, later in zip(before, after, strict=True)]
+        spent = []
+        for earlier, later in zip(before, after, strict=True):
+            spent.append(later - earlier)
         return spent[_IO_WAIT_INDEX] / sum(spent)
     return None
 

@@ -343,4 +343,5 @@ def remove(
         True
     """
     given = pack_options(storage_options=storage_options, read_timeout=read_timeout)
-    return grow.remove(destination_of(dst), given, SampleChoice(keys, classes, where))
+    chosen = SampleChoice(keys, classes, where)
+    return grow.remove(destination_of(dst), given, chosen)

@@ -362,7 +362,8 @@ def _get_end(ray: Any, reference: Any, name: str) -> _TaskEnd:
 
 def _failed_message(name: str, places: list[TaskPlace], problem: Exception) -> str:
     last = places[-1]
-    machines = ", ".join(dict.fromkeys(place.address for place in places))
+    addresses = dict.fromkeys(place.address for place in places)
+    machines = ", ".join(addresses)
     return (
         f"task {name} has failed {len(places)} times (on {machines}), last on node "
         f"{last.node[:12]} at {last.address}, process {last.pid}, log {last.log or 'unknown'}: "

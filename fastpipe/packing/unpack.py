@@ -94,7 +94,8 @@ def _write_tars(
             index.shards[shard].name
         ) as file:
             for sample in shard_samples:
-                file.write(before_picture(sample.key, sample.label, sample.picture))
+                before = before_picture(sample.key, sample.label, sample.picture)
+                file.write(before)
                 file.write(sample.picture)
                 file.write(tar.padding(len(sample.picture)))
                 file.write(sample.others)
@@ -199,7 +200,8 @@ def unpack(
 
 def _runs_of(index: PackedIndex) -> Iterator[range]:
     """All samples in order, cut into runs for threads. A run lies in one shard."""
-    average_bytes = max(1, index.stored_bytes // max(len(index), 1))
+    num_samples = max(len(index), 1)
+    average_bytes = max(1, index.stored_bytes // num_samples)
     run_length = max(1, _RUN_BYTES // average_bytes)
     shard_ends = [*index.shard_starts.tolist(), len(index)]
     for first, end in itertools.pairwise(shard_ends):
@@ -209,10 +211,12 @@ def _runs_of(index: PackedIndex) -> Iterator[range]:
 
 def _read_run(index: PackedIndex, run: range) -> list[UnpackedSample]:
     """The samples of a run, read at once."""
-    records = index.read(np.arange(run.start, run.stop, dtype=np.int64))
+    numbers = np.arange(run.start, run.stop, dtype=np.int64)
+    records = index.read(numbers)
     shard_index = int(records[0]["shard"])
     shard = index.shards[shard_index]
-    starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
+    offsets = records["offset"].astype(np.int64)
+    starts = (offsets - BEFORE_BYTES).tolist()
     # The run ends where the next sample of the shard begins.
     stop = shard.size_bytes
     if run.stop < len(index):
@@ -234,7 +238,8 @@ def _read_bytes(index: PackedIndex, shard_index: int, start: int, stop: int) -> 
     shard = index.shards[shard_index]
     try:
         if isinstance(index, RemoteIndex):
-            return bytes(index.past_cache.fetched(shard.name, start, stop).data)
+            answer = index.past_cache.fetched(shard.name, start, stop)
+            return bytes(answer.data)
         return Folder(shard.folder).read(shard.name, start, stop)
     except OSError as problem:
         raise PackError(
@@ -248,8 +253,10 @@ def _unpack_sample(
 ) -> UnpackedSample:
     """A sample with these bytes, which begin at `offset` in its shard."""
     shard_index = int(record["shard"])
-    key = sample_key(shard_number(index.shards[shard_index].name), offset)
-    stored = data[BEFORE_BYTES : BEFORE_BYTES + int(record["size"])]
+    shard_name = index.shards[shard_index].name
+    key = sample_key(shard_number(shard_name), offset)
+    end = BEFORE_BYTES + int(record["size"])
+    stored = data[BEFORE_BYTES:end]
     picture = stored
     try:
         if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
@@ -259,7 +266,8 @@ def _unpack_sample(
     except ValueError as problem:
         remedy = f"repair the dataset first: fastpipe verify {index.path} --repair SRC"
         raise index.sample_error(row, f"{problem}; {remedy}") from None
-    rest = data[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
+    stored_bytes = tar.padded(len(stored), tar.BLOCK)
+    rest = data[BEFORE_BYTES + stored_bytes :]
     others = rest[: _members_end(rest, key)]
     return UnpackedSample(
         shard_index, key, int(record["label"]), picture, others, len(stored)

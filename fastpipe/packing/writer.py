@@ -48,7 +48,7 @@ class _Pending(NamedTuple):
     """A sample that is being converted, and the name of all samples up to it."""
 
     sample: Given
-    up_to: str
+    name_up_to: str
 
 
 class Writer:
@@ -236,9 +236,13 @@ class Writer:
             sample = parse_given(name, image, label, fields, self._kinds, self._classes)
         self._keys.add(name)
         try:
-            up_to = series.name_samples(None if key is None else f"{key!r} {label}")
+            identity = None
+            if key is not None:
+                identity = f"{key!r} {label}"
+            name_up_to = series.name_samples(identity)
             if sample is not None:
-                series.add_all(self._ahead.put(_Pending(sample, up_to)))
+                pending = _Pending(sample, name_up_to)
+                series.add_all(self._ahead.put(pending))
         except BaseException as problem:
             # From now on a sample is missing, even if the program catches the exception.
             self._failed = problem
@@ -334,7 +338,7 @@ class _ShardSeries:
         self.finisher = ShardFinisher(journal.store)
         self._has_keys = True
         # The name of the samples in the current shard; "": it has none yet.
-        self._up_to = ""
+        self._name_up_to = ""
         self._number = len(self.entries)
         # A shard must agree with the values in the shards before.
         agreed = self.entries[-1].agreed if self.entries else {}
@@ -350,14 +354,16 @@ class _ShardSeries:
             match = _ENTRY.fullmatch(name)
             if match is not None:
                 matches.append(match)
-        entries = self.journal.read_finished([match[0] for match in matches])
+        entry_names = [match[0] for match in matches]
+        entries = self.journal.read_finished(entry_names)
         for match, entry in zip(matches, entries, strict=True):
-            number, up_to, num_samples, digest = match.groups()
+            number, name_up_to, num_samples, digest = match.groups()
             # Shards behind one that is missing, or that has no keys, are made again.
-            if int(number) != len(self.entries) or entry is None or digest == _NO_KEYS:
+            is_next = int(number) == len(self.entries)
+            if not is_next or entry is None or digest == _NO_KEYS:
                 break
             self.entries.append(entry)
-            self._expected_names[int(num_samples)] = up_to
+            self._expected_names[int(num_samples)] = name_up_to
 
     def name_samples(self, identity: str | None) -> str:
         """Counts a sample, and returns the name of all samples up to it. Note [resuming a Writer]
@@ -375,12 +381,13 @@ class _ShardSeries:
             self._has_keys = False
         self.digest.update(f"{identity}\n".encode(errors="surrogatepass"))
         self.count += 1
-        up_to = (
-            f"{self.count}-{self.digest.hexdigest() if self._has_keys else _NO_KEYS}"
-        )
-        if self._expected_names.get(self.count, up_to) != up_to:
+        digest = _NO_KEYS
+        if self._has_keys:
+            digest = self.digest.hexdigest()
+        name_up_to = f"{self.count}-{digest}"
+        if self._expected_names.get(self.count, name_up_to) != name_up_to:
             raise self.other_samples_error()
-        return up_to
+        return name_up_to
 
     def other_samples_error(self) -> PackError:
         return PackError(
@@ -397,7 +404,7 @@ class _ShardSeries:
 
     def finish(self) -> None:
         """Finishes the last shard, if it has samples."""
-        if self._up_to:
+        if self._name_up_to:
             self._end_shard()
         self.entries += self.finisher.wait()
 
@@ -416,15 +423,16 @@ class _ShardSeries:
             self._maker.add(
                 sample.name, sample.label, sample.size_bytes, outcome, max_bytes
             )
-        self._up_to = pending.up_to
+        self._name_up_to = pending.name_up_to
 
     def _end_shard(self) -> None:
         full_maker = self._maker
-        full_maker.name = entry_name(self._number, self._up_to)
+        full_maker.name = entry_name(self._number, self._name_up_to)
         # The next shard must have values that agree with those of this one.
-        self._context = replace(self._context, plan=Plan(1, full_maker.agreed))
+        plan = Plan(1, full_maker.agreed)
+        self._context = replace(self._context, plan=plan)
         self._number += 1
-        self._up_to = ""
+        self._name_up_to = ""
         self._maker = ShardMaker(self._context, self._number, "")
         self.entries += self.finisher.submit(full_maker)
 

@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.errors import choice
-from fastpipe.plan.draws import Int64s
 
 
 @dataclass(frozen=True)

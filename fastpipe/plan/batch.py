@@ -6,10 +6,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.plan.crop_boxes import Crops
-from fastpipe.plan.draws import Bools, Int64s
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class BatchPlan:
 
     ids: Int64s  # (n,) positions of the samples in the dataset
     samples: Int64s  # (n,) numbers of the samples in the index
-    records: NDArray[np.void]  # (n,) index records of the samples
+    records: Records  # (n,) index records of the samples
     crops: Crops  # of the n * k rows; the rows of a sample are neighbours
     flips: Bools  # (n * k,) True: the row is mirrored left and right
     # (n,) samples that count. The others are repeats, to give the batches of all ranks one size.
@@ -49,7 +48,8 @@ class BatchPlan:
         k = self.rows_per_sample
         if k == 1:
             return self
-        return self._select(np.repeat(np.arange(len(self)), k), self.crops, self.flips)
+        samples = np.repeat(np.arange(len(self)), k)
+        return self._select(samples, self.crops, self.flips)
 
     @property
     def labels(self) -> Int64s:
@@ -110,4 +110,6 @@ class BatchPlan:
 
 def rows_of(samples: Int64s, rows_per_sample: int) -> Int64s:
     """The rows of samples at these positions of a batch: (n,) -> (n * rows_per_sample,)."""
-    return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()
+    first_rows = samples[:, None] * rows_per_sample
+    rows = first_rows + np.arange(rows_per_sample)
+    return rows.ravel()

@@ -17,9 +17,10 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from fastpipe.arrays import Int64s
 from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size
-from fastpipe.plan.draws import Int64s, bits
+from fastpipe.plan.draws import bits
 from fastpipe.plan.order import CHUNKS_PER_WINDOW, cache_recent
 from fastpipe.plan.partition import Partition
 
@@ -116,7 +117,8 @@ class Buckets(PaddedCrop):
         The first memory has this size.
         """
         if self.area is not None:
-            side = self.rounded_up(math.isqrt(self.area) + self.size_divisible)
+            square_side = math.isqrt(self.area)
+            side = self.rounded_up(square_side + self.size_divisible)
             return side, side
         assert self.min_size is not None
         assert self.max_size is not None
@@ -141,8 +143,10 @@ class Buckets(PaddedCrop):
         if self.area is not None:
             # Of width w and height h, an area A in the same ratio has the sides sqrt(A * w / h) and
             # sqrt(A * h / w). float64 has the exact root of a square below 2**52.
-            short = np.sqrt(self.area * shorter // longer).astype(np.int64)
-            long = np.sqrt(self.area * longer // shorter).astype(np.int64)
+            short_squared = self.area * shorter // longer
+            short = np.sqrt(short_squared).astype(np.int64)
+            long_squared = self.area * longer // shorter
+            long = np.sqrt(long_squared).astype(np.int64)
             short_if_too_long = self.max_size * shorter // longer
         else:
             # The rule of torchvision's Resize(min_size, max_size=max_size).
@@ -152,7 +156,8 @@ class Buckets(PaddedCrop):
             short_if_too_long = self.max_size * self.min_size // long
 
         too_long = long > self.max_size
-        short = np.maximum(np.where(too_long, short_if_too_long, short), 1)
+        short = np.where(too_long, short_if_too_long, short)
+        short = np.maximum(short, 1)
         long = np.where(too_long, self.max_size, long)
         is_wide = widths >= heights
         resized_widths = np.where(is_wide, long, short)
@@ -206,7 +211,8 @@ class Grouping:
         """The number of batches in a window, if the order is read in chunks of `chunk` samples."""
         batches_per_window = CHUNKS_PER_WINDOW * chunk // global_batch_size
         wanted = max(_MIN_WINDOW_BATCHES, batches_per_window)
-        return max(1, min(wanted, _MAX_WINDOW_SAMPLES // global_batch_size))
+        most = _MAX_WINDOW_SAMPLES // global_batch_size
+        return max(1, min(wanted, most))
 
     def size(self, batch: int) -> Size:
         """(height, width) of a batch."""
@@ -235,7 +241,8 @@ class Grouping:
         Positions after the last batch stay as they are.
         """
         places = positions.copy()
-        is_in_batch = positions < self.partition.edge(sequence, self.partition.batches)
+        last_edge = self.partition.edge(sequence, self.partition.batches)
+        is_in_batch = positions < last_edge
         if not is_in_batch.any():
             return places
         windows = np.full(len(positions), -1, dtype=np.int64)
@@ -274,7 +281,8 @@ class Grouping:
         # (count,) which stretch of the sorted samples each batch gets, and the inverse.
         stretch_of_batch = np.arange(count)
         if self.key is not None:
-            draws = bits(self.key, np.arange(first, end, dtype=np.int64))
+            batches = np.arange(first, end, dtype=np.int64)
+            draws = bits(self.key, batches)
             stretch_of_batch = np.argsort(draws, kind="stable")
         batch_of_stretch = np.argsort(stretch_of_batch)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records, Uint64s
 from fastpipe.dataset.format.index import Index
-from fastpipe.plan.draws import Bools, Int64s
 from fastpipe.plan.order import CHUNK_BYTES, members
 
 # A part of a shard, in bytes; never beyond the shard's end.
@@ -19,14 +18,14 @@ MAX_RANGE_BYTES = 4 * CHUNK_BYTES
 _NEAR_BYTES = 16 * 1024
 
 
-def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
+def sample_ranges(records: Records) -> Records:
     """(n,) of RANGE_DTYPE: the bytes of single samples, from their checked records."""
     ranges = records[["shard", "offset", "size"]].astype(RANGE_DTYPE)
     ranges["size"] = np.minimum(ranges["size"], MAX_RANGE_BYTES)
     return ranges
 
 
-def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
+def run_ranges(index: Index, runs: Int64s) -> Records:
     """(m,) of RANGE_DTYPE: the bytes of runs (n, 2) of sample numbers, with the samples' fields.
 
     A run that crosses shards becomes one range a shard. Records of a damaged index may give
@@ -37,7 +36,8 @@ def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     first_samples = pieces[:, 0]
     last_samples = pieces[:, 1] - 1
     # (m,) each: the records of the first and of the last sample of each piece.
-    first, last = index.records_of(np.stack([first_samples, last_samples]))
+    both_ends = np.stack([first_samples, last_samples])
+    first, last = index.records_of(both_ends)
 
     shard = first["shard"]
     is_one_shard = shard == last["shard"]
@@ -60,9 +60,7 @@ def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     return ranges
 
 
-def _ends_of_fields(
-    index: Index, pieces: Int64s, shard_bytes: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
+def _ends_of_fields(index: Index, pieces: Int64s, shard_bytes: Uint64s) -> Uint64s:
     """(m,) the end of the last sample's fields in each piece (m, 2).
 
     The fields of a sample follow its image. They end where the next sample begins, or with the
@@ -86,13 +84,14 @@ def runs_of(samples: Int64s) -> Int64s:
     if not len(samples):
         return np.empty((0, 2), dtype=np.int64)
     steps = np.diff(samples)
-    firsts, lasts = _group_borders((steps < 0) | (steps > 1))
+    is_apart = (steps < 0) | (steps > 1)
+    firsts, lasts = _group_borders(is_apart)
     run_starts = samples[firsts]
     run_ends = samples[lasts] + 1
     return np.stack([run_starts, run_ends], axis=1)
 
 
-def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
+def joined(ranges: Records) -> Records:
     """The same bytes, with neighbours that nearly touch joined to one range.
 
     Between the images of a tar lie headers, labels and captions, which are not worth a read of
@@ -105,7 +104,8 @@ def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
     # (n - 1,) each, between neighbours. Ranges may overlap, so a gap is signed.
     gaps = starts[1:].astype(np.int64)
     gaps -= ends[:-1].astype(np.int64)
-    is_other_shard = ranges["shard"][1:] != ranges["shard"][:-1]
+    shards = ranges["shard"]
+    is_other_shard = shards[1:] != shards[:-1]
     is_apart = is_other_shard | (gaps < 0) | (gaps > _NEAR_BYTES)
 
     firsts, lasts = _group_borders(is_apart)
@@ -142,7 +142,9 @@ def _cut_at_shards(runs: Int64s, shard_starts: Int64s) -> Int64s:
     # The end of run i stands at position 2 * i + 1 of runs.ravel().
     positions_of_ends = 2 * np.arange(len(runs)) + 1
     positions = np.repeat(positions_of_ends, num_inside)
-    edges = np.insert(runs.ravel(), np.repeat(positions, 2), np.repeat(borders, 2))
+    positions_twice = np.repeat(positions, 2)
+    borders_twice = np.repeat(borders, 2)
+    edges = np.insert(runs.ravel(), positions_twice, borders_twice)
     return _without_empty(edges.reshape(-1, 2))
 
 

@@ -9,10 +9,9 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.index import Index
-from fastpipe.plan.draws import Int64s
 from fastpipe.plan.order import samples_per_chunk
 
 MAX_ROWS = 2**40  # of an epoch
@@ -45,7 +44,8 @@ class Content:
     @classmethod
     def of(cls, index: Index) -> Content:
         """All samples of an index."""
-        return cls(index, None, np.array([0, len(index)], dtype=np.int64))
+        starts = np.array([0, len(index)], dtype=np.int64)
+        return cls(index, None, starts)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -63,7 +63,7 @@ class Content:
         """(n,) ids -> (n,) numbers in the index."""
         return ids if self.samples is None else self.samples[ids]
 
-    def read(self, ids: Int64s) -> NDArray[np.void]:
+    def read(self, ids: Int64s) -> Records:
         """(n,) checked index records, with the dataset's labels."""
         records = self.index.read(self.numbers(ids))
         if self.labels is not None:

@@ -16,6 +16,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Float64s, Int64s
 from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
@@ -31,16 +32,7 @@ from fastpipe.plan.crops import (
     TenCrop,
     shorter_side,
 )
-from fastpipe.plan.draws import (
-    Bools,
-    Float64s,
-    Int64s,
-    Stream,
-    key,
-    keys,
-    uniform,
-    uniform_one,
-)
+from fastpipe.plan.draws import Stream, between, key, keys, uniform, uniform_one, up_to
 
 _TRIES = 10  # as torchvision's RandomResizedCrop
 
@@ -101,7 +93,9 @@ def plan_crops(
     match crop:
         case CenterCrop() | Resize() | Letterbox() | FiveCrop():
             if len(widths) == 1:
-                return _fixed_crop_of_one(crop, size, int(widths[0]), int(heights[0]))
+                width = int(widths[0])
+                height = int(heights[0])
+                return _fixed_crop_of_one(crop, size, width, height)
             return _fixed_crops(crop, size, widths, heights)
         case RandomResizedCrop():
             (boxes,) = random_resized(
@@ -131,16 +125,15 @@ def _draw_left_top(room: Int64s, seed: int, epoch: int, samples: Int64s) -> Int6
     """(n, 2) x and y, each drawn from 0 to the room (n, 2)."""
     x = uniform(key(seed, epoch, Stream.CROP_X), samples)
     y = uniform(key(seed, epoch, Stream.CROP_Y), samples)
-    draws = np.stack([x, y], axis=1)
-    # A draw below 1 times room + 1 is rounded down to 0 to room, each equally often.
-    draws *= room + 1
-    return draws.astype(np.int64)
+    return up_to(np.stack([x, y], axis=1), room)
 
 
 # numpy is slow for single images, and most images of a dataset have one of few sizes.
 @functools.lru_cache(maxsize=1024)
 def _fixed_crop_of_one(crop: Crop, size: Size, width: int, height: int) -> Crops:
-    return _fixed_crops(crop, size, np.array([width]), np.array([height]))
+    widths = np.array([width])
+    heights = np.array([height])
+    return _fixed_crops(crop, size, widths, heights)
 
 
 def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Crops:
@@ -269,7 +262,8 @@ def _crops_of_canvas(
     """
     image_of_row: Int64s | slice = slice(None)
     if crop.rows > 1:
-        image_of_row = np.repeat(np.arange(len(canvas.pictures)), crop.rows)
+        images = np.arange(len(canvas.pictures))
+        image_of_row = np.repeat(images, crop.rows)
     # (n * crop.rows, 2) each, x and y: pixels of the image for one of the canvas, the left top of
     # the box, and its width and height.
     scale = canvas.pictures / canvas.resized
@@ -299,7 +293,8 @@ def _resize_shorter_side(length: int, pictures: Int64s) -> Int64s:
     """torchvision's Resize(length)."""
     widths = pictures[:, 0]
     heights = pictures[:, 1]
-    return _scaled(np.array([length, length]), pictures, by_width=widths <= heights)
+    square = np.array([length, length])
+    return _scaled(square, pictures, by_width=widths <= heights)
 
 
 def _fit_inside(output: Int64s, pictures: Int64s) -> Int64s:
@@ -329,7 +324,9 @@ def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
     """
     is_output_side = np.stack([by_width, ~by_width], axis=1)
     # The length of each side, if the other side has the output's length.
-    in_ratio = output[::-1] * pictures // pictures[:, ::-1]
+    other_output_sides = output[::-1]
+    other_sides = pictures[:, ::-1]
+    in_ratio = other_output_sides * pictures // other_sides
     return np.where(is_output_side, output, in_ratio)
 
 
@@ -359,10 +356,12 @@ def random_resized(
         return np.array(box).reshape(1, 1, 4)
 
     # One row for each crop and image, the crops one after the other.
-    crop_of_row = np.repeat(np.arange(len(crops)), len(samples))
-    names = np.tile(samples, len(crops))
-    widths = np.tile(widths, len(crops))
-    heights = np.tile(heights, len(crops))
+    crop_count = len(crops)
+    crop_of_row = np.repeat(np.arange(crop_count), len(samples))
+    row_count = len(crop_of_row)
+    names = np.tile(samples, crop_count)
+    widths = np.tile(widths, crop_count)
+    heights = np.tile(heights, crop_count)
     # (crops, 2) each: minimum and maximum.
     scales = np.array([crop.scale for crop, _ in crops])
     ratios = np.array([crop.ratio for crop, _ in crops])
@@ -375,12 +374,12 @@ def random_resized(
 
     def draw_between(limits: Float64s, stream: int, rows: Int64s) -> Float64s:
         low, high = limits[crop_of_row[rows]].T
-        return np.asarray(low + (high - low) * draw(stream, rows))
+        return between(draw(stream, rows), low, high)
 
-    todo = np.arange(len(crop_of_row))  # rows without a box
+    todo = np.arange(row_count)  # rows without a box
     x_draws = draw(Stream.CROP_X, todo)
     y_draws = draw(Stream.CROP_Y, todo)
-    boxes_xywh = np.empty((len(crop_of_row), 4), dtype=np.int64)
+    boxes_xywh = np.empty((row_count, 4), dtype=np.int64)
     # Each try draws only for the rows without a box. Draws are named, so no other draw changes.
     for attempt in range(_TRIES):
         if not len(todo):
@@ -392,22 +391,29 @@ def random_resized(
         # The share of the image's area is drawn evenly, the ratio evenly in its logarithm.
         area = (width * height) * draw_between(scales, area_stream, todo)
         ratio = np.exp(draw_between(log_ratios, ratio_stream, todo))
-        # w * h = area and w / h = ratio, so w = sqrt(area * ratio) and h = sqrt(area / ratio).
-        w = np.rint(np.sqrt(area * ratio)).astype(np.int64)
-        h = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        w, h = sides_of(area, ratio)
         fits_width = (w > 0) & (w <= width)
         fits_height = (h > 0) & (h <= height)
         fits = fits_width & fits_height
-        # A draw below 1 times room + 1 is rounded down to 0 to room.
-        x = (x_draws[todo] * (width - w + 1)).astype(np.int64)
-        y = (y_draws[todo] * (height - h + 1)).astype(np.int64)
+        x = up_to(x_draws[todo], width - w)
+        y = up_to(y_draws[todo], height - h)
         tried_boxes = np.stack([x, y, w, h], axis=1)
         boxes_xywh[todo[fits]] = tried_boxes[fits]
         todo = todo[~fits]
 
     limits = ratios[crop_of_row[todo]].T
     boxes_xywh[todo] = _middle_box(limits, widths[todo], heights[todo])
-    return boxes_xywh.reshape(len(crops), len(samples), 4)
+    return boxes_xywh.reshape(crop_count, len(samples), 4)
+
+
+def sides_of(areas: Float64s, ratios: Float64s) -> tuple[Int64s, Int64s]:
+    """(n,) each: sides a and b of about these areas, where a / b is about the ratio."""
+    # a * b = area and a / b = ratio, so a = sqrt(area * ratio) and b = sqrt(area / ratio).
+    a = np.sqrt(areas * ratios)
+    b = np.sqrt(areas / ratios)
+    rounded_a = np.rint(a).astype(np.int64)
+    rounded_b = np.rint(b).astype(np.int64)
+    return rounded_a, rounded_b
 
 
 def _log_limits(crop: RandomResizedCrop) -> tuple[float, float]:
@@ -429,7 +435,7 @@ def _random_resized_one(
     for attempt in range(_TRIES):
         area_draw = draw(Stream.CROP_AREA + attempt)
         share = min_scale + (max_scale - min_scale) * area_draw
-        area = (width * height) * share
+        area = width * height * share
         ratio_draw = draw(Stream.CROP_RATIO + attempt)
         log_ratio = min_log + (max_log - min_log) * ratio_draw
         # numpy's exp, because Python's may differ in the last bit.
@@ -437,10 +443,14 @@ def _random_resized_one(
         w = round(math.sqrt(area * ratio))
         h = round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
-            x = int(draw(Stream.CROP_X) * (width - w + 1))
-            y = int(draw(Stream.CROP_Y) * (height - h + 1))
+            x_count = width - w + 1
+            y_count = height - h + 1
+            x = int(draw(Stream.CROP_X) * x_count)
+            y = int(draw(Stream.CROP_Y) * y_count)
             return x, y, w, h
-    return _middle_box(crop.ratio, np.array([width]), np.array([height]))
+    widths = np.array([width])
+    heights = np.array([height])
+    return _middle_box(crop.ratio, widths, heights)
 
 
 def _middle_box(

@@ -36,7 +36,8 @@ class Rendering:
         if form.channels == 1:
             red, green, blue, _ = self.fill
             # Pillow's formula for convert("L").
-            fill = ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16,)
+            gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            fill = (gray,)
         if form.bits == 16:
             fill = tuple(257 * value for value in fill)
         return {**asdict(self), "fill": fill}
@@ -278,7 +279,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         flag("pad_if_needed", self.pad_if_needed)
 
         assert isinstance(self.fill, tuple)
-        changes_padding = self.fill[:3] != (0, 0, 0) or self.padding_mode != "constant"
+        has_colour = self.fill[:3] != (0, 0, 0)
+        changes_padding = has_colour or self.padding_mode != "constant"
         if changes_padding and not self.pads:
             raise ConfigError(
                 "RandomCrop: fill and padding_mode work only with padding= or pad_if_needed=True; "

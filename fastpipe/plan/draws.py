@@ -11,12 +11,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Uint64s = NDArray[np.uint64]
-Float64s = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from fastpipe.arrays import Float64s, Int64s, Uint64s
 
 _MASK = 2**64 - 1
 # 2**64 divided by the golden ratio, odd: splitmix64's increment.
@@ -107,20 +103,22 @@ def key(seed: int, epoch: int, stream: int) -> int:
     """The 64-bit key of one stream of one epoch."""
     hashed = 0
     for part in (seed, epoch, stream):
-        hashed = _mix_one((hashed + _GOLDEN ^ part & _MASK) & _MASK)
+        mixed_in = (hashed + _GOLDEN) ^ (part & _MASK)
+        hashed = _mix_one(mixed_in & _MASK)
     return hashed
 
 
 def keys(seeds: Sequence[int], epoch: int, stream: int) -> Uint64s:
     """(n,) the keys of one stream for several seeds."""
-    return np.array([key(seed, epoch, stream) for seed in seeds], dtype=np.uint64)
+    stream_keys = [key(seed, epoch, stream) for seed in seeds]
+    return np.array(stream_keys, dtype=np.uint64)
 
 
 def bits(stream_key: int | Uint64s, numbers: Int64s) -> Uint64s:
     """64 random bits for each number. Numbers and keys are broadcast against each other."""
-    hashed = numbers.astype(np.uint64) * np.uint64(_GOLDEN) + np.asarray(
-        stream_key, dtype=np.uint64
-    )
+    stream_keys = np.asarray(stream_key, dtype=np.uint64)
+    hashed = numbers.astype(np.uint64) * np.uint64(_GOLDEN)
+    hashed = hashed + stream_keys
     return mix(mix(hashed))
 
 
@@ -129,10 +127,25 @@ def uniform(stream_key: int | Uint64s, numbers: Int64s) -> Float64s:
     if isinstance(stream_key, int) and numbers.shape == (1,):
         # Numpy is slow for arrays of one.
         return np.array([uniform_one(stream_key, int(numbers[0]))])
-    return (bits(stream_key, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    upper_bits = bits(stream_key, numbers) >> np.uint64(11)
+    return upper_bits.astype(np.float64) * 2.0**-53
+
+
+def between(
+    draws: Float64s, least: float | Float64s, most: float | Float64s
+) -> Float64s:
+    """Draws in [0, 1) -> numbers from `least` to `most`, evenly."""
+    return least + (most - least) * draws
+
+
+def up_to(draws: Float64s, most: int | Int64s) -> Int64s:
+    """Draws in [0, 1) -> whole numbers from 0 to `most`, each equally often."""
+    # A draw is below 1, so its product with most + 1 is rounded down to at most `most`.
+    return (draws * (most + 1)).astype(np.int64)
 
 
 def uniform_one(stream_key: int, number: int) -> float:
     """`uniform` for one number, without numpy."""
-    hashed = _mix_one(_mix_one((number * _GOLDEN + stream_key) & _MASK))
+    hashed = (number * _GOLDEN + stream_key) & _MASK
+    hashed = _mix_one(_mix_one(hashed))
     return (hashed >> 11) * 2.0**-53

@@ -12,8 +12,8 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets, Grouping
@@ -33,7 +33,7 @@ from fastpipe.plan.crop_boxes import (
     random_resized,
 )
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
-from fastpipe.plan.draws import Bools, Int64s, Stream, key, keys, uniform
+from fastpipe.plan.draws import Stream, key, keys, uniform, up_to
 from fastpipe.plan.order import Ids, OrderRows, Passes
 from fastpipe.plan.partition import Partition, Span
 from fastpipe.plan.recipe import Recipe, Size, partition_of
@@ -159,7 +159,9 @@ class EpochPlan:
         plan = self._plan(
             np.concatenate(ids), np.concatenate(valid), np.concatenate(names), size
         )
-        parts = [plan.part(start, stop) for start, stop in pairwise(row_edges)]
+        parts = []
+        for start, stop in pairwise(row_edges):
+            parts.append(plan.part(start, stop))
         return dict(zip(range(first, end), parts, strict=True))
 
     def _rows(self, number: int) -> tuple[Int64s, Bools, Int64s]:
@@ -197,11 +199,10 @@ class EpochPlan:
         if recipe.picks and not recipe.picks[share].distinct(self.epoch):
             place_count = max(recipe.places(share, self.epoch), len(content))
             return rows.places + rows.times * place_count
-        return content.numbers(rows.ids) + rows.times * len(content.index)
+        numbers = content.numbers(rows.ids)
+        return numbers + rows.times * len(content.index)
 
-    def reads(
-        self, number: int, plan: BatchPlan, *, is_first: bool
-    ) -> NDArray[np.void]:
+    def reads(self, number: int, plan: BatchPlan, *, is_first: bool) -> Records:
         """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, which `plan` plans.
 
         With `is_first`, the first batch of an iteration, the ranges of its own samples come first.
@@ -244,7 +245,9 @@ class EpochPlan:
         samples = self._content.numbers(np.concatenate(parts))
         # A sampler may draw a sample more than once.
         is_new = samples[1:] != samples[:-1]
-        return np.concatenate([samples[:1], samples[1:][is_new]])
+        first = samples[:1]
+        others = samples[1:]
+        return np.concatenate([first, others[is_new]])
 
     def _spans_ahead(self, number: int, *, is_first: bool) -> list[Span]:
         """The spans that are used up to a batch and that no earlier batch has requested."""
@@ -270,12 +273,13 @@ class EpochPlan:
         recipe = self.recipe
         content = self._content
         names = plan.names[rows] + attempt * len(content.index)
-        draws = uniform(key(recipe.seed, self.epoch, Stream.REPLACE), names)
+        replace_key = key(recipe.seed, self.epoch, Stream.REPLACE)
+        draws = uniform(replace_key, names)
 
         # Any sample but the row's own: 1 to count - 1 further on.
         ids = plan.ids[rows]
         sample_count = len(content)
-        distances = 1 + (draws * (sample_count - 1)).astype(np.int64)
+        distances = 1 + up_to(draws, sample_count - 2)
         others = (ids + distances) % sample_count
         if recipe.picks:
             share_of_row = np.searchsorted(content.starts, ids, side="right") - 1
@@ -306,7 +310,8 @@ class EpochPlan:
         else:
             size = self._size_of(number)
         valid = np.ones(len(ids), dtype=np.bool_)
-        return self._plan(ids, valid, self._content.numbers(ids), size)
+        numbers = self._content.numbers(ids)
+        return self._plan(ids, valid, numbers, size)
 
     def _size_of(self, number: int) -> Size:
         if self._grouping is not None:
@@ -322,7 +327,8 @@ class EpochPlan:
         samples = content.numbers(ids)
         records = content.read(ids)
         widths, heights = _sides(records)
-        flip_keys = keys([view.seed for view in views], self.epoch, Stream.FLIP)
+        seeds = [view.seed for view in views]
+        flip_keys = keys(seeds, self.epoch, Stream.FLIP)
         flip_draws = uniform(flip_keys[:, None], names)  # (views, n)
         # (n, 4) boxes for each view with a random-resized crop, in the order of the views.
         random_boxes = self._draw_random_resized(widths, heights, names)
@@ -385,7 +391,8 @@ def _grouping_of(
     content = recipe.content
 
     def resized(sequence: int, start: int, stop: int) -> Int64s:
-        return _resized_sizes(content, buckets, orders[sequence].take(start, stop).ids)
+        ids = orders[sequence].take(start, stop).ids
+        return _resized_sizes(content, buckets, ids)
 
     stream = key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None
     batches = Grouping.batches_of(content.chunk, partition.global_batch_size)
@@ -408,7 +415,8 @@ def check_image_sizes(recipe: Recipe) -> None:
     if not crop_views and not index.can_be_large:
         return
 
-    samples = content.numbers(np.arange(len(content), dtype=np.int64))
+    ids = np.arange(len(content), dtype=np.int64)
+    samples = content.numbers(ids)
     records = index.records_of(samples)
     index.check_pixels(samples, records)
 
@@ -450,7 +458,7 @@ def _resized_sizes(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:
     return buckets.resized(widths, heights)
 
 
-def _sides(records: NDArray[np.void]) -> tuple[Int64s, Int64s]:
+def _sides(records: Records) -> tuple[Int64s, Int64s]:
     """(n,) widths and heights, at least 1: a damaged record raises when its sample's batch is
     planned.
     """

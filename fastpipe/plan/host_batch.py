@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
+from fastpipe.dataset.format.parts import starts_of
 from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
@@ -114,7 +116,7 @@ def _lay_out_boxes(
         for key in arrays:
             fields.counts[key] = counts.tolist()
     elif options.form == "flat":
-        arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
+        arrays[f"{entry}_offsets"] = starts_of(counts)
     else:
         for key, array in arrays.items():
             arrays[key] = _padded(array, kept.rows, counts)
@@ -128,9 +130,7 @@ def _lay_out_boxes(
     fields.arrays.update(arrays)
 
 
-def _padded(
-    array: NDArray[Any], rows: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[Any]:
+def _padded(array: NDArray[Any], rows: Int64s, counts: Int64s) -> NDArray[Any]:
     """Boxes or labels (M, ...) -> (rows, most, ...).
 
     Boxes are filled up with zeros, labels with -1.

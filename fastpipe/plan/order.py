@@ -28,7 +28,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from fastpipe.plan.draws import Bools, Int64s, Stream, Uint64s, bits, key, mix
+from fastpipe.arrays import Bools, Int64s, Uint64s
+from fastpipe.plan.draws import Stream, bits, key, mix
 
 T = TypeVar("T")
 Ids = Callable[[Int64s], Int64s]  # (n,) places of a pass -> (n,) ids
@@ -98,12 +99,14 @@ def permute(
         permutation_key: one for all numbers, or (n,).
     """
     one = np.uint64(1)
-    counts = np.broadcast_to(np.asarray(count, dtype=np.uint64), numbers.shape)
+    counts = np.asarray(count, dtype=np.uint64)
+    counts = np.broadcast_to(counts, numbers.shape)
     # (n,) the bits of the largest number below `count`: the binary exponent of its float64, which
     # is exact below 2**53.
     bit_counts = np.frexp(counts - one)[1]
     # (n,) each: a number is cut into a high and a low half of so many bits.
-    half_bits = (np.maximum(bit_counts + 1, 2) // 2).astype(np.uint64)
+    half_bits = np.maximum(bit_counts + 1, 2) // 2
+    half_bits = half_bits.astype(np.uint64)
     masks = (one << half_bits) - one
     # (rounds, 1) or (rounds, n) -> (rounds, n)
     rounds = np.arange(_FEISTEL_ROUNDS)[:, None]
@@ -194,7 +197,8 @@ class EpochOrder:
         # sample 0.
         crossing = np.flatnonzero(ends > self._samples)
         rest_ends = ends[crossing] - self._samples
-        rest = np.stack([np.zeros_like(rest_ends), rest_ends], axis=1)
+        rest_starts = np.zeros_like(rest_ends)
+        rest = np.stack([rest_starts, rest_ends], axis=1)
         ends[crossing] = self._samples
         runs = np.stack([starts, ends], axis=1)
         return np.insert(runs, crossing + 1, rest, axis=0)
@@ -224,7 +228,8 @@ class EpochOrder:
         end = -(-stop // self._chunk) + ahead
         if is_first:
             begin = self._first_chunk(self._window_of(start))
-        return np.arange(begin, min(end, self._chunks), dtype=np.int64)
+        end = min(end, self._chunks)
+        return np.arange(begin, end, dtype=np.int64)
 
     def _rotate(self, samples: Int64s) -> Int64s:
         """Samples as they are numbered before the rotation -> their own numbers."""
@@ -336,7 +341,8 @@ class Passes:
         positions = np.arange(start, stop, dtype=np.int64)
         positions += self.begin % self._length
         passes, position_in_pass = np.divmod(positions, self._length)
-        times: Int64s = position_in_pass % self.repeats + passes * self.repeats
+        times_in_pass = position_in_pass % self.repeats
+        times: Int64s = times_in_pass + passes * self.repeats
         return times
 
     def reads(self, start: int, stop: int, *, is_first: bool, runs: bool) -> Int64s:
@@ -442,4 +448,5 @@ def members(runs: Int64s) -> Int64s:
     # there. It is the same in all of a run, so no loop over the runs is needed.
     positions = np.cumsum(counts) - counts
     differences = first_numbers - positions
-    return np.repeat(differences, counts) + np.arange(counts.sum())
+    differences_of_members = np.repeat(differences, counts)
+    return differences_of_members + np.arange(counts.sum())

@@ -38,7 +38,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastpipe.plan.draws import Bools, Int64s, Stream, bits, key
+from fastpipe.arrays import Bools, Int64s
+from fastpipe.plan.draws import Stream, bits, key
 from fastpipe.plan.order import cache_recent
 
 _EDGES_KEPT = 256  # batches
@@ -191,7 +192,9 @@ class Partition:
             self.begins = self._share_begins * sequences
         else:
             # The lengths differ by at most one.
-            starts = [sequence * rows // sequences for sequence in range(sequences + 1)]
+            starts = []
+            for sequence in range(sequences + 1):
+                starts.append(sequence * rows // sequences)
             self._lengths = [end - start for start, end in pairwise(starts)]
             self.begins = [epoch * length for length in self._lengths]
 
@@ -247,7 +250,8 @@ class Partition:
             # Other nodes still have a sample and this one has none: it repeats its last one.
             sequence, length = self.sequences[0]
             last = Span(sequence, length - 1, length)
-            return RankRows([last], np.zeros_like(rows), np.zeros(size, dtype=np.bool_))
+            is_valid = np.zeros(size, dtype=np.bool_)
+            return RankRows([last], np.zeros_like(rows), is_valid)
         return RankRows(spans, rows % available, rows < available)
 
     def batches_of(self, sequence: int, positions: Int64s) -> Int64s:

@@ -18,7 +18,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastpipe.plan.draws import Float64s, Int64s, Stream, bits, key, uniform
+from fastpipe.arrays import Float64s, Int64s
+from fastpipe.plan.draws import Stream, bits, key, uniform
 from fastpipe.plan.order import Ids, permute
 
 MAX_KEPT = 1 << 24  # weights of more samples are not kept in memory
@@ -85,7 +86,8 @@ class WeightedDrawsWithoutReplacement(Pick):
         return len(self._drawable)
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        draws = uniform(key(seed, epoch, Stream.DRAW), self._drawable)
+        draw_key = key(seed, epoch, Stream.DRAW)
+        draws = uniform(draw_key, self._drawable)
         # -log(1 - u) of a uniform u is exponentially distributed with rate 1.
         times = -np.log1p(-draws) / self._weights
         smallest = np.argpartition(times, count - 1)[:count]
@@ -121,8 +123,10 @@ class RejectionDraws(Pick):
                 try_numbers = np.arange(first_try, first_try + tries_at_once)
                 names = places[todo, None] + _TRY * try_numbers
                 samples = (bits(sample_key, names) % sample_count).astype(np.int64)
-                weights = self.weights_of(samples.ravel()).reshape(names.shape)
-                is_accepted = uniform(luck_key, names) * self.most < weights
+                weights = self.weights_of(samples.ravel())
+                weights = weights.reshape(names.shape)
+                luck_draws = uniform(luck_key, names)
+                is_accepted = luck_draws * self.most < weights
 
                 # The first try that is accepted counts.
                 is_done = is_accepted.any(axis=1)
@@ -154,7 +158,9 @@ class Listed(Pick):
 
     def changed(self, epoch: int) -> bool:
         """Calls the function again: whether it lists other samples than before."""
-        return not np.array_equal(self._numbers_of(epoch), self._kept_numbers_of(epoch))
+        numbers = self._numbers_of(epoch)
+        kept_numbers = self._kept_numbers_of(epoch)
+        return not np.array_equal(numbers, kept_numbers)
 
     def digest(self, epoch: int) -> str:
         """The hash of an epoch's list, in hex."""
@@ -215,7 +221,8 @@ class ByClass(Pick):
             rounds, turn_in_round = np.divmod(turns, turns_per_round)
             use_in_round, place_in_order = np.divmod(turn_in_round, class_count)
             # Each round has an order of the classes.
-            classes = permute(place_in_order, class_count, bits(class_key, rounds))
+            order_keys = bits(class_key, rounds)
+            classes = permute(place_in_order, class_count, order_keys)
             # How often the class was used before this turn.
             uses = rounds * uses_per_round + use_in_round
 
@@ -225,7 +232,8 @@ class ByClass(Pick):
             cycle_lengths = np.lcm(sizes, samples_per_class)
             member_draws = uses * samples_per_class + place_in_turn
             cycles, place_in_cycle = np.divmod(member_draws, cycle_lengths)
-            member_keys = bits(member_key, classes + cycles * class_count)
+            cycle_numbers = classes + cycles * class_count
+            member_keys = bits(member_key, cycle_numbers)
             members = permute(place_in_cycle % sizes, sizes, member_keys)
             positions = self._firsts[classes] + members
             return np.asarray(self._members[positions])

@@ -15,15 +15,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Float32s, Int64s
 from fastpipe.errors import ConfigError, choice, real_number, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_boxes import Crops, canvas_of
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.draws import Bools, Int64s
-
-Float32s = NDArray[np.float32]
 
 _MAX_POINTS = 2**31
 _PAIRS_HINT = (
@@ -144,7 +141,9 @@ class Placed:
     def take(self, chosen: Bools) -> Placed:
         """The boxes or objects for which `chosen`, (M,), is True."""
         labels = None if self.labels is None else self.labels[chosen]
-        return Placed(self.values[chosen], self.rows[chosen], labels, self.flip_pairs)
+        values = self.values[chosen]
+        rows = self.rows[chosen]
+        return Placed(values, rows, labels, self.flip_pairs)
 
 
 def places_in_row(rows: Int64s, count: int) -> Int64s:
@@ -210,11 +209,13 @@ def move_boxes(boxes_xyxy: Float32s, rows: Int64s, geometry: Geometry) -> Float3
         geometry: of the images.
     """
     # (M, 2, 2): left top and right bottom, x and y.
-    corners = _resized_and_cut(boxes_xyxy.reshape(-1, 2, 2), rows, geometry, clip=True)
+    both_corners = boxes_xyxy.reshape(-1, 2, 2)
+    corners = _resized_and_cut(both_corners, rows, geometry, clip=True)
     is_mirrored = geometry.flips[rows]
     width, _ = geometry.size
     # The right edge becomes the left one, so the corners change places in x.
-    corners[is_mirrored, :, 0] = width - corners[is_mirrored, ::-1, 0]
+    swapped_x = corners[is_mirrored, ::-1, 0]
+    corners[is_mirrored, :, 0] = width - swapped_x
     limits = np.array(geometry.size, dtype=np.float32)
     np.clip(corners, 0, limits, out=corners)
     return corners.reshape(-1, 4)
@@ -244,11 +245,13 @@ def move_points(
     The points of each of `flip_pairs` change places in a mirrored image.
     """
     moved = points.copy()
-    moved[..., :2] = _resized_and_cut(points[..., :2], rows, geometry, clip=False)
+    places = points[..., :2]
+    moved[..., :2] = _resized_and_cut(places, rows, geometry, clip=False)
     is_mirrored = geometry.flips[rows]
     width, _ = geometry.size
     # Points are counted from the centre of the first pixel, boxes from its edge.
-    moved[is_mirrored, :, 0] = (width - 1) - moved[is_mirrored, :, 0]
+    x = moved[is_mirrored, :, 0]
+    moved[is_mirrored, :, 0] = (width - 1) - x
     return swap_pairs(moved, is_mirrored, flip_pairs)
 
 
@@ -261,7 +264,8 @@ def swap_pairs(
     for first, second in flip_pairs:
         order[first] = second
         order[second] = first
-    return np.where(mirrored[:, None, None], points[:, order], points)
+    swapped = points[:, order]
+    return np.where(mirrored[:, None, None], swapped, points)
 
 
 def _resized_and_cut(
@@ -273,6 +277,7 @@ def _resized_and_cut(
     moved += geometry.padded[rows, None]
     moved -= geometry.left_top[rows, None]
     if clip:
-        np.clip(moved, 0, geometry.cut[rows, None], out=moved)
+        limits = geometry.cut[rows, None]
+        np.clip(moved, 0, limits, out=moved)
     moved *= geometry.after[rows, None]
     return moved

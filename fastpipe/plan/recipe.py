@@ -39,7 +39,8 @@ class Sizes:
         stream = key(seed, epoch, Stream.SIZE)
 
         def size_of(batch: int) -> Size:
-            return choices[int(uniform_one(stream, batch) * len(choices))]
+            draw = uniform_one(stream, batch)
+            return choices[int(draw * len(choices))]
 
         return size_of
 
@@ -113,7 +114,9 @@ class Recipe:
         if not self.picks or self.content.mixed:
             return self.content.counts()[share]
         # Draws are made for the rows of one epoch, and each sequence gets equally many.
-        return self.sequences * -(-self.rows(epoch) // (self.sequences * self.repeats))
+        rows_of_places = self.sequences * self.repeats
+        places_of_sequence = -(-self.rows(epoch) // rows_of_places)  # rounded up
+        return self.sequences * places_of_sequence
 
 
 def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:

@@ -50,7 +50,7 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     Raises:
         PackError: the listing has a class that is not given, or no classes at all.
     """
-    root = readable(str(listing.root))
+    root = readable(listing.root)
     assumptions = []
     for assumption in listing.assumed:
         # Given classes settle the assumptions that name their option.
@@ -240,7 +240,8 @@ def _with_given_names(
         # Classes of "classes" are then names, those of other kinds are numbers.
         if field.kind != "classes":
             assumptions.append(by_position)
-        return field._replace(names=names, numbers=tuple(range(len(names))))
+        all_numbers = tuple(range(len(names)))
+        return field._replace(names=names, numbers=all_numbers)
 
     # A gap has the name "".
     used = [number for number, name in enumerate(field.names) if name]
@@ -300,7 +301,7 @@ def _number_classes(
         return list(range(len(ours))), True
     numbers = {name: number for number, name in enumerate(names)}
     unknown = [name for name in used_names if name not in numbers]
-    _check_unknown(unknown, names, readable(str(listing.root)))
+    _check_unknown(unknown, names, readable(listing.root))
     return [numbers.get(name, NO_LABEL) for name in ours], False
 
 

@@ -38,7 +38,7 @@ def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"classes_from: {_EXPECTED}; got {given!r:.100}")
     path = source_path(given, remote)
-    option = f"--classes-from {readable(str(given))}"
+    option = f"--classes-from {readable(given)}"
     if not path.exists():
         raise ConfigError(f"{option}: it does not exist; {_EXPECTED}")
     if path.is_dir() and is_dataset(path):
@@ -69,7 +69,8 @@ def check_names(names: Iterable[object], option: str) -> tuple[str, ...]:
 
 
 def _names_in_dataset(path: SourcePath) -> ClassNames:
-    info = parse_info((path / DATASET_FILE).read_bytes(), str(path / DATASET_FILE))
+    info_file = path / DATASET_FILE
+    info = parse_info(info_file.read_bytes(), str(info_file))
     labels = _saved_classes(path, info["fingerprint"]) or info["classes"]
     return ClassNames(tuple(labels), _names_of_fields(read_fields(info).values()))
 
@@ -80,7 +81,8 @@ def _saved_classes(path: SourcePath, fingerprint: str) -> list[str] | None:
     `fastpipe.open` has these, too. None: there are none.
     """
     try:
-        saved = json.loads((path / f"columns/{fingerprint}.json").read_bytes())
+        columns_file = path / f"columns/{fingerprint}.json"
+        saved = json.loads(columns_file.read_bytes())
         if "label" in saved["columns"]:
             classes: list[str] = saved["classes"]
             return classes

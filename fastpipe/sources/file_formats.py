@@ -62,7 +62,8 @@ _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
 
 def format_of(name: str) -> str | None:
     """The format of a file by the ending of its name; None if the ending is of no format."""
-    return _FORMAT_OF_ENDING.get(os.path.splitext(name)[1].lower())
+    _, ending = os.path.splitext(name)
+    return _FORMAT_OF_ENDING.get(ending.lower())
 
 
 def in_both_cases(*endings: str) -> tuple[str, ...]:
@@ -86,11 +87,11 @@ def refuse_unread_file(path: SourcePath) -> None:
     ending = path.suffix.lower()
     if ending in (".json", ".xml", ".txt", ".odgt"):
         refuse_tool(path)
-    shown = readable(str(path))
+    shown = readable(path)
     if ending in _OF_FOLDERS:
         raise PackError(
             f"{shown} is {_OF_FOLDERS[ending]}; expected the folder: pass "
-            f"{readable(str(path.parent))}, or the folder that holds the images and this"
+            f"{readable(path.parent)}, or the folder that holds the images and this"
         )
     remedy = unread_remedy(path.name)
     if remedy is not None:
@@ -99,7 +100,8 @@ def refuse_unread_file(path: SourcePath) -> None:
 
 def unread_remedy(name: str) -> str | None:
     """The kind of a file that fastpipe does not read, and what to do; None for other files."""
-    kind = UNREAD_ENDINGS.get(os.path.splitext(name)[1].lower())
+    _, ending = os.path.splitext(name)
+    kind = UNREAD_ENDINGS.get(ending.lower())
     if kind is None:
         return None
     if name.lower().endswith(".mat"):

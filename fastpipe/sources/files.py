@@ -143,12 +143,14 @@ def path_below(root: SourcePath, folder: SourcePath) -> str:
     if isinstance(root, Path):
         relative = os.path.relpath(str(folder), root)
         return "" if relative == "." else relative
-    return str(folder)[len(str(root)) :].strip("/")
+    root_length = len(str(root))
+    return str(folder)[root_length:].strip("/")
 
 
 def shared_folders(folder: Path) -> tuple[Path, ...]:
     """The top of a disk, a home and /tmp: they hold many datasets, whose names may be the same."""
-    return (Path(folder.anchor), Path.home(), Path(tempfile.gettempdir()))
+    temporary = Path(tempfile.gettempdir())
+    return (Path(folder.anchor), Path.home(), temporary)
 
 
 def open_file(path: SourcePath) -> LocalFile | RemoteFile:
@@ -164,12 +166,12 @@ def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
         file = open_file(path)
     except OSError as problem:
         raise PackError(
-            f"cannot read {readable(str(path))}: {problem.strerror}"
+            f"cannot read {readable(path)}: {problem.strerror}"
         ) from problem
     if not file.state.is_regular:
         file.close()
         raise PackError(
-            f"{readable(str(path))} is not a regular file; expected one, for fastpipe reads no "
+            f"{readable(path)} is not a regular file; expected one, for fastpipe reads no "
             "streams"
         )
     return file
@@ -189,7 +191,7 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
             after = state_at(path.parent, path.name)
     except OSError as problem:
         raise PackError(
-            f"cannot read {readable(str(path))}: {problem.strerror}"
+            f"cannot read {readable(path)}: {problem.strerror}"
         ) from problem
     if not _is_same(before, after):
         raise changed_error(path)
@@ -295,7 +297,8 @@ def files_below(
                 visible_folders.append(name)
         # os.walk goes into the folders that stay in its list.
         folders[:] = visible_folders
-        prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
+        relative = os.path.relpath(place, root)
+        prefix = relative.replace(os.sep, "/") + "/"
         prefix = prefix.removeprefix("./")
         for name in files:
             # A call for each of a million names would take longer.
@@ -322,7 +325,7 @@ def _remote_files_below(
 
 def _raise_not_listed(problem: OSError) -> NoReturn:
     raise PackError(
-        f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}"
+        f"{readable(problem.filename)} cannot be listed: {problem.strerror}"
     ) from problem
 
 
@@ -341,7 +344,8 @@ def read_listed_file(
     if stop is None:
         stop = listed.size_bytes
     if not isinstance(root, Path):
-        return root.objects.read((root / path).key, start, stop, listed)
+        key = (root / path).key
+        return root.objects.read(key, start, stop, listed)
     before_text = f": it had {listed.size_bytes:,} bytes when it was listed, and"
     try:
         file = open_file(root / path)

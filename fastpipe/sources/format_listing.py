@@ -125,7 +125,7 @@ def _refuse_compressed(source: Recognised) -> None:
 
 def _empty_error(root: SourcePath, missing: str) -> PackError:
     return PackError(
-        f"{readable(str(root))} holds no {missing}; expected one folder of images for each class "
+        f"{readable(root)} holds no {missing}; expected one folder of images for each class "
         f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
     )
 
@@ -136,7 +136,7 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
     if len(source.files) > 1:
         names = " and ".join(file.name for file in source.files)
         raise PackError(
-            f"{readable(str(path.parent))} holds {names}; expected one of them. Pass {path.name} "
+            f"{readable(path.parent)} holds {names}; expected one of them. Pass {path.name} "
             f"with --format {format_of(path.name)} to pack what it lists"
         )
     is_metadata = source.format == "metadata"
@@ -242,10 +242,12 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         split_of_masks = find_split(chosen, names_in(masks, FEW).folders)
         if split_of_masks is None:
             raise PackError(
-                f"{readable(str(masks))}: expected a folder {readable(chosen)}, as in {images.name}"
+                f"{readable(masks)}: expected a folder {readable(chosen)}, as in {images.name}"
             )
         images = splits[chosen]
         masks = masks / split_of_masks
     root = source.root
-    folders = MaskFolders(root, path_below(root, images), path_below(root, masks))
+    images_below = path_below(root, images)
+    masks_below = path_below(root, masks)
+    folders = MaskFolders(root, images_below, masks_below)
     return list_masks(folders, options, listed, _folders_around(source))

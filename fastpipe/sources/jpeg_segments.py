@@ -147,7 +147,8 @@ def exif_orientation(block: bytes) -> int:
     """The orientation, 1..8, of an EXIF block with or without its prefix; 1 where it has none."""
     block = block.removeprefix(_EXIF)
     for entry in _orientation_entries(block):
-        orientation: int = struct.unpack_from(entry.format, block, entry.offset)[0]
+        values = struct.unpack_from(entry.format, block, entry.offset)
+        orientation: int = values[0]
         if entry.is_readable and 1 <= orientation <= 8:
             return orientation
         # Only the first entry counts.
@@ -171,7 +172,8 @@ def _orientation_entries(block: bytes) -> Iterator[_OrientationEntry]:
         return
     (entry_count,) = struct.unpack_from(order + "H", block, start)
     # An entry of 12 bytes has its tag, type, number of values, and the value.
-    end = min(start + 2 + 12 * entry_count, len(block) - 11)
+    end_of_entries = start + 2 + 12 * entry_count
+    end = min(end_of_entries, len(block) - 11)
     for offset in range(start + 2, end, 12):
         tag, kind, value_count = struct.unpack_from(order + "HHI", block, offset)
         if tag == _ORIENTATION_TAG:
@@ -184,7 +186,8 @@ def _set_upright(exif: bytes) -> bytes:
     """Sets all orientations of an Exif payload to 1, which means: shown as stored."""
     changed = bytearray(exif)
     for entry in _orientation_entries(exif.removeprefix(_EXIF)):
-        struct.pack_into(entry.format, changed, len(_EXIF) + entry.offset, 1)
+        offset = len(_EXIF) + entry.offset
+        struct.pack_into(entry.format, changed, offset, 1)
     return bytes(changed)
 
 

@@ -40,7 +40,7 @@ def object_entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
             parser.take("")
     except (ValueError, RecursionError) as problem:
         raise PackError(
-            f"{readable(str(path))} is damaged or not a JSON object with lists, as COCO has them: "
+            f"{readable(path)} is damaged or not a JSON object with lists, as COCO has them: "
             f"{problem}"
         ) from problem
 
@@ -58,7 +58,7 @@ def array_entries(path: SourcePath, encoding: str | None = None) -> Iterator[Any
         if isinstance(problem, UnicodeDecodeError):
             hint = f". {ENCODING_HINT}"
         raise PackError(
-            f"{readable(str(path))} is damaged or not a JSON array: {problem}{hint}"
+            f"{readable(path)} is damaged or not a JSON array: {problem}{hint}"
         ) from problem
 
 

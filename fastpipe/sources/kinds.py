@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,7 +56,7 @@ _NO_LABELS_THOUGH = "labels: none, though"
 
 def _describe_missing(root: SourcePath) -> str:
     """The message about a source that does not exist."""
-    shown = readable(str(root))
+    shown = readable(root)
     near = did_you_mean_path(root) if isinstance(root, Path) else ""
     if near:
         return f"{shown} does not exist{near}"
@@ -102,20 +102,29 @@ def list_sources(
     if source.split:
         # A split is listed as a source of its own, which has no splits.
         options = replace(options, split=None)
+    other_folders = _recognise_other_folders(source, options)
+    same_format = {
+        split: other
+        for split, other in other_folders.items()
+        if other.format == source.format
+    }
     if source.format == "coco" and options.classes is None and not is_pattern:
         # A model that is trained on one split would be scored wrong on another.
         check_same_categories(
-            source.files, _coco_files_of_other_splits(source, options)
+            source.files, _coco_files_of_other_splits(source, same_format.values())
         )
 
     # First the images with the classes of this split alone, then the numbers that classes get by
     # other splits or by the user, then the doubts that only all classes together show.
     listing = list_recognised(source, options)
-    listing = add_assumptions(listing, _splits_of_other_formats(source, options))
+    if options.classes is None:
+        other_formats = _splits_of_other_formats(source, other_folders)
+        listing = add_assumptions(listing, other_formats)
     # By their paths, the images of a split have the classes of this split alone.
     is_by_path = options.label_pattern is not None
     if source.format not in _WITH_FINAL_CLASSES or is_by_path:
-        listing = _with_classes_of_all_splits(listing, source, options)
+        others = _other_splits(source) | same_format
+        listing = _with_classes_of_all_splits(listing, source, others, options)
     if options.classes is not None:
         listing = with_given_classes(listing, options.classes)
     elif source.format == "imagefolder" and not source.split and not is_pattern:
@@ -170,8 +179,38 @@ def class_folders(root: SourcePath, options: SourceOptions) -> ClassFolders | No
     return replace(folders, assumed=assumed)
 
 
+def _recognise_other_folders(
+    source: Recognised, options: SourceOptions
+) -> dict[str, Recognised]:
+    """The other splits of a source that have folders of their own.
+
+    Raises:
+        PackError: it is uncertain what a split is, and the numbers of classes depend on it.
+    """
+    has_final_classes = source.format in _WITH_FINAL_CLASSES
+    if source.format == "imagefolder" or (
+        has_final_classes and options.classes is not None
+    ):
+        return {}
+    others = {}
+    for split, folder in source.splits.items():
+        if split == source.split:
+            continue
+        try:
+            others[split] = recognise_folder(folder, options)
+        except PackError:
+            # The categories of COCO's splits are compared, see `check_same_categories`.
+            if source.format == "coco" or not has_final_classes:
+                raise
+            # The user has not asked for this split.
+    return others
+
+
 def _with_classes_of_all_splits(
-    listing: Listing, source: Recognised, options: SourceOptions
+    listing: Listing,
+    source: Recognised,
+    others: Mapping[str, Recognised],
+    options: SourceOptions,
 ) -> Listing:
     """The listing of a split, in which a class has the same number as in the other splits."""
     has_tables = source.format in ("parquet", "arrow") and not source.split
@@ -180,7 +219,7 @@ def _with_classes_of_all_splits(
     else:
         packed_split = source.split or source.list_name
     listings = {packed_split: listing}
-    for split, other in _other_splits(source, options):
+    for split, other in others.items():
         try:
             listings[split] = list_recognised(other, options)
         except PackError:
@@ -194,28 +233,15 @@ def _with_classes_of_all_splits(
     return add_assumptions(listing, classes_outside_training(classes))
 
 
-def _other_splits(
-    source: Recognised, options: SourceOptions
-) -> Iterator[tuple[str, Recognised]]:
-    """The other splits of a source, if they have its format."""
+def _other_splits(source: Recognised) -> dict[str, Recognised]:
+    """The other splits of a source that are files or tars of the same folder."""
+    others = {}
     for split, files in source.other_files.items():
-        yield split, replace(source, files=files)
+        others[split] = replace(source, files=files)
     for split in source.tars:
         if split != source.split:
-            yield split, replace(source, split=split)
-    yield from _splits_in_other_folders(source, options)
-
-
-def _splits_in_other_folders(
-    source: Recognised, options: SourceOptions
-) -> Iterator[tuple[str, Recognised]]:
-    """The other splits of the same format that have folders of their own."""
-    for split, folder in source.splits.items():
-        if split == source.split:
-            continue
-        other = recognise_folder(folder, options)
-        if other.format == source.format:
-            yield split, other
+            others[split] = replace(source, split=split)
+    return others
 
 
 def _other_numbers_in_training(
@@ -242,29 +268,19 @@ def _other_numbers_in_training(
             yield Assumption(
                 f"classes: those of {readable(root.name)} alone, with other numbers than those of "
                 f"{readable(name)} beside it",
-                f"--classes-from {readable(str(parent / name))}",
+                f"--classes-from {readable(parent / name)}",
             )
 
 
 def _splits_of_other_formats(
-    source: Recognised, options: SourceOptions
+    source: Recognised, others: Mapping[str, Recognised]
 ) -> Iterator[Assumption]:
     """Warns of splits whose annotations have another form, and so other numbers for classes."""
-    if source.format == "imagefolder" or options.classes is not None:
-        return
-    formats: dict[str, str] = {}
-    for split, folder in source.splits.items():
-        if split == source.split:
-            continue
-        try:
-            formats[split] = recognise_folder(folder, options).format
-        except PackError:
-            continue  # the user has not asked for this split
-    for split, format_name in formats.items():
-        if format_name not in ("imagefolder", source.format):
+    for split, other in others.items():
+        if other.format not in ("imagefolder", source.format):
             yield Assumption(
                 f"classes: numbered as in {readable(source.split)}, of the format {source.format}; "
-                f"{readable(split)} is of the format {format_name}, and may have other numbers",
+                f"{readable(split)} is of the format {other.format}, and may have other numbers",
                 "--classes-from FILE",
             )
 
@@ -277,7 +293,7 @@ def _annotations_above(root: SourcePath, listing: Listing) -> list[Assumption]:
 
 
 def _coco_files_of_other_splits(
-    source: Recognised, options: SourceOptions
+    source: Recognised, others: Iterable[Recognised]
 ) -> Iterator[SourcePath]:
     """The files of annotations of other splits; those of the packed split may be among them."""
     if source.is_file:
@@ -285,5 +301,5 @@ def _coco_files_of_other_splits(
     else:
         for files in find_coco_files(source.root, source.names).values():
             yield from files
-    for _, other in _splits_in_other_folders(source, options):
+    for other in others:
         yield from other.files

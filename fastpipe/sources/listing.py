@@ -227,7 +227,8 @@ def _hash_source(source: Source, details: str, parts: object, note: int | None) 
         text += repr(parts)
     if note is not None:
         text += f"{note:x}\n"
-    return xxhash.xxh3_128_intdigest(os.fsencode(source.path) + text.encode())
+    path = os.fsencode(source.path)
+    return xxhash.xxh3_128_intdigest(path + text.encode())
 
 
 def hash_classes(classes: Sequence[str]) -> int:
@@ -294,5 +295,6 @@ def with_classes(listing: Listing, classes: Sequence[str]) -> Listing:
     Its sources get their labels by name, in place.
     """
     labels = {name: label for label, name in enumerate(classes)}
-    relabel_sources(listing.sources, [labels[name] for name in listing.classes])
+    new_labels = [labels[name] for name in listing.classes]
+    relabel_sources(listing.sources, new_labels)
     return replace(listing, classes=list(classes))

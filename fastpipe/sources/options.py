@@ -234,7 +234,7 @@ def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> 
     if split is not None:
         option = f"--split {split}: "
     raise PackError(
-        f"{option}{readable(str(root))} has the splits {', '.join(names) or '(none)'}: --split "
+        f"{option}{readable(root)} has the splits {', '.join(names) or '(none)'}: --split "
         "picks one"
     )
 

@@ -109,6 +109,6 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
         if name == "fields":
             option = "--field"  # the command line has one for each field
         raise PackError(
-            f"{option} has no meaning for {kind}, and {readable(str(recognised.root))} is one; "
+            f"{option} has no meaning for {kind}, and {readable(recognised.root)} is one; "
             "leave it out"
         )

@@ -86,7 +86,7 @@ def could_be_source(path: Path) -> bool:
 def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
     if options.format in _FOLDER_FORMATS:
         raise PackError(
-            f"--format {options.format}: expected a folder, and {readable(str(path))} is a file"
+            f"--format {options.format}: expected a folder, and {readable(path)} is a file"
         )
     if options.format == "annotations" and isinstance(path, Path):
         return _recognise_annotations(path)
@@ -182,7 +182,7 @@ def _recognise_annotated(
         by_split = annotated_by_split(root, names, is_asked=True)
     if not by_split:
         raise PackError(
-            f"--format annotations: {readable(str(root))} has no annotations of a tool that fastpipe "
+            f"--format annotations: {readable(root)} has no annotations of a tool that fastpipe "
             f"reads; expected files of {', '.join(READERS)}"
         )
     if list(by_split) == [""]:
@@ -213,7 +213,8 @@ def _is_packed_dataset(root: SourcePath, names: Names) -> bool:
             f"cannot read {root / DATASET_FILE}: {problem.strerror}"
         ) from problem
     # Others have files of this name as well, and folders beside them.
-    is_damaged = DATASET_FILE in names.files and set(names.folders) <= {FIELDS_FOLDER}
+    has_only_fields = set(names.folders) <= {FIELDS_FOLDER}
+    is_damaged = DATASET_FILE in names.files and has_only_fields
     return (is_damaged and not is_foreign(root)) or (root / WORK_FOLDER).is_dir()
 
 
@@ -226,9 +227,9 @@ def _ambiguous_error(
     if listing_tables:
         remedy += f", such as {some_tables(listing_tables)}"
     elif manifests:
-        remedy += f", such as {readable(str(root / manifests[0]))}"
+        remedy += f", such as {readable(root / manifests[0])}"
     return PackError(
-        f"{readable(str(root))} may be several kinds of source: {', '.join(formats)}. {remedy}"
+        f"{readable(root)} may be several kinds of source: {', '.join(formats)}. {remedy}"
     )
 
 
@@ -242,7 +243,8 @@ def _recognise_split(
     """
     options_inside = replace(options, split=None)
     more = ""
-    if options.split is None and options.format == "auto" and len(splits) > 1:
+    is_open = options.split is None and options.format == "auto"
+    if is_open and len(splits) > 1:
         first = next(iter(splits.values()))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
             more = ". --format imagefolder takes these folders as classes"
@@ -260,8 +262,8 @@ def _recognise_split(
         labelled = sorted(formats_of_others & LABELLED_FORMATS.keys())
         if labelled:
             raise PackError(
-                f"the split {chosen} of {readable(str(root))} has no labels, and others are of the "
-                f"format {labelled[0]}; pass {readable(str(recognised.root / folders[0]))} to pack "
+                f"the split {chosen} of {readable(root)} has no labels, and others are of the "
+                f"format {labelled[0]}; pass {readable(recognised.root / folders[0])} to pack "
                 "its images alone"
             )
     return replace(recognised, split=chosen, splits=splits, top=root)
@@ -292,7 +294,7 @@ def _recognise_lists(
     is_one_of_folders = chosen != "" and len(names.folders) > 1
     if format_name == "metadata" and split is None and is_one_of_folders:
         raise PackError(
-            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: "
+            f"{readable(root)} has metadata in {chosen} and none in its other folders: "
             f"--split {chosen} packs what it lists, --format imagefolder takes the folders as "
             "classes"
         )
@@ -336,9 +338,7 @@ def _files_by_name(
     """Name -> file of this name, of a format."""
     file_names = [name for name in names.files if format_of(name) == format_name]
     if not file_names:
-        raise PackError(
-            f"{readable(str(root))} holds no file of the format {format_name}"
-        )
+        raise PackError(f"{readable(root)} holds no file of the format {format_name}")
     return {name: [root / name] for name in sort_labelled_first(file_names)}
 
 

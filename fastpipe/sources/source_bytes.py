@@ -41,7 +41,7 @@ def read_source(
         return read_listed_file(root, source.archive, state, start, start + size_bytes)
     except OSError as problem:
         raise PackError(
-            f"cannot read {readable(str(root / source.archive))}: {problem.strerror}. Finished "
+            f"cannot read {readable(root / source.archive)}: {problem.strerror}. Finished "
             "shards are kept. Remove the cause, then run the same command again: it continues there"
         ) from problem
 

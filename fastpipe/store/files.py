@@ -25,7 +25,8 @@ _log = logging.getLogger("fastpipe")
 def publish(partial: Path, final: Path) -> None:
     """Gives a whole, synced file its final name. The name survives a power cut."""
     os.replace(partial, final)
-    handle = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    handle = os.open(final.parent, flags)
     try:
         os.fsync(handle)
     except OSError as problem:

@@ -91,7 +91,8 @@ class _WholeFiles(ABC):
     def _partial_path(self, name: str) -> Path:
         """A new path in the scratch folder. Several workers may write the same file at a time."""
         last_part = name.rpartition("/")[2]
-        return self.scratch / f"{last_part}.{uuid.uuid4().hex[:12]}{PARTIAL}"
+        unique = uuid.uuid4().hex[:12]
+        return self.scratch / f"{last_part}.{unique}{PARTIAL}"
 
 
 class Folder(_WholeFiles):
@@ -219,7 +220,8 @@ class Bucket(_WholeFiles):
         check_writable(url)
         self.place: Url = url
         self.uploaded_bytes = 0
-        self.scratch = (scratch or cache_folder() / "pack") / own_folder_name(url)
+        scratch_root = scratch or cache_folder() / "pack"
+        self.scratch = scratch_root / own_folder_name(url)
         self._objects = Objects(url, remote or RemoteOptions(), PackError)
 
     def close(self) -> None:

@@ -131,7 +131,10 @@ def _training_classes(folder: str) -> list[str]:
         return _with_timm_classes(as_dataset(folder)).classes
     # Opening the folder would look at every image. The names of its class folders are enough here.
     # timm sees no empty folder.
-    names = [name for name in folders.classes if _has_files(os.path.join(folder, name))]
+    names = []
+    for name in folders.classes:
+        if _has_files(os.path.join(folder, name)):
+            names.append(name)
     return sorted(names, key=_sort_key)
 
 
@@ -144,7 +147,8 @@ def _with_class_map(data: Dataset, class_map: Any, root: Any) -> Dataset:
     """The samples of the classes of a class_map, with its numbers."""
     if isinstance(class_map, Mapping):
         names = sorted(class_map, key=class_map.__getitem__)
-        if [class_map[name] for name in names] != list(range(len(names))):
+        numbers = [class_map[name] for name in names]
+        if numbers != list(range(len(names))):
             raise ConfigError(
                 f"class_map: expected the numbers 0 to {len(names) - 1:,}, each once, got "
                 f"{class_map!r:.200}"
@@ -198,15 +202,18 @@ def _with_timm_classes(data: Dataset) -> Dataset:
     counts = dict(zip(data.classes, data.class_counts, strict=True))
     # Samples of tars may have numbers and no names. Then classes are called after their numbers,
     # and sorting such names would change nothing.
-    is_numbered = data.classes == [str(number) for number in range(len(counts))]
+    numbers = [str(number) for number in range(len(counts))]
+    is_numbered = data.classes == numbers
     if is_numbered and (index.is_in_tars or not counts):
         return data
     # timm lists images and not folders, so it sees no empty class folder.
-    timm_classes = [name for name in sorted(counts, key=_sort_key) if counts[name]]
+    sorted_classes = sorted(counts, key=_sort_key)
+    timm_classes = [name for name in sorted_classes if counts[name]]
     if not isinstance(index, PackedIndex):
         return data.with_classes(timm_classes)
 
-    has_given_names = "classes_from" in index.info["packs"][0]["options"]["source"]
+    first_pack = index.info["packs"][0]
+    has_given_names = "classes_from" in first_pack["options"]["source"]
     for number, name in enumerate(timm_classes):
         if data.class_to_idx[name] == number or has_given_names:
             continue

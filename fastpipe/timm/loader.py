@@ -262,7 +262,8 @@ def create_loader(
 
 def _raise_unsupported(unsupported: dict[str, Any]) -> None:
     """Raises the error that names the unsupported arguments, and those that are supported."""
-    names = ", ".join(f"{name}={value!r}" for name, value in unsupported.items())
+    options = [f"{name}={value!r}" for name, value in unsupported.items()]
+    names = ", ".join(options)
     parameters = list(inspect.signature(create_loader).parameters)
     parameters.remove("others")
     known = ", ".join(parameters)

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.dataset.cropping import Cropping, Draws
+from fastpipe.dataset.format.picture_names import PICTURES
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.errors import ConfigError, ImageError, SampleError, flag, readable, whole
@@ -26,7 +27,6 @@ from fastpipe.sources.picture.background import (
     parse_background,
 )
 from fastpipe.sources.picture.probe import image_format
-from fastpipe.sources.picture_names import PICTURES
 from fastpipe.wds.transparency import is_png_with_alpha, warn_of_dropped_alpha
 
 Handler = Callable[[Exception], bool]
@@ -43,7 +43,7 @@ class Picture(NamedTuple):
     width: int
     height: int
     data: bytes | None = None  # for the engine
-    rgb: NDArray[np.uint8] | None = None  # (height, width, 3)
+    rgb: Uint8s | None = None  # (height, width, 3)
 
 
 class PipelineCropping(Cropping):
@@ -77,7 +77,7 @@ class PipelineCropping(Cropping):
         handler: Handler | None = None,
         threads: int = 1,
         planar: bool = False,
-    ) -> tuple[dict[str, NDArray[np.uint8]], list[int]]:
+    ) -> tuple[dict[str, Uint8s], list[int]]:
         """Crops the pictures of samples.
 
         Samples with other pictures than most, or with damaged ones, are left out if the handler
@@ -113,10 +113,11 @@ class PipelineCropping(Cropping):
         # them.
         keys = []
         for sample in samples:
-            keys.append(str(sample.get("__key__", "")).encode(errors="surrogateescape"))
+            key = str(sample.get("__key__", ""))
+            keys.append(key.encode(errors="surrogateescape"))
         epoch, draw_numbers = self.named_draws(keys)
         draws = Draws(epoch, draw_numbers[good])
-        rows_by_name: dict[str, NDArray[np.uint8]] = {}
+        rows_by_name: dict[str, Uint8s] = {}
         for name in names:
             data = [pictures[number][name] for number in good]
             rows_by_name[name], reasons = self.rows(
@@ -124,7 +125,8 @@ class PipelineCropping(Cropping):
             )
             for row, reason in reasons.items():
                 number = good[row]
-                errors.setdefault(number, _sample_error(samples[number], reason, name))
+                error = _sample_error(samples[number], reason, name)
+                errors.setdefault(number, error)
 
         # webdataset's handlers return True to go on, or raise.
         for number in sorted(errors):
@@ -152,7 +154,7 @@ class PipelineCropping(Cropping):
         *,
         threads: int = 1,
         planar: bool = False,
-    ) -> tuple[NDArray[np.uint8], dict[int, str]]:
+    ) -> tuple[Uint8s, dict[int, str]]:
         """Decodes, crops and resizes pictures.
 
         Args:
@@ -185,7 +187,8 @@ class PipelineCropping(Cropping):
         convert = partial(
             _convert, max_pixels=self._max_pixels, background=self._background
         )
-        results = _map_in_threads(convert, [pictures[row] for row in rest], threads)
+        pictures_of_rest = [pictures[row] for row in rest]
+        results = _map_in_threads(convert, pictures_of_rest, threads)
         converted: dict[int, Picture] = {}
         failed = {}
         for row, result in zip(rest, results, strict=True):
@@ -206,7 +209,7 @@ class PipelineCropping(Cropping):
 
     def _fill_rows(
         self,
-        out: NDArray[np.uint8],
+        out: Uint8s,
         pictures: dict[int, Picture],
         draws: Draws,
         threads: int,
@@ -309,7 +312,8 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
             else:
                 samples = blend_with_background(samples, background)
         rgb = to_rgb(samples)
-        return Picture(rgb.shape[1], rgb.shape[0], rgb=rgb)
+        height, width, _ = rgb.shape
+        return Picture(width, height, rgb=rgb)
     except ImageError as problem:
         return str(problem)
 
@@ -380,8 +384,8 @@ def _sample_error(
     sample: dict[str, Any], reason: str, member: str | None = None, advice: str = ""
 ) -> SampleError:
     """Names the sample, or a member of it, its tar, and the reason."""
-    key = readable(str(sample.get("__key__", "")))
-    url = readable(str(sample.get("__url__", "")))
+    key = readable(sample.get("__key__", ""))
+    url = readable(sample.get("__url__", ""))
     problem = f"the sample {key!r} cannot be cropped"
     if member is not None:
         problem = f"the member {member!r} of the sample {key!r} cannot be decoded"

@@ -124,7 +124,8 @@ class SampleCrop(PipelineCropping):
         return cropped
 
     def _crop_member(self, extension: str, data: bytes) -> torch.Tensor:
-        rows, reasons = self.rows([data], self.named_draws([data]), planar=True)
+        draws = self.named_draws([data])
+        rows, reasons = self.rows([data], draws, planar=True)
         if reasons:
             member = f"a member {extension}".rstrip()
             raise SampleError(
@@ -245,7 +246,8 @@ class BatchCrop(PipelineCropping):
         count = len(batch["__key__"])
         samples = []
         for row in range(count):
-            samples.append({name: column[row] for name, column in batch.items()})
+            sample = {name: column[row] for name, column in batch.items()}
+            samples.append(sample)
         images, kept = self._crop_images(samples)
         if not kept:
             return None
@@ -261,7 +263,8 @@ class BatchCrop(PipelineCropping):
         self, samples: list[dict[str, Any]]
     ) -> tuple[dict[str, torch.Tensor], list[int]]:
         """By extension, the images (n, 3, height, width); and the numbers of their samples."""
-        rows_by_name, kept = self.images(samples, self._handler, self._threads())
+        threads = self._threads()
+        rows_by_name, kept = self.images(samples, self._handler, threads)
         images = {}
         for name, rows in rows_by_name.items():
             images[name] = torch.from_numpy(rows).permute(0, 3, 1, 2)

@@ -136,6 +136,8 @@ def test_single_samples_are_opened(flat: Path) -> None:
         ConfigError, match=re.escape(".with_transform(...), .cropped(...) and .with_fields(...)")
     ):
         fastpipe.Dataset(flat, crop=fastpipe.Resize())  # type: ignore[arg-type, call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'crop'"):
+        fastpipe.Dataset(fastpipe.open(flat)._selection, crop=fastpipe.Resize())  # type: ignore[call-arg]
 
 
 def test_a_transform_that_is_set(flat: Path) -> None:

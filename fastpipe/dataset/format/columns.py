@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.array_file import numpy_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
@@ -49,8 +50,8 @@ class Ragged:
     """Values of n samples, any number for each: sample i has values[offsets[i]:offsets[i + 1]]."""
 
     values: NDArray[Any]  # (M, ...)
-    offsets: NDArray[np.int64]  # (n + 1,)
-    labels: NDArray[np.int64] | None = None  # (M,) of boxes
+    offsets: Int64s  # (n + 1,)
+    labels: Int64s | None = None  # (M,) of boxes
 
 
 class _VariableColumn:
@@ -67,7 +68,8 @@ class _VariableColumn:
         if field.labelled:
             self._labels, _ = open_npy(folder / names[2], _INT64, self._value_count)
 
-        first, last = self._offsets.take(np.array([0, samples])).tolist()
+        first_and_last = np.array([0, samples])
+        first, last = self._offsets.take(first_and_last).tolist()
         fits = (first, last) == (0, self._value_count)
         # A row of no bytes is legal only where there are no rows: see row_dtype on keypoints.
         if not fits or (self._value_count and not self._values.row_bytes):
@@ -77,13 +79,13 @@ class _VariableColumn:
                 f"together: {RESTORE}"
             )
 
-    def _ranges(
-        self, samples: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _ranges(self, samples: Int64s) -> tuple[Int64s, Int64s]:
         """(n,) the first value of each sample, and (n,) the end of its values. Checked."""
         # One call for both ends of each range.
-        begins, ends = self._offsets.take(np.stack([samples, samples + 1]))
-        is_good = (begins >= 0) & (begins <= ends) & (ends <= self._value_count)
+        both_ends = np.stack([samples, samples + 1])
+        begins, ends = self._offsets.take(both_ends)
+        is_in_file = (begins >= 0) & (ends <= self._value_count)
+        is_good = is_in_file & (begins <= ends)
         value_bytes = (ends - begins) * self._values.row_bytes
         is_good &= value_bytes <= MAX_VALUE_BYTES
 
@@ -111,14 +113,15 @@ class _VariableColumn:
 class RaggedColumn(_VariableColumn):
     """A field of numbers of which a sample has any number: classes, boxes and keypoints."""
 
-    def take(self, samples: NDArray[np.int64]) -> Ragged:
+    def take(self, samples: Int64s) -> Ragged:
         """The values of n samples.
 
         Raises:
             DatasetError: a file cannot be read, or has offsets or values that are impossible.
         """
         begins, ends = self._ranges(samples)
-        offsets = np.concatenate([[0], np.cumsum(ends - begins)])
+        lengths = ends - begins
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
         values = self._values.ranges(begins, ends)
         self._check(values, samples, offsets)
         labels = None
@@ -129,8 +132,8 @@ class RaggedColumn(_VariableColumn):
     def _check(
         self,
         values: NDArray[Any],
-        samples: NDArray[np.int64],
-        offsets: NDArray[np.int64],
+        samples: Int64s,
+        offsets: Int64s,
     ) -> None:
         field = self._field
         if field.kind == "classes":
@@ -158,7 +161,7 @@ class RaggedColumn(_VariableColumn):
 class BytesColumn(_VariableColumn):
     """A field whose values are texts, JSON or bytes."""
 
-    def take(self, samples: NDArray[np.int64]) -> list[Any]:
+    def take(self, samples: Int64s) -> list[Any]:
         """The value of each of n samples: str, bytes, or the value that the JSON describes.
 
         Raises:
@@ -233,7 +236,8 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
         return RaggedColumn(folder, samples, field)
     if field.kind == "array":
         return ArrayRecords(folder, samples, field)
-    rows, _ = open_npy(folder / sidecars(field)[0], row_dtype(field), samples)
+    (file_name, *_) = sidecars(field)
+    rows, _ = open_npy(folder / file_name, row_dtype(field), samples)
     return rows
 
 
@@ -243,7 +247,11 @@ def row_dtype(field: Field) -> np.dtype[Any]:
         return FIELD_IMAGE_DTYPE
     if field.kind == "array":
         return array_record_dtype(len(field.shape))
-    shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}
+    shapes = {
+        "floats": (field.width,),
+        "boxes": (4,),
+        "keypoints": (field.points, 3),
+    }
     if field.kind not in shapes:
         return np.dtype(_SCALAR_TYPES[field.kind])
 

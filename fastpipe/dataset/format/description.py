@@ -65,11 +65,13 @@ def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 def read_self_checksum(data: bytes) -> tuple[str, str] | None:
     """The hash that a dataset.json carries, and the hash that its bytes have; None: it has none."""
-    match = _CHECKSUM_AT_END.search(data, max(0, len(data) - 64))
+    end_at = max(0, len(data) - 64)
+    match = _CHECKSUM_AT_END.search(data, end_at)
     if match is None:
         return None
     start, end = match.span(1)
-    actual = xxhash.xxh3_64_hexdigest(data[:start] + _BLANK + data[end:])
+    with_blank = data[:start] + _BLANK + data[end:]
+    actual = xxhash.xxh3_64_hexdigest(with_blank)
     return match[1].decode(), actual
 
 
@@ -81,7 +83,8 @@ def fingerprint(info: dict[str, Any]) -> str:
 
     # The result is the hash of one JSON object. Its last entry, "shards", is long and therefore
     # hashed shard by shard.
-    digest = xxhash.xxh3_128(encode(content)[:-1].encode() + b', "shards": [')
+    without_brace = encode(content)[:-1].encode()
+    digest = xxhash.xxh3_128(without_brace + b', "shards": [')
     separator = b""
     for shard in info["shards"]:
         digest.update(separator + encode(shard).encode())
@@ -307,7 +310,8 @@ def file_hash(file: Path, has_ended: Callable[[], bool] = bool) -> str:
     """
     digest = xxhash.xxh3_64()
     # O_NONBLOCK: opening a pipe would wait for its writer.
-    handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    handle = os.open(file, flags)
     with open(handle, "rb", buffering=0) as source:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
             raise OSError("not a regular file")

@@ -233,7 +233,8 @@ def _read_field(name: str, entry: Any) -> Field:
     kind = one_of(entry["kind"], KINDS)
     numbers = {}
     if kind in _NUMBERS:
-        numbers[_NUMBERS[kind]] = count(entry[_NUMBERS[kind]])
+        number_name = _NUMBERS[kind]
+        numbers[number_name] = count(entry[number_name])
 
     names = entry.get("names", [])
     check(_is_list_of_texts(names), "a list of names")
@@ -267,7 +268,8 @@ def _read_field(name: str, entry: Any) -> Field:
             "as many names as classes or points; other kinds have none",
         )
     check(_are_flip_pairs(field), "flip_pairs of two points, each point once")
-    check(tuple(files) == sidecars(field), f"the files {', '.join(sidecars(field))}")
+    expected_files = sidecars(field)
+    check(tuple(files) == expected_files, f"the files {', '.join(expected_files)}")
     for digest in files.values():
         is_hash = isinstance(digest, str) and _HASH.fullmatch(digest) is not None
         check(is_hash, "hashes of 16 hex digits")

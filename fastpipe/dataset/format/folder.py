@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mimetypes
 import os
 import re
 from collections.abc import Mapping
@@ -10,28 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ConfigError, did_you_mean_path, readable
 
-# They tell a list of image files from a list of datasets.
-_IMAGE_SUFFIXES = frozenset(
-    [
-        ".jpg",
-        ".jpeg",
-        ".png",
-        ".webp",
-        ".bmp",
-        ".gif",
-        ".tif",
-        ".tiff",
-        ".heic",
-        ".heif",
-        ".avif",
-        ".jp2",
-        ".jxl",
-        ".ppm",
-        ".pgm",
-    ]
-)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 
 
@@ -105,8 +85,7 @@ def why_no_dataset(path: Path) -> str:
     if not path.is_dir():
         if (path.parent / DATASET_FILE).exists():
             return f"{path} is a file of a dataset; pass its folder: {path.parent}"
-        media_type = mimetypes.guess_type(path.name)[0] or ""
-        if media_type.startswith("image/"):
+        if is_picture(path.name):
             return f"{path} is one image; pass the folder of your images, such as {path.parent}"
         return (
             f"{path} is a file, not a dataset. Pass the folder of a dataset, or pack the file "
@@ -165,10 +144,7 @@ def _describe_collection(data: list[Any] | tuple[Any, ...] | set[Any]) -> str:
     path = next(iter(data), None)
     if isinstance(path, (list, tuple)) and path:  # pairs of a path and a label
         path = path[0]
-    if (
-        isinstance(path, (str, os.PathLike))
-        and Path(path).suffix.lower() in _IMAGE_SUFFIXES
-    ):
+    if isinstance(path, (str, os.PathLike)) and is_picture(str(path)):
         return (
             f"a {name} of {len(data)} image files, such as {str(path)!r}. Write them into a CSV "
             "file with the columns path and label, a row for each image, and pack it: fastpipe "

@@ -20,12 +20,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records, Uint64s
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.shard_list import Shards
-from fastpipe.errors import DatasetError, SampleError, readable
+from fastpipe.errors import DatasetError, SampleError, format_count, readable
 
 
 class ReadableShard(Protocol):
@@ -58,8 +59,8 @@ class Index(ABC):
     unjoined_fields: Mapping[str, str] = MappingProxyType({})
 
     shards: Shards
-    shard_sizes: NDArray[np.uint64]  # (shards,) in bytes
-    shard_starts: NDArray[np.int64]  # (shards,) the first sample of each
+    shard_sizes: Uint64s  # (shards,) in bytes
+    shard_starts: Int64s  # (shards,) the first sample of each
     storage: str  # how JPEGs are stored; of several datasets, their storages in words
     jpeg_bytes: int  # size of all images as JPEGs, whatever the storage
     stored_bytes: int  # size of all images as they are stored
@@ -68,9 +69,9 @@ class Index(ABC):
     can_be_large: bool = True  # whether pictures of more than max_pixels are possible
 
     # (shards,) when each was last written, which is checked when it is opened; None: not checked.
-    mtimes_ns: NDArray[np.int64] | None = None
+    mtimes_ns: Int64s | None = None
     # (samples,) pictures that `convert` makes a PNG or JPEG of, before the engine reads them.
-    needs_conversion: NDArray[np.bool_] | None = None
+    needs_conversion: Bools | None = None
     # Gets a sample. ImageError, OSError, DatasetError: it cannot. None: nothing is ever converted.
     convert: Callable[[int], bytes] | None = None
 
@@ -79,20 +80,21 @@ class Index(ABC):
 
     @property
     @abstractmethod
-    def records(self) -> NDArray[np.void]:
+    def records(self) -> Records:
         """(samples,) all records, unchecked. Prefer `records_of`, which reads only some."""
 
     @abstractmethod
-    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def records_of(self, samples: Int64s) -> Records:
         """A copy of the records of samples, in the same shape, unchecked."""
 
-    def records_of_shard(self, shard: int) -> NDArray[np.void]:
+    def records_of_shard(self, shard: int) -> Records:
         """The records of a shard's samples, unchecked."""
         first = int(self.shard_starts[shard])
-        return self.records_of(np.arange(first, first + self.shards[shard].samples))
+        end = first + self.shards[shard].samples
+        return self.records_of(np.arange(first, end))
 
     @abstractmethod
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def read(self, samples: Int64s) -> Records:
         """(n,) records, checked.
 
         Raises:
@@ -101,9 +103,7 @@ class Index(ABC):
         """
 
     @abstractmethod
-    def check_pixels(
-        self, samples: NDArray[np.int64], records: NDArray[np.void]
-    ) -> None:
+    def check_pixels(self, samples: Int64s, records: Records) -> None:
         """Raises DatasetError if a picture has more than max_pixels.
 
         Args:
@@ -116,11 +116,11 @@ class Index(ABC):
         """Raises DatasetError if the folder now holds a different dataset, or none."""
 
     @abstractmethod
-    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+    def hashes(self, samples: Int64s, name: str) -> Uint64s:
         """(n,) the "identity" of each picture, or the hash of each "key": see sample_layout.py."""
 
     @abstractmethod
-    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
+    def paths_of(self, samples: Int64s) -> Sequence[str | None]:
         """The source paths of samples; None where only the shards have them: see SourcePaths."""
 
     @abstractmethod
@@ -171,8 +171,8 @@ class Index(ABC):
         return "" if label == NO_LABEL else self.classes[label]
 
     def __repr__(self) -> str:
-        classes = _count_noun(len(self.classes), "class", "classes")
-        shards = _count_noun(len(self.shards), "shard", "shards")
+        classes = format_count(len(self.classes), "class")
+        shards = format_count(len(self.shards), "shard")
         return f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, {classes}, {shards}>"
 
     def name_of(self, sample: int) -> str:
@@ -207,18 +207,18 @@ class Index(ABC):
         """Whether files that are not packed lie in folders of class folders."""
         return False
 
-    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def samples_at(self, places: Int64s) -> Int64s:
         """The samples at places of the order that shuffled epochs are cut from.
 
         Of a packed dataset it is the order of the shards.
         """
         return places
 
-    def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    def part_of(self, samples: Int64s) -> Int64s:
         """(n,) which of several datasets each sample is of."""
         return np.zeros(len(samples), dtype=np.int64)
 
-    def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_] | bool:
+    def in_coefficients(self, shards: NDArray[np.uint32]) -> Bools | bool:
         """Whether shards have their JPEGs as coefficients: (n,), or the same for all."""
         return False
 
@@ -241,15 +241,11 @@ class Index(ABC):
         return None
 
 
-def _count_noun(count: int, singular: str, plural: str) -> str:
-    return f"{count} {singular if count == 1 else plural}"
-
-
 def check_pixel_limit(
     index: Index,
     max_pixels: int | None,
-    samples: NDArray[np.int64],
-    records: NDArray[np.void],
+    samples: Int64s,
+    records: Records,
 ) -> None:
     """Raises DatasetError if a picture has more than max_pixels: Index.check_pixels."""
     if max_pixels is None:

@@ -16,6 +16,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records, Uint64s
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place, Url
 from fastpipe.dataset.format.index import Index, ReadableShard
@@ -47,7 +48,7 @@ class JoinedIndex(Index):
     def __init__(
         self,
         parts: Sequence[Index],
-        labels: Sequence[NDArray[np.int64]],
+        labels: Sequence[Int64s],
         classes: Sequence[str],
     ) -> None:
         self.parts = tuple(parts)
@@ -74,7 +75,8 @@ class JoinedIndex(Index):
         self.shards = Shards.joined([part.shards for part in parts])
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
-        self.storage = " and ".join(sorted({part.storage for part in parts}))
+        storages = {part.storage for part in parts}
+        self.storage = " and ".join(sorted(storages))
         self.jpeg_bytes = sum(part.jpeg_bytes for part in parts)
         self.stored_bytes = sum(part.stored_bytes for part in parts)
         self.form_counts = Counter[PixelForm]()
@@ -82,7 +84,8 @@ class JoinedIndex(Index):
             self.form_counts += part.form_counts
         self.counts = {}
         for name in ("rejected", "converted"):  # a packed dataset has no "converted"
-            self.counts[name] = sum(int(part.counts.get(name, 0)) for part in parts)
+            counts_of_parts = [int(part.counts.get(name, 0)) for part in parts]
+            self.counts[name] = sum(counts_of_parts)
         self.can_be_large = any(part.can_be_large for part in parts)
 
         times = [part.mtimes_ns for part in parts]
@@ -105,36 +108,38 @@ class JoinedIndex(Index):
         return int(self.starts[-1])
 
     @cached_property
-    def records(self) -> NDArray[np.void]:
+    def records(self) -> Records:
         return self.records_of(np.arange(len(self), dtype=np.int64))
 
-    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.void]:
-            return self._renumber(part, self.parts[part].records_of(numbers))
+    def records_of(self, samples: Int64s) -> Records:
+        def read_part(part: int, numbers: Int64s) -> Records:
+            records = self.parts[part].records_of(numbers)
+            return self._renumber(part, records)
 
         records = gather_from_parts(self.starts, samples.ravel(), read_part)
         return records.reshape(samples.shape)
 
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.void]:
-            return self._renumber(part, self.parts[part].read(numbers))
+    def read(self, samples: Int64s) -> Records:
+        def read_part(part: int, numbers: Int64s) -> Records:
+            records = self.parts[part].read(numbers)
+            return self._renumber(part, records)
 
         return gather_from_parts(self.starts, samples, read_part)
 
-    def _renumber(self, part: int, records: NDArray[np.void]) -> NDArray[np.void]:
+    def _renumber(self, part: int, records: Records) -> Records:
         """Records of a part with the labels and shards of the whole."""
         # An index that is in memory may return its own array.
         records = records.copy()
-        records["label"] = renumbered(records["label"], self._new_labels[part])
+        new_labels = self._new_labels[part]
+        records["label"] = renumbered(records["label"], new_labels)
         records["shard"] += np.uint32(self._first_shards[part])
         return records
 
-    def check_pixels(
-        self, samples: NDArray[np.int64], records: NDArray[np.void]
-    ) -> None:
+    def check_pixels(self, samples: Int64s, records: Records) -> None:
         """See Index; the message counts the pictures of one part."""
         for group in split_by_part(self.starts, samples):
-            self.parts[group.part].check_pixels(group.numbers, records[group.positions])
+            part = self.parts[group.part]
+            part.check_pixels(group.numbers, records[group.positions])
 
     def check_same(self) -> None:
         for part in self.parts:
@@ -150,7 +155,7 @@ class JoinedIndex(Index):
         columns = [part.column(name) for part in self.parts]
         return JoinedColumn(self.starts, columns, self._field_labels.get(name))
 
-    def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    def in_coefficients(self, shards: NDArray[np.uint32]) -> Bools:
         # (parts,) and (n,)
         is_in_coefficients = np.array(
             [part.storage == COEFFICIENTS_STORAGE for part in self.parts]
@@ -158,28 +163,29 @@ class JoinedIndex(Index):
         part_of_shard = np.searchsorted(self._first_shards, shards, side="right") - 1
         return is_in_coefficients[part_of_shard]
 
-    def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    def part_of(self, samples: Int64s) -> Int64s:
         return np.searchsorted(self.starts, samples, side="right") - 1
 
     @property
     def is_scattered(self) -> bool:
         return any(part.is_scattered for part in self.parts)
 
-    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-            samples = self.parts[part].samples_at(numbers) + self.starts[part]
+    def samples_at(self, places: Int64s) -> Int64s:
+        def read_part(part: int, numbers: Int64s) -> Int64s:
+            samples_of_part = self.parts[part].samples_at(numbers)
+            samples = samples_of_part + self.starts[part]
             return np.asarray(samples)
 
         return gather_from_parts(self.starts, places, read_part)
 
-    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
-        def read_part(part: int, numbers: NDArray[np.int64]) -> Sequence[str | None]:
+    def paths_of(self, samples: Int64s) -> Sequence[str | None]:
+        def read_part(part: int, numbers: Int64s) -> Sequence[str | None]:
             return self.parts[part].paths_of(numbers)
 
         return gather_from_parts(self.starts, samples, read_part)
 
-    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
-        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def hashes(self, samples: Int64s, name: str) -> Uint64s:
+        def read_part(part: int, numbers: Int64s) -> Uint64s:
             return self.parts[part].hashes(numbers, name)
 
         return gather_from_parts(self.starts, samples, read_part)
@@ -230,7 +236,7 @@ class _Conversion:
     """
 
     parts: Sequence[Index]
-    starts: NDArray[np.int64]
+    starts: Int64s
 
     def __call__(self, sample: int) -> bytes:
         part_index, number = part_and_number(self.starts, sample)
@@ -248,14 +254,14 @@ class JoinedFields(NamedTuple):
     fields: dict[str, Field]  # that all of them have
     reasons: dict[str, str]  # in words, why the others cannot be joined
     # For fields whose class names differ: the new labels of each dataset, as JoinedColumn has them.
-    new_labels: dict[str, list[NDArray[np.int64]]]
+    new_labels: dict[str, list[Int64s]]
 
 
 def join_fields(parts: Sequence[Index]) -> JoinedFields:
     """Which fields several datasets have in common."""
     joined: dict[str, Field] = {}
     reasons: dict[str, str] = {}
-    new_labels: dict[str, list[NDArray[np.int64]]] = {}
+    new_labels: dict[str, list[Int64s]] = {}
     # The names of all datasets, each once, in the order in which they come first.
     names: dict[str, None] = {}
     for part in parts:
@@ -315,7 +321,7 @@ def _join_shapes(fields: Sequence[Field]) -> tuple[int | None, ...]:
     return tuple(shape)
 
 
-def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.int64]]]:
+def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[Int64s]]:
     """Joins lists of class names.
 
     Returns:

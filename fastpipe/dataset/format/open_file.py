@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import DatasetError, PackError, in_one_line, readable
 from fastpipe.native import _engine
@@ -51,7 +52,7 @@ def state_of(info: os.stat_result) -> FileState:
 def changed_error(path: object, details: str = "") -> PackError:
     """The error for a file that is no longer as it was listed; `details` says how it changed."""
     return PackError(
-        f"{readable(str(path))} has changed while packing{details}. Finished shards are kept. Wait "
+        f"{readable(path)} has changed while packing{details}. Finished shards are kept. Wait "
         "until nothing changes the source, then run the same command again: it continues with the "
         "files as they are then"
     )
@@ -67,7 +68,8 @@ def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
     offset = offset_bytes
     end = offset_bytes + size_bytes
     while offset < end:
-        data = os.pread(descriptor, min(end - offset, _PIECE_BYTES), offset)
+        size = min(end - offset, _PIECE_BYTES)
+        data = os.pread(descriptor, size, offset)
         if not data:
             break
         pieces.append(data)
@@ -118,9 +120,7 @@ class OpenFile:
             )
         return data
 
-    def gather(
-        self, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> tuple[bytes, NDArray[np.int64]]:
+    def gather(self, starts: Int64s, stops: Int64s) -> tuple[bytes, Int64s]:
         """Reads (n,) ranges of the file, near ones in one read.
 
         Returns:
@@ -174,7 +174,7 @@ class Rows:
         self._first_byte = first_byte
         self._dtype = dtype
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, numbers: Int64s) -> NDArray[Any]:
         """The rows of these numbers, in the same shape.
 
         Raises:
@@ -186,9 +186,7 @@ class Rows:
         indices = positions.reshape(numbers.shape) // self.row_bytes
         return rows.take(indices, axis=0)
 
-    def around(
-        self, numbers: NDArray[np.int64], count: int
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def around(self, numbers: Int64s, count: int) -> tuple[NDArray[Any], Int64s]:
         """Reads rows together with their neighbours.
 
         Args:
@@ -207,9 +205,7 @@ class Rows:
         indices += numbers - begins
         return rows, indices
 
-    def ranges(
-        self, begins: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> NDArray[Any]:
+    def ranges(self, begins: Int64s, ends: Int64s) -> NDArray[Any]:
         """The rows from begins[i] to before ends[i], one range behind the other.
 
         Raises:
@@ -220,14 +216,14 @@ class Rows:
             return np.empty((0, *self._dtype.shape), dtype=self._dtype.base)
         data, positions = self.gather(begins, ends)
         # (n,) the distance from a row of the result to its position in what was read.
-        shifts = positions // self.row_bytes - (np.cumsum(lengths) - lengths)
-        row_numbers = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
+        starts_in_result = np.cumsum(lengths) - lengths
+        shifts = positions // self.row_bytes - starts_in_result
+        row_shifts = np.repeat(shifts, lengths)
+        row_numbers = np.arange(len(row_shifts)) + row_shifts
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)[row_numbers]
         return rows
 
-    def gather(
-        self, begins: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> tuple[bytes, NDArray[np.int64]]:
+    def gather(self, begins: Int64s, ends: Int64s) -> tuple[bytes, Int64s]:
         """The bytes of ranges of rows, as `OpenFile.gather` returns them."""
         starts = self._first_byte + begins * self.row_bytes
         stops = self._first_byte + ends * self.row_bytes
@@ -280,7 +276,8 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
             raise ValueError("not of version 1.0")
         shape, is_fortran, dtype = _read_header(head)
         is_expected = bool(shape) and rows in (None, shape[0])
-        if is_fortran or not is_expected or np.dtype((dtype, shape[1:])) != row:
+        file_row = np.dtype((dtype, shape[1:]))
+        if is_fortran or not is_expected or file_row != row:
             raise ValueError(f"{shape} of {dtype}")
         size_bytes = os.fstat(file.descriptor).st_size
         expected_bytes = head.tell() + shape[0] * row.itemsize

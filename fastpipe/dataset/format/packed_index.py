@@ -13,6 +13,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records, Uint64s
 from fastpipe.dataset.format.columns import Column, open_column
 from fastpipe.dataset.format.description import REPACK, file_hash, read_info
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, read_fields
@@ -106,7 +107,8 @@ class PackedIndex(Index):
         Raises:
             AttributeError, KeyError, TypeError, ValueError: an entry is missing or impossible.
         """
-        self.classes = [text(name) for name in a_list(info["classes"])]
+        classes = a_list(info["classes"])
+        self.classes = [text(name) for name in classes]
         self.version = info["version"]
         self.fingerprint = text(info["fingerprint"])
         self.content = text(info["content"])
@@ -114,7 +116,8 @@ class PackedIndex(Index):
         self.storage = one_of(info["storage"], PICTURE_ENDINGS)
         self.jpeg_bytes = count(info["jpeg_bytes"])
         self.stored_bytes = count(info["stored_bytes"])
-        self.class_counts = [count(value) for value in a_list(info["class_counts"])]
+        class_counts = a_list(info["class_counts"])
+        self.class_counts = [count(value) for value in class_counts]
         self.form_counts = read_forms(a_list(info["forms"]))
         self.counts = info["counts"]
         count(self.counts["rejected"])
@@ -136,9 +139,13 @@ class PackedIndex(Index):
         if packs:
             first_pack = json.dumps(packs[0], sort_keys=True).encode()
             self.lineage = xxhash.xxh3_64_hexdigest(first_pack)
-        packed_limits = [count(pack["options"].get("max_pixels", 0)) for pack in packs]
+        packed_limits = []
+        for pack in packs:
+            pack_limit = pack["options"].get("max_pixels", 0)
+            packed_limits.append(count(pack_limit))
         limit = self._max_pixels
-        self.can_be_large = limit is not None and limit < max(packed_limits, default=0)
+        largest_packed = max(packed_limits, default=0)
+        self.can_be_large = limit is not None and limit < largest_packed
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -163,7 +170,7 @@ class PackedIndex(Index):
             for file, expected in self.fields[name].files.items():
                 yield self.files / FIELDS_FOLDER / file, expected, self.restored_by
 
-    def sources(self) -> NDArray[np.void]:
+    def sources(self) -> Records:
         """(n,) of SOURCES_DTYPE, mapped into memory. DatasetError: the file has changed."""
         file = self.files / SOURCES_FILE
         if file_hash(file) != self.info["sources"]["file_xxh3_64"]:
@@ -199,15 +206,15 @@ class PackedIndex(Index):
         """See Index; a map of index.npy."""
         return self._records
 
-    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def records_of(self, samples: Int64s) -> Records:
         return self._rows.take(samples)
 
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def read(self, samples: Int64s) -> Records:
         # The neighbours of each record show whether two samples overlap.
         rows, positions = self._rows.around(samples, len(self))
         # `take` with "clip" is faster than rows[positions]. It also serves the first and the last
         # record, which lack a neighbour; `_are_placed` does not look at what they get.
-        records: NDArray[np.void] = rows.take(positions, mode="clip")
+        records: Records = rows.take(positions, mode="clip")
         before = rows.take(positions - 1, mode="clip")
         behind = rows.take(positions + 1, mode="clip")
         shards = np.searchsorted(self.shard_starts, samples, side="right") - 1
@@ -217,22 +224,24 @@ class PackedIndex(Index):
         if not is_good.all():
             row = int(np.flatnonzero(~is_good)[0])
             sample = int(samples[row])
-            raise self._impossible_record(sample, int(shards[row]), records[row])
+            shard = int(shards[row])
+            raise self._impossible_record(sample, shard, records[row])
         self.check_pixels(samples, records)
         return records
 
     def _are_placed(
         self,
-        samples: NDArray[np.int64],
+        samples: Int64s,
         shards: NDArray[np.intp],
-        before: NDArray[np.void],
-        records: NDArray[np.void],
-        behind: NDArray[np.void],
-    ) -> NDArray[np.bool_]:
+        before: Records,
+        records: Records,
+        behind: Records,
+    ) -> Bools:
         """(n,) whether records lie in their shards, between the records before and behind them."""
         # (n,) whether a sample is the first or the last of its shard.
         is_first = samples == self.shard_starts[shards]
-        next_shards = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1
+        ends = np.searchsorted(self.shard_starts, samples + 1, side="right")
+        next_shards = ends - 1
         is_last_of_all = samples == len(self) - 1
         is_last = (next_shards != shards) | is_last_of_all
         sizes = self.shard_sizes[shards]
@@ -240,13 +249,15 @@ class PackedIndex(Index):
         is_in_shard = records["shard"] == shards
         is_placed = is_in_shard & _are_inside(records, sizes)
         # A neighbour whose own place is impossible proves nothing about this record.
-        is_behind = before["offset"] + before["size"] <= records["offset"]
+        before_ends = before["offset"] + before["size"]
+        is_behind = before_ends <= records["offset"]
         is_placed &= is_first | ~_are_inside(before, sizes) | is_behind
-        is_before = records["offset"] + records["size"] <= behind["offset"]
+        ends = records["offset"] + records["size"]
+        is_before = ends <= behind["offset"]
         is_placed &= is_last | ~_are_inside(behind, sizes) | is_before
         return np.asarray(is_placed)
 
-    def _are_possible(self, records: NDArray[np.void]) -> NDArray[np.bool_]:
+    def _are_possible(self, records: Records) -> Bools:
         """(n,) whether such pictures and labels can exist."""
         width = records["width"].astype(np.int64)
         height = records["height"].astype(np.int64)
@@ -256,10 +267,12 @@ class PackedIndex(Index):
         blocks_across = (width + 7) // 8
         blocks_down = (height + 7) // 8
         most_blocks = 129 * records["size"].astype(np.int64)
-        is_possible = (width > 0) & (height > 0) & possible_forms(records)
+        has_pixels = (width > 0) & (height > 0)
+        is_possible = has_pixels & possible_forms(records)
         is_possible &= blocks_across * blocks_down <= most_blocks
         label = records["label"]
-        is_possible &= (label >= self.least_label) & (label < len(self.classes))
+        is_possible &= label >= self.least_label
+        is_possible &= label < len(self.classes)
         return np.asarray(is_possible)
 
     def _impossible_record(
@@ -273,27 +286,27 @@ class PackedIndex(Index):
             f"16 bits, and a label below {len(self.classes)}. The index is damaged: {REPACK}"
         )
 
-    def check_pixels(
-        self, samples: NDArray[np.int64], records: NDArray[np.void]
-    ) -> None:
+    def check_pixels(self, samples: Int64s, records: Records) -> None:
         check_pixel_limit(self, self._max_pixels, samples, records)
 
-    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
+    def paths_of(self, samples: Int64s) -> Sequence[str | None]:
         return [None] * len(samples)
 
-    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+    def hashes(self, samples: Int64s, name: str) -> Uint64s:
         return np.asarray(self.records_of(samples)[name])
 
     def sample_at(self, shard: int, offset: int) -> int | None:
         offsets = self.records_of_shard(shard)["offset"]
         position = int(np.searchsorted(offsets, offset))
-        if position == len(offsets) or int(offsets[position]) != offset:
+        is_last = position == len(offsets)
+        if is_last or int(offsets[position]) != offset:
             return None
         return int(self.shard_starts[shard]) + position
 
     def column(self, name: str) -> Column:
         self.fetch_columns([name])
-        return open_column(self.files / FIELDS_FOLDER, len(self), self.fields[name])
+        folder = self.files / FIELDS_FOLDER
+        return open_column(folder, len(self), self.fields[name])
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> bool:
         return self.storage == COEFFICIENTS_STORAGE
@@ -358,9 +371,7 @@ class PackedIndex(Index):
         )
 
 
-def _are_inside(
-    records: NDArray[np.void], sizes: NDArray[np.uint64]
-) -> NDArray[np.bool_]:
+def _are_inside(records: Records, sizes: Uint64s) -> Bools:
     """(n,) whether records have bytes, inside shards of these sizes. No sum here can wrap."""
     offset = records["offset"]
     size = records["size"]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.columns import Ragged
 
 V = TypeVar("V")
@@ -23,24 +24,23 @@ class PartSamples(NamedTuple):
 
     part: int
     positions: NDArray[np.intp]  # (m,) where they stand among the samples
-    numbers: NDArray[np.int64]  # (m,) their numbers in the part
+    numbers: Int64s  # (m,) their numbers in the part
 
 
-def starts_of(counts: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+def starts_of(counts: Sequence[int] | Int64s) -> Int64s:
     """(n + 1,) where each of n parts of these lengths begins, and the end of all."""
     ends = np.cumsum(counts)
-    return np.concatenate([[0], ends]).astype(np.int64)
+    starts = np.concatenate([[0], ends])
+    return starts.astype(np.int64, copy=False)
 
 
-def part_and_number(starts: NDArray[np.int64], number: int) -> tuple[int, int]:
+def part_and_number(starts: Int64s, number: int) -> tuple[int, int]:
     """The part of a shard or sample, and its number there."""
     part = int(np.searchsorted(starts, number, side="right")) - 1
     return part, number - int(starts[part])
 
 
-def split_by_part(
-    starts: NDArray[np.int64], samples: NDArray[np.int64]
-) -> Iterator[PartSamples]:
+def split_by_part(starts: Int64s, samples: Int64s) -> Iterator[PartSamples]:
     """The samples of each part that has some of them. Without samples, the first part and none."""
     part_of_sample = np.searchsorted(starts, samples, side="right") - 1
     for part in np.unique(part_of_sample).tolist() or [0]:
@@ -50,9 +50,9 @@ def split_by_part(
 
 
 def gather_from_parts(
-    starts: NDArray[np.int64],
-    samples: NDArray[np.int64],
-    read: Callable[[int, NDArray[np.int64]], V],
+    starts: Int64s,
+    samples: Int64s,
+    read: Callable[[int, Int64s], V],
 ) -> V:
     """Reads the values of samples part by part; returns them in the order of the samples.
 
@@ -102,7 +102,8 @@ def _merge_ragged(
     rows = np.concatenate(rows_of_parts)
     # A stable sort keeps the order of the values of one sample.
     order = np.argsort(rows, kind="stable")
-    values = np.concatenate([ragged.values for ragged in parts])[order]
+    values_of_parts = [ragged.values for ragged in parts]
+    values = np.concatenate(values_of_parts)[order]
     labels = None
     if parts[0].labels is not None:
         labels = np.concatenate([ragged.labels for ragged in parts])[order]
@@ -114,16 +115,16 @@ def _merge_ragged(
 class JoinedColumn:
     """A field of several datasets, one behind the other."""
 
-    starts: NDArray[np.int64]  # of the samples of each
+    starts: Int64s  # of the samples of each
     columns: Sequence[Any]
     # For each dataset the new labels of its classes, as `renumbered` takes them; None: as they are.
-    labels: Sequence[NDArray[np.int64]] | None = None
+    labels: Sequence[Int64s] | None = None
 
-    def take(self, samples: NDArray[np.int64]) -> Any:
+    def take(self, samples: Int64s) -> Any:
         """The values of samples, in the form in which the datasets' own columns give them."""
         return gather_from_parts(self.starts, samples, self._read_part)
 
-    def _read_part(self, part: int, numbers: NDArray[np.int64]) -> Any:
+    def _read_part(self, part: int, numbers: Int64s) -> Any:
         values = self.columns[part].take(numbers)
         if self.labels is None:
             return values
@@ -135,7 +136,7 @@ class JoinedColumn:
         return replace(values, values=labels.astype(values.values.dtype))
 
 
-def renumbered(labels: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
+def renumbered(labels: Int64s, new: Int64s) -> Int64s:
     """Labels by their new numbers: `new` has that of each class, and at its end that of NO_LABEL.
 
     Labels that the dataset does not have stay as they are: checks of the records report them.

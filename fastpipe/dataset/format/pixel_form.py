@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Records
 from fastpipe.dataset.format.shard_list import count
 
 
@@ -27,7 +27,9 @@ class PixelForm(NamedTuple):
         return f"{self.channels} x {self.bits}"
 
 
-FORMS = tuple(PixelForm(channels, bits) for channels in (1, 3, 4) for bits in (8, 16))
+_CHANNELS = (1, 3, 4)
+_BITS = (8, 16)
+FORMS = tuple(PixelForm(channels, bits) for channels in _CHANNELS for bits in _BITS)
 
 # (256, 256) by channels and bits, as records have them: whether the form exists.
 _IS_POSSIBLE = np.zeros((256, 256), dtype=np.bool_)
@@ -35,12 +37,12 @@ for _form in FORMS:
     _IS_POSSIBLE[_form.channels, _form.bits] = True
 
 
-def possible_forms(records: NDArray[np.void]) -> NDArray[np.bool_]:
+def possible_forms(records: Records) -> Bools:
     """Whether records have one of FORMS, in their shape."""
     return np.asarray(_IS_POSSIBLE[records["channels"], records["bits"]])
 
 
-def count_forms(records: NDArray[np.void]) -> Counter[PixelForm]:
+def count_forms(records: Records) -> Counter[PixelForm]:
     """How many records have each form."""
     # One number for both, so that bincount counts all forms in one pass: the channels in the high
     # byte, the bits in the low one.
@@ -70,7 +72,9 @@ def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
     """
     forms = Counter[PixelForm]()
     for entry in entries:
-        form = PixelForm(count(entry["channels"]), count(entry["bits"]))
+        channels = count(entry["channels"])
+        bits = count(entry["bits"])
+        form = PixelForm(channels, bits)
         forms[form] = count(entry["samples"])
     is_possible = forms.keys() <= set(FORMS)
     if not is_possible:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
 import xxhash
 
+from fastpipe.arrays import Uint64s
 from fastpipe.dataset.format import tar_writer as tar
 
 # A header and a block for KEY.cls (a label has at most 20 digits), and the header of the image.
@@ -37,6 +39,12 @@ def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview])
     for offset in (0, last // 2, last):
         digest.update(read(offset, piece_bytes))
     return digest.intdigest()
+
+
+def key_hashes(paths: Iterable[str]) -> Uint64s:
+    """(paths,) the column "key" of the index for sources with these paths."""
+    hashes = [key_hash(path) for path in paths]
+    return np.array(hashes, dtype=np.uint64)
 
 
 def key_hash(path: str) -> int:
@@ -122,7 +130,9 @@ def read_ours(first: Callable[[int], bytes]) -> Ours | None:
         raise ValueError(
             f"KEY.json is damaged: expected an identity and a path, got {problem!r}"
         ) from problem
-    return Ours(None if name is None else str(name), identity, str(path))
+    if name is not None:
+        name = str(name)
+    return Ours(name, identity, str(path))
 
 
 def read_names(note: bytes) -> tuple[int, int]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fastpipe.arrays import Int64s, Uint64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,19 +23,22 @@ class Texts:
     """
 
     data: bytes  # in the encoding of the file system
-    bounds: NDArray[np.int64]  # (n + 1,) where each text begins, and the end of all
+    bounds: Int64s  # (n + 1,) where each text begins, and the end of all
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Texts:
         encoded = [os.fsencode(text) for text in texts]
         lengths = [len(text) for text in encoded]
-        return cls(b"".join(encoded), np.cumsum([0, *lengths], dtype=np.int64))
+        bounds = np.cumsum([0, *lengths], dtype=np.int64)
+        return cls(b"".join(encoded), bounds)
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
     def bytes_at(self, number: int) -> bytes:
-        return self.data[self.bounds[number] : self.bounds[number + 1]]
+        start = self.bounds[number]
+        end = self.bounds[number + 1]
+        return self.data[start:end]
 
     def __getitem__(self, number: int) -> str:
         return os.fsdecode(self.bytes_at(number))
@@ -75,7 +79,8 @@ class ShardColumns:
         """
         try:
             name, samples, size_bytes = _parse_entry(entry)
-            self._sample_bounds.append(self._sample_bounds[-1] + samples)
+            start = self._sample_bounds[-1]
+            self._sample_bounds.append(start + samples)
         except (KeyError, TypeError, ValueError, OverflowError):
             return entry
         self._names += name
@@ -121,8 +126,8 @@ class Shards:
     def __init__(
         self,
         names: Sequence[tuple[Path, Texts]],
-        bounds: NDArray[np.int64],
-        sizes: NDArray[np.uint64],
+        bounds: Int64s,
+        sizes: Uint64s,
     ) -> None:
         self.samples = int(bounds[-1])
         self.starts = bounds[:-1]
@@ -140,7 +145,8 @@ class Shards:
         for part in parts:
             names += part._names
         # (all shards,) the number of samples in each, and their bounds in the whole.
-        counts = np.concatenate([np.diff(part._bounds) for part in parts])
+        counts_of_parts = [np.diff(part._bounds) for part in parts]
+        counts = np.concatenate(counts_of_parts)
         bounds = np.concatenate([[0], np.cumsum(counts)])
         sizes = np.concatenate([part.sizes for part in parts])
         return cls(names, bounds, sizes)
@@ -151,12 +157,14 @@ class Shards:
     def __getitem__(self, number: int) -> Shard:
         # Also negative numbers; IndexError beyond the end.
         shard = range(len(self))[number]
-        group = int(np.searchsorted(self._folder_bounds, shard, side="right")) - 1
+        next_group = np.searchsorted(self._folder_bounds, shard, side="right")
+        group = int(next_group) - 1
         folder, names = self._names[group]
         shard_in_folder = shard - int(self._folder_bounds[group])
         name = names[shard_in_folder]
         first, end = self._bounds[shard : shard + 2].tolist()
-        return Shard(folder, name, end - first, int(self.sizes[shard]))
+        size_bytes = int(self.sizes[shard])
+        return Shard(folder, name, end - first, size_bytes)
 
     def __iter__(self) -> Iterator[Shard]:
         """Much quicker than one by one."""
@@ -206,4 +214,6 @@ def _parse_entry(entry: dict[str, Any]) -> tuple[bytes, int, int]:
             "expected a file name without a folder, because shards are in the dataset's own "
             f"folder, got {name!r}"
         )
-    return os.fsencode(name), count(entry["samples"]), count(entry["size_bytes"])
+    samples = count(entry["samples"])
+    size_bytes = count(entry["size_bytes"])
+    return os.fsencode(name), samples, size_bytes

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.fields import MAX_VALUE_BYTES
 from fastpipe.dataset.format.index import Index, ReadableShard
@@ -28,7 +26,7 @@ class SourcePaths:
         # A shard that falls out of the cache closes itself.
         self._open_shard = lru_cache(_MAX_OPEN_SHARDS)(index.open_shard)
 
-    def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
+    def of(self, samples: Int64s, records: Records) -> list[str]:
         """The source paths of samples (docs/explanation/format.md).
 
         Args:

@@ -23,7 +23,8 @@ _TIME = b"00000000000\x00"
 _REST_BYTES = BLOCK - _CHECKSUM_OFFSET - _CHECKSUM_BYTES
 _REST = (b"0" + bytes(100) + b"ustar\x0000").ljust(_REST_BYTES, b"\x00")
 # The part of the checksum that all headers share. The checksum itself counts as blanks.
-_COMMON_SUM = sum(_OWNER) + sum(_TIME) + sum(_REST) + _CHECKSUM_BYTES * ord(" ")
+_SUM_OF_BLANKS = _CHECKSUM_BYTES * ord(" ")
+_COMMON_SUM = sum(_OWNER) + sum(_TIME) + sum(_REST) + _SUM_OF_BLANKS
 
 
 def padded(size: int, unit: int) -> int:
@@ -40,12 +41,14 @@ def header(name: str, size_bytes: int) -> bytes:
     """The header of a member: a name of at most 100 ASCII characters, and at most 8 GiB."""
     encoded_name = name.encode("ascii")
     size = b"%011o\x00" % size_bytes
-    if len(encoded_name) > _NAME_BYTES or len(size) != _SIZE_DIGITS + 1:
+    has_name = len(encoded_name) <= _NAME_BYTES
+    if not has_name or len(size) != _SIZE_DIGITS + 1:
         raise ValueError(
             f"{name!r} of {size_bytes} bytes does not fit into a ustar header"
         )
     # The checksum is the sum of all bytes of the header, in octal digits.
-    checksum = b"%06o\x00 " % (_COMMON_SUM + sum(encoded_name) + sum(size))
+    byte_sum = _COMMON_SUM + sum(encoded_name) + sum(size)
+    checksum = b"%06o\x00 " % byte_sum
     return (
         encoded_name.ljust(_NAME_BYTES, b"\x00")
         + _OWNER
@@ -58,4 +61,5 @@ def header(name: str, size_bytes: int) -> bytes:
 
 def end(size_bytes: int) -> bytes:
     """The end of an archive of this size: two blocks of zeros, and more up to a whole record."""
-    return bytes(padded(size_bytes + 2 * BLOCK, RECORD) - size_bytes)
+    padded_bytes = padded(size_bytes + 2 * BLOCK, RECORD)
+    return bytes(padded_bytes - size_bytes)

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
+
+from fastpipe.arrays import Int64s
 
 _STEP = 0x9E3779B9  # 2**32 divided by the golden ratio, odd
 _ROW_BYTES = 2**19  # larger rows are made one by one on a CPU, in its cache
@@ -161,7 +162,7 @@ class BySample(TorchFunctionMode):
         return words.view(*shape)
 
 
-def by_sample_on_cpu(seeds: NDArray[np.int64], seed: int) -> BySample:
+def by_sample_on_cpu(seeds: Int64s, seed: int) -> BySample:
     """The mode for n seeds, one a sample, in which all draws are made on the CPU.
 
     `seed` is that of a generator for the draws that are not one row a sample.
@@ -220,13 +221,17 @@ def _randn(
 def _rand_like(
     mode: BySample, like: Tensor, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
-    return mode.uniform(like.shape, dtype or like.dtype, device or like.device)
+    dtype = dtype or like.dtype
+    device = device or like.device
+    return mode.uniform(like.shape, dtype, device)
 
 
 def _randn_like(
     mode: BySample, like: Tensor, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
-    return mode.normal(like.shape, dtype or like.dtype, device or like.device)
+    dtype = dtype or like.dtype
+    device = device or like.device
+    return mode.normal(like.shape, dtype, device)
 
 
 def _randint(
@@ -243,7 +248,9 @@ def _randint(
     if "high" in keywords:
         numbers.append(keywords["high"])
     high = numbers[-1]
-    low = numbers[0] if len(numbers) > 1 else keywords.get("low", 0)
+    low = keywords.get("low", 0)
+    if len(numbers) > 1:
+        low = numbers[0]
     draws = mode.uniform(size, torch.float64, device)
     draws.mul_(high - low).floor_().add_(low)
     return draws.to(dtype or torch.int64)
@@ -296,7 +303,8 @@ def _normal(
         device = tensors[0].device
     elif size is None:
         raise _NotBySampleError
-    numbers: Tensor = mode.normal(size, dtype, device) * std + mean
+    draws = mode.normal(size, dtype, device)
+    numbers: Tensor = draws * std + mean
     return numbers
 
 

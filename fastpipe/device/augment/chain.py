@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Float32s, Int64s
 from fastpipe.device.augment import pixels
 from fastpipe.device.augment.canvases import Canvases
 from fastpipe.device.augment.foreign import Foreign
@@ -36,7 +36,6 @@ from fastpipe.device.augment.options import moment_of_channels, parse_moments
 from fastpipe.device.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Int64s
 from fastpipe.plan.placed import Placed
 
 _CPU = torch.device("cpu")
@@ -208,7 +207,7 @@ class Chain(torch.nn.Module):
         hosts = tuple(step.host for step in steps)
         return AugmentPlan(len(samples), tuple(sizes), channels, bits, hosts, arrays)
 
-    def partners(self, plan: AugmentPlan) -> tuple[Int64s, NDArray[np.float32]]:
+    def partners(self, plan: AugmentPlan) -> tuple[Int64s, Float32s]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share.
 
         Needs `in_pairs`.
@@ -234,7 +233,9 @@ class Chain(torch.nn.Module):
         """
         if self.moves.isdisjoint(("boxes", "keypoints")) or not places:
             return places
-        tensors = {name: torch.from_numpy(array) for name, array in plan.arrays.items()}
+        tensors = {}
+        for name, array in plan.arrays.items():
+            tensors[name] = torch.from_numpy(array)
 
         def move_points(points: Tensor) -> Tensor:
             # The corners of boxes are points, too.
@@ -257,9 +258,11 @@ class Chain(torch.nn.Module):
         if kind not in self.moves:
             return masks
         if kind == "mask":
-            return self._move_planes(masks[:, None], kind, plan, tensors, fill)[:, 0]
+            planes = masks[:, None]
+            return self._move_planes(planes, kind, plan, tensors, fill)[:, 0]
         planes = masks.permute(0, 3, 1, 2)
-        return self._move_planes(planes, kind, plan, tensors, fill).permute(0, 2, 3, 1)
+        moved = self._move_planes(planes, kind, plan, tensors, fill)
+        return moved.permute(0, 2, 3, 1)
 
     def _move_planes(
         self, planes: Tensor, kind: str, plan: AugmentPlan, tensors: Tensors, fill: int
@@ -268,7 +271,8 @@ class Chain(torch.nn.Module):
         # Operations fill with 0, so `fill` is subtracted before, and added again. float32 holds
         # integers of 16 bits exactly.
         values = planes.to(torch.float32, copy=True).sub_(fill)
-        return self._move(values, plan, tensors, kind).add(fill).to(planes.dtype)
+        moved = self._move(values, plan, tensors, kind)
+        return moved.add(fill).to(planes.dtype)
 
     @torch.no_grad()
     def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Tensors) -> Tensor:
@@ -276,7 +280,8 @@ class Chain(torch.nn.Module):
         if "shown" not in self.moves:
             return shown
         planes = shown[:, None].to(torch.float32)
-        return self._move(planes, plan, tensors, "shown")[:, 0] > 0.5
+        moved = self._move(planes, plan, tensors, "shown")
+        return moved[:, 0] > 0.5
 
     def _move(
         self, values: Tensor, plan: AugmentPlan, tensors: Tensors, *kinds: str
@@ -348,7 +353,8 @@ class Chain(torch.nn.Module):
 
         out: Tensor | None = None
         for first_row, end in parts(images, self._part_bytes()):
-            part = self._operate(images[first_row:end], first_row, plan, step_tensors)
+            images_of_part = images[first_row:end]
+            part = self._operate(images_of_part, first_row, plan, step_tensors)
             is_images = part.ndim == 4 and part.shape[1] == plan.channels
             if self.mean is None and not self._after and not is_images:
                 # Nothing comes after the operations, so they may return results of any shape.

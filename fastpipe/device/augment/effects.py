@@ -76,7 +76,8 @@ def hue(images: Tensor, turns: Tensor) -> Tensor:
     least = torch.minimum(torch.minimum(red, green), blue)
     span = most.sub_(least)  # in place: `most` is not needed any more
     position = _hue_position(red, green, blue, span)
-    position.add_(turns[:, None, None] * 6)
+    sixths = turns[:, None, None] * 6
+    position.add_(sixths)
     rounds = torch.floor(position / 6)
     position.sub_(rounds.mul_(6))  # from 0 to 6 again
 
@@ -138,7 +139,9 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
         return images.clamp_(0, 1)
     # The sums of three neighbours in a column, and then of three such sums in a row: nine pixels
     # by four additions.
-    column_sums = images[:, :, :-2] + images[:, :, 1:-1]
+    upper_rows = images[:, :, :-2]
+    middle_rows = images[:, :, 1:-1]
+    column_sums = upper_rows + middle_rows
     column_sums += images[:, :, 2:]
     blurred = column_sums[..., :-2] + column_sums[..., 1:-1]
     blurred += column_sums[..., 2:]
@@ -255,7 +258,8 @@ def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
     taps = torch.arange(radius + 1, dtype=torch.float32, device=images.device)
     # (n, radius + 1), from the middle outwards: exp(-(tap / sigma)^2 / 2), divided by the sum of
     # both sides, which have the middle in common.
-    weights = torch.exp(-0.5 * (taps / sigmas[:, None]) ** 2)
+    deviations = taps / sigmas[:, None]
+    weights = torch.exp(-0.5 * deviations**2)
     middle = weights[:, :1]
     sums = 2 * weights.sum(1, keepdim=True) - middle
     weights = weights / sums

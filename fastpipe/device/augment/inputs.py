@@ -46,7 +46,8 @@ def check_images(images: object) -> None:
             "Augment: expected uint8 images, 0 to 255, or uint16, 0 to 65535, as fastpipe.loader "
             f"gives them, got {images.dtype}; Augment itself converts them to floating point"
         )
-    if images.ndim != 4 or images.shape[1] not in CHANNELS or 0 in images.shape:
+    is_batch = images.ndim == 4 and 0 not in images.shape
+    if not is_batch or images.shape[1] not in CHANNELS:
         hint = ""
         if images.ndim == 4 and images.shape[3] in CHANNELS:
             hint = "; permute(0, 3, 1, 2) moves the channels to the second place"

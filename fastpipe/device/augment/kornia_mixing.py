@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Float64s, Int64s
 from fastpipe.device.augment import kornia_modules
 from fastpipe.device.augment.inputs import check_result
 from fastpipe.device.augment.normalised import box_share
@@ -28,7 +29,7 @@ from fastpipe.device.augment.operation import (
 from fastpipe.device.augment.pixels import inside
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Float64s, Int64s, Stream
+from fastpipe.plan.draws import Stream
 
 Parameters = dict[str, Tensor]
 Arrays = dict[str, Array]
@@ -62,7 +63,8 @@ def _cutmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Ar
 def _patchmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
     """As for cutmix."""
     top_left = parameters["patch_coords"].numpy()[:, ::-1]  # (n, 2): y, x
-    boxes_tlbr = np.concatenate([top_left, top_left + module.patch_size], axis=1)
+    bottom_right = top_left + module.patch_size
+    boxes_tlbr = np.concatenate([top_left, bottom_right], axis=1)
     partners = parameters["mix_pairs"].numpy()
     return _arrays_of_boxes(partners, boxes_tlbr, draws, size)
 
@@ -211,7 +213,8 @@ class KorniaMixing(ModuleOperation):
         if "boxes" in tensors:
             return self.run(values, 0, host, tensors)
         partner = values.index_select(0, tensors["partners"][1])
-        has_partner = (tensors["shares"][1] > 0)[:, None, None, None]
+        partner_shares = tensors["shares"][1]
+        has_partner = (partner_shares > 0)[:, None, None, None]
         return torch.maximum(values, partner * has_partner)
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:

@@ -25,10 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastpipe.arrays import Int64s
 from fastpipe.device.augment.by_sample import by_sample_on_cpu
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Int64s
 
 _log = logging.getLogger("fastpipe")
 _CPU = torch.device("cpu")
@@ -219,7 +219,8 @@ def draw_parameters(
     `seed` is that of the draws that are not by sample.
     """
     with by_sample_on_cpu(seeds, seed):
-        return module.forward_parameters(torch.Size((len(seeds), channels, *size)))
+        shape = torch.Size((len(seeds), channels, *size))
+        return module.forward_parameters(shape)
 
 
 class FieldMover:

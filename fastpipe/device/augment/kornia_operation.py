@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from fastpipe.arrays import Int64s
 from fastpipe.device.augment import kornia_modules, pixels
 from fastpipe.device.augment.by_sample import BySample, by_sample_on_cpu
 from fastpipe.device.augment.inputs import check_result
@@ -39,7 +40,7 @@ from fastpipe.device.augment.kornia_trials import (
 from fastpipe.device.augment.operation import Draws, ModuleOperation, Step, Tensors
 from fastpipe.device.augment.without_waits import WithoutWaits
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Int64s, Stream
+from fastpipe.plan.draws import Stream
 
 GROUPS = 2  # calls a batch of a module that draws something once a call
 POLICY_GROUPS = 16  # calls a batch of a module that chooses among other modules
@@ -96,7 +97,8 @@ class Kornia(ModuleOperation):
         """
         kornia_modules.move_to_device(self.module, _CPU)
         nature = self._nature(size, draws.channels)
-        seeds = _at_least_two(draws.sample_bits(Stream.MODULE, position).view(np.int64))
+        module_bits = draws.sample_bits(Stream.MODULE, position)
+        seeds = _at_least_two(module_bits.view(np.int64))
         calls = []
         arrays = {}
         groups = self._groups(draws, position, seeds, nature)
@@ -199,7 +201,8 @@ class Kornia(ModuleOperation):
                     )
                 changed = check_result(self.module, result, len(part))
                 if rows is not None:
-                    images.index_copy_(0, rows[begin:end], changed.to(images.dtype))
+                    rows_of_part = rows[begin:end]
+                    images.index_copy_(0, rows_of_part, changed.to(images.dtype))
                 elif len(parts) > 1:
                     images[begin:end] = changed
                 else:
@@ -309,7 +312,8 @@ class Kornia(ModuleOperation):
             generator = torch.Generator(generator_device)
             generator.manual_seed(call.seed)
             # The shape of images, though these may be masks.
-            shape = torch.Size((len(images), call.nature.channels, *images.shape[2:]))
+            size = images.shape[2:]
+            shape = torch.Size((len(images), call.nature.channels, *size))
             seeds = tensors["seeds"][begin:end]
             with BySample(seeds, generator=generator, onto=images.device):
                 return self.module.forward_parameters(shape)

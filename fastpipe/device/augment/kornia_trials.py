@@ -44,7 +44,8 @@ def find_nature(module: Any, size: Size, channels: int) -> Nature:
         ConfigError: the module takes no images with so many channels, as far as a trial can tell.
     """
     parameters, once_count = _draw_parameters(module, 2, size, channels)
-    leaves = [leaf for leaf in tree_flatten(parameters)[0] if isinstance(leaf, Tensor)]
+    values, _ = tree_flatten(parameters)
+    leaves = [value for value in values if isinstance(value, Tensor)]
     draws_once = once_count > 0
     if not hasattr(module, "p_batch"):
         # It chooses among other modules, on the host. So large parameters are drawn there, too.
@@ -166,5 +167,6 @@ def _draw_parameters(
 ) -> tuple[Any, int]:
     """Parameters for some images, and how many draws were not by sample."""
     with by_sample_on_cpu(np.arange(count), 0) as mode:
-        parameters = module.forward_parameters(torch.Size((count, channels, *size)))
+        shape = torch.Size((count, channels, *size))
+        parameters = module.forward_parameters(shape)
     return parameters, mode.others

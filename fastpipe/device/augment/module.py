@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastpipe.arrays import Int64s
 from fastpipe.device.augment import presets
 from fastpipe.device.augment.chain import Chain
 from fastpipe.device.augment.inputs import check_images
@@ -24,7 +25,7 @@ from fastpipe.device.augment.options import (
 )
 from fastpipe.device.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.errors import ConfigError, flag, whole
-from fastpipe.plan.draws import Int64s, Stream, key
+from fastpipe.plan.draws import Stream, key
 
 # Attributes that loaders and previews use, which completion does not show.
 _NOT_PUBLIC = frozenset(
@@ -301,7 +302,11 @@ class Augment(Chain):
             "label_smoothing": self.label_smoothing,
             "num_classes": self.num_classes,
         }
-        return ", ".join(f"{name}={value}" for name, value in options.items() if value)
+        texts = []
+        for name, value in options.items():
+            if value:
+                texts.append(f"{name}={value}")
+        return ", ".join(texts)
 
 
 def _sample_numbers(

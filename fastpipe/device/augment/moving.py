@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fastpipe.arrays import Bools, Float32s, Int64s
 from fastpipe.device.augment.operation import AugmentPlan
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Bools, Int64s
-from fastpipe.plan.placed import Float32s, Placed, places_in_row, swap_pairs
+from fastpipe.plan.placed import Placed, places_in_row, swap_pairs
 
 Mover = Callable[[torch.Tensor], torch.Tensor]
 # The entries of x0, y0, x1, y1 that are x and y of each corner, around the box.
@@ -45,7 +45,8 @@ def move_places(
         move: moves points (n, P, 2), P of each image, as the augmentation moves pixels.
     """
     # Three corners of each image go along as points, to show which images are mirrored.
-    triangles = np.broadcast_to(_triangle(plan.sizes[0]), (plan.count, 3, 2))
+    triangle = _triangle(plan.sizes[0])
+    triangles = np.broadcast_to(triangle, (plan.count, 3, 2))
     # Of each field vertices (M, V, 2) and rows (M,). All are moved in one call, boxes first.
     names = sorted(places, key=lambda name: not places[name].are_boxes)
     vertices = [triangles]

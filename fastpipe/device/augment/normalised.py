@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Bools, Float32s, Float64s, Int64s
 from fastpipe.device.augment import pixels
 from fastpipe.device.augment.operation import (
     Array,
@@ -33,8 +34,9 @@ from fastpipe.device.augment.operation import (
     on_rows,
 )
 from fastpipe.device.augment.pixels import cut_out, inside
+from fastpipe.plan.crop_boxes import sides_of
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key
+from fastpipe.plan.draws import Stream, between, key, up_to
 
 SCALE = (0.02, 0.33)  # share of the image's area
 RATIO = (0.3, 3.3)  # height divided by width
@@ -81,7 +83,8 @@ class Erasing(Operation):
         num_spared = int(self.spared * len(draws))
         is_chosen[:num_spared] = False
         # (n,) how many boxes a chosen sample gets, 1 to `most`.
-        counts = 1 + np.floor(draws.each(Stream.ERASE_COUNT) * self.most)
+        count_draws = draws.each(Stream.ERASE_COUNT)
+        counts = 1 + np.floor(count_draws * self.most)
         row_parts = []
         box_parts = []
         seed_parts = []
@@ -89,13 +92,16 @@ class Erasing(Operation):
             # Each further box of a sample has draws of its own.
             box_draws = draws
             if number > 0:
-                box_draws = replace(draws, seed=key(draws.seed, number, Stream.ERASE))
+                box_seed = key(draws.seed, number, Stream.ERASE)
+                box_draws = replace(draws, seed=box_seed)
             boxes_tlbr = _erased_boxes(box_draws, size, counts)
             top, left, bottom, right = boxes_tlbr.T
             has_area = (bottom > top) & (right > left)
-            rows = np.flatnonzero(is_chosen & (number < counts) & has_area)
+            is_erased = is_chosen & (number < counts) & has_area
+            rows = np.flatnonzero(is_erased)
             # 63 bits, because a generator takes signed seeds.
-            seeds = box_draws.sample_bits(Stream.ERASE_NOISE, position) >> np.uint64(1)
+            noise_bits = box_draws.sample_bits(Stream.ERASE_NOISE, position)
+            seeds = noise_bits >> np.uint64(1)
             row_parts.append(rows)
             box_parts.append(boxes_tlbr[rows])
             seed_parts.append(seeds[rows])
@@ -153,7 +159,7 @@ def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
     Empty if ten tries gave none that fits.
     """
     height, width = size
-    min_scale, max_scale = SCALE
+    min_share, max_share = SCALE
     min_ratio, max_ratio = RATIO
     min_log = math.log(min_ratio)
     max_log = math.log(max_ratio)
@@ -166,18 +172,17 @@ def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
             break
         # (n,) each: the share of the image's area evenly, the ratio evenly in its logarithm.
         area_draws = draws.each(Stream.ERASE_AREA + attempt)
-        share = min_scale + (max_scale - min_scale) * area_draws
+        share = between(area_draws, min_share, max_share)
         area = height * width * share / counts
         ratio_draws = draws.each(Stream.ERASE_RATIO + attempt)
-        ratio = np.exp(min_log + (max_log - min_log) * ratio_draws)
-        # h * w = area and h / w = ratio, so h = sqrt(area * ratio) and w = sqrt(area / ratio).
-        h = np.rint(np.sqrt(area * ratio)).astype(np.int64)
-        w = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        ratio = np.exp(between(ratio_draws, min_log, max_log))
+        h, w = sides_of(area, ratio)
         fits = is_todo & (h < height) & (w < width)
-        # A draw below 1 times room + 1 is rounded down to 0 to room.
-        y = (y_draws * (height - h + 1)).astype(np.int64)
-        x = (x_draws * (width - w + 1)).astype(np.int64)
-        tried_boxes = np.stack([y, x, y + h, x + w], axis=1)
+        y = up_to(y_draws, height - h)
+        x = up_to(x_draws, width - w)
+        bottom = y + h
+        right = x + w
+        tried_boxes = np.stack([y, x, bottom, right], axis=1)
         boxes_tlbr[fits] = tried_boxes[fits]
         is_todo &= ~fits
     return boxes_tlbr
@@ -355,7 +360,9 @@ class Mixing(Operation):
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Each row keeps its share of its own label; the rest is its partner's."""
-        return torch.lerp(self._partners_of(labels), labels, tensors["share"][:, None])
+        partners = self._partners_of(labels)
+        share = tensors["share"][:, None]
+        return torch.lerp(partners, labels, share)
 
 
 def box_share(
@@ -399,14 +406,15 @@ def _boxes_of_sides(draw: Draw, size: Size, sides: tuple[float, float]) -> Int64
     """(n, 4): boxes inside the image, with sides drawn between two parts of the image's."""
     height, width = size
     least, most = sides
-    height_share = least + (most - least) * draw(Stream.CUT_HEIGHT)
-    width_share = least + (most - least) * draw(Stream.CUT_WIDTH)
+    height_share = between(draw(Stream.CUT_HEIGHT), least, most)
+    width_share = between(draw(Stream.CUT_WIDTH), least, most)
     h = (height * height_share).astype(np.int64)
     w = (width * width_share).astype(np.int64)
-    # A draw below 1 times room + 1 is rounded down to 0 to room.
-    y = (draw(Stream.CUT_Y) * (height - h + 1)).astype(np.int64)
-    x = (draw(Stream.CUT_X) * (width - w + 1)).astype(np.int64)
-    return np.stack([y, x, y + h, x + w], axis=1)
+    y = up_to(draw(Stream.CUT_Y), height - h)
+    x = up_to(draw(Stream.CUT_X), width - w)
+    bottom = y + h
+    right = x + w
+    return np.stack([y, x, bottom, right], axis=1)
 
 
 def _boxes_of_share(draw: Draw, size: Size, share: Float64s) -> Int64s:
@@ -419,12 +427,16 @@ def _boxes_of_share(draw: Draw, size: Size, share: Float64s) -> Int64s:
     half_w = (width * side).astype(np.int64) // 2
     y = (draw(Stream.CUT_Y) * height).astype(np.int64)
     x = (draw(Stream.CUT_X) * width).astype(np.int64)
-    boxes_tlbr = np.stack([y - half_h, x - half_w, y + half_h, x + half_w], axis=1)
+    top = y - half_h
+    left = x - half_w
+    bottom = y + half_h
+    right = x + half_w
+    boxes_tlbr = np.stack([top, left, bottom, right], axis=1)
     return np.clip(boxes_tlbr, 0, (height, width, height, width))
 
 
 def _mix_one_by_one(
-    images: Tensor, is_cut: Bools, share: NDArray[np.float32], boxes_tlbr: Int64s
+    images: Tensor, is_cut: Bools, share: Float32s, boxes_tlbr: Int64s
 ) -> Tensor:
     """Mixes (n, height, width, c) in place, each row with the row before it.
 
@@ -439,7 +451,8 @@ def _mix_one_by_one(
             box = boxes_tlbr[row].tolist()
             cut_out(image, box).copy_(cut_out(partner, box))
         else:
-            torch.lerp(partner, image, float(share[row]), out=image)
+            weight = float(share[row])
+            torch.lerp(partner, image, weight, out=image)
     return images
 
 

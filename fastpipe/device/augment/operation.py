@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Float64s, Int64s, Uint64s, bits, key, uniform
+from fastpipe.plan.draws import bits, key, uniform, uniform_one
 
 # Classes that change values and move no pixel: kornia's base of such augmentations, and
 # torchvision's transforms.
@@ -68,13 +68,13 @@ class Draws:
 
     def each(self, stream: int) -> Float64s:
         """(n,) in [0, 1): a draw for each sample, the same in whatever batch the sample comes."""
-        return uniform(key(self.seed, self.epoch, stream), self.samples)
+        stream_key = key(self.seed, self.epoch, stream)
+        return uniform(stream_key, self.samples)
 
     def once(self, stream: int) -> float:
         """In [0, 1): one draw for the batch, the same on every rank."""
-        return float(
-            uniform(key(self.seed, self.epoch, stream), np.array([self.batch]))[0]
-        )
+        stream_key = key(self.seed, self.epoch, stream)
+        return uniform_one(stream_key, self.batch)
 
     def generator_seed(self, stream: int, position: int) -> int:
         """A 64-bit seed of a generator for the operation at `position`.
@@ -82,12 +82,14 @@ class Draws:
         It depends on the batch and on its first sample, so that ranks that share a batch do not
         repeat one another.
         """
-        batch_key = key(key(self.seed, self.epoch, stream), self.batch, position)
+        stream_key = key(self.seed, self.epoch, stream)
+        batch_key = key(stream_key, self.batch, position)
         return int(bits(batch_key, self.samples[:1])[0])
 
     def sample_bits(self, stream: int, position: int) -> Uint64s:
         """(n,) seeds, one a sample, the same in whatever batch the sample comes."""
-        return bits(key(key(self.seed, self.epoch, stream), position, 0), self.samples)
+        stream_key = key(self.seed, self.epoch, stream)
+        return bits(key(stream_key, position, 0), self.samples)
 
     def group_seed(self, stream: int, position: int, group: int | None) -> int:
         """In [0, 2**64): a seed that the samples of a group share in an epoch.
@@ -96,7 +98,8 @@ class Draws:
         """
         if group is None:
             return self.generator_seed(stream, position)
-        return key(key(self.seed, self.epoch, stream), position, 1 + group)
+        stream_key = key(self.seed, self.epoch, stream)
+        return key(stream_key, position, 1 + group)
 
 
 @dataclass(frozen=True)
@@ -258,7 +261,8 @@ def on_colour(function: Function) -> Function:
     def changed(images: Tensor, *parameters: Tensor) -> Tensor:
         if images.shape[1] < 4:
             return function(images, *parameters)
-        images[:, :3] = function(images[:, :3], *parameters)
+        colour = images[:, :3]
+        images[:, :3] = function(colour, *parameters)
         return images
 
     return changed

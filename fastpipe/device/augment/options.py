@@ -157,7 +157,8 @@ def parse_moments(mean: object, std: object) -> tuple[Moments | None, Moments | 
     stds = _parse_moment("std", std)
     if min(_numbers(stds)) <= 0:
         raise ConfigError(f"std: expected numbers above 0, got {std!r}")
-    if max(map(abs, _numbers(means) + _numbers(stds))) > _MAX_MOMENT:
+    moments = _numbers(means) + _numbers(stds)
+    if max(map(abs, moments)) > _MAX_MOMENT:
         raise ConfigError(
             f"mean and std: expected values for pixels in [0, 1], got {mean!r} and {std!r}; divide "
             "values for bytes by 255"

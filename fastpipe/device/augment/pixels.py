@@ -96,7 +96,9 @@ def affine(
     stds = np.array(std)
     scale = 1 / (full * stds)
     shift = -means / stds
-    return {"scale": scale.astype(np.float32), "shift": shift.astype(np.float32)}
+    scale_f32 = scale.astype(np.float32)
+    shift_f32 = shift.astype(np.float32)
+    return {"scale": scale_f32, "shift": shift_f32}
 
 
 def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None:
@@ -125,6 +127,8 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
     count, channels, height, width = work.shape
     work_nhwc = work.permute(0, 2, 3, 1)
     rows = work_nhwc.view(count, height, width * channels)  # Note [rows]
-    torch.addcmul(shift.repeat(width), rows, scale.repeat(width), out=rows)
+    shifts = shift.repeat(width)
+    scales = scale.repeat(width)
+    torch.addcmul(shifts, rows, scales, out=rows)
     if not is_float32:
         out.copy_(work)

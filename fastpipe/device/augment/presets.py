@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.arrays import Float32s, Float64s, Int64s
 from fastpipe.device.augment import effects, pixels
 from fastpipe.device.augment.operation import (
     Array,
@@ -35,7 +35,7 @@ from fastpipe.device.augment.operation import (
     on_rows,
 )
 from fastpipe.plan.crops import Size
-from fastpipe.plan.draws import Float64s, Int64s, Stream
+from fastpipe.plan.draws import Stream, between
 
 LAST_BIN = 30  # the greatest magnitude
 MAX_LAYERS = 16  # Stream has as many numbers for the draws of layers
@@ -158,7 +158,8 @@ def _whole_pixels(share: Float64s, most: float | None, side: int) -> Float64s:
     if most is None:
         most = 150 / 331 * side  # torchvision's: 150 pixels in an image of 331
     # A number that is whole except for rounding errors stays.
-    return np.asarray(np.sign(share) * np.floor(np.abs(share) * most + 1e-6))
+    whole_pixels = np.floor(np.abs(share) * most + 1e-6)
+    return np.asarray(np.sign(share) * whole_pixels)
 
 
 @dataclass(frozen=True)
@@ -227,16 +228,19 @@ class Policy(Operation):
 
     def _plan_layer(
         self, draws: Draws, size: Size, number: int
-    ) -> tuple[Layer, NDArray[np.float32]]:
+    ) -> tuple[Layer, Float32s]:
         """Draws a layer, and the numbers of its functions: (n, 6), sorted as the layer's rows."""
         pick_draws = draws.each(Stream.OPERATION + number)
         is_changed = pick_draws < self.probability
         # One draw decides whether there is an operation, and which: a draw below the probability is
         # stretched to [0, 1). 0 picks the identity.
-        pick_draws = np.where(is_changed, pick_draws / (self.probability or 1), 0)
+        stretched = pick_draws / (self.probability or 1)
+        pick_draws = np.where(is_changed, stretched, 0)
         picks = (pick_draws * len(PICKS)).astype(np.int64)
-        bins = self._bins(draws.each(Stream.MAGNITUDE + number))
-        signs = np.where(draws.each(Stream.SIGN + number) < 0.5, -1, 1)
+        magnitude_draws = draws.each(Stream.MAGNITUDE + number)
+        bins = self._bins(magnitude_draws)
+        sign_draws = draws.each(Stream.SIGN + number)
+        signs = np.where(sign_draws < 0.5, -1, 1)
         numbers = np.zeros((len(draws), 6))
         for index, pick in enumerate(PICKS):
             rows = np.flatnonzero(picks == index)
@@ -255,7 +259,8 @@ class Policy(Operation):
         for name, (begin, end) in zip(_FUNCTIONS, pairwise(edges), strict=True):
             if begin < end:
                 groups.append((name, begin, end))
-        return Layer(order, tuple(groups)), numbers[order].astype(np.float32)
+        sorted_numbers = numbers[order].astype(np.float32)
+        return Layer(order, tuple(groups)), sorted_numbers
 
     def _bins(self, draws: Float64s) -> Float64s:
         """(n,) magnitudes, from as many draws."""
@@ -382,18 +387,22 @@ class ColourJitter(_SomeSamples):
 
         Arrays: "rows" (m,), "factors" (m, 4) of brightness, contrast, saturation, hue.
         """
-        rows = np.flatnonzero(draws.each(Stream.JITTER) < self.probability)
+        is_jittered = draws.each(Stream.JITTER) < self.probability
+        rows = np.flatnonzero(is_jittered)
         # The paper's ColorJitter(0.8 s, 0.8 s, 0.8 s, 0.2 s), of strength s.
         reach = self.strength * 0.8
         low = max(0.0, 1 - reach)
         high = 1 + reach
         turn = self.strength * 0.2
-        ranges = ((low, high), (low, high), (low, high), (-turn, turn))
+        factor = (low, high)
+        ranges = (factor, factor, factor, (-turn, turn))
         factors = []
         for (stream, _), (least, most) in zip(_JITTERS, ranges, strict=True):
-            factors.append(least + (most - least) * draws.each(stream)[rows])
+            row_draws = draws.each(stream)[rows]
+            factors.append(between(row_draws, least, most))
         order_draw = draws.once(Stream.JITTER_ORDER)
-        order = _JITTER_ORDERS[int(order_draw * len(_JITTER_ORDERS))]
+        order_index = int(order_draw * len(_JITTER_ORDERS))
+        order = _JITTER_ORDERS[order_index]
         factors_f32 = np.stack(factors, axis=1).astype(np.float32)
         return Step((rows, order), {"rows": rows, "factors": factors_f32})
 
@@ -426,7 +435,8 @@ class Grayscale(_SomeSamples):
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
         """Host and array "rows": (m,)."""
-        rows = np.flatnonzero(draws.each(Stream.GRAYSCALE) < self.probability)
+        is_gray = draws.each(Stream.GRAYSCALE) < self.probability
+        rows = np.flatnonzero(is_gray)
         return Step(rows, {"rows": rows})
 
     def run(
@@ -446,13 +456,20 @@ class Blur(_SomeSamples):
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
         """Host: rows and the kernel's radius. Arrays: "rows" (m,), "sigmas" (m,)."""
-        rows = np.flatnonzero(draws.each(Stream.BLUR) < self.probability)
-        sigmas = 0.1 + 1.9 * draws.each(Stream.BLUR_SIGMA)[rows]
+        is_blurred = draws.each(Stream.BLUR) < self.probability
+        rows = np.flatnonzero(is_blurred)
+        sigma_draws = draws.each(Stream.BLUR_SIGMA)[rows]
+        sigmas = 0.1 + 1.9 * sigma_draws
         # A tenth of the shorter side, made odd, at least 3. Reflected borders need a side longer
         # than the radius.
         shorter_side = min(size)
-        radius = min(max(1, shorter_side // 10 // 2), shorter_side - 1)
-        return Step((rows, radius), {"rows": rows, "sigmas": sigmas.astype(np.float32)})
+        radius = max(1, shorter_side // 10 // 2)
+        radius = min(radius, shorter_side - 1)
+        arrays: dict[str, Array] = {
+            "rows": rows,
+            "sigmas": sigmas.astype(np.float32),
+        }
+        return Step((rows, radius), arrays)
 
     def run(
         self, images: Tensor, first_row: int, host: tuple[Int64s, int], tensors: Tensors

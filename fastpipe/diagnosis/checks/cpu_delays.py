@@ -36,7 +36,8 @@ def is_delayed_by_others(
     ):
         return False
     # The tenth part of the steps, the shortest, were delayed by nobody.
-    short_step_s = statistics.quantiles([*list_steps_s(observation), 0.0], n=10)[1]
+    steps_s = [*list_steps_s(observation), 0.0]
+    short_step_s = statistics.quantiles(steps_s, n=10)[1]
     undelayed_fetch_s = stages.fetch_s * (1 - delayed) / working
     return undelayed_fetch_s < slowdown * short_step_s
 

@@ -9,9 +9,10 @@ from typing import Any
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.records import Epoch
 from fastpipe.diagnosis.observation import Observation
-from fastpipe.diagnosis.quantities import format_count, format_ms
+from fastpipe.diagnosis.quantities import format_ms
 from fastpipe.diagnosis.source.places import find_change
 from fastpipe.diagnosis.stages import Stages
+from fastpipe.errors import format_count
 
 # Fewer iterators are no habit: a program may look at a batch before it trains.
 _MIN_EPOCHS = 5
@@ -104,7 +105,8 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
         return
     if observation.facts["batches"] == 1 and not is_new_loader:
         return  # an epoch has no more batches
-    elapsed_s = observation.batches[-1].came_s - observation.epochs[0].at_s
+    last_came_s = observation.batches[-1].came_s
+    elapsed_s = last_came_s - observation.epochs[0].at_s
     share = begun_count * stages.start_s / max(elapsed_s, 1e-9)
     if share < _MAX_STARTING:
         return  # it happens now and then, as for a batch to look at

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fastpipe.diagnosis.error_causes import find_error_cause
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.observation import Observation
-from fastpipe.diagnosis.quantities import format_count
 from fastpipe.diagnosis.source.places import find_assignment
+from fastpipe.errors import format_count
 
 _UNEQUAL = "equal size"  # torch's words for samples that do not fit into one batch
 _MAX_NAMED = 3  # further files that a sentence lists
@@ -52,7 +52,8 @@ def _report_shared_file(
     symptom = f"{first['path']} is an open {first['kind']}"
     if first["file"]:
         symptom += f" ({first['file']})"
-    others = ", ".join(file["path"] for file in shared[1 : 1 + _MAX_NAMED])
+    other_files = shared[1 : 1 + _MAX_NAMED]
+    others = ", ".join(file["path"] for file in other_files)
     if others:
         symptom += f", and {others}"
     symptom += f": {format_count(observation.num_workers, 'worker')} share it"

@@ -14,9 +14,10 @@ from fastpipe.diagnosis.growth import (
     measure_steady,
 )
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Surroundings
-from fastpipe.diagnosis.quantities import format_count, format_size
+from fastpipe.diagnosis.quantities import format_size
 from fastpipe.diagnosis.source.files import read_line
 from fastpipe.diagnosis.source.keeping import find_keeping_lines
+from fastpipe.errors import format_count
 
 # Less growth is noise of the allocator (bytes, as the next three).
 _MIN_COPIED = 4 << 20
@@ -65,7 +66,8 @@ def _report_heavy_objects(
     """Containers of many Python objects in the dataset, of which each worker gets a copy."""
     largest, *similar = observation.facts["heavy"]
     method = observation.facts["method"]
-    symptom = f"{largest['path']} is a {largest['kind']}, about {format_size(largest['bytes'])}"
+    size = format_size(largest["bytes"])
+    symptom = f"{largest['path']} is a {largest['kind']}, about {size}"
     if similar:
         symptom += f", and {format_count(len(similar), 'more object')} like it"
     workers = format_count(observation.num_workers, "worker")

@@ -10,8 +10,9 @@ from fastpipe.diagnosis.checks.cpu_delays import CROWDED
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.records import Snapshot
 from fastpipe.diagnosis.observation import Observation, Surroundings
-from fastpipe.diagnosis.quantities import format_count, format_size
+from fastpipe.diagnosis.quantities import format_size
 from fastpipe.diagnosis.stages import Stages
+from fastpipe.errors import format_count
 
 # Batches made ahead may take this share of the free memory: the model and the system need some,
 # too.

@@ -63,7 +63,8 @@ def _check_copied_generators(
     first = repeated[0]
     symptom = f"{first} is a random generator, with the same state in several workers"
     if len(repeated) > 1:
-        symptom += f"; so are {', '.join(repeated[1 : 1 + _MAX_NAMED])}"
+        others = repeated[1 : 1 + _MAX_NAMED]
+        symptom += f"; so are {', '.join(others)}"
     is_of_collate = first in observation.facts["collate_generators"]
     owner = str(
         observation.facts["collate_place" if is_of_collate else "dataset_place"]

@@ -118,7 +118,8 @@ def _list_other_ranks(observation: Observation) -> list[Observation]:
     """Lists the same DataLoader in the processes that train together with this one."""
     ranks = []
     for other in observation.others:
-        if all(epoch.ranks > 1 for epoch in [*observation.epochs, *other.epochs]):
+        epochs = [*observation.epochs, *other.epochs]
+        if all(epoch.ranks > 1 for epoch in epochs):
             ranks.append(other)
     return ranks
 
@@ -137,12 +138,13 @@ def _count_shared(first: list[list[int]], second: list[list[int]]) -> tuple[int,
         return length, length
     # In another order, compare the whole, then one part after the other. Only a part that differs
     # from sample to sample, such as a name, identifies samples; labels do not.
-    counter = [checksum(number) for number in range(_MIN_DISTINCT)]
-    part_count = min((len(sums) for sums in [*first, *second]), default=0)
+    counting_sums = [checksum(number) for number in range(_MIN_DISTINCT)]
+    part_counts = [len(sums) for sums in [*first, *second]]
+    part_count = min(part_counts, default=0)
     for part in range(part_count):
         first_sums = [sums[part] for sums in first]
         second_sums = [sums[part] for sums in second]
-        is_own_count = part > 0 and first_sums[:_MIN_DISTINCT] == counter
+        is_own_count = part > 0 and first_sums[:_MIN_DISTINCT] == counting_sums
         if is_own_count:
             continue  # 0, 1, 2, ...: the worker counts its samples
         first_distinct = _take_distinct(first_sums)

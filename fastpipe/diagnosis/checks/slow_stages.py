@@ -12,8 +12,9 @@ from fastpipe.diagnosis.checks.cpu_delays import (
 )
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
-from fastpipe.diagnosis.quantities import format_count, format_ms
+from fastpipe.diagnosis.quantities import format_ms
 from fastpipe.diagnosis.stages import Stages
+from fastpipe.errors import format_count
 
 # Batches that are made faster need no workers.
 _MIN_FETCH_S = 2e-3
@@ -32,7 +33,8 @@ def report_slow_stage(
     waiting: str,
 ) -> Finding:
     """The dataset or collate_fn is slow: says what the workers, which are busy, lack."""
-    delayed = min(stages.delayed or 0.0, max(0.0, 1 - stages.on_cpu))
+    off_cpu = max(0.0, 1 - stages.on_cpu)
+    delayed = min(stages.delayed or 0.0, off_cpu)
     asleep = 1 - stages.on_cpu - delayed
     uses_all_cpus = observation.num_workers >= surroundings.cpus
     # If workers sleep more than they wait for a CPU, other CPUs would not help.
@@ -91,7 +93,8 @@ def _report_waiting_for_disk(
 ) -> Finding:
     num_workers = observation.num_workers
     # Workers that sleep make batches side by side: so many keep up with the steps.
-    enough_workers = math.ceil(stages.fetch_s / max(stages.step_s or 0.0, 1e-3))
+    step_s = max(stages.step_s or 0.0, 1e-3)
+    enough_workers = math.ceil(stages.fetch_s / step_s)
     more_workers = max(2 * num_workers, min(enough_workers, _MAX_WORKERS))
     return Finding(
         code,

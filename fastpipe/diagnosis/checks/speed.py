@@ -19,12 +19,13 @@ from fastpipe.diagnosis.checks.slow_stages import (
 )
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
-from fastpipe.diagnosis.quantities import format_count, format_ms
+from fastpipe.diagnosis.quantities import format_ms
 from fastpipe.diagnosis.stages import (
     Stages,
     count_batches_by_worker,
     list_working,
 )
+from fastpipe.errors import format_count
 
 # The share of its time that the loop may wait.
 _MAX_WAITING = 0.2
@@ -154,7 +155,8 @@ def _describe_waiting(observation: Observation, stages: Stages) -> str:
 
 def _describe_making(stages: Stages) -> str:
     """Says whether a process that makes batches computes, waits for a CPU, or sleeps."""
-    share = max(stages.collate_s, stages.dataset_s) / max(stages.fetch_s, 1e-9)
+    stage_s = max(stages.collate_s, stages.dataset_s)
+    share = stage_s / max(stages.fetch_s, 1e-9)
     text = f" ({share:.0%} of making a batch)"
     if stages.on_cpu > 1.2:
         return (
@@ -194,7 +196,9 @@ def _explain_waiting(
         return
 
     bottleneck = _find_bottleneck(observation, stages)
-    waiting_and_step = f"{waiting} (a wait is {format_ms(stages.wait_s)}, a step {format_ms(stages.step_s)})"
+    wait = format_ms(stages.wait_s)
+    step = format_ms(stages.step_s)
+    waiting_and_step = f"{waiting} (a wait is {wait}, a step {step})"
     if bottleneck is _TRANSFER:
         yield report_slow_transfer(observation, stages, waiting_and_step)
         return

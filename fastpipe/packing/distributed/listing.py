@@ -154,7 +154,8 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
     if folders is not None:
         paths = in_class_folders(folders.root, folders.folders)
         # The files are only counted, up to the limit: there may be a billion.
-        num_paths = sum(1 for _ in itertools.islice(paths, MAX_SOURCES + 1))
+        first_paths = itertools.islice(paths, MAX_SOURCES + 1)
+        num_paths = sum(1 for _ in first_paths)
         if num_paths > MAX_SOURCES:
             return len(folders.folders)
     return write_listing(
@@ -180,7 +181,8 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
     def is_empty(name: str) -> bool:
         return not any(files_below(root, name))
 
-    names = [name for _, name in folders.folders[group_index::num_groups]]
+    folders_of_group = folders.folders[group_index::num_groups]
+    names = [name for _, name in folders_of_group]
     numbered = numbered_folders(names, folders.classes, given_classes, is_empty)
     classes = folders.classes if given_classes is None else list(given_classes.labels)
     # The times of a bucket are those of another clock, so that a listing of it has none.
@@ -245,7 +247,11 @@ def _read_listed(
 
     samples = itertools.chain.from_iterable(spool.map(read, run_names))
     in_order = sorted(samples, key=lambda sample: sample.order_key)
-    return [Source(*json.loads(str(sample.outcome))) for sample in in_order]
+    sources = []
+    for sample in in_order:
+        values = json.loads(str(sample.outcome))
+        sources.append(Source(*values))
+    return sources
 
 
 def _write_range(
@@ -259,7 +265,8 @@ def _write_range(
     stop = min(last_shard * plan.step, HASHES)
     sources = _read_listed(job, run_names, first_shard * plan.step, stop)
     listing = _listing_of(job, listed.facts, sources)
-    _write_shards(job, listing, name_slices(listing, job.options, plan), range_index)
+    slices = name_slices(listing, job.options, plan)
+    _write_shards(job, listing, slices, range_index)
 
 
 def _write_shards(
@@ -317,7 +324,8 @@ def _convert_part(
     positions: list[int] = []
     for rows in row_runs:
         positions += rows.positions
-    size_bytes = listing.size_bytes * len(positions) // len(listing.sources)
+    num_sources = len(listing.sources)
+    size_bytes = listing.size_bytes * len(positions) // num_sources
     lengths = [(rows.name, len(rows.positions)) for rows in row_runs]
     name = f"rows-{xxhash.xxh3_128_hexdigest(repr(lengths).encode())}"
     return Part(CONVERT, name, len(positions), size_bytes, runs=lengths), positions

@@ -149,9 +149,10 @@ def _make_in_tasks(
     )
     names = [part.name for part in read_parts(job, listed, MAKE)]
     # A shard whose tar has vanished or been cut is not finished.
-    finished = {
-        entry.name for entry in journal.read_finished(names) if entry is not None
-    }
+    finished = set()
+    for entry in journal.read_finished(names):
+        if entry is not None:
+            finished.add(entry.name)
     num_missing = len(names) - len(finished)
     spool = job.open_spool()
     spool_sizes = spool.sizes()
@@ -161,7 +162,8 @@ def _make_in_tasks(
     names_to_convert = set[str]()
     if num_missing:
         for part in read_parts(job, listed, CONVERT):
-            if not all(is_whole_run(spool, name, spool_sizes) for name, _ in part.runs):
+            run_names = [name for name, _ in part.runs]
+            if not all(is_whole_run(spool, name, spool_sizes) for name in run_names):
                 names_to_convert.add(part.name)
 
     def parts_to_convert() -> Iterator[Part]:
@@ -178,10 +180,15 @@ def _make_in_tasks(
     if num_missing:
         convert = partial(convert_part, job, listed)
         files_converted = _run_parts(
-            "converting", parts_to_convert, convert, _RUNS_IN_MEMORY, workers, progress
+            "converting",
+            parts_to_convert,
+            convert,
+            workers,
+            progress,
+            runs_in_memory=_RUNS_IN_MEMORY,
         )
         make = partial(make_part, job, listed)
-        files_packed = _run_parts("packing", parts_to_make, make, 0, workers, progress)
+        files_packed = _run_parts("packing", parts_to_make, make, workers, progress)
         files_read = max(files_converted, files_packed)
     return PackedShards(
         listed.plan,
@@ -196,9 +203,10 @@ def _run_parts(
     step: str,
     read: Callable[[], Iterator[Part]],
     function: Callable[[Part], int],
-    runs_in_memory: int,
     workers: int,
     progress: ProgressReporter,
+    *,
+    runs_in_memory: int = 0,
 ) -> int:
     """Runs a task for each part, and returns the number of their sources.
 
@@ -206,9 +214,9 @@ def _run_parts(
         step: for the progress.
         read: reads the parts; it is called twice, as there may be a million of them.
         function: does the work of a part, and returns the number of sources that are rejected.
-        runs_in_memory: how many runs of rows a task holds.
         workers: tasks that can run at a time.
         progress: reports it.
+        runs_in_memory: how many runs of rows a task holds in memory as a whole.
     """
     num_tasks = 0
     files = 0
@@ -218,9 +226,9 @@ def _run_parts(
         num_tasks += 1
         files += part.files
         size_bytes += part.size_bytes
-        largest_run_bytes = max(
-            largest_run_bytes, part.size_bytes // max(len(part.runs), 1)
-        )
+        num_runs = max(len(part.runs), 1)
+        run_bytes = part.size_bytes // num_runs
+        largest_run_bytes = max(largest_run_bytes, run_bytes)
     if not num_tasks:
         return 0
     progress.begin(step, files, size_bytes, num_tasks)
@@ -255,7 +263,8 @@ def convert_part(job: Job, listed: ListedSources, part: Part) -> int:
     for name, num_rows in part.runs:
         # In the listing of a part, the rows stand in the order of the runs.
         if not is_whole_run(spool, name, sizes):
-            missing.append(RowRun(name, range(first, first + num_rows), 0))
+            rows = range(first, first + num_rows)
+            missing.append(RowRun(name, rows, 0))
         first += num_rows
 
     rejected = 0

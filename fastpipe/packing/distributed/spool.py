@@ -195,9 +195,10 @@ def _encode_source(source: Source, notes: Notes | None) -> list[Any]:
     if source.note is None or notes is None:
         return list(source)
     # The text of the note takes the place of its position among the notes of this listing.
-    text = notes.read(source.note.offset_bytes, source.note.size_bytes).decode()
-    note: Any = [text, source.note.content, source.note.state]
-    return list(source._replace(note=note))
+    note = source.note
+    text = notes.read(note.offset_bytes, note.size_bytes).decode()
+    with_text: Any = [text, note.content, note.state]
+    return list(source._replace(note=with_text))
 
 
 def _encode_tables(listing: TableListing, sources: Sequence[Source]) -> list[Any]:
@@ -213,7 +214,8 @@ def _encode_tables(listing: TableListing, sources: Sequence[Source]) -> list[Any
         # A task opens the table, and reads only the groups with its rows.
         groups = []
         for group in table.groups:
-            if group.first_row <= last and group.first_row + group.rows > first:
+            group_end = group.first_row + group.rows
+            if group.first_row <= last and group_end > first:
                 groups.append(group)
         tables[name] = (table.state, groups)
     return [listing.kind, listing.columns.image, tables]
@@ -221,7 +223,8 @@ def _encode_tables(listing: TableListing, sources: Sequence[Source]) -> list[Any
 
 def read_sources(job: Job, listed: ListedSources, part: Part) -> Listing:
     """The sources of a part, as a listing of their own."""
-    content = json.loads(read_spool_file(job.open_spool(), sources_file(part.name)))
+    data = read_spool_file(job.open_spool(), sources_file(part.name))
+    content = json.loads(data)
     notes = Notes() if content["notes"] else None
     sources = [_decode_source(encoded, notes) for encoded in content["sources"]]
     if notes is not None:

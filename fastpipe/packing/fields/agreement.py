@@ -156,7 +156,8 @@ class Agreement:
         """The agreement as JSON can hold it."""
         state = {}
         for name, agreed in self._agreed.items():
-            state[name] = {**asdict(agreed), "names": list(self._numbers[name])}
+            names = list(self._numbers[name])
+            state[name] = {**asdict(agreed), "names": names}
         return state
 
     def admit(self, values: Sequence[Stored]) -> list[Stored]:

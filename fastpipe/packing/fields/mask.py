@@ -51,7 +51,9 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     if mask.dtype.kind == "b" or mask.dtype == np.uint8:
         return mask.astype(np.uint8)
     if mask.min() < 0 or mask.max() > _MAX_ID:
-        raise ImageError(f"{_EXPECTED}; got values from {mask.min()} to {mask.max()}")
+        least = mask.min()
+        most = mask.max()
+        raise ImageError(f"{_EXPECTED}; got values from {least} to {most}")
     return mask.astype(np.uint16)
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s
 from fastpipe.errors import ImageError
 from fastpipe.sources.listing import SHOWN, STORED
 from fastpipe.sources.picture.convert import EncodeOptions, Packed
@@ -67,9 +68,10 @@ class Placement:
             turn = packed.orientation
         elif is_shown and not encode.apply_exif:
             turn = _INVERSE.get(packed.orientation, packed.orientation)
-        return cls(size_in(frame, packed), turn, (packed.width, packed.height))
+        packed_size = (packed.width, packed.height)
+        return cls(size_in(frame, packed), turn, packed_size)
 
-    def boxes(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    def boxes(self, boxes: Float32s) -> Float32s:
         """(M, 4) x0, y0, x1, y1 in pixels of the source -> in pixels of the packed picture."""
         # (M, 2, 2): left top and right bottom, x and y.
         corners = self._move(boxes.reshape(-1, 2, 2), edge=0)
@@ -77,7 +79,7 @@ class Placement:
         corners = np.sort(corners, axis=1, kind="stable")
         return corners.reshape(-1, 4)
 
-    def points(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
+    def points(self, points: Float32s) -> Float32s:
         """(M, K, 3) x, y, visibility, as `boxes`.
 
         Coordinates are numbers of pixels: mirrored, 0 becomes W - 1, as in torchvision.
@@ -102,7 +104,7 @@ class Placement:
             turned = turned.take(old_pixels, axis)
         return turned
 
-    def _move(self, points: NDArray[np.float32], *, edge: int) -> NDArray[np.float32]:
+    def _move(self, points: Float32s, *, edge: int) -> Float32s:
         """(..., 2) x, y.
 
         `edge` is 1 if coordinates are numbers of pixels, 0 if they lie between pixels.

@@ -11,6 +11,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s
 from fastpipe.dataset.format.array_file import normalise_array_file, read_array_header
 from fastpipe.dataset.format.columns import row_dtype
 from fastpipe.dataset.format.fields import (
@@ -112,7 +113,8 @@ class FieldValues:
             if orientation != 1 and turned_size(size, orientation) == shown_size:
                 # Each of the two pictures is shown by its own EXIF. So the second one is turned to
                 # how it is shown, and then as the first one was turned from there.
-                from_shown = Placement.of(Frame(SHOWN), first, self._encode).turn
+                shown_placement = Placement.of(Frame(SHOWN), first, self._encode)
+                from_shown = shown_placement.turn
                 return combine_orientations(orientation, from_shown)
             return self._placement(frame_of_file(size, first, self._frame)).turn
 
@@ -128,7 +130,7 @@ def _array_member(data: bytes) -> bytes:
         raise ImageError(f"expected an array as a .npy file: {problem}") from None
 
 
-def shortest_floats(numbers: NDArray[np.float32]) -> Any:
+def shortest_floats(numbers: Float32s) -> Any:
     """Nested lists of floats with few digits that are the same float32 when they are read."""
     # The text of a float32 has as many digits as tell it from its neighbours. As a float64 it is
     # written with the same digits.
@@ -146,7 +148,8 @@ def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
     is_wrong = is_x_wrong | is_y_wrong
     if is_wrong.any():
         box_index = int(np.flatnonzero(is_wrong)[0])
-        numbers = ", ".join(str(number) for number in value.boxes[box_index])
+        box = value.boxes[box_index]
+        numbers = ", ".join(str(number) for number in box)
         raise ImageError(
             f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "
             f"y0 <= y1 <= {height}; got {numbers} (box {box_index})"

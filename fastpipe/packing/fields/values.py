@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s, Int64s
 from fastpipe.dataset.format.array_file import encode_array
 from fastpipe.dataset.format.fields import MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES
@@ -35,8 +36,8 @@ def naming_field(name: str) -> Iterator[None]:
 class Boxes(NamedTuple):
     """(M, 4) float32 x0, y0, x1, y1, and (M,) int64 labels, if there are any."""
 
-    boxes: NDArray[np.float32]
-    labels: NDArray[np.int64] | None
+    boxes: Float32s
+    labels: Int64s | None
 
 
 def clamp_boxes(value: Boxes, width: int, height: int) -> Boxes:
@@ -53,8 +54,10 @@ def cut_boxes(value: Boxes, width: int, height: int) -> Boxes:
     """Cuts boxes off at the border of the image. A box that lies wholly outside stays as it is."""
     limits = np.array([width, height, width, height], dtype=np.float32)
     cut = np.clip(value.boxes, 0, limits)
-    is_inside = (cut[:, 2] > cut[:, 0]) & (cut[:, 3] > cut[:, 1])
-    return value._replace(boxes=np.where(is_inside[:, None], cut, value.boxes))
+    x0, y0, x1, y1 = cut.T
+    is_inside = (x1 > x0) & (y1 > y0)
+    boxes = np.where(is_inside[:, None], cut, value.boxes)
+    return value._replace(boxes=boxes)
 
 
 def parse_value(kind: str, value: object) -> Any:
@@ -81,7 +84,7 @@ def _parse_int(value: Any) -> int:
     return int(number)
 
 
-def _parse_array(value: object, expected: str, *shape: int) -> NDArray[np.float32]:
+def _parse_array(value: object, expected: str, *shape: int) -> Float32s:
     """(M, *shape), in which a length of 0 may be any length but 0; M may be 0.
 
     `expected` says for a message what the value should be.
@@ -103,7 +106,8 @@ def _parse_array(value: object, expected: str, *shape: int) -> NDArray[np.float3
 
     if numbers.ndim and not len(numbers):
         return numbers.reshape(0, *shape)
-    fits = numbers.size > 0 and numbers.ndim == 1 + len(shape)
+    num_axes = 1 + len(shape)
+    fits = numbers.size > 0 and numbers.ndim == num_axes
     if fits:
         for length, actual_length in zip(shape, numbers.shape[1:], strict=True):
             fits = fits and length in (0, actual_length)
@@ -112,7 +116,7 @@ def _parse_array(value: object, expected: str, *shape: int) -> NDArray[np.float3
     return numbers
 
 
-def _parse_floats(value: object) -> NDArray[np.float32]:
+def _parse_floats(value: object) -> Float32s:
     numbers = _parse_array(value, "a list of numbers")
     if not len(numbers):
         raise ImageError("expected a list of one or more numbers, got none")
@@ -202,7 +206,7 @@ def _parse_boxes(value: Any) -> Boxes:
     return Boxes(boxes, np.array(numbers, dtype=np.int64))
 
 
-def _parse_keypoints(value: object) -> NDArray[np.float32]:
+def _parse_keypoints(value: object) -> Float32s:
     points = _parse_array(value, "points x, y, visibility of shape (M, K, 3)", 0, 3)
     visibilities = points[..., 2]
     if (visibilities < 0).any():

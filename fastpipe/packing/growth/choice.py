@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.dataset.format.sample_layout import key_hash
+from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import ConfigError, did_you_mean, first_names
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -74,7 +75,7 @@ class SampleChoice:
             words += ["--where", " ".join(comparison)]
         return words
 
-    def select(self, index: PackedIndex) -> NDArray[np.bool_]:
+    def select(self, index: PackedIndex) -> Bools:
         """(n,) which samples are meant. ConfigError: there is no such key, class or column."""
         selected = np.ones(len(index), np.bool_)
         if self._keys is not None:
@@ -101,12 +102,13 @@ def _parse_comparison(text: str) -> Comparison:
     return Comparison(match[1], match[2], match[3])
 
 
-def _has_key(index: PackedIndex, keys: Sequence[str]) -> NDArray[np.bool_]:
+def _has_key(index: PackedIndex, keys: Sequence[str]) -> Bools:
     """(n,) which samples have one of these keys. ConfigError: no sample has one of them."""
     # The index has a hash of each key.
-    wanted = np.array([key_hash(key) for key in keys], np.uint64)
+    wanted = key_hashes(keys)
     known = np.array(index.records["key"])
-    unknown = list(compress(keys, ~np.isin(wanted, known)))
+    is_known = np.isin(wanted, known)
+    unknown = list(compress(keys, ~is_known))
     if unknown:
         names = first_names([repr(key) for key in unknown], MAX_NAMED)
         raise ConfigError(
@@ -126,7 +128,7 @@ def _label_of(index: PackedIndex, name: str) -> int:
     return index.class_to_idx[name]
 
 
-def _compare(index: PackedIndex, comparison: Comparison) -> NDArray[np.bool_]:
+def _compare(index: PackedIndex, comparison: Comparison) -> Bools:
     """(n,) for which samples the comparison is true."""
     column, sign, value = comparison
     compare = _OPERATORS[sign]

@@ -27,7 +27,8 @@ def check_given_classes(
 ) -> None:
     """Raises PackError if a user has named the classes, and the listing has others."""
     if options.source.classes is not None:
-        if listing.classes and listing.classes[: len(index.classes)] != index.classes:
+        first_classes = listing.classes[: len(index.classes)]
+        if listing.classes and first_classes != index.classes:
             raise PackError(
                 f"--classes-from: expected the {len(index.classes):,} classes of {index.path} "
                 "first, in their order, and new ones behind them: labels that models have learned "
@@ -40,7 +41,7 @@ def check_given_classes(
     for name in listing.classes:
         if name not in index.class_to_idx:
             raise PackError(
-                f"{readable(str(listing.root))} has the class {name!r}, and {index.path} was "
+                f"{readable(listing.root)} has the class {name!r}, and {index.path} was "
                 "packed with the classes of --classes-from, which are others. To add it, pass "
                 "--classes-from with all of them, new ones last"
             )
@@ -106,4 +107,5 @@ def _merge_field(
             f"expected those of {index.path}, {', '.join(old.names) or 'none'}, in the same order, "
             f"and new ones behind them. --classes-from {index.path} numbers them by name"
         )
-    return new._replace(names=max(old.names, new.names, key=len), flip_pairs=flip_pairs)
+    names = max(old.names, new.names, key=len)
+    return new._replace(names=names, flip_pairs=flip_pairs)

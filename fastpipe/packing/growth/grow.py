@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.dataset.format.sample_layout import key_hash
+from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import PackError, first_names, readable
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
@@ -166,7 +166,7 @@ def _publish_added(
     version: Version,
     listing: Listing,
     fields: Sequence[SourceField],
-    stays: NDArray[np.bool_],
+    stays: Bools,
     shards: PackedShards,
     grown: Grown,
 ) -> Grown:
@@ -194,9 +194,11 @@ def _publish_added(
         return grown
 
     # If a changed source cannot be packed any more, its old sample stays.
-    rejected_keys = _hash_keys(path for path, _ in rejected)
-    stays = stays | np.isin(version.index.records["key"], rejected_keys)
-    facts = replace(Facts.of(listing), fields=tuple(fields), state="")
+    rejected_keys = key_hashes(path for path, _ in rejected)
+    is_rejected = np.isin(version.index.records["key"], rejected_keys)
+    stays = stays | is_rejected
+    facts = Facts.of(listing)
+    facts = replace(facts, fields=tuple(fields), state="")
     info = version.publish(
         stays,
         facts,
@@ -260,7 +262,7 @@ class ComparedSources(NamedTuple):
     """
 
     new: list[Source]
-    stays: NDArray[np.bool_]
+    stays: Bools
     known: int
     copies: int
     skipped: int
@@ -305,24 +307,19 @@ def compare_sources(
     )
 
 
-def _hash_keys(paths: Iterable[str]) -> NDArray[np.uint64]:
-    """(paths,) the column "key" of the index for sources with these paths."""
-    return np.array([key_hash(path) for path in paths], np.uint64)
-
-
-def _find_rows(
-    index: PackedIndex, sources: Sequence[Source]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _find_rows(index: PackedIndex, sources: Sequence[Source]) -> tuple[Int64s, Bools]:
     """(sources,) for each source a row of the index, and whether the sample there has its key.
 
     If no sample has it, the row is any other one.
     """
-    keys = _hash_keys(readable(source.path) for source in sources)
+    keys = key_hashes(readable(source.path) for source in sources)
     known_keys = np.array(index.records["key"])
     # (n,) rows sorted by key; (sources,) the position of each source's key among them. A key behind
     # the last one would have no position, and gets that of the last one.
     order = np.argsort(known_keys, kind="stable")
-    positions = np.minimum(np.searchsorted(known_keys[order], keys), len(order) - 1)
+    last_position = len(order) - 1
+    positions = np.searchsorted(known_keys[order], keys)
+    positions = np.minimum(positions, last_position)
     rows = order[positions]
     return rows, known_keys[rows] == keys
 
@@ -330,19 +327,21 @@ def _find_rows(
 def _has_same_content(
     listing: Listing,
     version: Version,
-    rows: NDArray[np.int64],
-    has_key: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
+    rows: Int64s,
+    has_key: Bools,
+) -> Bools:
     """(sources,) whether each source has the label and the content of the sample in its row."""
     sources = listing.sources
     records = version.index.records
     labels = np.array([source.label for source in sources], np.int64)
     # A sample is the same if label and size are the same, and the file is not newer.
-    is_same: NDArray[np.bool_] = has_key & (records["label"][rows] == labels)
+    has_label = records["label"][rows] == labels
+    is_same: Bools = has_key & has_label
     # The size of a row's image is known only when the row has been read.
     if not isinstance(listing, TableListing):
         sizes = np.array([source.size_bytes for source in sources], np.uint64)
-        is_same &= version.columns[SOURCES]["bytes"][rows] == sizes
+        packed_sizes = version.columns[SOURCES]["bytes"]
+        is_same &= packed_sizes[rows] == sizes
 
     # A source with a newer time may have the same content, so its picture is compared.
     changed_ns = np.array([source.ctime_ns for source in sources], np.int64)
@@ -358,10 +357,11 @@ def _has_same_content(
 
 
 def _find_copies(
-    listing: Listing, new: Sequence[Source], version: Version, stays: NDArray[np.bool_]
+    listing: Listing, new: Sequence[Source], version: Version, stays: Bools
 ) -> set[str]:
     """The paths of new sources whose picture is in the dataset, or has come before."""
-    seen = set(np.array(version.index.records["xxh3_64"])[stays].tolist())
+    hashes = np.array(version.index.records["xxh3_64"])
+    seen = set(hashes[stays].tolist())
     copies = set()
     for path, digest in _digests(listing, new, version.options).items():
         # A source that cannot be packed is no copy. It is rejected when its shard is made.
@@ -371,12 +371,14 @@ def _find_copies(
     return copies
 
 
-def _listed_ns(version: Version) -> NDArray[np.int64]:
+def _listed_ns(version: Version) -> Int64s:
     """(n,) when the source of each sample was listed."""
     shards = version.index.shards
     times = {entry["version"]: entry["listed_ns"] for entry in version.history}
-    packs = find_packs(version.index.info, [shard.name for shard in shards])
-    listed_ns = np.array([times[pack["version"]] for pack in packs], np.int64)
+    shard_names = [shard.name for shard in shards]
+    packs = find_packs(version.index.info, shard_names)
+    times_of_packs = [times[pack["version"]] for pack in packs]
+    listed_ns = np.array(times_of_packs, np.int64)
     return np.repeat(listed_ns, [shard.samples for shard in shards])
 
 

@@ -35,7 +35,8 @@ def with_inherited(
 
     An option that the user does not pass is that of the dataset's first pack.
     """
-    recorded: Mapping[str, Any] = index.info["packs"][0]["options"]["source"]
+    first_pack = index.info["packs"][0]
+    recorded: Mapping[str, Any] = first_pack["options"]["source"]
     inherited = {name: recorded[name] for name in _INHERITED if name in recorded}
     # `getattr` gives None for an option that the user leaves out.
     is_any_missing = any(getattr(given, name) is None for name in inherited)

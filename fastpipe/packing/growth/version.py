@@ -23,6 +23,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.dataset.format.description import Intact, read_info
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.dataset.format.folder import Place
@@ -119,7 +120,7 @@ class Version:
 
     def publish(
         self,
-        stays: NDArray[np.bool_],
+        stays: Bools,
         facts: Facts,
         tally: Tally,
         entries: Sequence[Entry] = (),
@@ -171,7 +172,7 @@ class Version:
         self.journal.clear()
         return info
 
-    def _kept_shards(self, stays: NDArray[np.bool_]) -> list[KeptShard]:
+    def _kept_shards(self, stays: Bools) -> list[KeptShard]:
         """The shards of this version of which samples stay."""
         kept = []
         for entry, start in zip(
@@ -223,7 +224,7 @@ class KeptShard:
         version: Version,
         entry: dict[str, Any],
         start: int,
-        stays: NDArray[np.bool_],
+        stays: Bools,
     ) -> None:
         self.agreed: dict[str, Any] = {}
         self.samples = int(stays.sum())
@@ -243,10 +244,11 @@ class KeptShard:
         self._start = start
         self._stop = start + len(stays)
 
-    def records(self, store: Store) -> NDArray[np.void]:
+    def records(self, store: Store) -> Records:
         """(samples,) of INDEX_DTYPE; `shard` is 0."""
         # A copy, because the records are a map of the file of the old version.
-        records = np.array(self._records[self._start : self._stop])[self._stays]
+        records = np.array(self._records[self._start : self._stop])
+        records = records[self._stays]
         records["shard"] = 0
         return records
 
@@ -274,18 +276,20 @@ class KeptShard:
         if part == LENGTHS:
             # The pieces have lengths; joining makes offsets of them.
             return lengths[self._stays].astype("<i8").tobytes()
-        values = self._columns[field, part][first : first + int(lengths.sum())]
+        end = first + int(lengths.sum())
+        values = self._columns[field, part][first:end]
         if not self._stays.all():
             values = values[np.repeat(self._stays, lengths)]
         return values.tobytes()
 
-    def _lengths(self, field: str) -> tuple[NDArray[np.int64], int]:
+    def _lengths(self, field: str) -> tuple[Int64s, int]:
         """How many values each sample had in a column, and the position of the first value."""
         offsets = self._columns.get((field, LENGTHS))
         if offsets is None:
             # A field without offsets has one value a sample.
             return np.ones(len(self._stays), np.int64), self._start
-        shard_offsets = np.array(offsets[self._start : self._stop + 1])
+        end = self._stop + 1
+        shard_offsets = np.array(offsets[self._start : end])
         return np.diff(shard_offsets), int(shard_offsets[0])
 
 
@@ -325,7 +329,8 @@ def open_newest(
         if isinstance(index, RemoteIndex):
             index.fetch_small()
         # New samples are converted with the options of the dataset.
-        packed = packed_options(index.info["packs"][0]["options"], given.source)
+        first_pack = index.info["packs"][0]
+        packed = packed_options(first_pack["options"], given.source)
         options = replace(
             packed, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool
         )

@@ -174,7 +174,10 @@ def _check_same_pack(
     journal: Journal, unfinished: dict[str, Any], plan: dict[str, Any]
 ) -> None:
     """Refuses to continue a pack with other options, or with other sources in another place."""
-    differing = {name for name in plan if unfinished.get(name) != plan[name]}
+    differing = set()
+    for name, value in plan.items():
+        if unfinished.get(name) != value:
+            differing.add(name)
     # The same files may have moved; or files of the same folder may have been added, removed or
     # changed. Both at once is another source.
     if differing in (set(), {"source"}, {"listing"}):
@@ -197,12 +200,14 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
     place = journal.store.place
     try:
         if isinstance(place, Path):
-            return PackedIndex(place).damage(lambda name: (place / name).stat().st_size)
+            index = PackedIndex(place)
+            return index.damage(lambda name: (place / name).stat().st_size)
         sizes = journal.store.sizes()
         for shard in info["shards"]:
             size_bytes = sizes.get(shard["name"], 0)
             if size_bytes != shard["size_bytes"]:
-                return f"{shard['name']} has {size_bytes:,} bytes, expected {shard['size_bytes']:,}"
+                expected_bytes = shard["size_bytes"]
+                return f"{shard['name']} has {size_bytes:,} bytes, expected {expected_bytes:,}"
         return None if INDEX_FILE in sizes else f"{INDEX_FILE} is missing"
     except (DatasetError, KeyError, TypeError) as broken:
         return str(broken)
@@ -267,7 +272,8 @@ def _is_unchanged(
             continue
         expected = {name: hashes[name] for name in names}
         with repack.remade(shard_slice, journal.store.scratch) as (_, tars):
-            if {name: tar.xxh3_64 for name, tar in tars.items()} != expected:
+            actual = {name: tar.xxh3_64 for name, tar in tars.items()}
+            if actual != expected:
                 return False
     # The next pack need not compare them again.
     os.utime(file, ns=(facts.time_ns, facts.time_ns))

@@ -63,7 +63,8 @@ def name_slices(
 ) -> dict[str, ShardSlice]:
     """The sources of each shard, by the name of its entry, which hashes all that decides it."""
     # `step` is not among it: it decides only which sources a shard has.
-    deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:]]
+    shaping = options.shaping(listing.kinds)
+    deciding = [FORMAT_VERSION, shaping, made_with(), *plan[1:]]
     deciding_hash = xxhash.xxh3_128_hexdigest(
         json.dumps(deciding, sort_keys=True).encode()
     )
@@ -71,7 +72,8 @@ def name_slices(
     for shard_slice in cut_into_slices(
         listing, plan.step, options.seed, shuffle=options.shuffle
     ):
-        state = f"{deciding_hash} {listing.state_digest(shard_slice.start, shard_slice.stop)}"
+        digest = listing.state_digest(shard_slice.start, shard_slice.stop)
+        state = f"{deciding_hash} {digest}"
         state_hash = xxhash.xxh3_64_hexdigest(state.encode())
         slices[entry_name(shard_slice.number, state_hash)] = shard_slice
     return slices

@@ -63,7 +63,8 @@ class Repack:
         names_of_slice = defaultdict[int, set[str]](set)
         for name in names:
             # A shard of several tars has the numbers n, n + stride, n + 2 * stride, ...
-            number = (shard_number(name) - self._plan.base) % self._plan.stride
+            shards_behind_base = shard_number(name) - self._plan.base
+            number = shards_behind_base % self._plan.stride
             names_of_slice[number].add(name)
         slices = cut_into_slices(
             self.listing,

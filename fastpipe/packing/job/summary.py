@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastpipe.errors import PackError
+from fastpipe.errors import PackError, format_count
 from fastpipe.packing.shard.entry import Entries, Entry, Tally
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
@@ -126,7 +126,7 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
     assumptions = []
     shown = counts.get("assumed_shown", 0)
     if shown:
-        images = "1 image" if shown == 1 else f"{shown:,} images"
+        images = format_count(shown, "image")
         text = (
             f"boxes, points and masks of {images} that EXIF turns: of the image as it is shown, "
             "not as it is stored"
@@ -134,12 +134,12 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
         assumptions.append(Assumption(text, "--coordinates shown or stored"))
     transparent = counts.get("transparent", 0)
     if transparent:
-        images = (
-            "1 image is transparent"
-            if transparent == 1
-            else f"{transparent:,} images are transparent"
+        images = format_count(transparent, "image")
+        verb = "is" if transparent == 1 else "are"
+        text = (
+            f"{images} {verb} transparent in part; where a loader gives RGB, the colours that are "
+            "hidden there show"
         )
-        text = f"{images} in part; where a loader gives RGB, the colours that are hidden there show"
         assumptions.append(Assumption(text, "--background white"))
     return assumptions
 

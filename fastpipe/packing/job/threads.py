@@ -66,7 +66,7 @@ def pack(
             # Perhaps the user has exchanged SRC and DST.
             if not isinstance(destination, Path) or not could_be_source(destination):
                 raise
-            shown = readable(str(destination))
+            shown = readable(destination)
             raise PackError(
                 f"{problem}. If {shown} is the source, it comes first: fastpipe pack {shown} DST"
             ) from problem
@@ -102,15 +102,15 @@ def make_in_threads(
 
     # An entry is named by the state of its sources, so an entry that is present is up to date.
     slices = name_slices(listing, options, plan)
-    entries = {
-        entry.name: entry
-        for entry in journal.read_finished(slices)
-        if entry is not None
-    }
+    entries = {}
+    for entry in journal.read_finished(slices):
+        if entry is not None:
+            entries[entry.name] = entry
     resumed = len(entries)
-    missing_slices = {
-        name: part for name, part in slices.items() if name not in entries
-    }
+    missing_slices = {}
+    for name, part in slices.items():
+        if name not in entries:
+            missing_slices[name] = part
 
     store = journal.store
     rejected = sum(len(entry.tally.rejected) for entry in entries.values())
@@ -124,7 +124,8 @@ def make_in_threads(
     )
     converting.begin("converting", num_sources, total_bytes)
     packing = ProgressReporter(num_sources, total_bytes, store, on_progress, rejected)
-    finished_bytes = total_bytes * (num_sources - num_missing) // max(num_sources, 1)
+    num_finished = num_sources - num_missing
+    finished_bytes = total_bytes * num_finished // max(num_sources, 1)
     packing.begin("packing", num_missing, total_bytes - finished_bytes)
 
     outcomes = convert_slices(

@@ -97,7 +97,8 @@ class Ahead(Generic[Item, Result]):
         self._run_bytes = 0
         if run:
             self._begin(run)
-            self._pending.append((run, self._threads.submit(self._work_on, run)))
+            future = self._threads.submit(self._work_on, run)
+            self._pending.append((run, future))
 
     def _work_on(self, run: list[Item]) -> list[Result | PackError]:
         """Runs in a thread."""

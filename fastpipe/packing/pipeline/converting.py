@@ -66,11 +66,9 @@ def convert_sources(
     with contextlib.ExitStack() as stack:
         if isinstance(listing, TableListing):
             ahead: Ahead[Any, Outcome] = _convert_rows_ahead(listing, options)
-            rows = stack.enter_context(
-                contextlib.closing(
-                    read_ahead(read_table_rows(listing, sources), _row_size_bytes)
-                )
-            )
+            table_rows = read_table_rows(listing, sources)
+            rows_ahead = read_ahead(table_rows, _row_size_bytes)
+            rows = stack.enter_context(contextlib.closing(rows_ahead))
             outcomes: Iterator[tuple[Source, Outcome]] = (
                 (row.source, outcome) for row, outcome in ahead.map(rows)
             )
@@ -204,13 +202,15 @@ def convert_sample(
         for field, kind in kinds.items():
             with naming_field(field):
                 stored.append(field_values.store(kind, next(values)))
-        has_class = 0 <= sample.label < len(classes)
+        class_name = None
+        if 0 <= sample.label < len(classes):
+            class_name = classes[sample.label]
         return replace(
             packed,
             values=tuple(stored),
             assumed_shown=field_values.assumed,
             identity=identity,
-            class_name=classes[sample.label] if has_class else None,
+            class_name=class_name,
         )
     except ImageError as problem:
         return str(problem)

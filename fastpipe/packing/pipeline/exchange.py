@@ -152,7 +152,8 @@ def cut_rows_into_runs(listing: TableListing, version: str) -> list[RowRun]:
     groups = [0]
     size_bytes = 0.0
     for index, source in enumerate(in_file_order.sources):
-        if size_bytes >= _SPOOLED_BYTES or index - cuts[-1] >= _SPOOLED_ROWS:
+        num_rows = index - cuts[-1]
+        if size_bytes >= _SPOOLED_BYTES or num_rows >= _SPOOLED_ROWS:
             # A run that begins inside a group is converted together with the one before, so that
             # the group is read once.
             starts_group = _row_address(source) in group_starts
@@ -299,7 +300,9 @@ def _key_ranges_of(
     stops = {shard_slice.stop for shard_slice in slices}
     # A position at which one slice ends and another one begins bounds no range.
     key_ranges = []
-    for start, stop in zip(sorted(starts - stops), sorted(stops - starts), strict=True):
+    first_rows = sorted(starts - stops)
+    ends = sorted(stops - starts)
+    for start, stop in zip(first_rows, ends, strict=True):
         key_ranges.append(
             KeyRange(order_key(sources[start]), order_key(sources[stop - 1]))
         )
@@ -310,14 +313,16 @@ def _check_room(
     folder: Path, listing: TableListing, missing: Sequence[RowRun], options: PackOptions
 ) -> None:
     """Raises PackError if the disk has no room for the missing runs; warns if they take much."""
-    share = sum(len(run.positions) for run in missing) / max(len(listing.sources), 1)
-    needed = round(listing.size_bytes * share * _GROWTH[options.encode.storage])
+    missing_count = sum(len(run.positions) for run in missing)
+    share = missing_count / max(len(listing.sources), 1)
+    growth = _GROWTH[options.encode.storage]
+    needed = round(listing.size_bytes * share * growth)
     free = shutil.disk_usage(folder).free
     # How much images shrink is not known before they are converted.
     is_upper_bound = options.encode.max_size is not None
     text = (
-        f"packing {readable(str(listing.root))} needs {'at most' if is_upper_bound else 'about'} "
-        f"{needed / 1e6:,.1f} MB beside the dataset until it is done, in {readable(str(folder))}; "
+        f"packing {readable(listing.root)} needs {'at most' if is_upper_bound else 'about'} "
+        f"{needed / 1e6:,.1f} MB beside the dataset until it is done, in {readable(folder)}; "
         f"{free / 1e6:,.1f} MB are free there"
     )
     if free < needed and not is_upper_bound:

@@ -120,7 +120,8 @@ def _copy_picture(kind: str, value: object) -> Any:
 def _image_from_array(pixels: NDArray[Any]) -> OpenedImage:
     # (H, W, C)
     samples = pixels[:, :, None] if pixels.ndim == 2 else pixels
-    has_shape = samples.ndim == 3 and samples.shape[2] <= 4 and samples.size > 0
+    has_channels = samples.ndim == 3 and samples.shape[2] <= 4
+    has_shape = has_channels and samples.size > 0
     if not has_shape or samples.dtype not in (np.uint8, np.uint16):
         raise ImageError(
             f"{_EXPECTED_IMAGE}; got an array of {pixels.shape} {pixels.dtype}"

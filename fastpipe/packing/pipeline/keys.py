@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint64s
 from fastpipe.dataset.format.sample_layout import key_hash
 from fastpipe.errors import readable
 
@@ -17,7 +17,7 @@ class Keys:
 
     def __init__(self) -> None:
         self._new: set[int] = set()
-        self._sorted: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._sorted: Uint64s = np.empty(0, dtype=np.uint64)
         # The last number that `free` gave to a name.
         self._numbers: dict[str, int] = {}
 
@@ -48,7 +48,8 @@ class Keys:
         # The array is sorted again only when it has grown by an eighth.
         most_new = max(_MIN_NEW, len(self._sorted) // 8)
         if len(self._new) > most_new:
-            new = np.fromiter(self._new, dtype=np.uint64, count=len(self._new))
+            count = len(self._new)
+            new = np.fromiter(self._new, dtype=np.uint64, count=count)
             hashes = np.concatenate([self._sorted, new])
             hashes.sort()  # in place: hashes of a billion keys take 8 GB
             self._sorted = hashes

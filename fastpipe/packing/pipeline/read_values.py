@@ -53,7 +53,8 @@ def read_values(
         return default_frame, _read_parts(listing, source)
 
     assert listing.notes is not None  # a listing of rows has notes
-    note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
+    place = source.note
+    note = listing.notes.read(place.offset_bytes, place.size_bytes)
     # The note has the size of the image, if it is known; and by field the values, and the times of
     # the files that the values name.
     size, values, times = json.loads(note)

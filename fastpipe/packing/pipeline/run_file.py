@@ -103,7 +103,8 @@ def find_ranges(
 
     The bytes may have some samples more at both ends, as not every record has a mark.
     """
-    end = store.read(name, max(size_bytes - _END_BYTES, 0), size_bytes)
+    end_at = max(size_bytes - _END_BYTES, 0)
+    end = store.read(name, end_at, size_bytes)
     footer_bytes = int.from_bytes(end[-_HASH_BYTES:], "little")
     footer_at = size_bytes - _HEAD_BYTES - footer_bytes
     # A damaged size may lead before the file. The hash below finds that.
@@ -119,7 +120,8 @@ def find_ranges(
     for first, last in key_ranges:
         # The offset of the footer is larger than that of any record. So the key sorts behind the
         # mark of a record with the same key.
-        start_index = max(bisect(marks, [*first, footer_at]) - 1, 0)
+        index_behind = bisect(marks, [*first, footer_at])
+        start_index = max(index_behind - 1, 0)
         stop_index = bisect(marks, [*last, footer_at])
         ranges.append((offsets[start_index], offsets[stop_index]))
     return ranges
@@ -132,7 +134,8 @@ def read_samples(
     reader = _WindowReader(store, name, part, window_bytes)
     while not reader.is_at_end():
         head = reader.read(_HEAD_BYTES)
-        record = reader.read(int.from_bytes(head[_HASH_BYTES:], "little"))
+        record_bytes = int.from_bytes(head[_HASH_BYTES:], "little")
+        record = reader.read(record_bytes)
         if _head(record) != head:
             raise damaged_error(store, name)
         # JSON escapes line breaks in texts, so the first one ends the line.
@@ -157,13 +160,15 @@ class _WindowReader:
         self._used = 0
 
     def is_at_end(self) -> bool:
-        return self._used >= len(self._window) and self._offset >= self._stop
+        is_window_used = self._used >= len(self._window)
+        return is_window_used and self._offset >= self._stop
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer at the end of the range."""
         missing = self._used + size_bytes - len(self._window)
         if missing > 0:
-            stop = min(self._offset + max(missing, self._window_bytes), self._stop)
+            num_bytes = max(missing, self._window_bytes)
+            stop = min(self._offset + num_bytes, self._stop)
             data = self._store.read(self._name, self._offset, stop)
             self._offset += len(data)
             self._window = self._window[self._used :] + data
@@ -182,13 +187,15 @@ def _encode_record(sample: Sample) -> bytes:
     pieces: Sequence[bytes] = ()
     if isinstance(outcome, Packed):
         # The line has the sizes of the bytes that follow it.
-        pieces = [outcome.data, *(value.member or b"" for value in outcome.values)]
+        pieces = [outcome.data]
         values = []
         for value in outcome.values:
+            pieces.append(value.member or b"")
             member_bytes = None if value.member is None else len(value.member)
             values.append((value.note, member_bytes))
         outcome = {**vars(outcome), "data": len(outcome.data), "values": values}
-    line = json.dumps((*sample.order_key, sample.source_bytes, outcome)).encode()
+    content = (*sample.order_key, sample.source_bytes, outcome)
+    line = json.dumps(content).encode()
     return b"".join((line, b"\n", *pieces))
 
 

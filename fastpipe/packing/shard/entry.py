@@ -18,8 +18,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Records
 from fastpipe.dataset.format.layout import INDEX_DTYPE, WORK_FOLDER
 from fastpipe.packing.fields.agreement import Agreed
 from fastpipe.packing.shard.tar import Tar
@@ -68,9 +68,11 @@ class Tally:
         """Counts a picture that was packed."""
         self.packed_bytes += len(packed.data)
         if packed.change is not None:
-            self.changes[packed.change] = self.changes.get(packed.change, 0) + 1
+            num_before = self.changes.get(packed.change, 0)
+            self.changes[packed.change] = num_before + 1
         if packed.png_of is not None:
-            self.pngs[packed.png_of] = self.pngs.get(packed.png_of, 0) + 1
+            num_before = self.pngs.get(packed.png_of, 0)
+            self.pngs[packed.png_of] = num_before + 1
         self.oriented += packed.orientation != 1
         self.assumed_shown += packed.assumed_shown
         self.stray_bytes += packed.stray_bytes
@@ -125,7 +127,7 @@ class Entry:
         del recorded["body_at"]
         return json.dumps(recorded).encode() + b"\n"
 
-    def records(self, store: Store) -> NDArray[np.void]:
+    def records(self, store: Store) -> Records:
         """(samples,) of INDEX_DTYPE; `shard` counts the entry's tars from 0."""
         size_bytes = self.samples * INDEX_DTYPE.itemsize
         data = store.read(
@@ -170,7 +172,8 @@ class Entries:
         rows = self._tally_and_select(entries)
         while block := list(islice(rows, _BLOCK_ENTRIES)):
             # Entries are much alike, so that the fastest level of zlib is enough.
-            self._blocks.append(zlib.compress(json.dumps(block).encode(), 1))
+            data = json.dumps(block).encode()
+            self._blocks.append(zlib.compress(data, 1))
             self._count += len(block)
 
     def _tally_and_select(self, entries: Iterable[Entry]) -> Iterator[tuple[Any, ...]]:

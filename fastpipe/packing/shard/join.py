@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Records
 from fastpipe.dataset.format.fields import (
     FIELDS_FOLDER,
     NAMED_KINDS,
@@ -50,7 +50,7 @@ class FinishedShard(Protocol):
     @property
     def agreed(self) -> dict[str, Any]: ...
 
-    def records(self, store: Store) -> NDArray[np.void]:
+    def records(self, store: Store) -> Records:
         """(samples,) of INDEX_DTYPE; `shard` counts the shard's tars from 0."""
 
     def piece_size(self, field: str, part: str) -> int:

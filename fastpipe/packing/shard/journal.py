@@ -162,7 +162,8 @@ class Journal:
 
         for entry_name, tar, note in self.store.map(read_note, tars):
             # Only files in a bucket have notes: the hash of their bytes.
-            if sizes.get(tar.name) != tar.size_bytes or note not in ("", tar.xxh3_64):
+            has_size = sizes.get(tar.name) == tar.size_bytes
+            if not has_size or note not in ("", tar.xxh3_64):
                 self.store.remove([f"{WORK_FOLDER}/{entry_name}"])
                 raise in_use_error(
                     self.store,

@@ -156,7 +156,8 @@ class ShardMaker:
 
     def _reject(self, path: str, reason: str) -> None:
         if self._context.options.fail_fast:
-            shown = readable(os.path.join(str(self._context.root), path))
+            full_path = os.path.join(str(self._context.root), path)
+            shown = readable(full_path)
             raise PackError(
                 f"{shown} cannot be packed: {reason}. Repair or remove it, or pack without "
                 "--on-error fail to leave out such files"
@@ -173,7 +174,8 @@ class ShardMaker:
             if offsets is not None or max_bytes:
                 return offsets
         # The numbers of other shards are below the stride, so that this one is free.
-        number = self._number + len(self._tars) * self._context.plan.stride
+        stride = self._context.plan.stride
+        number = self._number + len(self._tars) * stride
         tar = TarWriter(self._context.store, number, self._context.kinds)
         self._tars.append(tar)
         return tar.add(packed, label, path, limit)
@@ -199,7 +201,8 @@ class ShardMaker:
         parts = tuple(
             (field, part, file.tell()) for (field, part), file in self._pieces.items()
         )
-        entry = Entry(self.name, tars, self._tally, self._agreement.state(), parts)
+        agreed = self._agreement.state()
+        entry = Entry(self.name, tars, self._tally, agreed, parts)
         line = entry.line()
         with self._context.store.open_atomic(f"{WORK_FOLDER}/{self.name}") as out:
             out.write(line)

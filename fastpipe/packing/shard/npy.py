@@ -28,7 +28,8 @@ def write_column(
         count = samples + 1
         parts = _offsets_of(parts)
     else:
-        value_bytes = column.dtype.itemsize * int(np.prod(column.width, dtype=np.int64))
+        num_values = int(np.prod(column.width, dtype=np.int64))
+        value_bytes = column.dtype.itemsize * num_values
         count = size_bytes // value_bytes if value_bytes else 0
     _, file_hash = write_npy(file, column.dtype, count, parts, column.width)
     return file_hash

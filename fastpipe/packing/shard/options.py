@@ -186,7 +186,8 @@ def pack_options(
     if spool is not None:
         place = place_of(spool)
         if not isinstance(place, Url):
-            place = Path(os.path.abspath(os.path.expanduser(str(place))))
+            expanded = os.path.expanduser(str(place))
+            place = Path(os.path.abspath(expanded))
         pack["spool"] = place
     return PackOptions(
         EncodeOptions(**encode),

@@ -125,7 +125,8 @@ def publish_dataset(
     content = json.dumps(
         [classes, index.jpeg_bytes, index.content.hexdigest()]
     ).encode()
-    next_shard = max((shard_number(tar["name"]) + 1 for tar in tars), default=0)
+    numbers = [shard_number(tar["name"]) for tar in tars]
+    next_shard = max(numbers, default=-1) + 1
     info: dict[str, Any] = {
         "format": DATASET_FORMAT,
         "format_version": FORMAT_VERSION,
@@ -165,7 +166,8 @@ def publish_dataset(
         # The file gets the time of the listing. A source that is newer has changed since then.
         with contextlib.suppress(OSError):
             # Some network file systems let nobody set times.
-            os.utime(store.place / DATASET_FILE, ns=(facts.time_ns, facts.time_ns))
+            times_ns = (facts.time_ns, facts.time_ns)
+            os.utime(store.place / DATASET_FILE, ns=times_ns)
     on_file()
     return info
 
@@ -178,7 +180,8 @@ def _write_rejected(store: Store, folder: str, tally: Tally) -> None:
     lines = []
     for path, reason in sorted(tally.rejected):
         entry = {"path": readable(path), "reason": reason}
-        lines.append(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+        line = json.dumps(entry, ensure_ascii=False)
+        lines.append(line.encode() + b"\n")
     store.write(f"{folder}{REJECTED_FILE}", b"".join(lines))
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Records
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.fields import Field, image_format_of, member
 from fastpipe.dataset.format.layout import INDEX_DTYPE, shard_name
@@ -112,8 +112,10 @@ def encode_sample(
         if value.note is not None:
             note[name] = value.note
 
-    after = after_picture(key, len(packed.data), json.dumps(note).encode())
-    pieces = [before_picture(key, label, packed.data), packed.data, after]
+    encoded_note = json.dumps(note).encode()
+    after = after_picture(key, len(packed.data), encoded_note)
+    before = before_picture(key, label, packed.data)
+    pieces = [before, packed.data, after]
     size_bytes = sum(len(piece) for piece in pieces)
     offsets = []
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
@@ -186,7 +188,8 @@ class TarWriter:
             sample_key(self._number, start), packed, label, path, self._kinds
         )
         end = start + sum(len(piece) for piece in pieces)
-        if self._records and end + len(tar.end(end)) > max_bytes:
+        closed_bytes = end + len(tar.end(end))
+        if self._records and closed_bytes > max_bytes:
             return None
 
         for piece in pieces:
@@ -208,7 +211,7 @@ class TarWriter:
         return [start + offset if offset else 0 for offset in offsets]
 
     @property
-    def records(self) -> NDArray[np.void]:
+    def records(self) -> Records:
         """(samples so far,) of INDEX_DTYPE; `shard` is 0."""
         return np.array(self._records, dtype=INDEX_DTYPE)
 

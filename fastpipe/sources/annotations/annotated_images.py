@@ -396,4 +396,5 @@ def _describe(
 
 
 def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{name} ({count:,})" for name, count in sorted(counter.items()))
+    texts = [f"{name} ({count:,})" for name, count in sorted(counter.items())]
+    return ", ".join(texts)

@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import files_below
 from fastpipe.sources.folders.splits import count_shared, first_paths, meaning_of_split
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.written_names import fold_name
 
 _FINAL_NUMBER = re.compile(r"\d+$")

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from fastpipe.dataset.format.picture_names import PICTURES, is_picture
 from fastpipe.sources.annotations.annotation_files import reader_of
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, split_of_name
-from fastpipe.sources.picture_names import PICTURES, is_picture
 
 # The groups of both patterns are the rest of the name: "train" in train_images and train_masks.
 _IMAGE_FOLDER = re.compile(

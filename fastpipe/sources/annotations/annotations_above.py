@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from fastpipe.dataset.format.description import is_dataset
 from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotated_files import is_annotation_folder
 from fastpipe.sources.annotations.annotation_files import (
@@ -44,7 +45,6 @@ from fastpipe.sources.folders.folder_roles import (
 )
 from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
 from fastpipe.sources.listing import Assumption, Listing
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.listed_images import has_only_ids, lists_images
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first

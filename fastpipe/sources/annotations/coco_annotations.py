@@ -300,7 +300,8 @@ def _image_row(where: str, entry: Entry) -> Row:
     url = entry.get("coco_url")
     if path is None and isinstance(url, str):
         # LVIS has only the URL, whose folder is that of the split: train2017/000000000009.jpg
-        path = "/".join(url.partition("?")[0].split("/")[-2:])
+        without_query, _, _ = url.partition("?")
+        path = "/".join(without_query.split("/")[-2:])
     if not isinstance(path, str):
         return Row(where, {}, f"expected a file_name, got {path!r:.60}")
 

@@ -250,4 +250,7 @@ def _points(entry: Entry, point_count: int) -> list[list[float]]:
         raise ImageError(
             f"expected 3 x {point_count} numbers as keypoints, got {numbers!r:.60}"
         )
-    return [numbers[start : start + 3] for start in range(0, len(numbers), 3)]
+    points = []
+    for start in range(0, len(numbers), 3):
+        points.append(numbers[start : start + 3])
+    return points

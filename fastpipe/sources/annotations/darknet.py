@@ -10,12 +10,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import Names, SourcePath, open_binary, open_unchanged
 from fastpipe.sources.folders.splits import FEW, split_of_name
-from fastpipe.sources.picture_names import is_picture
 
 # Files with a name of a class on each line. Others are called *.names.
 NAME_LISTS = ("classes.txt", "Classes.txt", "obj.names", "_darknet.labels")

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.native import _engine
 from fastpipe.sources.annotations.colour_list import find_colours
@@ -30,7 +31,6 @@ from fastpipe.sources.files import SourcePath, files_below, open_binary
 from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 

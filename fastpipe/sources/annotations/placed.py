@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import files_below
@@ -25,7 +26,6 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.written_names import WrittenNames
 
 _MAX_TRIED_PATHS = 100
@@ -132,7 +132,8 @@ def _files_with_end(
     end = "/" + "/".join(names)
     files: list[str] = []
     for file in files_of_name.get(names[-1], ()):
-        if f"/{file}".endswith(end) or f"/{os.path.splitext(file)[0]}".endswith(end):
+        stem, _ = os.path.splitext(file)
+        if f"/{file}".endswith(end) or f"/{stem}".endswith(end):
             files.append(file)
     return files
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Container, Sequence
 
 from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
@@ -27,7 +28,6 @@ from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Source, replace_sources
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 

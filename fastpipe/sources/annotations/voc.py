@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.voc_annotation import Annotation, parse_annotation
 from fastpipe.sources.files import SourcePath, names_in, open_unchanged
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import pick_split
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.label_text import local_path, read_label_text
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row

@@ -208,7 +208,9 @@ class LabelReader:
 def _corners(numbers: Sequence[float]) -> list[float]:
     """Left, top, right and bottom (xyxy) of the box at the start of a line, which is cxcywh."""
     _, x, y, width, height = numbers[:_BOX_COLUMNS]
-    return [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
+    half_width = width / 2
+    half_height = height / 2
+    return [x - half_width, y - half_height, x + half_width, y + half_height]
 
 
 def _has_points_in_box(numbers: Sequence[float]) -> bool:

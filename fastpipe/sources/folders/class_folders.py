@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.annotations.sidecar_files import (
@@ -38,7 +39,6 @@ from fastpipe.sources.path_labels import (
     describe_unfit_path,
     label_by_path,
 )
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.tables.table_files import (
     assume_forms_skipped,

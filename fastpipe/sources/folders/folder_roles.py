@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
 from fastpipe.sources.annotations.annotation_folders import (
@@ -27,7 +28,6 @@ from fastpipe.sources.folders.splits import (
     split_folders,
     split_of_name,
 )
-from fastpipe.sources.picture_names import is_picture
 
 # A capital letter begins a word: "trainA" is two words, and "GroundTruth" as well.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

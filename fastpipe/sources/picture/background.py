@@ -32,7 +32,8 @@ def parse_background(value: object) -> str | None:
     try:
         if len(channels) == 3:
             rgb = [int(channel) for channel in channels]
-            if rgb == list(channels) and min(rgb) >= 0 and max(rgb) <= 255:
+            is_whole = rgb == list(channels)
+            if is_whole and min(rgb) >= 0 and max(rgb) <= 255:
                 return f"#{bytes(rgb).hex()}"
     except (TypeError, ValueError):
         pass  # not three numbers
@@ -62,7 +63,10 @@ def is_transparent(samples: NDArray[Any]) -> bool:
         samples: (height, width, 1..4) uint8 or uint16.
     """
     opaque = np.iinfo(samples.dtype).max
-    return has_alpha(samples) and bool(samples[:, :, -1].min() < opaque)
+    if not has_alpha(samples):
+        return False
+    alpha = samples[:, :, -1]
+    return bool(alpha.min() < opaque)
 
 
 def has_alpha(samples: NDArray[Any]) -> bool:
@@ -81,13 +85,19 @@ def blend_with_background(samples: NDArray[Any], color: str) -> NDArray[Any]:
         (height, width, 3) of the same dtype.
     """
     max_value = int(np.iinfo(samples.dtype).max)
-    color_u8 = np.frombuffer(bytes.fromhex(color[1:]), np.uint8)
+    rgb = bytes.fromhex(color[1:])
+    color_u8 = np.frombuffer(rgb, np.uint8)
     # 65,535 is 257 * 255, so 8 bits become 16 without a remainder.
-    background = color_u8.astype(np.uint64) * (max_value // 255)
-    blended = np.empty((*samples.shape[:2], 3), samples.dtype)
+    scale = max_value // 255
+    background = color_u8.astype(np.uint64) * scale
+    height, width, _ = samples.shape
+    blended = np.empty((height, width, 3), samples.dtype)
     for start in range(0, len(samples), _CHUNK_ROWS):
-        rows = samples[start : start + _CHUNK_ROWS].astype(np.uint64)
+        stop = start + _CHUNK_ROWS
+        rows = samples[start:stop].astype(np.uint64)
         alpha = rows[:, :, -1:]
-        mixed = rows[:, :, :-1] * alpha + background * (max_value - alpha)
-        blended[start : start + _CHUNK_ROWS] = (mixed + max_value // 2) // max_value
+        colour = rows[:, :, :-1]
+        mixed = colour * alpha + background * (max_value - alpha)
+        half = max_value // 2  # rounds to the nearest value
+        blended[start:stop] = (mixed + half) // max_value
     return blended

@@ -327,7 +327,8 @@ def _encode(
     # possible. Shrinking loses more than a usual JPEG's quality and sampling do.
     quality = 95
     sampling = "444"
-    if options.max_size is not None and max(samples.shape[:2]) > options.max_size:
+    longest_side = max(samples.shape[:2])
+    if options.max_size is not None and longest_side > options.max_size:
         samples = shrink(samples, options.max_size)
         quality = 90
         sampling = "420"

@@ -121,7 +121,8 @@ def find_jpeg_2000_codestream(data: bytes) -> int:
             end = box - 4 + length
     # The data of a picture hold neither marker, so the last end has to be behind the last start.
     last_end = data.rfind(_END_OF_CODESTREAM, start, end)
-    if end > len(data) or last_end <= data.rfind(_START_OF_DATA, start, end):
+    last_start = data.rfind(_START_OF_DATA, start, end)
+    if end > len(data) or last_end <= last_start:
         raise ImageError(
             f"truncated JPEG 2000: ends at byte {len(data)} before its end marker"
         )
@@ -143,7 +144,8 @@ def is_lossless_jpeg_2000(data: bytes, start: int) -> bool:
             return data[offset + 13 : offset + 14] == b"\1"
         if kind in (_START_OF_TILE, _START_OF_DATA, b""):
             return False
-        offset += 2 + int.from_bytes(data[offset + 2 : offset + 4], "big")
+        length = int.from_bytes(data[offset + 2 : offset + 4], "big")
+        offset += 2 + length
 
 
 def is_lossless_tiff(image: Any) -> bool:
@@ -180,7 +182,8 @@ def check_tiff(image: Any, data: bytes) -> TiffSamples:
         raise ImageError(
             "the first picture in this TIFF is a thumbnail (camera raw?); save it as PNG or JPEG"
         )
-    if not set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) <= {_UNSIGNED, _UNDEFINED}:
+    sample_formats = set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,)))
+    if not sample_formats <= {_UNSIGNED, _UNDEFINED}:
         raise ImageError(
             f"TIFF with signed or float {bits}-bit samples is not supported; {SAVE_AS_PNG}"
         )
@@ -204,7 +207,9 @@ def check_tiff(image: Any, data: bytes) -> TiffSamples:
                 f"damaged TIFF: tiles of {tags[_TILE_WIDTH]}x{tags[_TILE_HEIGHT]} for a picture of "
                 f"{width}x{height}"
             )
-    compressed_bytes = sum(tags.get(_TILE_BYTES, ())) + sum(tags.get(_STRIP_BYTES, ()))
+    tile_bytes = tags.get(_TILE_BYTES, ())
+    strip_bytes = tags.get(_STRIP_BYTES, ())
+    compressed_bytes = sum(tile_bytes) + sum(strip_bytes)
     if compressed_bytes > _MAX_SHARING * len(data):
         raise ImageError(
             f"damaged TIFF: its strips or tiles claim {compressed_bytes:,} bytes of a file of "

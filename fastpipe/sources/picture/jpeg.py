@@ -14,6 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 from turbojpeg import TurboJPEG
 
+from fastpipe.arrays import Uint8s
 from fastpipe.distribution import REINSTALL
 from fastpipe.errors import ImageError, PackError
 from fastpipe.native import _engine
@@ -66,7 +67,7 @@ def open_turbojpeg() -> TurboJPEG:
 _shared_turbojpeg = functools.cache(open_turbojpeg)
 
 
-def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes:
+def encode_jpeg(rgb: Uint8s, *, quality: int, sampling: str) -> bytes:
     """Encodes a JPEG; the same pixels give the same bytes.
 
     Args:
@@ -124,7 +125,9 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
 
     def scale(side: int) -> int:
         # Rounds half up in whole numbers: the same on every machine.
-        return max(1, (2 * side * max_size + longest) // (2 * longest))
+        # Rounded to the nearest pixel, halves up.
+        scaled = (2 * side * max_size + longest) // (2 * longest)
+        return max(1, scaled)
 
     cv2 = import_opencv()
     size = (scale(width), scale(height))
@@ -173,7 +176,8 @@ def made_with() -> dict[str, str]:
 
 def _hash_of_encoder() -> str:
     """A hash of JPEGs that libturbojpeg makes, since the library does not say its version."""
-    pixels = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
+    generator = np.random.RandomState(0)
+    pixels = generator.randint(0, 256, (40, 40, 3)).astype(np.uint8)
     try:
         encoded = encode_jpeg(pixels, quality=95, sampling="444")
         encoded += encode_jpeg(pixels, quality=90, sampling="420")

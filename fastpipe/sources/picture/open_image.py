@@ -60,12 +60,14 @@ def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
         kind = data[start + 4 : start + 8]
         if kind in (b"IEND", b""):
             break
-        end = start + 12 + int.from_bytes(data[start : start + 4], "big")
+        length = int.from_bytes(data[start : start + 4], "big")
+        end = start + 12 + length
         if kind == b"fdAT":
             is_animated = True
         elif kind == b"eXIf":
             exif = data[start + 8 : end - 4]
-            if zlib.crc32(kind + exif).to_bytes(4, "big") != data[end - 4 : end]:
+            checksum = zlib.crc32(kind + exif).to_bytes(4, "big")
+            if data[end - 4 : end] != checksum:
                 raise ImageError(
                     f"damaged PNG: chunk eXIf at byte {start} has a wrong checksum"
                 )

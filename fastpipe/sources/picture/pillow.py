@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.distribution import install_extra
 from fastpipe.errors import ConfigError, ImageError, in_one_line
@@ -97,7 +98,7 @@ class OpenedImage:
     form: PixelForm = _RGB_OF_8_BITS  # of the packed picture, unless options change it
 
 
-def to_rgb(samples: NDArray[Any]) -> NDArray[np.uint8]:
+def to_rgb(samples: NDArray[Any]) -> Uint8s:
     """Samples -> (height, width, 3) uint8, as Pillow's ``convert("RGB")`` gives them.
 
     Alpha is dropped, gray is repeated, and 16 bits become the high 8.
@@ -106,12 +107,15 @@ def to_rgb(samples: NDArray[Any]) -> NDArray[np.uint8]:
         samples = samples[:, :, :-1]
     if samples.dtype == np.uint16:
         samples = (samples >> 8).astype(np.uint8)
-    return np.ascontiguousarray(np.broadcast_to(samples, (*samples.shape[:2], 3)))
+    height, width = samples.shape[:2]
+    rgb = np.broadcast_to(samples, (height, width, 3))
+    return np.ascontiguousarray(rgb)
 
 
 def open_pixels(samples: NDArray[Any], *, lossless: bool = True) -> OpenedImage:
     """The image of samples in memory: (height, width, 1..4) uint8 or uint16."""
-    return OpenedImage(samples.shape[1::-1], lambda: samples, lossless=lossless)
+    size = samples.shape[1::-1]
+    return OpenedImage(size, lambda: samples, lossless=lossless)
 
 
 def open_pil(image: Any) -> OpenedImage:
@@ -291,7 +295,9 @@ def decode_samples(
     if gray_bits < 16:
         # The upper bits are repeated in the free lower bits, so that the greatest value becomes
         # 65,535.
-        gray = gray << (16 - gray_bits) | gray >> (2 * gray_bits - 16)
+        upper_bits = gray << (16 - gray_bits)
+        lower_bits = gray >> (2 * gray_bits - 16)
+        gray = upper_bits | lower_bits
     if inverted:
         gray = ~gray
     return gray[:, :, None]
@@ -315,23 +321,29 @@ def _decode_all_bits(
     cv2 = import_opencv()
     try:
         # IMREAD_UNCHANGED keeps the bits and the alpha, and applies no orientation.
-        bgr = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+        encoded = np.frombuffer(data, np.uint8)
+        bgr = cv2.imdecode(encoded, cv2.IMREAD_UNCHANGED)
     except cv2.error:
         return by_pillow  # the picture is over a limit of OpenCV
     channels = by_pillow.shape[2]
     # OpenCV cannot read some compressions of TIFF, and may drop channels or bits.
-    if bgr is None or bgr.dtype != np.uint16 or bgr.ndim < 3 or bgr.shape[2] < channels:
+    is_u16 = bgr is not None and bgr.dtype == np.uint16
+    if not is_u16 or bgr.ndim < 3 or bgr.shape[2] < channels:
         return by_pillow
     # OpenCV's order is blue, green, red, alpha.
-    samples = np.ascontiguousarray(bgr[:, :, [2, 1, 0, 3][:channels]])
+    order = [2, 1, 0, 3][:channels]
+    samples = np.ascontiguousarray(bgr[:, :, order])
     if samples.shape != by_pillow.shape:
         return by_pillow
     if max_value < _MAX_U16:
         clipped = np.minimum(samples, max_value).astype(np.uint32)
-        samples = ((clipped * _MAX_U16 + max_value // 2) // max_value).astype(np.uint16)
+        half = max_value // 2  # rounds to the nearest value
+        samples = (clipped * _MAX_U16 + half) // max_value
+        samples = samples.astype(np.uint16)
     # Both may round up or down, so a difference of -1 to 1 is allowed. It is computed in uint8,
     # where it wraps: Pillow's rounding of JPEG 2000 makes 0 of the brightest 128 values.
-    difference_plus_1 = (samples >> 8).astype(np.uint8) - by_pillow + np.uint8(1)
+    upper_bytes = (samples >> 8).astype(np.uint8)
+    difference_plus_1 = upper_bytes - by_pillow + np.uint8(1)
     is_same_picture = bool((difference_plus_1 <= 2).all())
     return samples if is_same_picture else by_pillow
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.dataset.format.sample_layout import PNG_MAGIC
 from fastpipe.native import _engine
 
@@ -79,16 +80,18 @@ def has_strips(data: bytes) -> bool:
 
 def _chunk(name: bytes, payload: bytes) -> bytes:
     length = struct.pack(">I", len(payload))
-    checksum = struct.pack(">I", zlib.crc32(payload, zlib.crc32(name)))
+    crc = zlib.crc32(payload, zlib.crc32(name))
+    checksum = struct.pack(">I", crc)
     return length + name + payload + checksum
 
 
 def _deflate_smallest(
-    rows: NDArray[np.uint8], pixel_bytes: int, strip_rows: int, use_filters: bool
+    rows: Uint8s, pixel_bytes: int, strip_rows: int, use_filters: bool
 ) -> list[bytes]:
     """Deflates rows in the way that makes them smallest."""
     # (height, 1 + bytes of a row): before each row stands the number of its filter, 0: none.
-    unfiltered = np.zeros((len(rows), rows.shape[1] + 1), dtype=np.uint8)
+    row_bytes = rows.shape[1]
+    unfiltered = np.zeros((len(rows), row_bytes + 1), dtype=np.uint8)
     unfiltered[:, 1:] = rows
     if rows.size <= _UNCOMPRESSED_BYTES:
         return _deflate(unfiltered, strip_rows, _STORE)
@@ -104,7 +107,8 @@ def _deflate_smallest(
         (filtered, _RUNS_ONLY),
         (filtered, _USUAL),
     ):
-        size = sum(map(len, _deflate(candidate[is_tried], strip_rows, way)))
+        deflated = _deflate(candidate[is_tried], strip_rows, way)
+        size = sum(map(len, deflated))
         if best_size is None or size < best_size:
             best_size = size
             best_rows = candidate
@@ -112,9 +116,7 @@ def _deflate_smallest(
     return _deflate(best_rows, strip_rows, best_way)
 
 
-def _deflate(
-    rows: NDArray[np.uint8], strip_rows: int, way: tuple[int, int]
-) -> list[bytes]:
+def _deflate(rows: Uint8s, strip_rows: int, way: tuple[int, int]) -> list[bytes]:
     """A zlib stream of rows, in one piece per strip. Each piece can be inflated by itself."""
     level, strategy = way
     deflate = zlib.compressobj(
@@ -126,5 +128,6 @@ def _deflate(
         # A full flush forgets the window, so that no strip refers to one before it.
         flush = zlib.Z_FINISH if is_last else zlib.Z_FULL_FLUSH
         strip = rows[start : start + strip_rows].data
-        pieces.append(deflate.compress(strip) + deflate.flush(flush))
+        compressed = deflate.compress(strip)
+        pieces.append(compressed + deflate.flush(flush))
     return pieces

@@ -142,7 +142,8 @@ def read_form(picture: bytes) -> PixelForm:
             channels = 4
         if chunk in (b"tRNS", b"IDAT", b""):
             return PixelForm(channels, max(picture[24], 8))
-        offset += 12 + int.from_bytes(picture[offset : offset + 4], "big")
+        length = int.from_bytes(picture[offset : offset + 4], "big")
+        offset += 12 + length
 
 
 P = ParamSpec("P")

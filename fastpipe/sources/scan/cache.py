@@ -59,7 +59,8 @@ def list_kept_scans() -> list[KeptScan]:
 
 def cache_file(source: str) -> Path:
     """The file for the scan of a source: an .npz file, whose parts have a CRC-32 each."""
-    return cache_folder() / f"scan-{xxhash.xxh3_64_hexdigest(os.fsencode(source))}.bin"
+    digest = xxhash.xxh3_64_hexdigest(os.fsencode(source))
+    return cache_folder() / f"scan-{digest}.bin"
 
 
 def _read_about(file: Path) -> dict[str, Any]:
@@ -83,7 +84,9 @@ def load_scan(source: str) -> Scan | None:
         archives = about["archives"]
         if archives is not None:
             archives = [Archive(*entry) for entry in archives]
-        reasons = {int(number): reason for number, reason in about["reasons"].items()}
+        reasons = {}
+        for number, reason in about["reasons"].items():
+            reasons[int(number)] = reason
         folder = Path(about["folder"])
         scan = Scan(source, folder, about["classes"], archives, paths, records, reasons)
     except Exception:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Records, Uint64s
 from fastpipe.dataset.format.index import Index, ReadableShard, check_pixel_limit
 from fastpipe.dataset.format.layout import (
     INDEX_DTYPE,
@@ -26,8 +26,9 @@ from fastpipe.dataset.format.layout import (
     WITHOUT_HASHES,
 )
 from fastpipe.dataset.format.open_file import OpenFile
+from fastpipe.dataset.format.parts import starts_of
 from fastpipe.dataset.format.pixel_form import count_forms
-from fastpipe.dataset.format.sample_layout import key_hash
+from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.dataset.format.shard_list import Shards, Texts
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
@@ -73,7 +74,7 @@ class UnpackedIndex(Index):
     packed = False
     version = 0
     storage = JPEG_STORAGE
-    mtimes_ns: NDArray[np.int64]
+    mtimes_ns: Int64s
 
     def __init__(
         self,
@@ -96,7 +97,8 @@ class UnpackedIndex(Index):
         files = scan.files
         # The other kinds are REJECTED and UNKNOWN.
         is_usable = files["kind"] <= CONVERTED
-        pixels = files["width"].astype(np.int64) * files["height"]
+        widths = files["width"].astype(np.int64)
+        pixels = widths * files["height"]
         is_large = is_usable & (pixels > self._convert_max_pixels)
         self._reasons = dict(scan.reasons)
         for number in np.flatnonzero(is_large).tolist():
@@ -122,7 +124,8 @@ class UnpackedIndex(Index):
             "converted": int(self.needs_conversion.sum()),
         }
         labels = samples["label"][samples["label"] >= 0]
-        self.class_counts = np.bincount(labels, minlength=len(self.classes)).tolist()
+        class_counts = np.bincount(labels, minlength=len(self.classes))
+        self.class_counts = class_counts.tolist()
         self.jpeg_bytes = int(samples["size"].sum(dtype=np.int64))
         self.stored_bytes = self.jpeg_bytes
 
@@ -141,12 +144,13 @@ class UnpackedIndex(Index):
         self.fingerprint = self._fingerprint()
         self.content = self.fingerprint
 
-    def _list_shards(self, samples: NDArray[np.void]) -> None:
+    def _list_shards(self, samples: Records) -> None:
         """Makes a shard of each tar, or of each file; `samples` are the records of the scan."""
         archives = self._scan.archives
         if archives is None:
             paths = self._scan.paths
-            names = Texts.of(map(paths.bytes_at, self._file_numbers.tolist()))
+            numbers = self._file_numbers.tolist()
+            names = Texts.of(map(paths.bytes_at, numbers))
             # Copies, since a column by itself would keep all of `samples` in memory.
             self.shard_sizes = samples["size"].copy()
             self.mtimes_ns = samples["mtime_ns"].copy()
@@ -158,7 +162,7 @@ class UnpackedIndex(Index):
             self.mtimes_ns = np.array(mtimes_ns, dtype=np.int64)
         sample_counts = np.bincount(self._records["shard"], minlength=len(names))
         # (shards + 1,) the first sample of each shard, and the number of all samples.
-        bounds = np.concatenate([[0], np.cumsum(sample_counts)])
+        bounds = starts_of(sample_counts)
         self.shards = Shards([(self.folder, names)], bounds, self.shard_sizes)
         self.shard_starts = self.shards.starts
 
@@ -173,7 +177,8 @@ class UnpackedIndex(Index):
         digest = xxhash.xxh3_128(class_names)
         digest.update(paths.data)
         digest.update((self._background or "").encode())
-        arrays = [paths.bounds[1:], files["size"], files["label"], self._file_numbers]
+        ends_of_paths = paths.bounds[1:]
+        arrays = [ends_of_paths, files["size"], files["label"], self._file_numbers]
         if self.is_in_tars:
             arrays += [files["shard"], files["offset"]]
         for array in arrays:
@@ -196,20 +201,18 @@ class UnpackedIndex(Index):
         return len(self._records)
 
     @property
-    def records(self) -> NDArray[np.void]:
+    def records(self) -> Records:
         return self._records
 
-    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def records_of(self, samples: Int64s) -> Records:
         return self._records[samples]
 
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def read(self, samples: Int64s) -> Records:
         records = self.records_of(samples)
         self.check_pixels(samples, records)
         return records
 
-    def check_pixels(
-        self, samples: NDArray[np.int64], records: NDArray[np.void]
-    ) -> None:
+    def check_pixels(self, samples: Int64s, records: Records) -> None:
         check_pixel_limit(self, self._max_pixels, samples, records)
 
     def check_same(self) -> None:
@@ -221,11 +224,11 @@ class UnpackedIndex(Index):
     def open_shard(self, number: int) -> ReadableShard:
         return OpenFile(self.shards[number].path)
 
-    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def samples_at(self, places: Int64s) -> Int64s:
         return self._reading_order[places]
 
     @cached_property
-    def _reading_order(self) -> NDArray[np.int64]:
+    def _reading_order(self) -> Int64s:
         """(samples,) as samples lie in tars; or a fixed permutation.
 
         Any part of the permutation is a fair mix of classes.
@@ -235,8 +238,9 @@ class UnpackedIndex(Index):
             return permute(positions, len(self), _PERMUTATION_SEED)
         return self._order_in_tars()
 
-    def _order_in_tars(self) -> NDArray[np.int64]:
-        return np.lexsort((self._records["offset"], self._records["shard"]))
+    def _order_in_tars(self) -> Int64s:
+        records = self._records
+        return np.lexsort((records["offset"], records["shard"]))
 
     @property
     def is_in_tars(self) -> bool:
@@ -247,7 +251,8 @@ class UnpackedIndex(Index):
         if self.is_in_tars or not self.classes:
             return False
         # A file in a class folder has one slash in its path.
-        return self._scan.paths.data.count(b"/") > len(self._scan.files)
+        num_folders = self._scan.paths.data.count(b"/")
+        return num_folders > len(self._scan.files)
 
     @cached_property
     def is_scattered(self) -> bool:
@@ -261,15 +266,16 @@ class UnpackedIndex(Index):
         labels = self._records["label"][self._order_in_tars()]
         class_shares = np.bincount(labels - NO_LABEL) / len(labels)
         by_chance = float((class_shares**2).sum())
-        same_neighbors = float((labels[1:] == labels[:-1]).mean())
+        is_same = labels[1:] == labels[:-1]
+        same_neighbors = float(is_same.mean())
         return same_neighbors > by_chance + _SORTED_SHARE * (1 - by_chance)
 
-    def paths_of(self, samples: NDArray[np.int64]) -> list[str]:
+    def paths_of(self, samples: Int64s) -> list[str]:
         paths = self._scan.paths
         numbers = self._file_numbers[samples].tolist()
         return [readable(paths[number]) for number in numbers]
 
-    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+    def hashes(self, samples: Int64s, name: str) -> Uint64s:
         """See Index. The first call for identities reads parts of all files.
 
         Raises:
@@ -277,7 +283,7 @@ class UnpackedIndex(Index):
         """
         if name == "key":
             keys = self.paths_of(samples)
-            return np.array([key_hash(key) for key in keys], dtype=np.uint64)
+            return key_hashes(keys)
         # A view: reading fills it in.
         identities = self._scan.files["identity"]
         unknown = self._file_numbers[identities[self._file_numbers] == 0]
@@ -313,7 +319,8 @@ class UnpackedIndex(Index):
         message = str(reason)
         code = getattr(reason, "code", None)  # an error of the engine has one
         if code in _MESSAGES:
-            message = _MESSAGES[code] + message.removeprefix(_engine.reason(code, ""))
+            engine_words = _engine.reason(code, "")
+            message = _MESSAGES[code] + message.removeprefix(engine_words)
         message += more
         if self._has_changed(int(self._records["shard"][sample])):
             advice = (
@@ -381,7 +388,8 @@ class UnpackedIndex(Index):
             max_pixels=self._convert_max_pixels, background=self._background
         )
         packed = convert(data, options)
-        if packed.width != record["width"] or packed.height != record["height"]:
+        has_width = packed.width == record["width"]
+        if not has_width or packed.height != record["height"]:
             raise ImageError(
                 f"{packed.width} x {packed.height} pixels; its header said "
                 f"{record['width']} x {record['height']}"

@@ -85,7 +85,7 @@ def open_data(
         raise DatasetError(str(problem)) from problem
     except OSError as problem:
         raise DatasetError(
-            f"{readable(str(problem.filename or path))} cannot be read: {problem.strerror}"
+            f"{readable(problem.filename or path)} cannot be read: {problem.strerror}"
         ) from problem
 
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.sample_layout import identity_of
 from fastpipe.errors import DatasetError, ImageError, readable
 from fastpipe.machine.progress import WorkProgress, show_progress
@@ -36,8 +36,8 @@ _START_BYTES = 64 << 10
 
 def read_files(
     scan: Scan,
-    numbers: NDArray[np.int64],
-    read_chunk: Callable[[Scan, NDArray[np.int64]], object],
+    numbers: Int64s,
+    read_chunk: Callable[[Scan, Int64s], object],
 ) -> None:
     """Reads files in threads, and shows the progress.
 
@@ -52,8 +52,10 @@ def read_files(
     if not len(numbers):
         return
     starts = range(0, len(numbers), _CHUNK_FILES)
-    chunks = [numbers[start : start + _CHUNK_FILES] for start in starts]
-    title = f"scanning {readable(str(scan.folder))}"
+    chunks = []
+    for start in starts:
+        chunks.append(numbers[start : start + _CHUNK_FILES])
+    title = f"scanning {readable(scan.folder)}"
     console = Console(stderr=True)
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")
     try:
@@ -63,7 +65,8 @@ def read_files(
             for chunk_count, _ in enumerate(results, 1):
                 # Of each file only the start is read, so progress is counted in files.
                 num_done = min(chunk_count * _CHUNK_FILES, len(numbers))
-                show(WorkProgress(num_done, len(numbers), num_done, len(numbers)))
+                total = len(numbers)
+                show(WorkProgress(num_done, total, num_done, total))
     finally:
         threads.shutdown(cancel_futures=True)
 
@@ -72,7 +75,7 @@ def _describe_progress(progress: WorkProgress) -> str:
     return f"{progress.done:,} of {progress.total:,} files"
 
 
-def read_headers(scan: Scan, numbers: NDArray[np.int64]) -> None:
+def read_headers(scan: Scan, numbers: Int64s) -> None:
     """Finds out width, height, channels, bits and kind of files.
 
     Args:
@@ -137,7 +140,7 @@ def _read_other_header(
     return read_stored_header(data)
 
 
-def read_identities(scan: Scan, numbers: NDArray[np.int64]) -> None:
+def read_identities(scan: Scan, numbers: Int64s) -> None:
     """Finds out the identities of pictures: see `identity_of`."""
     for number in numbers.tolist():
         path = scan.path_on_disk(number)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.layout import INDEX_DTYPE, MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.dataset.format.shard_list import Texts
 from fastpipe.errors import DatasetError, readable
@@ -60,7 +60,7 @@ class Scan:
     classes: list[str]
     archives: list[Archive] | None  # the tars; None: files lie by themselves
     paths: Texts
-    files: NDArray[np.void]  # (n,) of FILE_DTYPE
+    files: Records  # (n,) of FILE_DTYPE
     # Why files are no samples, by the number of the file.
     reasons: dict[int, str] = field(default_factory=dict)
 
@@ -69,19 +69,21 @@ class Scan:
         if self.archives is None:
             path = self.paths.bytes_at(number)
         else:
-            path = os.fsencode(self.archives[self.files["shard"][number]].path)
+            archive = self.archives[self.files["shard"][number]]
+            path = os.fsencode(archive.path)
         return os.path.join(os.fsencode(self.folder), path)
 
     @property
-    def unknown_numbers(self) -> NDArray[np.int64]:
+    def unknown_numbers(self) -> Int64s:
         """Numbers of the files whose headers have to be read."""
         return np.flatnonzero(self.files["kind"] == UNKNOWN)
 
-    def find_numbers(self, paths: Iterable[bytes]) -> NDArray[np.int64]:
+    def find_numbers(self, paths: Iterable[bytes]) -> Int64s:
         """(paths,) the numbers of the files with these paths; -1 where there is none."""
         all_paths = map(self.paths.bytes_at, range(len(self.files)))
         number_of_path = {path: number for number, path in enumerate(all_paths)}
-        return np.array([number_of_path.get(path, -1) for path in paths], np.int64)
+        numbers = [number_of_path.get(path, -1) for path in paths]
+        return np.array(numbers, np.int64)
 
     def reject(self, number: int, reason: str) -> None:
         """Marks a file as no sample."""
@@ -100,9 +102,11 @@ class Scan:
             previous_numbers = numbers
         else:
             # (files,) the number of each file in the earlier scan, -1 if it is new since then.
-            matches = previous.find_numbers(map(self.paths.bytes_at, numbers.tolist()))
-            numbers = numbers[matches >= 0]
-            previous_numbers = matches[matches >= 0]
+            paths = map(self.paths.bytes_at, numbers.tolist())
+            matches = previous.find_numbers(paths)
+            was_listed = matches >= 0
+            numbers = numbers[was_listed]
+            previous_numbers = matches[was_listed]
 
         previous_states = previous.files[_STATE_FIELDS][previous_numbers]
         is_unchanged = self.files[_STATE_FIELDS][numbers] == previous_states
@@ -114,9 +118,11 @@ class Scan:
         self.files[_FACT_FIELDS][numbers] = facts
 
         # Files that are rejected again keep their reasons.
-        for index in np.flatnonzero(self.files["kind"][numbers] == REJECTED).tolist():
+        is_rejected = self.files["kind"][numbers] == REJECTED
+        for index in np.flatnonzero(is_rejected).tolist():
             previous_number = int(previous_numbers[index])
-            self.reasons[int(numbers[index])] = previous.reasons[previous_number]
+            number = int(numbers[index])
+            self.reasons[number] = previous.reasons[previous_number]
         is_complete = len(self.unknown_numbers) == 0
         return is_same_listing and is_complete and self.classes == previous.classes
 
@@ -174,7 +180,7 @@ def _records(
             tar = source.archive or root.name  # "" means that the source is the tar
             if tar not in number_of_tar:
                 raise DatasetError(
-                    f"{readable(str(root))} has changed while it was scanned: {readable(tar)} is "
+                    f"{readable(root)} has changed while it was scanned: {readable(tar)} is "
                     "new. Try again when no program writes there"
                 )
             shard = number_of_tar[tar]

@@ -13,6 +13,7 @@ from pathlib import Path
 from fastpipe.dataset.format.description import is_dataset
 from fastpipe.dataset.format.folder import why_no_dataset
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import Names, names_in
@@ -26,7 +27,6 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise
 from fastpipe.sources.scan.scanned_files import Archive
@@ -75,7 +75,8 @@ class UnpackedSource:
             listing = list_archives(self.root, self.tars or [])
             listing.sources.sort(key=packing_order(0, shuffle=False))
             return listing
-        _check_format(self.path, recognise_source(self.path, self.split).format)
+        recognised = recognise_source(self.path, self.split)
+        _check_format(self.path, recognised.format)
         try:
             listing = list_sources(
                 self.path,
@@ -182,7 +183,8 @@ def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
     name = os.path.join(folder, pattern)
     matches = set()
     for expanded in _expand_braces(pattern):
-        files = glob.glob(os.path.join(glob.escape(folder), expanded))
+        full_pattern = os.path.join(glob.escape(folder), expanded)
+        files = glob.glob(full_pattern)
         # A name without wildcards has to exist: a wrong number in braces must not lose samples.
         if not files and not glob.has_magic(expanded):
             missing = readable(os.path.join(folder, expanded))
@@ -202,7 +204,8 @@ def _find_by_pattern(folder: str, pattern: str) -> UnpackedSource:
             f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar"
         )
     _check_no_shards([Path(tar) for tar in tars])
-    root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
+    folders = [os.path.dirname(tar) for tar in tars]
+    root = os.path.commonpath(folders)
     paths = [os.path.relpath(tar, root) for tar in tars]
     return UnpackedSource(name, Path(root), paths)
 
@@ -247,7 +250,7 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     choice = ""
     if problem.requested is not None:
         choice = f"split={problem.requested!r}: "
-    shown = readable(str(path))
+    shown = readable(path)
     message = (
         f"{choice}{shown} has the splits {first_paths(names)}; pass "
         f"fastpipe.open({shown!r}, split={readable(suggested)!r})"
@@ -255,7 +258,7 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     folder = problem.splits[suggested]
     if folder:
         message += (
-            f"; or the folder {readable(str(folder))}, whose classes are then numbered by "
+            f"; or the folder {readable(folder)}, whose classes are then numbered by "
             "themselves"
         )
     return DatasetError(message)
@@ -266,7 +269,7 @@ def _check_format(path: Path, source_format: str) -> None:
     if path.name == DATASET_FILE and is_dataset(path.parent):
         raise DatasetError(why_no_dataset(path))
     if source_format not in ("imagefolder", "webdataset"):
-        name = readable(str(path))
+        name = readable(path)
         raise DatasetError(
             f"{name} is a source of the format {source_format}, which has to be packed first: "
             f"fastpipe pack {name} DST, then pass DST. Without packing, a loader reads folders of "
@@ -286,9 +289,9 @@ def _check_no_shards(tars: list[Path]) -> None:
             first_shards.setdefault(tar.parent, tar)
     for folder, shard in first_shards.items():
         if is_dataset(folder):
-            shown = readable(str(folder))
+            shown = readable(folder)
             raise DatasetError(
-                f"{readable(str(shard))} is a shard of the packed dataset {shown}; expected the "
+                f"{readable(shard)} is a shard of the packed dataset {shown}; expected the "
                 f"folder of the dataset: pass {shown}. For a part of its samples: "
                 f"fastpipe.open({shown!r}).select(...)"
             )

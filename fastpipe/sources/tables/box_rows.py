@@ -333,9 +333,8 @@ class BoxTable:
                     numbers = [label_numbers.get(label, label) for label in labels]
                     detection["labels"] = numbers
                 elif box_key == "shares":
-                    detection["labels"] = (
-                        None  # `read_values` expects the key beside shares
-                    )
+                    # `read_values` expects the key beside shares.
+                    detection["labels"] = None
                 values[self.box_field.name] = detection
 
             image_label = None

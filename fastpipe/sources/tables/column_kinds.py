@@ -15,10 +15,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.detections import CATEGORIES, Detections
 from fastpipe.sources.annotations.run_lengths import are_runs
-from fastpipe.sources.picture_names import is_picture
 
 # Texts of a CSV file that mean "no label", without the spaces around them.
 NO_LABELS = ("", "-1", "-1.0")

@@ -22,12 +22,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, names_in, open_binary, shared_folders
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.listed_images import find_columns_of_pictures
 from fastpipe.sources.tables.rows import Row, row_name
 from fastpipe.sources.tables.table_text import SPACES, TextForm

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.rows import Row
 
 _JOINED_NAME = re.compile(

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.folders.splits import split_of_name
 from fastpipe.sources.json_stream import object_entries
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.rows import Row, row_name
 
 _LABELS = "labels"

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions, quote_for_shell
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 
 # Words in the name of a column that holds classes.

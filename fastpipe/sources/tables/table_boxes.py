@@ -193,12 +193,12 @@ def describe_box_table(
                 others.append(field)
     else:
         box_field = None
-        for wish in options.fields:
-            if wish.column == BOXES:
-                box_field = box_field or SourceField(wish.name, "boxes")
-            elif wish.kind not in (None, "json", "text"):
+        for wanted in options.fields:
+            if wanted.column == BOXES:
+                box_field = box_field or SourceField(wanted.name, "boxes")
+            elif wanted.kind not in (None, "json", "text"):
                 raise PackError(
-                    f"{wish}: {table} has a row for each box, so the value of an image is a list "
+                    f"{wanted}: {table} has a row for each box, so the value of an image is a list "
                     "in JSON; leave out the kind"
                 )
         others = [field for field in columns.fields if field.column != BOXES]

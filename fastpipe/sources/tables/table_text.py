@@ -16,13 +16,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import find_image_like_columns
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, open_binary
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.picture_names import is_picture
 
 # Endings of files with a path a line, which may have no header.
 LISTS = (".txt", ".lst", ".list")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.dataset.format.folder import scheme_of
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, is_left_behind, names_in
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.picture_names import is_picture
 
 _MAX_FOLDERS = 1000
 _MAX_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
-from fastpipe.sources.picture_names import is_picture
 
 _MAX_SHOWN = 5
 

@@ -68,7 +68,7 @@ class TarFiles:
                 continue
             folder = path
             if not member.is_folder:
-                folder = path[: max(path.rfind("/"), 0)]
+                folder, _, _ = path.rpartition("/")
             # Members of one folder usually follow one another, so most need no work.
             if folder != last_folder:
                 last_folder = folder
@@ -176,7 +176,7 @@ def refuse_split(root: SourcePath, split: str | None) -> None:
     """Raises PackError where a user picks a split of tars that have none."""
     if split is not None:
         raise PackError(
-            f"--split {split}: {readable(str(root))} has no splits: neither tars nor folders in "
+            f"--split {split}: {readable(root)} has no splits: neither tars nor folders in "
             "them that are called train, val, test or the like; leave it out"
         )
 
@@ -187,7 +187,8 @@ def _count_outer_folders(folders: Collection[Folder], tars: Sequence[str]) -> in
     has_inner = any(len(folder) > 1 for folder in folders)
     if len(tops) != 1 or not has_inner:
         return 0
-    pattern = re.compile(re.escape(min(tops)) + r"([-_.]?\d+)?\.tar", re.IGNORECASE)
+    top = re.escape(min(tops))
+    pattern = re.compile(top + r"([-_.]?\d+)?\.tar", re.IGNORECASE)
     for tar in tars:
         if not pattern.fullmatch(PurePosixPath(tar).name):
             return 0

@@ -96,7 +96,8 @@ def parse_header(block: bytes) -> Header | None:
 def _signed_checksum(block: bytes, checksum: int) -> int:
     """The checksum of some old programs, which added up bytes as signed numbers."""
     # A signed byte over 127 counts 256 less. The field of the checksum has spaces.
-    negative_count = sum(byte > 127 for byte in block[:148] + block[156:])
+    without_checksum = block[:148] + block[156:]
+    negative_count = sum(byte > 127 for byte in without_checksum)
     return checksum - 256 * negative_count
 
 

@@ -77,13 +77,15 @@ def _is_clean_folder(folder: str) -> bool:
     """Whether a folder, with a slash at its end, has a clean path; "" is the tar's own."""
     if not folder:
         return True
-    return not _UNCLEAN.search(folder[:-1]) and not lies_in_left_behind(folder)
+    is_clean = not _UNCLEAN.search(folder[:-1])
+    return is_clean and not lies_in_left_behind(folder)
 
 
 def _path_problem(member: Member) -> str | None:
     """Why the path of a member is refused; None if it is not."""
     path = member.name
-    lacks_name = not member.is_folder and path.rpartition("/")[2] in ("", ".")
+    _, _, name = path.rpartition("/")
+    lacks_name = not member.is_folder and name in ("", ".")
     is_long = len(path) > _MAX_NAME_CHARACTERS
     if not lacks_name and not is_long and not _HOSTILE.search(path):
         return None
@@ -111,7 +113,10 @@ def split_key(path: str) -> tuple[str, str]:
 def is_label(path: str) -> bool:
     """Whether a member is a KEY.cls, the label of a WebDataset's sample."""
     # Most paths are no labels, and the first test is quick.
-    return path[-4:].lower() == ".cls" and split_key(path)[1] == LABEL_EXTENSION
+    if path[-4:].lower() != ".cls":
+        return False
+    _, extension = split_key(path)
+    return extension == LABEL_EXTENSION
 
 
 def path_in_source(archive: str, path: str) -> str:

@@ -80,10 +80,11 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         start = offset - self._window_offset
         if start < 0 or start + size > len(self._window):
             try:
-                self._window = self._file.read_at(max(size, _WINDOW_BYTES), offset)
+                window_bytes = max(size, _WINDOW_BYTES)
+                self._window = self._file.read_at(window_bytes, offset)
             except OSError as problem:
                 raise PackError(
-                    f"{readable(str(self.path))} cannot be read: {problem.strerror}"
+                    f"{readable(self.path)} cannot be read: {problem.strerror}"
                 ) from problem
             self._window_offset = offset
             start = 0
@@ -123,7 +124,7 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
             if offset == 0 and _COMPRESSED.match(self.read(0, BLOCK)):
                 raise compressed_error(self.path) from problem
             raise PackError(
-                f"{readable(str(self.path))} is not a tar file, or is damaged: at byte {offset}, "
+                f"{readable(self.path)} is not a tar file, or is damaged: at byte {offset}, "
                 f"{problem}. Download or write it again, or remove it from the source"
             ) from problem
 
@@ -226,7 +227,8 @@ def _describe_other_kind(kind: bytes, header: Header) -> str:
     """Why a member that is neither file nor folder cannot be packed."""
     description = KINDS_WITHOUT_BYTES.get(kind, f"of type {kind.decode('latin1')!a}")
     if kind in LINKS:
-        description += f" to {shorten_name(os.fsdecode(cut_at_nul(header.link_field)))}"
+        target = os.fsdecode(cut_at_nul(header.link_field))
+        description += f" to {shorten_name(target)}"
     return (
         f"{description}, not a file; to store the files that links point to, use tar "
         "--dereference"
@@ -236,7 +238,7 @@ def _describe_other_kind(kind: bytes, header: Header) -> str:
 def compressed_error(path: SourcePath) -> PackError:
     """The error for a file of which ranges cannot be read."""
     return PackError(
-        f"{readable(str(path))} is compressed, so fastpipe cannot read single members from it; "
+        f"{readable(path)} is compressed, so fastpipe cannot read single members from it; "
         "unpack it (gunzip, bunzip2, unxz, zstd -d, lz4 -d, unzip) and pack the tar or its files"
     )
 

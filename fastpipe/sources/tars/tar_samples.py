@@ -19,10 +19,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from fastpipe.dataset.format.layout import MAX_CLASSES, NO_LABEL
+from fastpipe.dataset.format.picture_names import PICTURES, is_picture
 from fastpipe.dataset.format.sample_layout import Ours, read_ours
 from fastpipe.sources.listing import ByteRange, Source
 from fastpipe.sources.member_fields import NOTE
-from fastpipe.sources.picture_names import PICTURES, is_picture
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tars.tar_members import (
     DUPLICATE_PATH,
@@ -159,7 +159,8 @@ class TarSamples:
         kind = shorten_name(extension, _MAX_SHOWN_CHARACTERS)
         if kind not in self.dropped and len(self.dropped) >= _MAX_DROPPED_KINDS:
             kind = "other"
-        self.dropped[kind] = self.dropped.get(kind, 0) + count
+        num_before = self.dropped.get(kind, 0)
+        self.dropped[kind] = num_before + count
 
     def rename_extension(self, extension: str, new: str) -> None:
         """Calls members by another extension, which no sample has beside it."""

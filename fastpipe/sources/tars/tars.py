@@ -8,13 +8,12 @@ from dataclasses import replace
 from itertools import tee
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fastpipe.arrays import Records
 from fastpipe.dataset.format.description import read_self_checksum
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, first_names, readable
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, state_at
@@ -33,7 +32,6 @@ from fastpipe.sources.member_fields import (
     field_of_dataset,
     fields_of,
 )
-from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.likely import is_label_name
 from fastpipe.sources.tars.tar_folders import TarFiles, list_folders, refuse_split
 from fastpipe.sources.tars.tar_members import LABEL_EXTENSION, check_members, is_label
@@ -110,7 +108,7 @@ def list_archives(
         return _list_samples(root, tars, samples, stray, requested)
     if requested is not None:
         raise PackError(
-            f"--field: {readable(str(root))} holds folders of images, which have no fields; leave "
+            f"--field: {readable(root)} holds folders of images, which have no fields; leave "
             "it out"
         )
     return listing
@@ -133,14 +131,15 @@ def list_tar_classes(
         with TarFile(root / tar_name) as tar:
             if not files.add_tar(tar, tar_name, check_members(tar.members())):
                 raise PackError(
-                    f"{readable(str(root / tar_name))} has labels (KEY.cls), so its name is no "
+                    f"{readable(root / tar_name)} has labels (KEY.cls), so its name is no "
                     "class; leave out --format"
                 )
 
     def with_label(source: Source) -> Source:
         if source.problem is not None:
             return source
-        return source._replace(label=labels[class_of_tar[source.archive or ""]])
+        name = class_of_tar[source.archive or ""]
+        return source._replace(label=labels[name])
 
     replace_sources(files.sources, with_label)
     return Listing(root, classes, files.sources, list(stray))
@@ -194,9 +193,7 @@ def _find_damage(root: SourcePath, index: PackedIndex) -> str | None:
     return index.damage(lambda name: state_at(root, name).size_bytes)
 
 
-def _use_origins(
-    sources: list[Source], index: PackedIndex, origins: NDArray[np.void]
-) -> None:
+def _use_origins(sources: list[Source], index: PackedIndex, origins: Records) -> None:
     """Removes samples that the dataset no longer has, and gives the others their original sizes.
 
     `sources` and the rows of the index are in the order of the shards. `origins`: a row for each
@@ -282,7 +279,7 @@ def _refuse_tars_without_image(root: SourcePath, samples: TarSamples) -> None:
     """Raises PackError, unless the tars are empty."""
     if "tar" in samples.dropped:
         raise PackError(
-            f"{readable(str(root))} holds {samples.dropped['tar']:,} tars in its tars, which "
+            f"{readable(root)} holds {samples.dropped['tar']:,} tars in its tars, which "
             "fastpipe does not read. Unpack it into a folder of tars and pack that: with --format "
             "imagefolder each tar there is a class"
         )
@@ -295,7 +292,7 @@ def _refuse_tars_without_image(root: SourcePath, samples: TarSamples) -> None:
             break
     extensions = ", ".join(list(samples.dropped)[:_MAX_SHOWN_EXTENSIONS])
     raise PackError(
-        f"{readable(str(root))} has no image in its tars: the endings of the members are "
+        f"{readable(root)} has no image in its tars: the endings of the members are "
         f"{extensions}. An ending begins at the first dot: photo.v1.jpg has v1.jpg, no image's. "
         f"{option}Or make the tar again without further dots in the names, or unpack it and pack "
         "the folder"
@@ -349,7 +346,8 @@ def _is_named_as_label(name: str) -> bool:
 
 def _class_of_tar(path: str) -> str:
     """The class that a tar is named after: cat of cat.tar and of cat-000.tar; "" of 000.tar."""
-    stem = re.sub(r"\.tar$", "", path.rpartition("/")[2], flags=re.IGNORECASE)
+    _, _, name = path.rpartition("/")
+    stem = re.sub(r"\.tar$", "", name, flags=re.IGNORECASE)
     if _SYNSET.fullmatch(stem):
         return stem
     return re.sub(r"[-_.]?[0-9]+$", "", stem)
@@ -391,7 +389,8 @@ def _join_classes(samples: TarSamples) -> list[str]:
     label_count = max(name_of_label, default=-1) + 1
     # A number without a name is a class that has no sample.
     classes = [name_of_label.get(label, str(label)) for label in range(label_count)]
-    if len(name_of_label) == len(pairs) and len(set(classes)) == len(classes):
+    has_one_name = len(name_of_label) == len(pairs)
+    if has_one_name and len(set(classes)) == len(classes):
         return classes
 
     # Two tars give one number to two classes, or two numbers to one. So a number means something
@@ -402,7 +401,8 @@ def _join_classes(samples: TarSamples) -> list[str]:
     def with_new_label(source: Source) -> Source:
         if source.problem is not None or source.label == NO_LABEL:
             return source
-        name = samples.class_names[source.archive or ""][source.label]
+        names = samples.class_names[source.archive or ""]
+        name = names[source.label]
         return source._replace(label=new_labels[name])
 
     replace_sources(samples.sources, with_new_label)

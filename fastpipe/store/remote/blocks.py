@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Uint64s
 from fastpipe.dataset.format.index import Index
-from fastpipe.plan.draws import Int64s
+from fastpipe.dataset.format.parts import starts_of
 
 BLOCK_BYTES = 1 << 20
 PAGE_BYTES = 4096
@@ -20,12 +20,12 @@ _KNOWN_SHARDS = 16
 class Blocks:
     """The blocks of shards. A shard's last one may be short; no block has bytes of two shards."""
 
-    def __init__(self, sizes: NDArray[np.uint64]) -> None:
+    def __init__(self, sizes: Uint64s) -> None:
         # (shards,) bytes of each shard
         self.sizes = sizes.astype(np.int64)
         blocks_per_shard = -(-self.sizes // BLOCK_BYTES)  # rounded up
         # (shards + 1,) the number of the first block of each shard, and at the end of all blocks
-        self.first_blocks = np.concatenate([[0], np.cumsum(blocks_per_shard)])
+        self.first_blocks = starts_of(blocks_per_shard)
 
     def shards_of(self, blocks: Int64s) -> Int64s:
         """(n,) the shard of each block."""
@@ -46,12 +46,18 @@ class Blocks:
 
     def byte_range(self, run: range) -> tuple[int, int, int]:
         """Neighbouring blocks of one shard -> shard, first byte, and the byte after the last."""
-        shard = int(np.searchsorted(self.first_blocks, run.start, side="right")) - 1
+        next_shard = np.searchsorted(self.first_blocks, run.start, side="right")
+        shard = int(next_shard) - 1
         block_in_shard = run.start - int(self.first_blocks[shard])
         start = block_in_shard * BLOCK_BYTES
         stop = start + len(run) * BLOCK_BYTES
         # The last block of a shard may be short.
-        return shard, start, min(stop, int(self.sizes[shard]))
+        shard_bytes = int(self.sizes[shard])
+        return shard, start, min(stop, shard_bytes)
+
+    def range_of(self, block: int) -> tuple[int, int, int]:
+        """As `byte_range`, of one block."""
+        return self.byte_range(range(block, block + 1))
 
     def touched(
         self, shard: Int64s, start: Int64s, stop: Int64s
@@ -104,12 +110,15 @@ class Extents:
 
         # The index may be damaged: no shard or offset leads out of the files.
         last_shard = len(self._sizes) - 1
-        shard = np.minimum(records["shard"], last_shard).astype(np.int64)
+        shard = np.minimum(records["shard"], last_shard)
+        shard = shard.astype(np.int64)
         size = self._sizes[shard]
-        start = np.minimum(records["offset"].astype(np.int64), size - 1)
+        offset = records["offset"].astype(np.int64)
+        start = np.minimum(offset, size - 1)
 
         # A sample ends where the next one begins, or with the shard.
-        next_start = np.minimum(next_records["offset"].astype(np.int64), size)
+        next_offset = next_records["offset"].astype(np.int64)
+        next_start = np.minimum(next_offset, size)
         next_is_elsewhere = next_records["shard"] != records["shard"]
         is_last_of_shard = (samples == last_sample) | next_is_elsewhere
         stop = np.where(is_last_of_shard, size, next_start)

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Uint8s
 from fastpipe.native import _engine
 from fastpipe.store.remote import cache_root
 from fastpipe.store.remote.blocks import BLOCK_BYTES, PAGE_BYTES, Blocks
@@ -97,7 +97,8 @@ class Cache:
         self._unsynced: set[int] = set()
         self._accounts = cache_root.open_accounts(self.root)
         # With the lock on the accounts no other process begins to use the dataset, or counts.
-        num_blocks = int(blocks.first_blocks[self.shards.stop]) - self.first_block
+        end_block = int(blocks.first_blocks[self.shards.stop])
+        num_blocks = end_block - self.first_block
         with (
             cache_root.writing(self.root),
             cache_root.locked(self._accounts) as accounts,
@@ -151,13 +152,13 @@ class Cache:
     def _drop(self, block: int) -> int:
         """Removes a block from the disk. Returns the bytes that it took."""
         self.states[block - self.first_block] = ABSENT
-        shard, start, stop = self.blocks.byte_range(range(block, block + 1))
+        shard, start, stop = self.blocks.range_of(block)
         file = self._file_of(shard)
         punch(file.number(), start, stop)
         block_bytes = self.blocks.bytes_of(np.array([block]))
         return int(block_bytes[0])
 
-    def allot(self, blocks: NDArray[np.int64]) -> None:
+    def allot(self, blocks: Int64s) -> None:
         """Reserves room for those blocks of the dataset that have none, up to the limit."""
         # (m,) the dataset's blocks among them, as indices into the states.
         mine = blocks[self.has(blocks)] - self.first_block
@@ -178,12 +179,13 @@ class Cache:
                 self.states[new[fits]] = ALLOTTED
             self._is_full = not fits.all()
 
-    def _new_shard_bytes(self, blocks: NDArray[np.int64]) -> int:
+    def _new_shard_bytes(self, blocks: Int64s) -> int:
         """The room for those shards of blocks of which nothing is kept yet."""
         total = 0
         for shard in np.unique(self.blocks.shards_of(blocks)).tolist():
-            start = int(self.blocks.first_blocks[shard]) - self.first_block
-            stop = int(self.blocks.first_blocks[shard + 1]) - self.first_block
+            first, end = self.blocks.first_blocks[shard : shard + 2].tolist()
+            start = first - self.first_block
+            stop = end - self.first_block
             if not self.states[start:stop].any():
                 total += _SHARD_BYTES
         return total
@@ -195,14 +197,15 @@ class Cache:
         path = self.folder / self.name_of(shard)
         return self._open_file(path, int(self.blocks.sizes[shard]))
 
-    def has(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def has(self, blocks: Int64s) -> Bools:
         """(n,) which blocks belong to the dataset."""
         end_block = self.first_block + len(self.states)
         return (blocks >= self.first_block) & (blocks < end_block)
 
     def is_there(self, block: int) -> bool:
         """Whether a block is written. Another process may write it at any time."""
-        return bool(self.states[block - self.first_block] >= WRITTEN)
+        state = self.states[block - self.first_block]
+        return bool(state >= WRITTEN)
 
     def claim(self, block: int) -> bool:
         """Locks a block, to fetch it. False if another process fetches it, and after `close`."""
@@ -246,7 +249,8 @@ class Cache:
             piece = view[written : written + _WRITE_BYTES]
             written += os.pwrite(file.number(), piece, start + written)
 
-        first = int(self.blocks.first_blocks[shard]) + start // BLOCK_BYTES
+        first_block = int(self.blocks.first_blocks[shard])
+        first = first_block + start // BLOCK_BYTES
         num_blocks = -(-len(view) // BLOCK_BYTES)
         first_state = first - self.first_block
         self.states[first_state : first_state + num_blocks] = WRITTEN
@@ -305,10 +309,10 @@ class Caches:
 
     def at(self, block: int) -> Cache:
         """The cache of a block."""
-        shard, _, _ = self.blocks.byte_range(range(block, block + 1))
+        shard, _, _ = self.blocks.range_of(block)
         return self.cache_of_shard[shard]
 
-    def states(self, blocks: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def states(self, blocks: Int64s) -> Uint8s:
         """(n,) Note [states of a block]. Blocks of local files are SYNCED."""
         states = np.full(len(blocks), SYNCED, dtype=np.uint8)
         for cache in self.remote:
@@ -317,9 +321,7 @@ class Caches:
             states[is_mine] = cache.states[blocks_of_dataset]
         return states
 
-    def least_state(
-        self, first: NDArray[np.int64], last: NDArray[np.int64]
-    ) -> NDArray[np.uint8]:
+    def least_state(self, first: Int64s, last: Int64s) -> Uint8s:
         """(n,) the least state of the blocks from first to last."""
         least = np.minimum(self.states(first), self.states(last))
         # A sample has few blocks, so the loop goes over the blocks between, for all samples at
@@ -330,7 +332,7 @@ class Caches:
             least = np.minimum(least, self.states(between))
         return least
 
-    def forget(self, blocks: NDArray[np.int64]) -> None:
+    def forget(self, blocks: Int64s) -> None:
         """Marks blocks whose content turned out to be wrong, so that they are fetched again."""
         for cache in self.remote:
             mine = blocks[cache.has(blocks)]
@@ -342,20 +344,21 @@ class Caches:
         return any(cache.limit == 0 for cache in self.remote)
 
 
-def forget(states: NDArray[np.uint8], blocks: NDArray[np.int64]) -> None:
+def forget(states: Uint8s, blocks: Int64s) -> None:
     """Marks written blocks as missing. They keep their room."""
     written = blocks[states[blocks] >= WRITTEN]
     states[written] = ALLOTTED
 
 
-def shared_states(file: int, count: int) -> NDArray[np.uint8]:
+def shared_states(file: int, count: int) -> Uint8s:
     """(count,) uint8 states of a dataset's blocks, shared with other processes.
 
     Raises:
         OSError: the disk has no room.
     """
     size = HEADER_BYTES + count
-    if os.pread(file, len(_MAGIC), 0) != _MAGIC or os.fstat(file).st_size != size:
+    has_magic = os.pread(file, len(_MAGIC), 0) == _MAGIC
+    if not has_magic or os.fstat(file).st_size != size:
         os.ftruncate(file, 0)
         # A full disk raises an error here; without this it would be a SIGBUS in the map.
         os.posix_fallocate(file, 0, size)
@@ -385,7 +388,8 @@ def boot_id() -> bytes:
 
 def _open_shard_file(path: Path, size_bytes: int) -> _engine.Descriptor:
     """Opens a shard of the cache, which is sparse. The descriptor closes itself."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    file = os.open(path, flags, 0o666)
     descriptor = _engine.Descriptor(file)
     if os.fstat(file).st_size != size_bytes:
         os.ftruncate(file, size_bytes)

@@ -145,7 +145,8 @@ def locked(accounts: _engine.Descriptor) -> Iterator[int]:
 def disk_bytes(folder: Path) -> int:
     """The bytes that the files of a folder take on the disk."""
     # st_blocks counts 512 bytes, whatever the file system's blocks are.
-    return sum(status.st_blocks * 512 for _, status in _files(folder))
+    num_blocks = sum(status.st_blocks for _, status in _files(folder))
+    return num_blocks * 512
 
 
 def small_bytes(folder: Path) -> int:
@@ -220,7 +221,8 @@ def _unused(folder: Path) -> Iterator[bool]:
     """
     try:
         # The descriptor closes itself, which drops the lock.
-        descriptor = os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CLOEXEC)
+        flags = os.O_RDWR | os.O_CLOEXEC
+        descriptor = os.open(folder / BLOCKS_FILE, flags)
         file = _engine.Descriptor(descriptor)
         is_unused = claim(file.number(), _IN_USE_AT, 1)
     except FileNotFoundError:

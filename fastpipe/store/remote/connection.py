@@ -166,7 +166,8 @@ def _has_aws_profile() -> bool:
         return True
     credentials = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
     files = [credentials, "~/.aws/config"]
-    return any(os.path.exists(os.path.expanduser(file)) for file in files)
+    paths = [os.path.expanduser(file) for file in files]
+    return any(map(os.path.exists, paths))
 
 
 # The commit of each URL of the Hub, looked up once in a process: a branch that moves does not

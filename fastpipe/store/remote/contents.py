@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint8s
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.dataset.format.open_file import read_at
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -99,7 +99,8 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
         How many samples were checked, and how many of these are damaged.
     """
     folder = Path(kept.folder)
-    if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):
+    has_info = (folder / DATASET_FILE).exists()
+    if not has_info or not any(folder.glob(f"**/{INDEX_FILE}")):
         # Some of the dataset's small files have not been fetched yet.
         return 0, 0
     index = PackedIndex(folder)
@@ -115,15 +116,14 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
         with open(shard.path, "rb", buffering=0) as file:
             for offset, size, expected in records.tolist():
                 start = first_block + offset // BLOCK_BYTES
-                stop = first_block + (offset + size - 1) // BLOCK_BYTES + 1
+                last_byte = offset + size - 1
+                stop = first_block + last_byte // BLOCK_BYTES + 1
                 touched = np.arange(start, stop)
                 if states[touched].min() < WRITTEN:
                     continue
                 num_checked += 1
-                if (
-                    xxhash.xxh3_64_intdigest(read_at(file.fileno(), size, offset))
-                    != expected
-                ):
+                data = read_at(file.fileno(), size, offset)
+                if xxhash.xxh3_64_intdigest(data) != expected:
                     num_damaged += 1
                     forget(states, touched)
     return num_checked, num_damaged
@@ -136,12 +136,11 @@ def clear(root: Path, kept: KeptDataset) -> bool:
         return cache_root.remove(Path(kept.folder))
 
 
-def _open_blocks(
-    folder: Path, index: PackedIndex, url: str
-) -> tuple[Blocks, NDArray[np.uint8]]:
+def _open_blocks(folder: Path, index: PackedIndex, url: str) -> tuple[Blocks, Uint8s]:
     """The blocks of a dataset, and their states. The array of states keeps the dataset in use."""
     root = folder.parent
     blocks = Blocks(index.shard_sizes)
     hold = Hold(root, folder.name, url)
     with cache_root.writing(root), cache_root.locked(cache_root.open_accounts(root)):
-        return blocks, shared_states(hold.descriptor, int(blocks.first_blocks[-1]))
+        num_blocks = int(blocks.first_blocks[-1])
+        return blocks, shared_states(hold.descriptor, num_blocks)

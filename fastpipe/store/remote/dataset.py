@@ -125,7 +125,8 @@ class RemoteIndex(PackedIndex):
         """
         index: Index = self if mixture is None else mixture
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
-        blocks = Blocks(np.concatenate([part.shard_sizes for part in parts]))
+        sizes_of_parts = [part.shard_sizes for part in parts]
+        blocks = Blocks(np.concatenate(sizes_of_parts))
 
         caches: list[Cache] = []
         first_shards: list[tuple[RemoteIndex, int]] = []
@@ -180,7 +181,8 @@ class RemoteIndex(PackedIndex):
             return None
 
         try:
-            answer = self._objects.wait(self._objects.fetch(name, 0, None, check=check))
+            request = self._objects.fetch(name, 0, None, check=check)
+            answer = self._objects.wait(request)
         except DatasetError as problem:
             if not isinstance(problem.__cause__, FileNotFoundError):
                 raise
@@ -212,7 +214,8 @@ class RemoteIndex(PackedIndex):
             if expected is not None and file_hash(file) == expected:
                 return
         # No other thread, process or container has a file of this name.
-        partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+        partial_name = f".{file.name}.{uuid.uuid4().hex}"
+        partial = file.with_name(partial_name)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             for _ in range(ATTEMPTS):

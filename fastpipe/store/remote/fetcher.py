@@ -200,23 +200,26 @@ class Fetcher:
             awaited = dict(self._awaited)
         if awaited:
             block = min(awaited, key=awaited.__getitem__)
-            shard, start, _ = self._caches.blocks.byte_range(range(block, block + 1))
+            shard, start, _ = self._caches.blocks.range_of(block)
             cache = self._caches.at(block)
             blocks = [
                 other for other in sorted(awaited) if self._caches.at(other) is cache
             ]
             note = self._describe_awaited(cache, blocks)
-            delays.append(Delay("awaiting", shard, start, now_s - awaited[block], note))
+            waited_s = now_s - awaited[block]
+            delays.append(Delay("awaiting", shard, start, waited_s, note))
         return max(delays, key=lambda delay: delay.seconds, default=None)
 
     def _describe_awaited(self, cache: Cache, awaited: list[int]) -> str:
         blocks = self._caches.blocks
         # The limit is the size of all shards, so that neighbours are always one run.
-        runs = blocks.runs(awaited, int(blocks.first_blocks[-1]) * BLOCK_BYTES)
+        all_bytes = int(blocks.first_blocks[-1]) * BLOCK_BYTES
+        runs = blocks.runs(awaited, all_bytes)
         ranges: list[str] = []
         for run in runs:
             shard, start, stop = blocks.byte_range(run)
-            ranges.append(f"{start:,} to {stop:,} of {cache.name_of(shard)}")
+            name = cache.name_of(shard)
+            ranges.append(f"{start:,} to {stop:,} of {name}")
         shown_ranges = first_names(ranges, _MAX_RANGES_SHOWN)
         processes: list[str] = []
         for pid in cache.holders(awaited):
@@ -278,7 +281,8 @@ class Fetcher:
             self._report(written)
         parts: list[ShardPart] = []
         for run in self._caches.blocks.runs(mine, REQUEST_BYTES):
-            parts.append(ShardPart(*self._caches.blocks.byte_range(run), blocks=run))
+            shard, start, stop = self._caches.blocks.byte_range(run)
+            parts.append(ShardPart(shard, start, stop, blocks=run))
         return parts
 
     async def _fetch(self, part: ShardPart) -> None:
@@ -306,7 +310,8 @@ class Fetcher:
             )
             with self._wants.lock:
                 self.fetched_bytes += part.stop - part.start
-            await asyncio.wrap_future(self.in_thread(self._write, part, answer.data))
+            written = self.in_thread(self._write, part, answer.data)
+            await asyncio.wrap_future(written)
         except Exception as failure:
             problem = failure
         finally:
@@ -320,7 +325,8 @@ class Fetcher:
 
         size = 0 if problem else part.stop - part.start
         is_busy = time.monotonic() - cache.objects.busy_at < _BUSY_S
-        self._flow.add(size, starved=not len(self._wants), busy=is_busy)
+        is_starved = not len(self._wants)
+        self._flow.add(size, starved=is_starved, busy=is_busy)
         self._begin_fetches()
 
     def _report(self, keys: Iterable[Key], problem: Exception | None = None) -> None:

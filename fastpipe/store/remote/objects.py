@@ -26,7 +26,7 @@ import xxhash
 
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.open_file import FileState
-from fastpipe.errors import DatasetError, FastpipeError, PackError
+from fastpipe.errors import DatasetError, FastpipeError, PackError, format_count
 from fastpipe.store.remote.connection import Connection, listed_by_hub
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.requests import request_thread
@@ -205,9 +205,9 @@ class Objects:
         advice = remedy.loading
         if self._error is PackError:
             advice = f"{remedy.packing or advice}. {AGAIN}"
-        times = "attempt" if attempts == 1 else "attempts"
+        times = format_count(attempts, "attempt")
         return self._error(
-            f"{failure_text}: {failure.words}, after {attempts} {times} in {elapsed_s:.1f} s. {advice}"
+            f"{failure_text}: {failure.words}, after {times} in {elapsed_s:.1f} s. {advice}"
         )
 
     def _for_each(
@@ -335,10 +335,14 @@ class Objects:
         )
         state = _state_of(result.meta)
         size_bytes = state.size_bytes
-        stop = size_bytes if stop is None else min(stop, max(size_bytes, start + 1))
+        if stop is None:
+            stop = size_bytes
+        else:
+            stop = min(stop, max(size_bytes, start + 1))
         data = await result.bytes_async()
         # Some servers ignore the range, or send less than they say.
-        if tuple(result.range) != (start, stop) or len(data) != stop - start:
+        is_range = tuple(result.range) == (start, stop)
+        if not is_range or len(data) != stop - start:
             got_start, got_stop = result.range
             raise WrongAnswerError(
                 f"{len(data):,} bytes of the range {got_start}-{got_stop}"
@@ -353,7 +357,8 @@ class Objects:
                 return await self._get(name, 0, stop)
             return None
 
-        return self.wait(self.insist(find, f"{self.url / name} cannot be fetched"))
+        request = self.insist(find, f"{self.url / name} cannot be fetched")
+        return self.wait(request)
 
     def pieces(
         self,
@@ -364,7 +369,8 @@ class Objects:
         """A range of a file, in order. `get` fetches pieces of it, several at a time."""
 
         def begin(piece_start: int) -> Future[Answer]:
-            return self.start(get(piece_start, min(piece_start + REQUEST_BYTES, stop)))
+            piece_stop = min(piece_start + REQUEST_BYTES, stop)
+            return self.start(get(piece_start, piece_stop))
 
         futures = map(begin, range(start, stop, REQUEST_BYTES))
         for answer in in_order(futures, _PIECES_AT_A_TIME):
@@ -474,7 +480,8 @@ class Objects:
                 return True
             return False
 
-        return self.wait(self.insist(put, f"{self.url / name} cannot be uploaded"))
+        request = self.insist(put, f"{self.url / name} cannot be uploaded")
+        return self.wait(request)
 
     def remove(self, names: Sequence[str]) -> None:
         """Removes files that exist."""
@@ -505,7 +512,9 @@ def in_order(futures: Iterable[Future[_T]], at_a_time: int) -> Iterator[_T]:
 
 
 def _state_of(meta: Any) -> FileState:
-    return _state(int(meta["size"]), meta["e_tag"], meta["last_modified"].timestamp())
+    size_bytes = int(meta["size"])
+    modified_s = meta["last_modified"].timestamp()
+    return _state(size_bytes, meta["e_tag"], modified_s)
 
 
 def _state(size_bytes: int, etag: str | None, modified_s: float) -> FileState:

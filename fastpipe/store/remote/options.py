@@ -59,11 +59,13 @@ def _path_of_file_url(data: str) -> Path:
 def _check_url(url: Url, scheme: str, data: str) -> None:
     """Raises ConfigError if a URL cannot name a folder. `data` is the text as the user wrote it."""
     path = Url(data).path.strip("/")
-    if scheme == "hf" and (not path.startswith("datasets/") or path.count("/") < 2):
+    is_dataset = path.startswith("datasets/") and path.count("/") >= 2
+    if scheme == "hf" and not is_dataset:
         raise ConfigError(f"data: expected hf://datasets/ORG/NAME/FOLDER, got {data!r}")
     if not path:
         raise ConfigError(f"data: expected {scheme}://BUCKET/FOLDER, got {data!r}")
-    if scheme in BUCKETS and not {"", ".", ".."}.isdisjoint(url.path.split("/")):
+    unusable = {"", ".", ".."}.intersection(url.path.split("/"))
+    if scheme in BUCKETS and unusable:
         raise ConfigError(
             f"data: {data!r} has an empty name between slashes, or a name . or ..; expected "
             f"{scheme}://BUCKET/FOLDER with one slash between names"
@@ -124,7 +126,8 @@ def remote_options(
     if cache_dir is None:
         folder = RemoteOptions().cache_dir
     elif isinstance(cache_dir, (str, os.PathLike)) and cache_dir != "":
-        folder = Path(os.path.abspath(os.path.expanduser(cache_dir)))
+        expanded = os.path.expanduser(cache_dir)
+        folder = Path(os.path.abspath(expanded))
     else:
         raise ConfigError(f"cache_dir: expected a folder, got {cache_dir!r}")
 

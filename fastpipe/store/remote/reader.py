@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s
 from fastpipe.dataset.format.index import Index
 from fastpipe.errors import DatasetError
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Extents
@@ -47,13 +47,13 @@ class Reader:
         self.check_usable = self.fetcher.check_usable
         self._fetch_wait_s = 0.0
 
-    def ahead(self, samples: NDArray[np.int64]) -> None:
+    def ahead(self, samples: Int64s) -> None:
         """Fetches samples for later batches, in their order. Neighbours in a shard are adjacent."""
         self.wants.ahead(samples)
         self.fetcher.wake()
 
     def ticket(
-        self, samples: NDArray[np.int64], on_ready: Callable[[Where | Exception], None]
+        self, samples: Int64s, on_ready: Callable[[Where | Exception], None]
     ) -> Ticket:
         """Asks for samples that are needed now.
 
@@ -68,12 +68,12 @@ class Reader:
             self.fetcher.wake()
         return ticket
 
-    def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def brings(self, samples: Int64s) -> Bools:
         """(n,) which samples are behind a URL, so that they can be fetched again."""
         shard, _, _ = self._extents.of(samples)
         return np.asarray(self.caches.is_remote[shard])
 
-    def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def damaged(self, samples: Int64s) -> Bools:
         """(n,) which samples are damaged behind the URL, too."""
         is_damaged = [sample in self.fetcher.damaged for sample in samples.tolist()]
         return np.array(is_damaged, dtype=np.bool_)
@@ -122,7 +122,8 @@ class Reader:
             return data
         cache = self.caches.cache_of_shard[shard]
         size_bytes = int(cache.blocks.sizes[shard])
-        answer = cache.objects.fetched(cache.name_of(shard), start, stop, size_bytes)
+        name = cache.name_of(shard)
+        answer = cache.objects.fetched(name, start, stop, size_bytes)
         with self.wants.lock:
             self.fetcher.fetched_bytes += stop - start
         return bytes(answer.data)
@@ -140,7 +141,8 @@ class Reader:
                 # Somebody may have removed the cache.
                 with suppress(FileNotFoundError), open(path, "rb") as file:
                     return os.pread(file.fileno(), stop - start, start)
-            piece = self.wants.ring_parts.of(self._extents.sample_at(shard, start))
+            sample = self._extents.sample_at(shard, start)
+            piece = self.wants.ring_parts.of(sample)
             if piece is None or piece.ring_offset is None:
                 return None
             if piece.start <= start and stop <= piece.stop:
@@ -150,7 +152,7 @@ class Reader:
         return None
 
     @contextmanager
-    def brought(self, samples: NDArray[np.int64]) -> Iterator[Where]:
+    def brought(self, samples: Int64s) -> Iterator[Where]:
         """Where samples are. They stay there inside the `with`. Ctrl-C ends the wait.
 
         Raises:
@@ -185,7 +187,8 @@ class Reader:
         """
         samples = np.array([sample], dtype=np.int64)
         for _ in range(ATTEMPTS):
-            digest = xxhash.xxh3_64_intdigest(self.read(shard, offset, offset + size))
+            data = self.read(shard, offset, offset + size)
+            digest = xxhash.xxh3_64_intdigest(data)
             if digest == expected:
                 return
             self.again(samples)

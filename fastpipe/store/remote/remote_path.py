@@ -85,7 +85,8 @@ class SourceFiles(Objects):
 
     def begin(self, name: str, start: int, stop: int) -> Coming:
         """Begins to fetch a range."""
-        return Coming(name, start, stop, self.start(self.get(name, start, stop)))
+        answer = self.start(self.get(name, start, stop))
+        return Coming(name, start, stop, answer)
 
     def expect(self, number: int, ranges: Iterable[tuple[str, int, int]]) -> None:
         """Begins to fetch ranges (name, start, stop) that `read` will ask for.
@@ -112,7 +113,9 @@ class SourceFiles(Objects):
         coming = self._find_expected(name, start, stop)
         if coming is not None:
             data = self.as_listed(name, coming.answer.result(), state)
-            return bytes(data[start - coming.start : stop - coming.start])
+            first = start - coming.start
+            end = stop - coming.start
+            return bytes(data[first:end])
 
         async def get(piece_start: int, piece_stop: int) -> Answer:
             answer = await self.get(name, piece_start, piece_stop)
@@ -189,8 +192,10 @@ class RemoteFile(io.RawIOBase):
                 self._held.popleft().answer.cancel()
 
             end = min(stop, piece.stop)
-            data = self._files.as_listed(self._name, piece.answer.result(), self.state)
-            parts.append(data[offset - piece.start : end - piece.start])
+            answer = piece.answer.result()
+            data = self._files.as_listed(self._name, answer, self.state)
+            first = offset - piece.start
+            parts.append(data[first : end - piece.start])
             offset = end
             self._last_stop = end
         return b"".join(parts)
@@ -328,7 +333,8 @@ class RemotePath:
             return bool(tree.folders.get(self.key))
         if self.is_file():
             return False
-        first = next(iter(self.objects.listed(self.key)), None)
+        listed = self.objects.listed(self.key)
+        first = next(iter(listed), None)
         return first is not None
 
     def exists(self) -> bool:
@@ -395,7 +401,8 @@ class RemotePath:
 
 
 def _is_valid_key(key: str) -> bool:
-    return bool(key) and not key.startswith("/") and ".." not in key.split("/")
+    names = key.split("/")
+    return bool(key) and not key.startswith("/") and ".." not in names
 
 
 def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
@@ -410,4 +417,6 @@ def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
     key = "/".join(parts[num_bucket_parts:])
     objects = SourceFiles(Url(url.removesuffix(f"/{key}")), options)
     # Names in buckets have no escapes.
-    return RemotePath(objects, PurePosixPath(unquote(key) if url.is_web else key))
+    if url.is_web:
+        key = unquote(key)
+    return RemotePath(objects, PurePosixPath(key))

@@ -188,4 +188,5 @@ def pause_s(attempt: int, busy: bool, patience_s: float) -> float:
     first_s = 1.0 if busy else 0.1
     longest_s = min(_MAX_PAUSE_S, patience_s / 8)
     doublings = min(attempt - 1, 16)
-    return min(longest_s, first_s * 2.0**doublings) * random.uniform(0.5, 1.0)
+    pause_s = min(longest_s, first_s * 2.0**doublings)
+    return pause_s * random.uniform(0.5, 1.0)

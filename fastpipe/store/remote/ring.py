@@ -18,9 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fastpipe.arrays import Int64s
 from fastpipe.native import _engine
 
 _PAGE = mmap.PAGESIZE
@@ -179,7 +177,8 @@ class RingParts:
         part.stop = stop
         if part.pieces:
             last = part.pieces[-1]
-            if last.stop == start and stop - last.start <= _PIECE_BYTES:
+            joined_bytes = stop - last.start
+            if last.stop == start and joined_bytes <= _PIECE_BYTES:
                 last.stop = stop
                 last.samples.append(sample)
                 self._piece_of_sample[sample] = last
@@ -227,7 +226,7 @@ class RingParts:
                     else:
                         piece.ring_offset = place
 
-    def use(self, samples: NDArray[np.int64]) -> Iterable[RingPiece]:
+    def use(self, samples: Int64s) -> Iterable[RingPiece]:
         """Notes that a batch has used samples.
 
         Returns the pieces of the batch before, whose samples the plan does not need any more.
@@ -257,7 +256,8 @@ class RingParts:
                 continue
             self.forget([piece])
             if piece.ring_offset is not None:
-                self._ring.give_back(piece.ring_offset, piece.stop - piece.start)
+                size = piece.stop - piece.start
+                self._ring.give_back(piece.ring_offset, size)
                 piece.ring_offset = None
 
     def forget(self, pieces: Iterable[RingPiece]) -> None:

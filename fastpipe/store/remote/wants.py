@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Int64s, Uint8s
 from fastpipe.errors import DatasetError
 from fastpipe.plan.order import members
 from fastpipe.store.remote.blocks import Extents
@@ -36,14 +37,14 @@ class Where:
     # (n,) the number of the file: a shard, or behind the last one the ring
     shard: NDArray[np.uint32]
     # (n,) how many bytes further behind the sample is there than in its shard
-    shift: NDArray[np.int64]
+    shift: Int64s
 
 
 @dataclass(eq=False)
 class Ticket:
     """Samples that somebody waits for. Dropping it, or Reader.end, gives them up."""
 
-    samples: NDArray[np.int64]
+    samples: Int64s
     # Called in any thread, once all samples are there, or with the error.
     on_ready: Callable[[Where | Exception], None]
     # The plan of the time when the ticket was created.
@@ -108,7 +109,7 @@ class Wants:
                     self._coming_blocks.difference_update(part.blocks)
             self.ring_parts.next_plan(self._pinned())
 
-    def ahead(self, samples: NDArray[np.int64]) -> None:
+    def ahead(self, samples: Int64s) -> None:
         """Queues samples for later batches."""
         with self.lock:
             self._beginning_processes = 0
@@ -126,8 +127,10 @@ class Wants:
         if not self._beginning_processes:
             return False
         _, start, stop = self.extents.of(ticket.samples)
-        first_bytes = int((stop - start).sum()) * self._beginning_processes
-        return first_bytes * _FIRST_BATCH_SHARE <= int(self.caches.blocks.sizes.sum())
+        batch_bytes = int((stop - start).sum())
+        first_bytes = batch_bytes * self._beginning_processes
+        dataset_bytes = int(self.caches.blocks.sizes.sum())
+        return first_bytes * _FIRST_BATCH_SHARE <= dataset_bytes
 
     def end(self, ticket: Ticket, *, used: bool) -> None:
         """Gives a ticket back.
@@ -149,7 +152,7 @@ class Wants:
             if pieces:
                 self.ring_parts.give_back(pieces, self._pinned())
 
-    def again(self, samples: NDArray[np.int64]) -> None:
+    def again(self, samples: Int64s) -> None:
         """Forgets the bytes of samples that are wrong, so that they are fetched again."""
         with self.lock:
             wrong: list[RingPiece] = []
@@ -160,8 +163,10 @@ class Wants:
                     wrong.append(piece)
             self.ring_parts.forget(wrong)
             self.ring_parts.give_back(wrong, self._pinned())
-            first, last = self.caches.blocks.touched(*self.extents.of(samples))
-            self.caches.forget(np.unique(np.concatenate([first, last])))
+            shard, start, stop = self.extents.of(samples)
+            first, last = self.caches.blocks.touched(shard, start, stop)
+            blocks = np.concatenate([first, last])
+            self.caches.forget(np.unique(blocks))
 
     def end_all(self) -> None:
         with self.lock:
@@ -242,7 +247,8 @@ class Wants:
         return None
 
     def _where(self, ticket: Ticket) -> Where:
-        shard = self.extents.of(ticket.samples)[0].astype(np.uint32)
+        shards, _, _ = self.extents.of(ticket.samples)
+        shard = shards.astype(np.uint32)
         shift = np.zeros(len(shard), dtype=np.int64)
         if ticket.pieces:
             ring_number = len(self.caches.blocks.sizes)
@@ -255,7 +261,7 @@ class Wants:
         return Where(shard, shift)
 
     def _missing_parts(
-        self, samples: NDArray[np.int64], ticket: Ticket | None, *, exact: bool = False
+        self, samples: Int64s, ticket: Ticket | None, *, exact: bool = False
     ) -> list[ShardPart]:
         """What has to be fetched for samples, and is not under way yet.
 
@@ -277,13 +283,15 @@ class Wants:
             samples, first_block, last_block, least_state, exact=exact
         )
 
-        is_hit = is_kept & (least_state >= WRITTEN) & self.caches.is_remote[shard]
+        is_written = least_state >= WRITTEN
+        is_hit = is_kept & is_written & self.caches.is_remote[shard]
         # A ticket of samples that were asked for ahead would count them twice.
         is_before_any_plan = (
             self.generation == 0 and ticket is not None and not ticket.counted
         )
         if ticket is None or is_before_any_plan:
-            self.cache_hit_bytes += int((stop - start)[is_hit].sum())
+            sizes = stop - start
+            self.cache_hit_bytes += int(sizes[is_hit].sum())
 
         missing = _united(first_block[is_kept], last_block[is_kept])
         missing = missing[self.caches.states(missing) < WRITTEN]
@@ -297,21 +305,23 @@ class Wants:
         self._coming_blocks.update(new_blocks)
         parts: list[ShardPart] = []
         for run in blocks.runs(new_blocks, REQUEST_BYTES):
-            parts.append(ShardPart(*blocks.byte_range(run), blocks=run))
+            run_shard, run_start, run_stop = blocks.byte_range(run)
+            parts.append(ShardPart(run_shard, run_start, run_stop, blocks=run))
 
         # (samples that the cache does not keep, 4) sample, shard, start, stop
-        others = np.stack([samples, shard, start, stop], axis=1)[~is_kept]
+        ranges = np.stack([samples, shard, start, stop], axis=1)
+        others = ranges[~is_kept]
         return parts + self._missing_ring_parts(ticket, others.tolist())
 
     def _is_kept(
         self,
-        samples: NDArray[np.int64],
-        first_block: NDArray[np.int64],
-        last_block: NDArray[np.int64],
-        least_state: NDArray[np.uint8],
+        samples: Int64s,
+        first_block: Int64s,
+        last_block: Int64s,
+        least_state: Uint8s,
         *,
         exact: bool,
-    ) -> NDArray[np.bool_]:
+    ) -> Bools:
         """(n,) which samples are read from the cache; the others from the ring.
 
         Args:
@@ -326,7 +336,8 @@ class Wants:
         in_ring = [
             self.ring_parts.of(sample) is not None for sample in samples.tolist()
         ]
-        is_kept = (least_state >= needed) & ~np.array(in_ring, dtype=np.bool_)
+        is_in_ring = np.array(in_ring, dtype=np.bool_)
+        is_kept = (least_state >= needed) & ~is_in_ring
         if self.impatient:
             for row, (start, stop) in enumerate(
                 zip(first_block.tolist(), last_block.tolist(), strict=True)
@@ -369,8 +380,9 @@ def _can_join(part: ShardPart, shard: int, start: int, stop: int) -> bool:
     return 0 <= start - part.stop <= _NEAR_BYTES
 
 
-def _united(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+def _united(first: Int64s, last: Int64s) -> Int64s:
     """All numbers from first to last of each row, each once, in the order of the rows."""
-    numbers = members(np.stack([first, last + 1], axis=1))
+    runs = np.stack([first, last + 1], axis=1)
+    numbers = members(runs)
     _, first_index = np.unique(numbers, return_index=True)
     return numbers[np.sort(first_index)]

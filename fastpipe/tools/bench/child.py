@@ -112,8 +112,11 @@ class _PilDataset(_Shards):
         data, label = self._read(sample)
         image = Image.open(io.BytesIO(data)).convert("RGB")
         x, y, width, height = _draw_crop(*image.size)
-        image = image.crop((x, y, x + width, y + height))
-        image = image.resize((self._size, self._size), Image.Resampling.BILINEAR)
+        right = x + width
+        bottom = y + height
+        image = image.crop((x, y, right, bottom))
+        size = (self._size, self._size)
+        image = image.resize(size, Image.Resampling.BILINEAR)
         if random.random() < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return torch.from_numpy(np.array(image)), label
@@ -144,7 +147,8 @@ class _Cv2Dataset(_Shards):
                     "bench without --against, or pack first"
                 )
             image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
-        x, y, width, height = _draw_crop(image.shape[1], image.shape[0])
+        image_height, image_width = image.shape[:2]
+        x, y, width, height = _draw_crop(image_width, image_height)
         crop = image[y : y + height, x : x + width]
         resized = cv2.resize(
             crop, (self._size, self._size), interpolation=cv2.INTER_LINEAR
@@ -168,7 +172,8 @@ def _draw_crop(width: int, height: int) -> tuple[int, int, int, int]:
     """
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1.0)
-        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        log_ratio = random.uniform(math.log(3 / 4), math.log(4 / 3))
+        ratio = math.exp(log_ratio)
         crop_width = round(math.sqrt(area * ratio))
         crop_height = round(math.sqrt(area / ratio))
         if 0 < crop_width <= width and 0 < crop_height <= height:
@@ -178,12 +183,9 @@ def _draw_crop(width: int, height: int) -> tuple[int, int, int, int]:
     # After ten tries: the largest crop of an allowed ratio, in the middle.
     crop_width = min(width, round(height * 4 / 3))
     crop_height = min(height, round(width * 4 / 3))
-    return (
-        (width - crop_width) // 2,
-        (height - crop_height) // 2,
-        crop_width,
-        crop_height,
-    )
+    x = (width - crop_width) // 2
+    y = (height - crop_height) // 2
+    return x, y, crop_width, crop_height
 
 
 def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figures:

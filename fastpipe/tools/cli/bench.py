@@ -10,13 +10,13 @@ import typer
 
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import JPEG_STORAGE
-from fastpipe.errors import ConfigError, whole
+from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.bench.measure import GROUPS, NAMES, Figures, Task, compare
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, print_json
-from fastpipe.tools.cli.tables import count, show, stages_table, throughput_table
+from fastpipe.tools.cli.tables import show, stages_table, throughput_table
 
 # An epoch of fewer batches measures its end more than training does.
 _FEW_BATCHES = 8
@@ -83,9 +83,9 @@ def bench(
         if not as_json:
             kb_per_sample = index.stored_bytes / len(index) / 1e3
             out.print(
-                f"{count(len(index), 'sample')}, {kb_per_sample:.0f} kB each; "
-                f"{count(num_workers, 'worker')}, batches of {batch_size}, {size} x {size}; "
-                f"{count(repeats, 'round')} of {seconds:g} s"
+                f"{format_count(len(index), 'sample')}, {kb_per_sample:.0f} kB each; "
+                f"{format_count(num_workers, 'worker')}, batches of {batch_size}, {size} x {size}; "
+                f"{format_count(repeats, 'round')} of {seconds:g} s"
             )
             if len(index) < _FEW_BATCHES * batch_size:
                 out.print(

@@ -9,14 +9,13 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.errors import readable
+from fastpipe.errors import format_count, readable
 from fastpipe.sources.scan.cache import list_kept_scans
 from fastpipe.store.remote import contents
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import exit_codes, out, print_json
 from fastpipe.tools.cli.help import PlainCommand
-from fastpipe.tools.cli.tables import count
 
 app = typer.Typer(
     help="Show or remove what is kept of remote datasets and of scans.",
@@ -61,7 +60,8 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
         for scan in scans:
             source = readable(scan.source) or "nothing: damaged"
             size = f"{scan.disk_bytes / 1e6:,.2f} MB on the disk"
-            out.print(f"scan of {source}: {count(scan.files, 'file')}, {size}")
+            files = format_count(scan.files, "file")
+            out.print(f"scan of {source}: {files}, {size}")
         if not datasets:
             _print_empty(root)
             return
@@ -73,7 +73,8 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
                 f"  {share:.0%} of {dataset.shard_bytes / 1e9:,.2f} GB here, "
                 f"{dataset.disk_bytes / 1e9:,.2f} GB on the disk{use}; {dataset.fingerprint}"
             )
-        out.print(f"{count(len(datasets), 'dataset')} in {readable(str(root))}")
+        count = format_count(len(datasets), "dataset")
+        out.print(f"{count} in {readable(root)}")
 
 
 @app.command("verify", cls=PlainCommand, epilog="fastpipe cache verify")
@@ -101,8 +102,10 @@ def verify_datasets(
             if not as_json:
                 state = "sound"
                 if num_damaged:
-                    state = f"{count(num_damaged, 'sample')} damaged and forgotten"
-                checked = f"{count(num_checked, 'sample')} in the cache"
+                    state = (
+                        f"{format_count(num_damaged, 'sample')} damaged and forgotten"
+                    )
+                checked = f"{format_count(num_checked, 'sample')} in the cache"
                 out.print(f"{readable(dataset.url)}: {state}; {checked}")
         if as_json:
             print_json(results)
@@ -154,4 +157,4 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
 
 
 def _print_empty(root: Path) -> None:
-    out.print(f"{readable(str(root))} holds no dataset")
+    out.print(f"{readable(root)} holds no dataset")

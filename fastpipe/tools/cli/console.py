@@ -72,7 +72,8 @@ def _describe_system_error(error: OSError) -> str:
     if isinstance(error, PermissionError):
         # The file may not even exist: what may not be read is the folder that would have it.
         for folder in reversed(file.parents):
-            if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            is_readable = os.access(folder, os.R_OK | os.X_OK)
+            if folder.is_dir() and not is_readable:
                 return (
                     f"cannot read the folder {folder}: permission denied. To allow it: chmod u+rx "
                     f"{shlex.quote(str(folder))}"

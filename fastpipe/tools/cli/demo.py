@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.errors import ConfigError, whole
+from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
@@ -17,7 +17,7 @@ from fastpipe.tools.bench.measure import GROUPS, NAMES, Task, compare
 from fastpipe.tools.cli.bench import print_round
 from fastpipe.tools.cli.console import err, exit_codes, out
 from fastpipe.tools.cli.pack_report import pack_progress, pack_table
-from fastpipe.tools.cli.tables import count, show, throughput_table
+from fastpipe.tools.cli.tables import show, throughput_table
 
 _BATCH_SIZE = 64
 _REPEATS = 3
@@ -57,7 +57,7 @@ def demo(
         num_workers = count_granted_cpus()
 
         out.print(
-            f"* generating {count(photos, 'photo')} in {source} (synthetic: lit, textured "
+            f"* generating {format_count(photos, 'photo')} in {source} (synthetic: lit, textured "
             "shapes of ten classes)"
         )
         out.print(
@@ -86,7 +86,7 @@ def demo(
         contenders = ["fastpipe", *GROUPS["torch"]]
         names = ", ".join(NAMES[name] for name in contenders)
         out.print(
-            f"* measuring each loader {_REPEATS} times, with {count(num_workers, 'worker')}: "
+            f"* measuring each loader {_REPEATS} times, with {format_count(num_workers, 'worker')}: "
             f"{names}"
         )
         results = compare(
@@ -101,7 +101,7 @@ def demo(
         if not summary.already_packed:
             out.print(pack_table(summary))
         out.print(
-            f"one epoch: {count(num_images, 'image')} in {epoch_s:.2f} s including the start of "
+            f"one epoch: {format_count(num_images, 'image')} in {epoch_s:.2f} s including the start of "
             f"the threads, {num_images / epoch_s:,.0f} images/s"
         )
         out.print()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastpipe.errors import ConfigError, whole
+from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import (
@@ -24,7 +24,7 @@ from fastpipe.tools.cli.inspect_tables import (
     inspection_tables,
     shuffle_table,
 )
-from fastpipe.tools.cli.tables import count, show
+from fastpipe.tools.cli.tables import show
 from fastpipe.tools.show.inspection import (
     ShuffleReport,
     shuffle_report,
@@ -119,7 +119,9 @@ def inspect(
         picture: Path | None = None
         if not no_sheet:
             is_local = isinstance(index.path, Path)
-            name = index.folder.name if is_local else str(index.path).rsplit("/", 1)[-1]
+            name = str(index.path).rsplit("/", 1)[-1]
+            if is_local:
+                name = index.folder.name
             picture = sheet or Path(f"{name}-sheet.png")
             check_new(picture, overwrite=overwrite)
         inspection = inspect_index(index)
@@ -168,7 +170,7 @@ def inspect(
         if copies is not None:
             show(out, duplicates_table(copies))
         if picture is not None:
-            line = f"{count(num_drawn, 'image')} drawn to {picture}"
+            line = f"{format_count(num_drawn, 'image')} drawn to {picture}"
             out.print(
                 f"{line}, which replaces an earlier file" if replaces_file else line
             )
@@ -181,6 +183,6 @@ def inspect(
             else:
                 advice = "fastpipe pack reads every file to its end, and lists the damaged ones"
             print_problem(
-                f"{count(num_undecodable, 'image')} could not be decoded; the sheet "
+                f"{format_count(num_undecodable, 'image')} could not be decoded; the sheet "
                 f"shows other images instead. {advice}"
             )

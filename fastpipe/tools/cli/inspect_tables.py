@@ -11,8 +11,8 @@ from rich.text import Text
 
 from fastpipe.dataset.format.array_file import describe_shape
 from fastpipe.dataset.format.pixel_form import PixelForm
-from fastpipe.errors import readable
-from fastpipe.tools.cli.tables import count, new_table
+from fastpipe.errors import format_count, readable
+from fastpipe.tools.cli.tables import new_table
 from fastpipe.tools.show.inspection import (
     BoxCounts,
     Histogram,
@@ -37,13 +37,13 @@ def inspection_tables(inspection: Inspection, *, ascii_only: bool) -> Renderable
     """
     parts = [_head(inspection), Text()]
     if inspection.class_counts:
-        title = count(len(inspection.class_counts), "class")
+        title = format_count(len(inspection.class_counts), "class")
         parts.append(_class_table(title, "samples", inspection.class_counts))
     if inspection.fields:
         parts.append(_field_table(inspection))
     for name, boxes in inspection.boxes.items():
         if boxes.categories:
-            categories = count(len(boxes.categories), "category")
+            categories = format_count(len(boxes.categories), "category")
             parts.append(
                 _class_table(f"{name}: {categories}", "boxes", boxes.categories)
             )
@@ -61,7 +61,7 @@ def _head(inspection: Inspection) -> RenderableType:
     table.add_row(
         "dataset", readable(inspection.path) + ("" if is_packed else " (not packed)")
     )
-    containers = count(inspection.shards, "shard" if is_packed else "file")
+    containers = format_count(inspection.shards, "shard" if is_packed else "file")
     table.add_row(
         "samples",
         f"{inspection.samples:,} in {containers}, {inspection.size_bytes:,} bytes",
@@ -103,7 +103,9 @@ def _class_table(
         table.add_row(readable(name), f"{number:,}")
     rest = [number for _, number in classes[_MAX_CLASSES:]]
     if rest:
-        table.add_row(f"... {len(rest):,} more", f"{min(rest):,} to {max(rest):,} each")
+        name = f"... {len(rest):,} more"
+        range_of_counts = f"{min(rest):,} to {max(rest):,} each"
+        table.add_row(name, range_of_counts)
     # A title of the table itself would break at the table's width.
     return Group(Text(title), table)
 
@@ -125,15 +127,15 @@ def _field_table(inspection: Inspection) -> RenderableType:
             table.add_row(name, kind, contents.get(name, ""))
         else:
             table.add_row(name, kind)
-    return Group(Text(count(len(fields), "field")), table)
+    return Group(Text(format_count(len(fields), "field")), table)
 
 
 def describe_boxes(boxes: BoxCounts, num_samples: int) -> str:
     """The numbers of boxes and categories."""
-    text = count(boxes.boxes, "box")
+    text = format_count(boxes.boxes, "box")
     if boxes.categories:
-        text += f" of {count(len(boxes.categories), 'category')}"
-    text += f" in {count(boxes.samples_with_boxes, 'image')}"
+        text += f" of {format_count(len(boxes.categories), 'category')}"
+    text += f" in {format_count(boxes.samples_with_boxes, 'image')}"
     if boxes.samples < num_samples:
         text += f" of the {boxes.samples:,} that were counted"
     return text
@@ -141,7 +143,8 @@ def describe_boxes(boxes: BoxCounts, num_samples: int) -> str:
 
 def shuffle_table(report: ShuffleReport) -> RenderableType:
     """The order of an epoch, beside a uniform permutation and the order of the shards."""
-    title = f"shuffle: {count(report.samples, 'sample')} in batches of {report.batch_size:,}"
+    samples = format_count(report.samples, "sample")
+    title = f"shuffle: {samples} in batches of {report.batch_size:,}"
     table = new_table(
         "order", "class mix", "neighbours kept", "displacement", title=title
     )
@@ -168,10 +171,10 @@ def duplicates_table(duplicates: Duplicates) -> RenderableType:
     if not duplicates.groups:
         return Text(readable(f"no image occurs {where}"))
 
-    images = count(len(duplicates.groups), "image")
-    title = f"{images} {where}: {count(duplicates.samples, 'sample')}"
+    images = format_count(len(duplicates.groups), "image")
+    title = f"{images} {where}: {format_count(duplicates.samples, 'sample')}"
     if duplicates.contradictions:
-        title += f"; {count(duplicates.contradictions, 'image')} with different classes"
+        title += f"; {format_count(duplicates.contradictions, 'image')} with different classes"
     # Only the paths of these are looked up.
     first = replace(
         duplicates,

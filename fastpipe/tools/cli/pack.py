@@ -14,7 +14,7 @@ import typer
 
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import REJECTED_FILE
-from fastpipe.errors import readable
+from fastpipe.errors import format_count, readable
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.publish import read_rejected
@@ -31,7 +31,6 @@ from fastpipe.tools.cli.pack_report import (
     print_assumed,
     print_rejected,
 )
-from fastpipe.tools.cli.tables import count
 from fastpipe.tools.show.inspection import BoxCounts, count_boxes
 
 Damaged = StrEnum("Damaged", "REJECT DECODE")
@@ -311,19 +310,20 @@ def _print_summary(summary: Summary, src: str, dst: str) -> None:
         if num_rejected:
             verb = "was" if num_rejected == 1 else "were"
             out.print(
-                f"{count(num_rejected, 'file')} {verb} rejected: see {rejected_file}"
+                f"{format_count(num_rejected, 'file')} {verb} rejected: see {rejected_file}"
             )
         print_assumed(summary.assumed)
         return
 
     if summary.resumed:
         out.print(
-            f"continued after {count(summary.resumed, 'shard')} from an earlier run"
+            f"continued after {format_count(summary.resumed, 'shard')} from an earlier run"
         )
     boxes: dict[str, BoxCounts] = {}
     if not scheme_of(dst):  # else the columns would have to be fetched
         boxes = count_boxes(open_data(place(dst)))
-    out.print(pack_table(summary, boxes, is_folder=not os.path.isfile(src)))
+    is_folder = not os.path.isfile(src)
+    out.print(pack_table(summary, boxes, is_folder=is_folder))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)
     out.print(

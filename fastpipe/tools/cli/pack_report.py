@@ -6,13 +6,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fastpipe.errors import first_names, readable
+from fastpipe.errors import first_names, format_count, readable
 from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job.progress import PackProgress
@@ -20,7 +21,6 @@ from fastpipe.packing.job.summary import Summary
 from fastpipe.sources.listing import Assumption
 from fastpipe.tools.cli.console import out, print_indented
 from fastpipe.tools.cli.inspect_tables import describe_boxes
-from fastpipe.tools.cli.tables import count
 from fastpipe.tools.show.inspection import BoxCounts
 
 # The speed that is shown is that of the last seconds.
@@ -29,50 +29,57 @@ _MAX_REJECTED = 5
 _MAX_NAMES = 8
 
 
+class _TimedProgress(NamedTuple):
+    at_s: float
+    progress: PackProgress
+
+
 @contextlib.contextmanager
 def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
     """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then."""
-    recent: list[tuple[float, PackProgress]] = []  # of this step, the oldest first
+    # Of this step, the oldest first.
+    recent: list[_TimedProgress] = []
 
     def describe(progress: PackProgress) -> str:
-        recent.append((time.monotonic(), progress))
-        while len(recent) > 2 and recent[-1][0] - recent[1][0] > _SPEED_OVER_S:
+        now_s = time.monotonic()
+        recent.append(_TimedProgress(now_s, progress))
+        while len(recent) > 2 and now_s - recent[1].at_s > _SPEED_OVER_S:
             recent.pop(0)
         is_terminal = console.is_terminal
-        return _describe_progress(*recent[0], *recent[-1], is_terminal=is_terminal)
+        return _describe_progress(recent[0], recent[-1], is_terminal=is_terminal)
 
     with show_progress(console, "packing", describe) as show:
 
         def update(progress: PackProgress) -> None:
             # Each step has its own speed.
-            if not recent or progress.step != recent[-1][1].step:
-                recent[:] = [(time.monotonic(), progress)]
+            if not recent or progress.step != recent[-1].progress.step:
+                recent[:] = [_TimedProgress(time.monotonic(), progress)]
             show(progress)
 
         yield update
 
 
 def _describe_progress(
-    start_s: float,
-    start: PackProgress,
-    end_s: float,
-    end: PackProgress,
-    *,
-    is_terminal: bool,
+    first: _TimedProgress, last: _TimedProgress, *, is_terminal: bool
 ) -> str:
-    """The progress at `end`, with the speed since `start`."""
-    span_s = max(end_s - start_s, 1e-6)
+    """The last progress, with the speed since the first one."""
+    start = first.progress
+    end = last.progress
+    span_s = max(last.at_s - first.at_s, 1e-6)
     images_per_s = (end.files - start.files) / span_s
     mb_per_s = (end.bytes - start.bytes) / span_s / 1e6
-    text = f"{end.files:,}/{end.total_files:,} files  {images_per_s:,.0f} images/s"
+    text = f"{end.files:,}/{end.total_files:,} files"
+    text += f"  {images_per_s:,.0f} images/s"
     text += f"  {mb_per_s:.1f} MB/s"
     if end.step != "packing":
         text = f"{end.step}: {text}"
     if end.total_tasks:
-        text += f"  task {end.tasks:,}/{end.total_tasks:,}, {count(end.workers, 'CPU')}"
+        cpus = format_count(end.workers, "CPU")
+        text += f"  task {end.tasks:,}/{end.total_tasks:,}, {cpus}"
         # In a terminal the bar shows the time left.
         if not is_terminal and mb_per_s:
-            seconds_left = round((end.total_bytes - end.bytes) / 1e6 / mb_per_s)
+            mb_left = (end.total_bytes - end.bytes) / 1e6
+            seconds_left = round(mb_left / mb_per_s)
             text += f"  {timedelta(seconds=seconds_left)} left"
     if end.uploaded_bytes:
         text += f"  {end.uploaded_bytes / 1e6:,.0f} MB uploaded"
@@ -96,20 +103,24 @@ def pack_table(
     """
     info = summary.info
     counts = info["counts"]
-    num_files = info["packs"][-1]["source"]["files"]
+    fields = info["fields"]
+    classes = info["classes"]
+    num_samples = info["samples"]
+    last_pack = info["packs"][-1]
+    num_files = last_pack["source"]["files"]
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table = Table.grid(padding=(0, 2))
-    packed = f"{info['samples']:,} of {count(num_files, 'file')}"
+    packed = f"{num_samples:,} of {format_count(num_files, 'file')}"
     # Of a detection dataset the categories are those of its boxes.
-    fields_with_classes = [
-        name
-        for name, field in info["fields"].items()
-        if field["kind"] in ("boxes", "mask", "classes")
-    ]
-    if info["classes"] or not fields_with_classes:
-        packed += f", {count(len(info['classes']), 'class')}"
+    fields_with_classes = []
+    for name, field in fields.items():
+        if field["kind"] in ("boxes", "mask", "classes"):
+            fields_with_classes.append(name)
+    if classes or not fields_with_classes:
+        packed += f", {format_count(len(classes), 'class')}"
     table.add_row("packed", packed)
-    table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
+    num_shards = len(info["shards"])
+    table.add_row("shards", f"{num_shards:,}, {shard_bytes:,} bytes")
     source_bytes = summary.tally.source_bytes
     if source_bytes:
         share = shard_bytes / source_bytes
@@ -118,20 +129,22 @@ def pack_table(
         table.add_row("time", f"{summary.seconds:.1f} s, {files_per_s:,.0f} files/s")
     if summary.uploaded_bytes:
         table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
-    if info["fields"]:
-        kinds = [f"{name} ({field['kind']})" for name, field in info["fields"].items()]
+    if fields:
+        kinds = []
+        for name, field in fields.items():
+            kinds.append(f"{name} ({field['kind']})")
         table.add_row("fields", ", ".join(kinds))
     for name, box_counts in (boxes or {}).items():
-        table.add_row(name, describe_boxes(box_counts, info["samples"]))
+        table.add_row(name, describe_boxes(box_counts, num_samples))
         if box_counts.categories:
             names = list(box_counts.categories)
             table.add_row("categories", _list_names(names))
-    num_unlabelled = info["samples"] - sum(info["class_counts"])
+    num_unlabelled = num_samples - sum(info["class_counts"])
     if num_unlabelled:
-        text = f"{count(num_unlabelled, 'sample')}, with label -1"
+        text = f"{format_count(num_unlabelled, 'sample')}, with label -1"
         if fields_with_classes:
             text += f"; their classes are in {', '.join(fields_with_classes)}"
-        elif is_folder and not info["classes"] and not info["fields"]:
+        elif is_folder and not classes and not fields:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", text)
     if counts["png"]:
@@ -141,27 +154,28 @@ def pack_table(
         table.add_row("encoded again", text)
     if counts["exif_oriented"]:
         effect = "left as stored (--exif apply rotates them upright)"
-        if info["packs"][-1]["options"]["apply_exif"]:
+        if last_pack["options"]["apply_exif"]:
             effect = "rotated upright"
         table.add_row(
-            "EXIF orientation", f"{count(counts['exif_oriented'], 'image')}, {effect}"
+            "EXIF orientation",
+            f"{format_count(counts['exif_oriented'], 'image')}, {effect}",
         )
     if counts["stray_bytes"]:
-        jpegs = count(counts["stray_bytes"], "JPEG")
+        jpegs = format_count(counts["stray_bytes"], "JPEG")
         text = f"{jpegs} had bytes outside of the segments; these bytes were left out"
         table.add_row("stray bytes", text)
     if counts["multi_frame"]:
-        files = count(counts["multi_frame"], "file")
+        files = format_count(counts["multi_frame"], "file")
         table.add_row("frames", f"{files} with several; the first of each was packed")
-    class_counts = zip(info["classes"], info["class_counts"], strict=True)
+    class_counts = zip(classes, info["class_counts"], strict=True)
     # Numbers without a category, as COCO's ids have gaps, are no classes.
     empty_classes = [
-        name for name, num_samples in class_counts if name and not num_samples
+        name for name, class_count in class_counts if name and not class_count
     ]
     if empty_classes:
         table.add_row("empty classes", _list_names(empty_classes))
     if summary.stray:
-        files = count(len(summary.stray), "file")
+        files = format_count(len(summary.stray), "file")
         text = f"{files} next to the class folders, or without a row: {_list_names(summary.stray)}"
         table.add_row("not packed", text)
     if summary.dropped:
@@ -177,28 +191,33 @@ def grown_table(grown: Grown, dst: str) -> RenderableType:
     """The result of an add or a remove."""
     table = Table.grid(padding=(0, 2))
     if grown.removed:
-        table.add_row("removed", count(grown.removed, "sample"))
+        table.add_row("removed", format_count(grown.removed, "sample"))
     if grown.added:
-        table.add_row("added", count(grown.added, "sample"))
+        table.add_row("added", format_count(grown.added, "sample"))
     if not grown.added and not grown.removed:
         table.add_row("added", "nothing")
     version = grown.info["version"]
     is_new = grown.added or grown.removed
     text = f"{'version' if is_new else 'still version'} {version} of {readable(dst)}"
-    table.add_row("dataset", f"{text}, {count(grown.info['samples'], 'sample')}")
+    samples = format_count(grown.info["samples"], "sample")
+    table.add_row("dataset", f"{text}, {samples}")
     if grown.added:
         table.add_row("time", f"{grown.seconds:.1f} s")
     if grown.uploaded_bytes:
         table.add_row("uploaded", f"{grown.uploaded_bytes / 1e6:,.1f} MB")
     if grown.known:
-        table.add_row("known", f"{count(grown.known, 'file')}, in the dataset already")
+        table.add_row(
+            "known", f"{format_count(grown.known, 'file')}, in the dataset already"
+        )
     if grown.copies:
         table.add_row(
-            "copies", f"{count(grown.copies, 'file')} with a picture of the dataset"
+            "copies",
+            f"{format_count(grown.copies, 'file')} with a picture of the dataset",
         )
     if grown.skipped:
         table.add_row(
-            "skipped", f"{count(grown.skipped, 'file')} that changed since packing"
+            "skipped",
+            f"{format_count(grown.skipped, 'file')} that changed since packing",
         )
     return table
 
@@ -208,7 +227,7 @@ def print_rejected(rejected: Sequence[Mapping[str, str]], listed_in: str = "") -
     if not rejected:
         out.print("rejected  none")
         return
-    text = f"  {count(len(rejected), 'file')}"
+    text = f"  {format_count(len(rejected), 'file')}"
     if listed_in:
         text += f", listed in {listed_in}"
     out.print(Text.assemble(("rejected", "yellow"), f"{text}:"))
@@ -222,7 +241,7 @@ def print_assumed(assumed: Sequence[Assumption]) -> None:
     """Prints what the source does not say for sure, in a frame."""
     if not assumed:
         return
-    lines = [f"- {readable(str(assumption))}" for assumption in assumed]
+    lines = [f"- {readable(assumption)}" for assumption in assumed]
     frame = Panel(
         Text("\n".join(lines), overflow="fold"),
         title="assumed, please check",
@@ -237,7 +256,8 @@ def print_assumed(assumed: Sequence[Assumption]) -> None:
 def _by_reason(counts: Mapping[str, int]) -> str:
     """3 (2 CMYK, 1 GIF)"""
     reasons = [f"{number:,} {reason}" for reason, number in counts.items()]
-    return f"{sum(counts.values()):,} ({', '.join(reasons)})"
+    total = sum(counts.values())
+    return f"{total:,} ({', '.join(reasons)})"
 
 
 def _list_names(names: Sequence[str]) -> str:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastpipe.errors import ConfigError, whole
+from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import check_new, exit_codes, out, print_problem
-from fastpipe.tools.cli.tables import count
 
 if TYPE_CHECKING:
     from fastpipe.dataset.dataset import Dataset
@@ -110,7 +109,7 @@ def preview(
             num_photos = draw(photo_loader, out_file, rows=rows, overwrite=True).photos
 
         out.print(
-            f"{count(num_photos, 'photo')} drawn to {out_file}, each with {VARIANTS} variants"
+            f"{format_count(num_photos, 'photo')} drawn to {out_file}, each with {VARIANTS} variants"
         )
         if hidden:
             print_problem(

@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fastpipe.errors import format_count
 from fastpipe.tools.bench.measure import NAMES, Figures, Result
 
 _THROUGHPUT_COLUMNS = (
@@ -42,16 +43,6 @@ def show(console: Console, *parts: RenderableType) -> None:
         console.print()
 
 
-def count(number: int, word: str) -> str:
-    """A number and its word: 1 file, 2 files, 3 classes, 4 boxes, 5 categories."""
-    if number == 1:
-        return f"1 {word}"
-    if word.endswith("y"):
-        return f"{number:,} {word.removesuffix('y')}ies"
-    ending = "es" if word.endswith(("s", "x", "ch")) else "s"
-    return f"{number:,} {word}{ending}"
-
-
 def throughput_table(results: Sequence[Result]) -> RenderableType:
     """The speed of loaders, and what they take. The ratio is fastpipe's images/s by theirs."""
     table = new_table(
@@ -79,7 +70,7 @@ def throughput_table(results: Sequence[Result]) -> RenderableType:
 def stages_table(figures: Figures, workers: int, batch_size: int) -> RenderableType:
     """The time of each of fastpipe's stages, and its speed if it were the only one."""
     table = new_table("fastpipe's stages", "runs in", "us per image", "images/s alone")
-    pool = count(workers, "thread")
+    pool = format_count(workers, "thread")
     rows = (
         ("read", pool, figures.read_us, workers),
         ("decode the crop", pool, figures.decode_us, workers),

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from fastpipe.errors import format_count
 from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.packing.unpack import unpack as run_unpack
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
-from fastpipe.tools.cli.tables import count
 
 Format = StrEnum("Format", "FOLDER WEBDATASET")
 
@@ -65,7 +65,7 @@ def unpack(
             )
             return
         out.print(
-            f"{count(unpacked.images, 'image')}, {unpacked.bytes:,} bytes, in {dst}"
+            f"{format_count(unpacked.images, 'image')}, {unpacked.bytes:,} bytes, in {dst}"
         )
         if unpacked.left_out:
             names = ", ".join(unpacked.left_out)

@@ -13,14 +13,13 @@ from rich.text import Text
 from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import ConfigError, FastpipeError, readable
+from fastpipe.errors import ConfigError, FastpipeError, format_count, readable
 from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.sources.files import source_path
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
 from fastpipe.tools.cli.pack_report import pack_progress
-from fastpipe.tools.cli.tables import count
 from fastpipe.tools.verify.damage import Damage, Report
 from fastpipe.tools.verify.repair import repair as run_repair
 from fastpipe.tools.verify.verification import verify as run_verify
@@ -144,24 +143,22 @@ def _print_report(report: Report) -> None:
             line += f"; packed from {sources[damage.sample]}"
         out.print(readable(line))
     if len(report.findings) > _MAX_FINDINGS:
-        out.print(
-            f"... and {len(report.findings) - _MAX_FINDINGS:,} more; --json lists all"
-        )
+        num_more = len(report.findings) - _MAX_FINDINGS
+        out.print(f"... and {num_more:,} more; --json lists all")
     path = readable(report.path)
     if report.sound:
-        out.print(
-            Text.assemble(("sound", "green"), f": {path}: {_describe_check(report)}")
-        )
+        text = f": {path}: {_describe_check(report)}"
+        out.print(Text.assemble(("sound", "green"), text))
         return
-    num_samples = sum(last - first + 1 for first, last in report.bad_samples())
+    num_samples = 0
+    for first, last in report.bad_samples():
+        num_samples += last - first + 1
     check = _describe_check(report)
     if report.bytes or report.quick:
         check = f"checked {check}"
-    text = (
-        f": {path}: {count(len(report.findings), 'problem')}, "
-        f"{count(num_samples, 'sample')} affected; {check}. "
-        f"{_next_step(report)}"
-    )
+    problems = format_count(len(report.findings), "problem")
+    samples = format_count(num_samples, "sample")
+    text = f": {path}: {problems}, {samples} affected; {check}. {_next_step(report)}"
     out.print(Text.assemble(("damaged", "red"), text))
 
 
@@ -185,7 +182,9 @@ def _source_paths(data: str, findings: Sequence[Damage]) -> dict[int | None, str
 
 def _describe_check(report: Report) -> str:
     """The parts of a dataset that were checked, and the speed."""
-    text = f"{count(report.samples, 'sample')} in {count(report.shards, 'shard')}"
+    samples = format_count(report.samples, "sample")
+    shards = format_count(report.shards, "shard")
+    text = f"{samples} in {shards}"
     if report.quick:
         return f"{text}; only the small files, the index and sizes, read no shard"
     if not report.bytes:
@@ -212,7 +211,8 @@ def _next_step(report: Report) -> str:
             "that"
         )
     repair = f"To repair it: fastpipe verify {path} --repair SRC"
-    source = read_info(Path(report.path))["packs"][-1]["source"]
+    info = read_info(Path(report.path))
+    source = info["packs"][-1]["source"]
     if "made_by" not in source:
         return repair
     if any(damage.file.startswith("shard-") for damage in report.findings):
@@ -228,7 +228,8 @@ def _next_step(report: Report) -> str:
 
 def _describe_progress(progress: WorkProgress, seconds: float) -> str:
     seconds = max(seconds, 1e-6)
-    text = f"{progress.done:,}/{progress.total:,} samples  {progress.done / seconds:,.0f} images/s"
+    images_per_s = progress.done / seconds
+    text = f"{progress.done:,}/{progress.total:,} samples  {images_per_s:,.0f} images/s"
     text += f"  {progress.bytes / seconds / 1e6:.1f} MB/s"
     if progress.problems:
         text += f"  problems: {progress.problems:,}"

@@ -60,7 +60,8 @@ def _draw_edges(rng: np.random.Generator, long_500: float) -> tuple[float, float
     else:
         log_edge = rng.uniform(np.log(900.0), np.log(1900.0))
         long_edge = float(np.exp(log_edge))
-    aspect = float(rng.choice((1.0, 4 / 3, 4 / 3, 3 / 2)))
+    aspects = (1.0, 4 / 3, 4 / 3, 3 / 2)
+    aspect = float(rng.choice(aspects))
     aspect *= rng.uniform(0.97, 1.08)
     short_edge = max(100.0, long_edge / aspect)
     return long_edge, min(short_edge, long_edge)

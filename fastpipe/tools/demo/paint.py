@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s
 from fastpipe.tools.demo.shapes import Field, Shape, draw_shape
 
-Planes = NDArray[np.float32]  # axes (blue-green-red, row, column), about 0..255
-Colour = NDArray[np.float32]  # blue, green, red, about 0..255
+Planes = Float32s  # axes (blue-green-red, row, column), about 0..255
+Colour = Float32s  # blue, green, red, about 0..255
 
 _LUMA_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, section 2.5.1
 _CONTRAST = 62.0  # least luma distance between an object's colour and its surroundings
@@ -69,7 +69,8 @@ def _blur(field: Field, sigma: float) -> Field:
 
 def _step(field: Field, softness: float) -> Field:
     """A smooth step from 0 to 1 at 0, of half-width `softness`."""
-    t = np.clip(field * (0.5 / softness) + 0.5, 0.0, 1.0)
+    slope = 0.5 / softness
+    t = np.clip(field * slope + 0.5, 0.0, 1.0)
     # The cubic polynomial with slope 0 at both ends, "smoothstep".
     step = t * t * (3.0 - 2.0 * t)
     return np.asarray(step, np.float32)
@@ -148,15 +149,18 @@ def _paint_backdrop(
     Returns:
         The planes, and how strong the fine texture is at each pixel, 0 to 1.
     """
-    octaves = range(2, int(np.log2(max(height, width))))
+    longer_side = max(height, width)
+    octaves = range(2, int(np.log2(longer_side)))
     # (height, 1) from -1 at the top to 1 at the bottom.
-    down: Field = np.linspace(-1.0, 1.0, height, dtype=np.float32)[:, None]
+    rows = np.linspace(-1.0, 1.0, height, dtype=np.float32)
+    down: Field = rows[:, None]
     sky = 0.45 * _draw_noise(rng, height, width, 0.55, octaves)
     sky += rng.uniform(-0.8, 0.8) * down
     first_colour = _draw_colour(rng)
     second_colour = _draw_colour(rng)
     planes = _mix(first_colour, second_colour, _step(sky, 1.2))
-    rough = np.full((height, width), rng.uniform(0.02, 0.3), np.float32)
+    roughness = rng.uniform(0.02, 0.3)
+    rough = np.full((height, width), roughness, np.float32)
 
     body_count = rng.integers(1, 4)
     levels = rng.uniform(-0.5, 0.9, body_count)
@@ -165,7 +169,8 @@ def _paint_backdrop(
         # Positive inside the body: below its level, up to an uneven edge.
         edge = 0.5 * _draw_noise(rng, height, width, persistence, octaves)
         body = edge + 4.0 * (down - level)
-        mask = _step(body, rng.uniform(0.02, 0.12))
+        softness = rng.uniform(0.02, 0.12)
+        mask = _step(body, softness)
         # Deeper inside a body less light falls in: a dark rim below its lit edge.
         uneven = 0.6 * _draw_noise(rng, height, width, 0.6, octaves)
         depth = _step(uneven + 0.5 * body - 0.3, 1.5)
@@ -174,7 +179,8 @@ def _paint_backdrop(
         surface = _mix(lit_colour, dark_colour, depth)
         # Where the mask is 1, the surface replaces what is behind it.
         planes += mask * (surface - planes)
-        rough += mask * (rng.uniform(0.05, 1.0) - rough)
+        roughness = rng.uniform(0.05, 1.0)
+        rough += mask * (roughness - rough)
     return planes, rough
 
 
@@ -185,7 +191,8 @@ def _lay_object(
     height, width = rough.shape
     # (blue-green-red,) the mean colour of the pixels that it covers.
     covered = planes * shape.cover
-    behind = covered.sum(axis=(1, 2)) / shape.cover.sum()
+    area = shape.cover.sum()
+    behind = covered.sum(axis=(1, 2)) / area
     first = _draw_contrasting(rng, behind)
     second = _draw_contrasting(rng, first)
 
@@ -196,18 +203,23 @@ def _lay_object(
     resized = cv2.resize(shape.cover, grid, interpolation=cv2.INTER_AREA)
     small_cover = np.asarray(resized, np.float32)
     shadow = _cast_shadow(small_cover, side, light)
-    planes *= 1.0 - rng.uniform(0.25, 0.6) * _resize(shadow, height, width)
+    darkness = rng.uniform(0.25, 0.6)
+    planes *= 1.0 - darkness * _resize(shadow, height, width)
 
-    lit = _resize(_light_bulge(small_cover, side, light), height, width)
+    small_lit = _light_bulge(small_cover, side, light)
+    lit = _resize(small_lit, height, width)
     lit = np.clip(lit, 0.0, 1.0)
-    gloss = rng.uniform(0.0, 360.0) * np.clip(lit - 0.93, 0.0, 1.0)
+    glossiness = rng.uniform(0.0, 360.0)
+    gloss = glossiness * np.clip(lit - 0.93, 0.0, 1.0)
     share = shape.second
     if share is None:
         share = np.zeros((1, 1), np.float32)
-    surface = _mix(first, second, share) * (0.45 + 0.62 * lit) + gloss
+    brightness = 0.45 + 0.62 * lit
+    surface = _mix(first, second, share) * brightness + gloss
     mask = _blur(shape.cover, 0.0)  # a lens leaves every edge a little soft
     planes += mask * (surface - planes)
-    rough += mask * (rng.uniform(0.05, 0.45) - rough)
+    roughness = rng.uniform(0.05, 0.45)
+    rough += mask * (roughness - rough)
 
 
 def _cast_shadow(cover: Field, side: float, light: Light) -> Field:
@@ -245,15 +257,20 @@ def _draw_texture(
     relief = _draw_noise(rng, height, width, persistence, range(5))
     slope_y, slope_x = np.gradient(relief)
     lit = light.x * slope_x + light.y * slope_y
-    luma = 11.0 * rough * (2.0 * lit + 0.6 * relief)
+    shading = 2.0 * lit + 0.6 * relief
+    luma = 11.0 * rough * shading
     # A sensor's grain is everywhere, in focus or not.
-    luma += rng.uniform(1.5, 5.5) * rng.standard_normal(rough.shape, dtype=np.float32)
+    grain_luma = rng.uniform(1.5, 5.5)
+    grain = rng.standard_normal(rough.shape, dtype=np.float32)
+    luma += grain_luma * grain
     # Stronger where the photo is bright.
-    texture = luma * (planes * (0.6 / 128.0) + 0.4)
+    weight = planes * (0.6 / 128.0) + 0.4
+    texture = luma * weight
     # Colour is coarser than luma: half as many pixels each way.
     half_height = _divide_up(height, 2)
     half_width = _divide_up(width, 2)
     for channel in (0, 2):  # blue and red
         hue = _draw_noise(rng, half_height, half_width, 1.1, range(5))
-        texture[channel] += _resize(hue, height, width) * (2.0 * rough + 1.0)
+        hue_weight = 2.0 * rough + 1.0
+        texture[channel] += _resize(hue, height, width) * hue_weight
     return np.asarray(texture, np.float32)

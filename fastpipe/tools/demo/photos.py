@@ -107,7 +107,8 @@ def is_photo_folder(folder: Path) -> bool:
 
 def _list_paths(folder: Path, truth: Path | None, index: int) -> list[Path]:
     """The file of a photo; with ground truth also those of its mask and its caption."""
-    name = Path(CLASSES[index % len(CLASSES)], f"{index:05d}.jpg")
+    class_name = CLASSES[index % len(CLASSES)]
+    name = Path(class_name, f"{index:05d}.jpg")
     paths = [folder / name]
     if truth is not None:
         paths.append(truth / name.with_suffix(".png"))
@@ -146,7 +147,8 @@ def _write_photo(
     label = index % len(CLASSES)
     photo = make_photo(seed, index, label, scale)
     category = np.uint8(label + FIRST_CATEGORY)
-    _, mask_png = cv2.imencode(".png", photo.mask.astype(np.uint8) * category)
+    categories = photo.mask.astype(np.uint8) * category
+    _, mask_png = cv2.imencode(".png", categories)
     contents = [photo.jpeg]
     if truth is not None:
         contents += [mask_png.tobytes(), photo.caption.encode()]
@@ -165,7 +167,8 @@ def _write_coco(truth: Path, count: int, seed: int) -> None:
 def _read_annotation(truth: Path, index: int) -> tuple[str, dict[str, Any]]:
     """The name of a photo in its folder, and its annotation."""
     name, mask_path, caption_path = _list_paths(Path(), truth, index)
-    categories = cv2.imdecode(np.fromfile(mask_path, np.uint8), cv2.IMREAD_UNCHANGED)
+    mask_png = np.fromfile(mask_path, np.uint8)
+    categories = cv2.imdecode(mask_png, cv2.IMREAD_UNCHANGED)
     if categories is None or not categories.any():
         raise ConfigError(
             f"expected the mask of a demo photo in {mask_path}; delete {mask_path} and try again"

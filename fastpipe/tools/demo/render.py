@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools
 from fastpipe.errors import ConfigError
 from fastpipe.sources.picture.jpeg import encode_jpeg
 from fastpipe.tools.demo.jpeg_kinds import draw_kind, draw_size
@@ -28,7 +28,7 @@ class DemoPhoto:
     width: int
     height: int
     # (height, width): where the object is
-    mask: NDArray[np.bool_] = field(compare=False, repr=False)
+    mask: Bools = field(compare=False, repr=False)
     caption: str
 
 
@@ -75,7 +75,7 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     return DemoPhoto(jpeg, width, height, mask, caption)
 
 
-def _measure_colours(scene: Scene, mask: NDArray[np.bool_]) -> list[Colour]:
+def _measure_colours(scene: Scene, mask: Bools) -> list[Colour]:
     """Measure the mean colours of the object's surface, as it is lit: one, or two of a pattern."""
     parts = [mask]
     second = scene.shape.second

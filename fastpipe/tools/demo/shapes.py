@@ -9,11 +9,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Field = NDArray[np.float32]
+from fastpipe.arrays import Float32s, Float64s
+
+Field = Float32s
 """A plane of float32 values with axes (row, column)."""
 
 Outline = NDArray[np.complex128]  # vertices, x + iy with y down
-Points = NDArray[np.float64]  # vertices, axes (vertex, x and y)
+Points = Float64s  # vertices, axes (vertex, x and y)
 
 # cv2.fillPoly takes vertices in fixed point: in 1/16 pixel, with 4 fractional bits.
 _FRACTIONAL_BITS = 4
@@ -142,8 +144,8 @@ def draw_shape(rng: np.random.Generator, name: str, height: int, width: int) -> 
 
 def _fill(
     outlines: list[Points],
-    linear: NDArray[np.float64],
-    middle: NDArray[np.float64],
+    linear: Float64s,
+    middle: Float64s,
     height: int,
     width: int,
 ) -> Field:
@@ -159,7 +161,7 @@ def _fill(
     return mask.astype(np.float32) / np.float32(255.0)
 
 
-def _draw_turn_and_shear(rng: np.random.Generator) -> NDArray[np.float64]:
+def _draw_turn_and_shear(rng: np.random.Generator) -> Float64s:
     """Draw a matrix (2, 2) that turns and shears points, and keeps areas."""
     angle = rng.uniform(0.0, 2.0 * np.pi)
     shear = np.eye(2) + rng.uniform(-0.12, 0.12, (2, 2))
@@ -187,14 +189,17 @@ def _to_points(outline: Outline) -> Points:
 
 def _measure_area(outlines: list[Points]) -> float:
     """The area within an outline, without that of its hole."""
-    outer, *holes = [cv2.contourArea(points.astype(np.float32)) for points in outlines]
+    areas = []
+    for points in outlines:
+        areas.append(cv2.contourArea(points.astype(np.float32)))
+    outer, *holes = areas
     return float(outer - sum(holes))
 
 
 def _draw_pattern(
     name: str,
-    linear: NDArray[np.float64],
-    middle: NDArray[np.float64],
+    linear: Float64s,
+    middle: Float64s,
     height: int,
     width: int,
 ) -> Field:

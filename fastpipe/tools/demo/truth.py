@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools
 from fastpipe.tools.demo.shapes import CLASSES, PATTERNED_CLASSES
 
 FIRST_CATEGORY = 1
@@ -51,7 +52,7 @@ _LIGHT_LUMA = 175.0
 def describe_object(
     name: str,
     colours: Sequence[NDArray[np.floating]],
-    mask: NDArray[np.bool_],
+    mask: Bools,
     *,
     gray: bool,
 ) -> str:
@@ -100,7 +101,7 @@ def _name_colour(colour: NDArray[np.floating], *, gray: bool) -> str:
 
 
 def make_annotation(
-    photo: int, label: int, mask: NDArray[np.bool_], caption: str
+    photo: int, label: int, mask: Bools, caption: str
 ) -> dict[str, Any]:
     """Return an entry of "annotations".
 
@@ -124,10 +125,11 @@ def make_annotation(
     }
 
 
-def measure_run_lengths(mask: NDArray[np.bool_]) -> list[int]:
+def measure_run_lengths(mask: Bools) -> list[int]:
     """Measure a mask's runs of False, True, False, ..., down the columns; the first may be 0."""
     flat = mask.ravel(order="F")
-    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    is_change = flat[1:] != flat[:-1]
+    changes = np.flatnonzero(is_change) + 1
     edges = np.concatenate([[0], changes, [flat.size]])
     lengths: list[int] = np.diff(edges).tolist()
     # The first run has to be one of False, so an empty one comes before True.

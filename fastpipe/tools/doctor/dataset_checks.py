@@ -15,7 +15,7 @@ from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.engine.engine import Engine
-from fastpipe.errors import DatasetError
+from fastpipe.errors import DatasetError, format_count
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
@@ -81,8 +81,9 @@ def check_dataset(path: Place) -> Iterator[Check]:
 
 def _check_files(path: Place) -> Check:
     report = verify(path, quick=True)
-    plural = "" if report.shards == 1 else "s"
-    result = f"{report.samples:,} samples in {report.shards:,} shard{plural}; "
+    samples = format_count(report.samples, "sample")
+    shards = format_count(report.shards, "shard")
+    result = f"{samples} in {shards}; "
     if report.sound:
         return Check("dataset", f"{result}the index and all sizes are unchanged")
     result += str(report.findings[0])
@@ -170,7 +171,8 @@ def _check_disk(index: Index, needed_bytes_per_s: float) -> Check:
     path = index.shards[-1].path
     try:
         with open(path, "rb", buffering=0) as file:
-            begin = max(0, os.fstat(file.fileno()).st_size - _MAX_READ_BYTES)
+            file_bytes = os.fstat(file.fileno()).st_size
+            begin = max(0, file_bytes - _MAX_READ_BYTES)
             # Without this, the kernel would answer from its memory.
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), begin, 0, os.POSIX_FADV_DONTNEED)

@@ -87,7 +87,8 @@ def _encode_smooth_jpeg() -> bytes:
     """Encodes an image with hardly any Huffman codes to read: the rest is work for SIMD."""
     y, x = np.mgrid[0:256, 0:256]
     # (height, width, BGR).
-    pixels = np.stack([x, y, (x + y) // 2], axis=-1).astype(np.uint8)
+    mean = (x + y) // 2
+    pixels = np.stack([x, y, mean], axis=-1).astype(np.uint8)
     _, jpeg = cv2.imencode(".jpg", pixels)
     return bytes(jpeg)
 

@@ -81,7 +81,8 @@ def _describe_workers() -> Check:
 
 def _check_threads(granted: int, counts: dict[str, int]) -> Check:
     """Compares the threads of each library in a process with the CPUs granted."""
-    result = ", ".join(f"{library} {count}" for library, count in counts.items())
+    texts = [f"{library} {count}" for library, count in counts.items()]
+    result = ", ".join(texts)
     settings = []
     for variable in sorted(set(VARIABLES.values())):
         if variable in os.environ:
@@ -109,7 +110,8 @@ def _check_threads_in_workers(granted: int, counts: dict[str, int]) -> Check:
         return Check(name, "one per library")
     most = max(several.values())
     libraries = " and ".join(several)
-    result = f"{granted} workers of DataLoader with {most} of {libraries} each: {granted * most} threads"
+    threads = granted * most
+    result = f"{granted} workers of DataLoader with {most} of {libraries} each: {threads} threads"
     settings = ", ".join(f"{VARIABLES[library]}=1" for library in several)
     advice = (
         f"for your own worker processes: {settings}; fastpipe.loader has no worker processes, "

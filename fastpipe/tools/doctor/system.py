@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from fastpipe.errors import format_count
 from fastpipe.machine import binding
 from fastpipe.machine.cpus import count_granted_cpus, read_cpu_quota
 from fastpipe.machine.state import (
@@ -126,8 +127,8 @@ def _check_kills() -> Check:
             return Check(name, "unknown")
         return Check(name, "no process since the machine started")
     if kills:
-        plural = "" if kills == 1 else "es"
-        result = f"{kills:,} process{plural} since the machine started"
+        processes = format_count(kills, "process")
+        result = f"{processes} since the machine started"
     else:
         result = "some processes since the machine started"
     if container_kills is not None:

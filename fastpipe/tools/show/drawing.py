@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Float32s, Float64s, Int64s
 from fastpipe.tools.show.sheet import FONT, FONT_SCALE, Pixels, shortened
 
 # RGB. A label, an id and the number of a point have the colour at this position, and start again
@@ -39,8 +40,8 @@ Colour = tuple[int, int, int]
 class BoxMarks(NamedTuple):
     """The boxes of a field."""
 
-    corners: NDArray[np.float32]  # (M, 4) x0, y0, x1, y1
-    labels: NDArray[np.int64] | None = None  # (M,)
+    corners: Float32s  # (M, 4) x0, y0, x1, y1
+    labels: Int64s | None = None  # (M,)
     names: tuple[str, ...] = ()  # by label, "" in a gap
 
 
@@ -56,7 +57,7 @@ class Marks:
     # (height, width) of ids; 0 is not drawn.
     masks: list[NDArray[Any]] = field(default_factory=list)
     # (M, K, 3) x, y, visibility; 0 is not drawn, and 1 is drawn hollow.
-    points: list[NDArray[np.float32]] = field(default_factory=list)
+    points: list[Float32s] = field(default_factory=list)
 
 
 def with_marks(image: Pixels, marks: Marks) -> Pixels:
@@ -76,7 +77,9 @@ def with_marks(image: Pixels, marks: Marks) -> Pixels:
             _draw_box(drawn, corners, colour_of(label), name)
     for points in marks.points:
         for object_points in points:
-            _draw_points(drawn, object_points[:, :2] * scale, object_points[:, 2])
+            places = object_points[:, :2] * scale
+            visibility = object_points[:, 2]
+            _draw_points(drawn, places, visibility)
     return drawn
 
 
@@ -100,38 +103,43 @@ def _draw_mask(image: Pixels, ids: NDArray[Any]) -> None:
     )
     is_drawn = small != 0
     # (pixels, 3)
-    colours = np.array(_COLOURS, dtype=np.float32)[small[is_drawn] % len(_COLOURS)]
+    all_colours = np.array(_COLOURS, dtype=np.float32)
+    colour_indices = small[is_drawn] % len(_COLOURS)
+    colours = all_colours[colour_indices]
     mixed = image[is_drawn] * (1 - _MASK_SHARE) + colours * _MASK_SHARE
     image[is_drawn] = np.rint(mixed)
 
 
-def _draw_box(
-    image: Pixels, corners: NDArray[np.float64], colour: Colour, name: str = ""
-) -> None:
+def _draw_box(image: Pixels, corners: Float64s, colour: Colour, name: str = "") -> None:
     """Draws a box: (2, 2) x, y of its corners; with a name, on a tag above it."""
     height, width, _ = image.shape
     last_pixel = (width - 1, height - 1)
     # The corners as pixels, both within the box. Of an empty box they are the same pixel.
     first_corner, end_corner = np.rint(corners).astype(int)
     x0, y0 = np.clip(first_corner, 0, last_pixel).tolist()
-    x1, y1 = np.clip(end_corner - 1, (x0, y0), last_pixel).tolist()
+    last_corner = np.clip(end_corner - 1, (x0, y0), last_pixel)
+    x1, y1 = last_corner.tolist()
     is_large = min(x1 - x0, y1 - y0) > 4
-    cv2.rectangle(image, (x0, y0), (x1, y1), colour, 2 if is_large else 1)
+    thickness = 2 if is_large else 1
+    cv2.rectangle(image, (x0, y0), (x1, y1), colour, thickness)
     if name:
         _draw_tag(image, name, x0, y0, colour)
 
 
 def _draw_tag(image: Pixels, text: str, box_x: int, box_y: int, colour: Colour) -> None:
     """Writes a name above a box, or into it if there is no room above."""
-    text = shortened(text, image.shape[1] - 3)
+    image_width = image.shape[1]
+    text = shortened(text, image_width - 3)
     (text_width, _), _ = cv2.getTextSize(text, FONT, FONT_SCALE, 1)
     width = text_width + 3
-    x = max(0, min(box_x, image.shape[1] - width))
+    last_x = image_width - width
+    x = max(0, min(box_x, last_x))
     y = box_y
     if box_y >= _TAG_HEIGHT:
         y = box_y - _TAG_HEIGHT
-    opposite = (x + width - 1, y + _TAG_HEIGHT - 1)
-    cv2.rectangle(image, (x, y), opposite, colour, cv2.FILLED)
+    right = x + width - 1
+    bottom = y + _TAG_HEIGHT - 1
+    cv2.rectangle(image, (x, y), (right, bottom), colour, cv2.FILLED)
     red, green, blue = colour
     luma = 0.299 * red + 0.587 * green + 0.114 * blue
     ink = _DARK if luma > _BRIGHT_LUMA else _LIGHT
@@ -139,9 +147,7 @@ def _draw_tag(image: Pixels, text: str, box_x: int, box_y: int, colour: Colour) 
     cv2.putText(image, text, baseline, FONT, FONT_SCALE, ink, 1, cv2.LINE_AA)
 
 
-def _draw_points(
-    image: Pixels, points: NDArray[np.float64], visibility: NDArray[np.float32]
-) -> None:
+def _draw_points(image: Pixels, points: Float64s, visibility: Float32s) -> None:
     """Draws the points (K, 2) x, y of one object."""
     height, width, _ = image.shape
     for number, (x, y) in enumerate(points.tolist()):

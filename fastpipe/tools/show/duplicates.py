@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Uint64s
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.opening import as_dataset
@@ -105,23 +105,22 @@ def duplicates(
     return Duplicates(groups, other_groups, first, second)
 
 
-def _hashes(data: Dataset, name: str) -> NDArray[np.uint64]:
+def _hashes(data: Dataset, name: str) -> Uint64s:
     """(n,) a column of hashes of the index, of all samples."""
     hashes = np.empty(len(data), np.uint64)
     for ids in spans(len(data)):
-        hashes[ids] = data.index.hashes(data.content.numbers(ids), name)
+        numbers = data.content.numbers(ids)
+        hashes[ids] = data.index.hashes(numbers, name)
     return hashes
 
 
-def _repeated(hashes: NDArray[np.uint64]) -> list[list[int]]:
+def _repeated(hashes: Uint64s) -> list[list[int]]:
     """The samples of each hash that several have."""
     values, counts = np.unique(hashes, return_counts=True)
     return sorted(_samples_by_hash(hashes, values[counts > 1]))
 
 
-def _samples_by_hash(
-    hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]
-) -> list[list[int]]:
+def _samples_by_hash(hashes: Uint64s, wanted: Uint64s) -> list[list[int]]:
     """For each of some hashes, which ascend, the samples that have it."""
     # numpy leaves only samples that are in a group: most datasets have few.
     samples = np.flatnonzero(np.isin(hashes, wanted))
@@ -154,5 +153,6 @@ def _values_of_groups(
     samples: list[int] = []
     for group in groups:
         samples.extend(group)
-    values = iter(data[column][np.array(samples, np.int64)])
+    sample_ids = np.array(samples, np.int64)
+    values = iter(data[column][sample_ids])
     return [list(islice(values, len(group))) for group in groups]

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float64s, Int64s, Uint8s
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
@@ -40,7 +40,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
 from fastpipe.plan.crops import Crop, Letterbox, Resize
-from fastpipe.plan.draws import Int64s, key
+from fastpipe.plan.draws import key
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.order import permute
 from fastpipe.plan.placed import geometry_of, move_boxes
@@ -166,10 +166,12 @@ def _count_boxes_of(column: Any, field: Field, samples: Int64s) -> BoxCounts:
     for start in range(0, len(samples), _ROWS_AT_ONCE):
         values = column.take(samples[start : start + _ROWS_AT_ONCE])
         num_boxes += len(values.values)
-        num_with_boxes += int((np.diff(values.offsets) > 0).sum())
+        box_counts = np.diff(values.offsets)
+        num_with_boxes += int(np.count_nonzero(box_counts))
         if values.labels is not None:
             labels, counts = np.unique(values.labels, return_counts=True)
-            by_label.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+            counts_by_label = zip(labels.tolist(), counts.tolist(), strict=True)
+            by_label.update(dict(counts_by_label))
 
     categories: dict[str, int] = {}
     if field.labelled:
@@ -182,7 +184,7 @@ def _count_boxes_of(column: Any, field: Field, samples: Int64s) -> BoxCounts:
     return BoxCounts(len(samples), num_with_boxes, num_boxes, categories)
 
 
-def _histogram(values: NDArray[np.float64]) -> Histogram:
+def _histogram(values: Float64s) -> Histogram:
     """Bins of equal width up to the 99th percentile.
 
     The last bin takes all beyond, so that one giant does not hide the rest.
@@ -193,8 +195,10 @@ def _histogram(values: NDArray[np.float64]) -> Histogram:
     if low == high:
         # One bin for this value, and one for giants where there are any.
         bins = 2 if values.max() > high else 1
-    edges = np.linspace(low, max(high, low + 1e-9), bins + 1)
-    counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
+    last_edge = max(high, low + 1e-9)
+    edges = np.linspace(low, last_edge, bins + 1)
+    clipped = np.minimum(values, edges[-1])
+    counts, _ = np.histogram(clipped, edges)
     edges[-1] = max(edges[-1], values.max())
     return Histogram(
         edges=edges.tolist(),
@@ -257,14 +261,16 @@ def write_contact_sheet(
     )
     # The first batch of a loader, without torch.
     stats = Stats()
-    views = [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
+    slots = SlotRing((recipe.batch_size, *size, 3), keep=1)
+    views = [(slots, not train)]
     with closing(Engine(index, count_granted_cpus())) as engine:
         watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
         maker = BatchMaker(
             index, engine, views, stats, watchdog, PixelForm(), replace_bad=True
         )
         plan = EpochPlan(recipe, epoch=0)
-        batch = maker.end(maker.begin(plan.batch(0), plan, 0))
+        begun = maker.begin(plan.batch(0), plan, 0)
+        batch = maker.end(begun)
     images = batch.views[0]
     drawn_plan = batch.filled_plan
     captions = [index.class_name(label) for label in drawn_plan.labels.tolist()]
@@ -275,15 +281,16 @@ def write_contact_sheet(
             caption or names
             for caption, names in zip(captions, categories, strict=True)
         ]
-    title = f"{readable(str(index.path))}: {len(captions)} of {len(index):,} images, {shown}"
+    path = readable(index.path)
+    title = f"{path}: {len(captions)} of {len(index):,} images, {shown}"
     sheet = contact_sheet(images, captions, title=[f"{title}, seed {seed}"])
     write_png(out, sheet)
     return len(captions), stats.replaced
 
 
 def _with_boxes(
-    images: NDArray[np.uint8], plan: BatchPlan, crop: Crop, index: Index, field: Field
-) -> tuple[NDArray[np.uint8], list[str]]:
+    images: Uint8s, plan: BatchPlan, crop: Crop, index: Index, field: Field
+) -> tuple[Uint8s, list[str]]:
     """Images of a batch with the boxes of a field, and the categories in each as text."""
     # OpenCV: others do without.
     from fastpipe.tools.show.drawing import BoxMarks, Marks, name_of, with_marks
@@ -292,7 +299,8 @@ def _with_boxes(
     heights = plan.records["height"].astype(np.int64)
     geometry = geometry_of(crop, plan.crops, widths, heights, plan.flips)
     values = index.column(field.name).take(plan.samples)
-    rows = np.repeat(np.arange(len(plan.samples)), np.diff(values.offsets))
+    box_counts = np.diff(values.offsets)
+    rows = np.repeat(np.arange(len(plan.samples)), box_counts)
     boxes = move_boxes(values.values, rows, geometry)
 
     height, width = images.shape[1:3]
@@ -302,7 +310,8 @@ def _with_boxes(
         in_row = rows == row
         labels = None if values.labels is None else values.labels[in_row]
         box_marks = BoxMarks(boxes[in_row], labels, field.names)
-        drawn.append(with_marks(image, Marks((width, height), boxes=[box_marks])))
+        marks = Marks((width, height), boxes=[box_marks])
+        drawn.append(with_marks(image, marks))
         names = set()
         if labels is not None and field.names:
             names = {name_of(label, field.names) for label in labels.tolist()}
@@ -343,13 +352,16 @@ def score(samples: Int64s, labels: Int64s, batch_size: int, count: int) -> Shuff
     # (m,) the batch of each sample.
     batches = np.repeat(np.arange(batch_count), batch_size)
     places = np.arange(len(samples))
-    displacement = float(np.abs(samples - places).mean()) / count
+    distances = np.abs(samples - places)
+    displacement = float(distances.mean()) / count
 
     # Neighbours in the shards that are in the epoch's part at all, and whether one batch has both.
     by_sample = np.argsort(samples, kind="stable")
     is_next_sample = np.diff(samples[by_sample]) == 1
-    is_same_batch = batches[by_sample[1:]] == batches[by_sample[:-1]]
-    neighbours = float((is_next_sample & is_same_batch).sum()) / len(samples)
+    batch_of_sample = batches[by_sample]
+    is_same_batch = batch_of_sample[1:] == batch_of_sample[:-1]
+    is_neighbour = is_next_sample & is_same_batch
+    neighbours = float(is_neighbour.sum()) / len(samples)
     class_mix = _class_mix(labels, batches, batch_size, count)
     return ShuffleScore(class_mix, neighbours, displacement)
 
@@ -366,8 +378,10 @@ def _class_mix(labels: Int64s, batches: Int64s, batch_size: int, count: int) -> 
 
     # Chi-squared is the sum over all classes of (actual - expected)^2 / expected. Written as
     # actual^2 / expected, minus batch_size, it needs only the classes that a batch has.
-    pairs, actual = np.unique(batches * class_count + class_of, return_counts=True)
-    sum_of_squares = (actual**2 / expected[pairs % class_count]).sum()
+    pair_numbers = batches * class_count + class_of
+    pairs, actual = np.unique(pair_numbers, return_counts=True)
+    expected_of_pairs = expected[pairs % class_count]
+    sum_of_squares = (actual**2 / expected_of_pairs).sum()
     chi_squared = sum_of_squares / batch_count - batch_size
     correction = (class_count - 1) * (count - batch_size) / (count - 1)
     return float(chi_squared / correction)

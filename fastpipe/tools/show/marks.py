@@ -66,7 +66,8 @@ def of_samples(
     reader = SampleReader(data, SampleFormat(fields=chosen))
     for row, record in enumerate(plan.records):
         # One by one: a mask of a large picture takes much memory.
-        (sample,) = reader.read(plan.ids[row : row + 1])
+        ids = plan.ids[row : row + 1]
+        (sample,) = reader.read(ids)
         arrays: dict[str, NDArray[Any]] = {}
         lines = []
         for name, value in sample.items():
@@ -78,7 +79,8 @@ def of_samples(
                 visibility = arrays[f"{name}_visibility"][..., None]
                 arrays[name] = np.concatenate([arrays[name], visibility], axis=2)
             if shown.kind in _WRITTEN:
-                lines.append(f"{name}: {_as_text(sample[name], shown)}")
+                text = _as_text(sample[name], shown)
+                lines.append(f"{name}: {text}")
         size = (int(record["width"]), int(record["height"]))
         yield _marks(size, fields, arrays), lines
 
@@ -92,7 +94,8 @@ def _marks(
     for name, shown in fields.items():
         if shown.kind == "boxes":
             labels = values.get(f"{name}_labels")
-            marks.boxes.append(BoxMarks(values[name], labels, shown.names))
+            box_marks = BoxMarks(values[name], labels, shown.names)
+            marks.boxes.append(box_marks)
         elif shown.kind == "mask":
             marks.masks.append(values[name])
         elif shown.kind == "keypoints":
@@ -107,7 +110,8 @@ def _values_of_row(
     values = batch[key]
     if f"{name}_offsets" in batch:
         # The values of all rows, one behind the other.
-        start, end = batch[f"{name}_offsets"][row : row + 2].tolist()
+        offsets = batch[f"{name}_offsets"]
+        start, end = offsets[row : row + 2].tolist()
         return _plain_array(values[start:end])
     if f"{name}_counts" in batch:
         # Rows of one length, filled up behind their values.

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s, Uint8s
 from fastpipe.device.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
-from fastpipe.errors import ConfigError, flag, readable, whole
+from fastpipe.errors import ConfigError, flag, format_count, readable, whole
 from fastpipe.loading.loader import Loader, make_transfer
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
@@ -31,7 +31,7 @@ _SQUARES = 20  # of the checkerboard behind alpha, on the longer side
 _MAX_DRAWS = 10_000  # of an epoch with weights, to find out which samples it has
 _MIN_SHARE = 0.005  # of a class in a caption
 
-Pixels = NDArray[np.uint8]
+Pixels = Uint8s
 """(height, width, 3) RGB, where nothing else is said."""
 
 
@@ -122,7 +122,8 @@ def preview(
         pixels.append(_pixels(column.images, augment))
 
     plan = columns[0].plan
-    fields = visible(data, loader.maker.fields.names if loader.maker.fields else ())
+    field_names = loader.maker.fields.names if loader.maker.fields else ()
+    fields = visible(data, field_names)
     cells: list[Pixels] = []
     captions: list[str] = []
     notes: list[list[str]] = []
@@ -134,7 +135,8 @@ def preview(
         scale = photo.shape[1] / record["width"]
         crop_boxes = [column.plan.crops.boxes[row] * scale for column in columns]
         cells.append(fitted(with_marks(photo, marks), SIZE))
-        cells.append(fitted(with_boxes(photo, np.stack(crop_boxes)), SIZE))
+        with_crops = with_boxes(photo, np.stack(crop_boxes))
+        cells.append(fitted(with_crops, SIZE))
         label = int(record["label"])
         captions.append(loader.classes[label] if label >= 0 else "")
         captions.append(f"{record['width']} x {record['height']}")
@@ -142,8 +144,10 @@ def preview(
             moved_marks = marks_of_row(
                 column.fields, row, fields, column.plan.crops.size
             )
-            cells.append(fitted(with_marks(_shrunk(images[row]), moved_marks), SIZE))
-            captions.append(_caption(name, column.labels[row], data.classes))
+            image = _shrunk(images[row])
+            cells.append(fitted(with_marks(image, moved_marks), SIZE))
+            caption = _caption(name, column.labels[row], data.classes)
+            captions.append(caption)
         notes.append(lines)
 
     title = _title(
@@ -169,14 +173,13 @@ def _title(
     if num_others:
         crops = f"its crops (yellow: {names[0]}; white: the other {num_others})"
     photo = "the photo with its fields" if has_fields else "the photo"
-    plural = "" if num_photos == 1 else "s"
     return [
-        f"{readable(path)}: {num_photos} photo{plural}, seed {seed}",
+        f"{readable(path)}: {format_count(num_photos, 'photo')}, seed {seed}",
         f"From left to right: {photo}; {crops}; and what the model sees.",
     ]
 
 
-def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
+def _some_samples(recipe: Recipe, rows: int) -> Int64s:
     """The ids of so many samples that epochs have, ascending; or of all, if they are fewer."""
     rng = np.random.default_rng(recipe.seed)
     if not recipe.picks:
@@ -187,9 +190,12 @@ def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
     # With weights, an epoch does not have all samples: choose among those of epoch 0.
     orders = EpochPlan(recipe, 0).orders
     draws = min(recipe.rows(0), _MAX_DRAWS)
-    drawn = [order.take(0, draws).ids for order in orders.values()]
+    drawn = []
+    for order in orders.values():
+        drawn.append(order.take(0, draws).ids)
     ids = np.unique(np.concatenate(drawn))
-    return np.sort(rng.choice(ids, min(rows, len(ids)), replace=False))
+    count = min(rows, len(ids))
+    return np.sort(rng.choice(ids, count, replace=False))
 
 
 class Seen(NamedTuple):
@@ -201,7 +207,7 @@ class Seen(NamedTuple):
     fields: dict[str, Any]  # values by name; none if the loop gets (images, labels)
 
 
-def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
+def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
     """Takes samples through a loader's decoder, device and augmentation, at full size.
 
     Args:
@@ -221,7 +227,8 @@ def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[
         loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None
     )
     epoch_plan = EpochPlan(loader.recipe, epoch)
-    host_batch = maker.end(maker.begin(epoch_plan.of(ids), epoch_plan, 0))
+    begun = maker.begin(epoch_plan.of(ids), epoch_plan, 0)
+    host_batch = maker.end(begun)
     transfer = make_transfer(maker, loader.stream, loader.augments, loader.recipe)
     staged = transfer.begin(host_batch)
     batch = transfer.hand_over(staged)
@@ -237,7 +244,8 @@ def preview_samples(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[
                     value = value[view]
                 values[name] = _on_cpu(value)
         plan = replace(host_batch.plan.views[view], other_views=())
-        views.append(Seen(plan, images.cpu(), staged.labels.cpu(), values))
+        seen = Seen(plan, images.cpu(), staged.labels.cpu(), values)
+        views.append(seen)
     return views
 
 
@@ -253,14 +261,18 @@ def _photo(loader: Loader, plan: BatchPlan, row: int) -> Pixels:
     width = int(record["width"])
     height = int(record["height"])
     size = _size_in_cell(height, width)
-    image = np.empty((1, *size, loader.maker.form.channels), dtype=np.uint8)
+    shape = (1, *size, loader.maker.form.channels)
+    image = np.empty(shape, dtype=np.uint8)
     box = np.array([[0, 0, width, height]])
-    crops = Crops(box.astype(np.float64), box.astype(np.int32), size)
+    bounds = box.astype(np.int32)
+    crops = Crops(box.astype(np.float64), bounds, size)
     flips = np.zeros(1, dtype=np.bool_)
-    whole_photo = replace(plan.part(row, row + 1), crops=crops, flips=flips)
+    plan_of_row = plan.part(row, row + 1)
+    whole_photo = replace(plan_of_row, crops=crops, flips=flips)
     # The engine returns the rows that failed; here is one row.
     for _, reason in loader.maker.engine.decode(whole_photo, image):
-        raise loader.maker.index.sample_error(int(whole_photo.samples[0]), reason)
+        sample = int(whole_photo.samples[0])
+        raise loader.maker.index.sample_error(sample, reason)
     return _drawable(image[0])
 
 
@@ -288,20 +300,24 @@ def _drawable(images: Pixels) -> Pixels:
     """(..., height, width, channels) -> (..., height, width, 3); alpha shows a checkerboard."""
     *_, height, width, channels = images.shape
     if channels < 4:
-        return np.broadcast_to(images, (*images.shape[:-1], 3)).copy()
+        rgb_shape = (*images.shape[:-1], 3)
+        return np.broadcast_to(images, rgb_shape).copy()
     # A checkerboard of two grays: (height, width, 1).
     square = -(-max(height, width) // _SQUARES)
     down, across = np.indices((height, width)) // square
     is_light = (down + across) % 2 == 1
     board = np.where(is_light, 255.0, 200.0)[..., None]
     alpha = images[..., 3:] / 255
-    blended = images[..., :3] * alpha + board * (1 - alpha)
+    colour = images[..., :3]
+    blended = colour * alpha + board * (1 - alpha)
     return np.rint(blended).astype(np.uint8)
 
 
 def _size_in_cell(height: int, width: int) -> tuple[int, int]:
     scale = SIZE / max(height, width)
-    return max(1, round(height * scale)), max(1, round(width * scale))
+    scaled_height = max(1, round(height * scale))
+    scaled_width = max(1, round(width * scale))
+    return scaled_height, scaled_width
 
 
 def _shrunk(image: Pixels) -> Pixels:
@@ -311,7 +327,8 @@ def _shrunk(image: Pixels) -> Pixels:
         return image
     planes = torch.from_numpy(image).permute(2, 0, 1).float()
     size = _size_in_cell(height, width)
-    shrunk = torch.nn.functional.interpolate(planes[None], size, mode="area")[0]
+    batch = planes[None]
+    shrunk = torch.nn.functional.interpolate(batch, size, mode="area")[0]
     rounded = shrunk.round().to(torch.uint8)
     return np.asarray(rounded.permute(1, 2, 0).numpy())
 

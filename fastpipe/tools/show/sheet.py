@@ -9,8 +9,8 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Float64s, Int64s, Uint8s
 from fastpipe.errors import FastpipeError
 from fastpipe.tools.show.sheet_mark import with_mark
 
@@ -28,7 +28,7 @@ _CV2_MAJOR = int(cv2.__version__.partition(".")[0])
 _ELLIPSIS = ".."  # narrower than three dots
 _ENCODING = "utf-8" if _CV2_MAJOR >= 5 else "ascii"
 
-Pixels = NDArray[np.uint8]
+Pixels = Uint8s
 """(height, width, 3) RGB."""
 
 
@@ -76,7 +76,8 @@ def contact_sheet(
         sheet[top : top + height, start : start + width] = image
         _write(sheet, shortened(caption, width), start, top + height)
     for row, texts in enumerate(notes):
-        top = title_height + _GAP + row * cell_height + height + _CAPTION_HEIGHT
+        top_of_row = title_height + _GAP + row * cell_height
+        top = top_of_row + height + _CAPTION_HEIGHT
         for text in texts:
             _write(sheet, _cut_end(text, sheet_width), _GAP, top)
             top += _CAPTION_HEIGHT
@@ -93,7 +94,7 @@ def fitted(image: Pixels, side: int) -> Pixels:
     return cell
 
 
-def with_boxes(image: Pixels, boxes: NDArray[np.float64]) -> Pixels:
+def with_boxes(image: Pixels, boxes: Float64s) -> Pixels:
     """A copy of a picture with boxes drawn into it.
 
     Args:
@@ -108,7 +109,8 @@ def with_boxes(image: Pixels, boxes: NDArray[np.float64]) -> Pixels:
         top_left = boxes[number, :2]
         bottom_right = top_left + boxes[number, 2:]
         corner = _clipped(np.rint(top_left).astype(int), last_pixel)
-        opposite = _clipped(np.rint(bottom_right).astype(int) - 1, last_pixel)
+        last_of_box = np.rint(bottom_right).astype(int) - 1
+        opposite = _clipped(last_of_box, last_pixel)
         if number == 0:
             cv2.rectangle(drawn, corner, opposite, _OUTLINE, 4)
             cv2.rectangle(drawn, corner, opposite, _FIRST_BOX, 2)
@@ -117,16 +119,15 @@ def with_boxes(image: Pixels, boxes: NDArray[np.float64]) -> Pixels:
     return drawn
 
 
-def _clipped(
-    point: NDArray[np.int64], last_pixel: NDArray[np.int64]
-) -> tuple[int, int]:
+def _clipped(point: Int64s, last_pixel: Int64s) -> tuple[int, int]:
     x, y = np.clip(point, 0, last_pixel).tolist()
     return x, y
 
 
 def write_png(path: Path, image: Pixels) -> None:
     """Writes a picture as a PNG, whole or not at all."""
-    _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    bgr = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    _, data = cv2.imencode(".png", bgr)
     # A program that is killed must not leave half a picture under the name that it shows.
     partial = path.with_name(path.name + ".partial")
     try:
@@ -146,7 +147,8 @@ def shortened(text: str, width: int) -> str:
 
     def without_middle(text: str, num_letters: int) -> str:
         start = text[: (num_letters + 1) // 2]
-        return start + _ELLIPSIS + text[len(text) - num_letters // 2 :]
+        end = text[len(text) - num_letters // 2 :]
+        return start + _ELLIPSIS + end
 
     return _fit(text, width, without_middle)
 
@@ -169,14 +171,16 @@ def _fit(text: str, width: int, shorten: Callable[[str, int], str]) -> str:
     def width_of(num_letters: int) -> int:
         return _width_of(shorten(text, num_letters))
 
-    fitting = bisect_right(range(len(text)), width, key=width_of) - 1
+    positions = range(len(text))
+    fitting = bisect_right(positions, width, key=width_of) - 1
     return shorten(text, max(0, fitting))
 
 
 def _drawable(text: str) -> str:
     """A text of letters that the font has."""
     # Line breaks and control characters have no glyph.
-    printable = "".join(letter if letter.isprintable() else "?" for letter in text)
+    letters = [letter if letter.isprintable() else "?" for letter in text]
+    printable = "".join(letters)
     return printable.encode(_ENCODING, "replace").decode(_ENCODING)
 
 

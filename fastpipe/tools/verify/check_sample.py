@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Records
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.layout import INDEX_DTYPE
 from fastpipe.dataset.format.open_file import read_at
@@ -173,7 +173,7 @@ def record_of(
     )
 
 
-def records_of(shard: ShardFacts) -> NDArray[np.void]:
+def records_of(shard: ShardFacts) -> Records:
     """(samples,) of INDEX_DTYPE: the records that pack wrote. PackError: the shard is damaged."""
     records = []
     with open_samples(shard, "the index") as samples:
@@ -208,7 +208,7 @@ class ShardSpan:
     first_row: int  # number of its first sample, counted in the shard
     # Where its samples begin (their KEY.cls). Each ends where the next one does, or at `stop`.
     starts: list[int]
-    records: NDArray[np.void]  # (samples,) of the index
+    records: Records  # (samples,) of the index
     last: bool  # of the shard: its last sample is followed by the end of the archive
 
 
@@ -248,7 +248,9 @@ def check_span(span: ShardSpan) -> SpanResult:
         new_damage = partial(
             Damage, shard.name, sample=sample, samples=1, key=shard.key(start)
         )
-        sample_data = view[start - span.start : stop - span.start]
+        first = start - span.start
+        end = stop - span.start
+        sample_data = view[first:end]
         if unreadable is not None:
             # The span cannot be read as a whole, but some of its samples may be readable.
             try:
@@ -304,7 +306,8 @@ def _check_sample(
     """
 
     def read(offset: int, size: int) -> bytes:
-        return bytes(data[offset - start : offset - start + size])
+        first = offset - start
+        return bytes(data[first : first + size])
 
     try:
         members = sample_members(shard, start, read)

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Records
 from fastpipe.dataset.format.layout import (
     DATASET_FILE,
     INDEX_DTYPE,
@@ -50,21 +51,23 @@ _CHUNK_ROWS = 1 << 17
 class IndexPart:
     """Index records of samples that follow one another."""
 
-    records: NDArray[np.void]
+    records: Records
     first_sample: int  # number of the first of the samples
     rows_at: int  # byte of index.npy where the row of sample 0 begins
     least_label: int  # that is possible
     classes: int  # how many there are; a label is below it
 
-    def records_of(self, shard: ShardFacts) -> NDArray[np.void]:
+    def records_of(self, shard: ShardFacts) -> Records:
         """(samples,) a copy of the records of a shard's samples."""
         start = shard.first_sample - self.first_sample
-        return np.array(self.records[start : start + shard.samples])
+        end = start + shard.samples
+        return np.array(self.records[start:end])
 
     def cut(self, shards: Sequence[ShardFacts]) -> IndexPart:
         """The part for shards that follow one another, in memory."""
         first = shards[0].first_sample
-        stop = shards[-1].first_sample + shards[-1].samples
+        last = shards[-1]
+        stop = last.first_sample + last.samples
         records = np.array(
             self.records[first - self.first_sample : stop - self.first_sample]
         )
@@ -81,12 +84,14 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
     stored_bytes = 0
     forms = Counter[PixelForm]()
     for start in range(0, len(index), _CHUNK_ROWS):
-        records = np.array(index.records[start : start + _CHUNK_ROWS])
+        end = start + _CHUNK_ROWS
+        records = np.array(index.records[start:end])
         stored_bytes += int(records["size"].sum(dtype=np.int64))
         forms += count_forms(records)
         labels = records["label"]
         # Impossible labels are reported with their shards. Samples without a label have -1.
-        labels = labels[(labels >= 0) & (labels < len(class_counts))]
+        is_class = (labels >= 0) & (labels < len(class_counts))
+        labels = labels[is_class]
         class_counts += np.bincount(labels, minlength=len(class_counts))
 
     described_sizes = {"stored_bytes": index.stored_bytes}
@@ -98,7 +103,8 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
             problem = f"{name} differs from the sum of the sizes in the index"
             yield Damage(DATASET_FILE, problem, f"{stored_bytes:,}", f"{described:,}")
     if class_counts.tolist() != index.class_counts:
-        label = int(np.flatnonzero(class_counts != index.class_counts)[0])
+        differing = np.flatnonzero(class_counts != index.class_counts)
+        label = int(differing[0])
         yield Damage(
             DATASET_FILE,
             f"class_counts of label {label} differs from the index",
@@ -111,31 +117,31 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
         yield Damage(DATASET_FILE, "forms differs from the index", expected, actual)
 
 
-def find_impossible(
-    records: NDArray[np.void], shard: ShardFacts, index: IndexPart
-) -> NDArray[np.bool_]:
+def find_impossible(records: Records, shard: ShardFacts, index: IndexPart) -> Bools:
     """(samples,) which records cannot be true.
 
     They are of another shard, outside it, or overlap the sample before.
     """
     # Offsets up to the size first: no sum of two unsigned numbers may wrap.
-    is_inside = (records["offset"] >= BEFORE_BYTES) & (
-        records["offset"] <= shard.size_bytes
-    )
-    offset = np.where(is_inside, records["offset"], 0).astype(np.int64)
+    offset = records["offset"]
+    is_inside = (offset >= BEFORE_BYTES) & (offset <= shard.size_bytes)
+    offset = np.where(is_inside, offset, 0)
+    offset = offset.astype(np.int64)
     end = offset + records["size"]
     is_inside &= end <= shard.size_bytes
     # KEY.cls and a header stand between the end of an image and the start of the next one.
     is_apart = np.ones(len(records), dtype=np.bool_)
-    is_apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
-    is_picture = (
-        (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
-    )
-    is_picture &= possible_forms(records)
+    first_bytes = offset - BEFORE_BYTES  # of KEY.cls
+    is_apart[1:] = first_bytes[1:] >= end[:-1]
+    has_pixels = (records["width"] > 0) & (records["height"] > 0)
+    has_bytes = records["size"] > 0
+    is_picture = has_pixels & has_bytes & possible_forms(records)
     label = records["label"]
     has_label = (label >= index.least_label) & (label < index.classes)
     is_of_shard = records["shard"] == shard.number
-    return np.asarray(~(is_of_shard & is_inside & is_apart & is_picture & has_label))
+    is_placed = is_of_shard & is_inside & is_apart
+    is_possible = is_placed & is_picture & has_label
+    return np.asarray(~is_possible)
 
 
 def report_impossible(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
@@ -147,7 +153,8 @@ def report_impossible(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
         f"{index.classes}"
     )
     for row in np.flatnonzero(find_impossible(records, shard, index)).tolist():
-        values = ", ".join(f"{name} {records[name][row]}" for name in WITHOUT_HASHES)
+        record = records[row]
+        values = ", ".join(f"{name} {record[name]}" for name in WITHOUT_HASHES)
         yield Damage(
             INDEX_FILE,
             "the row has impossible values",
@@ -174,30 +181,49 @@ class ShardFindings:
         return self.of_sizes + self.of_contents
 
 
+class ShardSize(NamedTuple):
+    """What lies at a shard's path."""
+
+    size_bytes: int  # 0 if it cannot be opened
+    problem: str = ""  # why it cannot be read; "" if it can
+
+
+def measure_shard(shard: ShardFacts) -> ShardSize:
+    """Looks a shard's size up. Behind a URL this is a request."""
+    try:
+        if shard.direct is not None:
+            state = shard.direct.fetched(shard.name, 0, 1).state
+            return ShardSize(state.size_bytes)
+        status = shard.path.stat()
+    except OSError as error:
+        return ShardSize(0, f"cannot be opened: {error.strerror or error}")
+    if not stat.S_ISREG(status.st_mode):
+        return ShardSize(status.st_size, "is not a regular file")
+    return ShardSize(status.st_size)
+
+
 def check_size(
-    shard: ShardFacts, records: NDArray[np.void] | None = None
+    shard: ShardFacts, size: ShardSize, records: Records | None = None
 ) -> Iterator[Damage]:
     """Whether a shard exists and has its packed size.
 
     Args:
         shard: the shard.
+        size: what lies at its path.
         records: of its samples; they tell which are lost of a shard that is too short.
     """
-    try:
-        size_bytes, is_regular = _size_of(shard)
-        problem = "" if is_regular else "is not a regular file"
-    except OSError as error:
-        problem = f"cannot be opened: {error.strerror or error}"
-    if problem:
+    size_bytes = size.size_bytes
+    if size.problem:
         yield Damage(
-            shard.name, problem, sample=shard.first_sample, samples=shard.samples
+            shard.name, size.problem, sample=shard.first_sample, samples=shard.samples
         )
     elif size_bytes != shard.size_bytes:
         lost = 0
         if records is not None:
             # No sum that could wrap.
             start = np.minimum(records["offset"], np.uint64(size_bytes))
-            lost = int((records["size"] > size_bytes - start).sum())
+            is_lost = records["size"] > size_bytes - start
+            lost = int(is_lost.sum())
         first_lost = shard.first_sample + shard.samples - lost
         yield Damage(
             shard.name,
@@ -209,23 +235,16 @@ def check_size(
         )
 
 
-def _size_of(shard: ShardFacts) -> tuple[int, bool]:
-    """A shard's size at present, and whether it is a regular file. OSError: it is missing."""
-    if shard.direct is not None:
-        return shard.direct.fetched(shard.name, 0, 1).state.size_bytes, True
-    status = shard.path.stat()
-    return status.st_size, stat.S_ISREG(status.st_mode)
-
-
 def check_quickly(
     shards: Sequence[ShardFacts], index: IndexPart | None
 ) -> Iterator[Damage]:
     """Checks shards by their sizes, and their records, if `index` has them; reads no shard."""
     for shard in shards:
+        size = measure_shard(shard)
         if index is None:
-            yield from check_size(shard)
+            yield from check_size(shard, size)
         else:
-            yield from check_size(shard, index.records_of(shard))
+            yield from check_size(shard, size, index.records_of(shard))
             yield from report_impossible(shard, index)
 
 
@@ -249,17 +268,19 @@ def check_shards(
     findings = ShardFindings()
     size_is_wrong: set[int] = set()  # numbers of shards of another size
     readable: list[ShardFacts] = []
-    # By the number of the shard. Behind a URL each look is a request.
+    # By the number of the shard.
     readable_bytes: dict[int, int] = {}
     for shard in shards:
-        damages = list(check_size(shard))
+        size = measure_shard(shard)
+        damages = list(check_size(shard, size))
         findings.of_sizes += damages
         if damages:
             size_is_wrong.add(shard.number)
         if not any(damage.samples for damage in damages):
             # Else all of its samples are lost.
             readable.append(shard)
-            readable_bytes[shard.number] = _readable_bytes(shard)
+            # dataset.json may name a size of any length.
+            readable_bytes[shard.number] = min(shard.size_bytes, size.size_bytes)
 
     # Threads check spans, in any order. `Ahead` returns them in the order of the shards, so that
     # each shard's bytes are hashed here one after the other, while they are in the cache.
@@ -386,12 +407,13 @@ def _plan_spans(
             if not (is_possible and whole_index):
                 starts = starts_in_tar(shard)
             if is_possible and not starts:
-                starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
+                offsets = records["offset"].astype(np.int64)
+                starts = (offsets - BEFORE_BYTES).tolist()
         yield from _cut_into_spans(shard, readable_bytes[shard.number], starts, records)
 
 
 def _cut_into_spans(
-    shard: ShardFacts, size_bytes: int, starts: list[int], records: NDArray[np.void]
+    shard: ShardFacts, size_bytes: int, starts: list[int], records: Records
 ) -> Iterator[ShardSpan]:
     """Cuts a shard where its samples start; or anywhere, if they are not known."""
     edges = starts or range(0, size_bytes, SPAN_BYTES)
@@ -410,12 +432,3 @@ def _cut_into_spans(
     yield ShardSpan(
         shard, start, size_bytes, first, starts[first:], records[first:], last=True
     )
-
-
-def _readable_bytes(shard: ShardFacts) -> int:
-    """How many bytes of a shard can be read. dataset.json may name a size of any length."""
-    try:
-        size_bytes, _ = _size_of(shard)
-    except OSError:
-        return 0
-    return min(shard.size_bytes, size_bytes)

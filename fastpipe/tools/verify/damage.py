@@ -27,7 +27,8 @@ class Damage:
         if self.offset is not None:
             where += f", byte {self.offset}"
         if self.sample is not None and self.samples > 1:
-            where += f", samples {self.sample} to {self.sample + self.samples - 1}"
+            last_sample = self.sample + self.samples - 1
+            where += f", samples {self.sample} to {last_sample}"
         elif self.sample is not None:
             where += f", sample {self.sample}"
             if self.key:
@@ -59,11 +60,13 @@ class Report:
         ranges = []
         for damage in self.findings:
             if damage.sample is not None:
-                ranges.append((damage.sample, damage.sample + damage.samples - 1))
+                last = damage.sample + damage.samples - 1
+                ranges.append((damage.sample, last))
         runs: list[tuple[int, int]] = []
         for first, last in sorted(ranges):
             if runs and first <= runs[-1][1] + 1:
-                runs[-1] = (runs[-1][0], max(runs[-1][1], last))
+                run_first, run_last = runs[-1]
+                runs[-1] = (run_first, max(run_last, last))
             else:
                 runs.append((first, last))
         return runs

@@ -128,7 +128,8 @@ def _check_repairable(
 ) -> None:
     """Raises PackError if a damaged file cannot be made from the shards."""
     folder = path / version_folder(info["version"])
-    is_rebuilt = INDEX_FILE in damaged or any(_is_column(name) for name in damaged)
+    has_columns = any(_is_column(name) for name in damaged)
+    is_rebuilt = INDEX_FILE in damaged or has_columns
     if is_rebuilt and any(shard.removed for shard in shards):
         previous = info["version"] - 1
         raise PackError(
@@ -248,9 +249,12 @@ def _keys_of_added(path: Path, pack: dict[str, Any], index: PackedIndex) -> set[
     is_added = []
     sample_counts = []
     for shard in index.shards:
-        is_added.append(shard_number(shard.name) >= pack["plan"]["base"])
+        first_number = pack["plan"]["base"]
+        is_added.append(shard_number(shard.name) >= first_number)
         sample_counts.append(shard.samples)
-    keys = set(index.records["key"][np.repeat(is_added, sample_counts)].tolist())
+    is_added_sample = np.repeat(is_added, sample_counts)
+    added_keys = index.records["key"][is_added_sample]
+    keys = set(added_keys.tolist())
     if index.counts["rejected"]:
         rejected = read_rejected(path, pack["version"])
         keys |= {key_hash(entry["path"]) for entry in rejected}
@@ -306,12 +310,13 @@ def _remake_shards(
     if not total_bytes:  # a table has only the size of all of its images
         total_bytes = listing.size_bytes * file_count // len(listing.sources)
     # Files that could not be packed then are expected to fail again.
-    rejected = {entry["path"] for entry in read_rejected(path, repack.info["version"])}
+    rejected_entries = read_rejected(path, repack.info["version"])
+    rejected = {entry["path"] for entry in rejected_entries}
     progress = ProgressReporter(file_count, total_bytes, journal.store, on_progress)
 
     def on_source(source: Source, outcome: Packed | str) -> None:
         if isinstance(outcome, str) and readable(source.path) not in rejected:
-            name = readable(str(listing.root / source.path))
+            name = readable(listing.root / source.path)
             raise PackError(
                 f"{name} could be packed before, but now it cannot: {outcome}. Restore the file, "
                 f"or {_ANEW}"
@@ -424,7 +429,8 @@ def _pieces_of_samples(
                 else:
                     # The sample has no member of the field. Its value is in KEY.json, or it has
                     # none.
-                    value = json.loads(read(note.offset, note.size)).get(field.name)
+                    values = json.loads(read(note.offset, note.size))
+                    value = values.get(field.name)
                     if label_by_name and value:
                         value = [label_by_name[name] for name in value]
                     stored = Stored(value)

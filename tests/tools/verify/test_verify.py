@@ -90,6 +90,20 @@ def test_sound_datasets_are_sound(tiny: Path, textured: Path, many_shards: Path)
             assert report.bytes == (0 if quick else int(index.shard_sizes.sum()))
 
 
+def test_each_shard_is_looked_at_once(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def stat(path: Path, **options: bool) -> os.stat_result:
+        if path.suffix == ".tar":
+            looks.append(path.name)
+        return os.stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert verify(many_shards, workers=1).sound
+    assert sorted(looks) == sorted(set(looks))
+    assert len(looks) > 1
+
+
 def test_every_flipped_bit_is_found(tiny: Path, copied: Copy, tried: Tried) -> None:
     dataset = copied(tiny)
     files = [dataset / name for name in (DATASET_FILE, INDEX_FILE, shard_name(0))]

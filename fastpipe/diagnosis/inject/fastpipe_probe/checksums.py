@@ -62,7 +62,8 @@ def checksum(sample: Any) -> int:
             array = value
             if hasattr(value, "detach"):
                 array = value.detach().cpu().numpy()
-            total = zlib.crc32(array.reshape(-1)[:_MAX_NUMBERS].tobytes(), total)
+            numbers = array.reshape(-1)[:_MAX_NUMBERS]
+            total = zlib.crc32(numbers.tobytes(), total)
     return total
 
 

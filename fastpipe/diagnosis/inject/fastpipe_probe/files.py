@@ -73,7 +73,8 @@ class State:
     """The present activity, in a mapped file. Setting it costs a microsecond."""
 
     def __init__(self, path: str) -> None:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        handle = os.open(path, flags, 0o600)
         try:
             os.ftruncate(handle, _STATE.size)
             self._map = mmap.mmap(handle, _STATE.size)
@@ -95,7 +96,8 @@ def read_state(path: str) -> Activity | None:
     """Reads the activity of another process; None before it has set the first."""
     try:
         with open(path, "rb") as file:
-            since_s, stage, sample = _STATE.unpack(file.read(_STATE.size))
+            content = file.read(_STATE.size)
+            since_s, stage, sample = _STATE.unpack(content)
     except (OSError, struct.error):
         return None
     name = _decode_field(stage)

@@ -36,7 +36,8 @@ class Snapshots:
         began_s = time.thread_time()
         snapshot = take_snapshot(batch)
         cost_s = time.thread_time() - began_s
-        self._next_s = time.monotonic() + min(_TIMES_COST * cost_s, _MAX_PAUSE_S)
+        pause_s = min(_TIMES_COST * cost_s, _MAX_PAUSE_S)
+        self._next_s = time.monotonic() + pause_s
         return [snapshot]
 
 

@@ -46,7 +46,8 @@ class Recorder:
     """Records one batch after the other. It draws no random number and keeps no sample."""
 
     def __init__(self, folder: str, loader_key: str, number: int, dataset: Any) -> None:
-        name = os.path.join(folder, f"worker-{loader_key}-{number}-{os.getpid()}")
+        file_name = f"worker-{loader_key}-{number}-{os.getpid()}"
+        name = os.path.join(folder, file_name)
         self.log = Log(f"{name}.jsonl")
         self.log.write(
             {"number": number, "pid": os.getpid(), "began_s": time.monotonic()}

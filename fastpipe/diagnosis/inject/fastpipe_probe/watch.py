@@ -36,8 +36,9 @@ class LoaderLine:
 
     def __init__(self, folder: str, facts: dict[str, Any]) -> None:
         self.key = f"{os.getpid()}.{next(_counter)}"
-        self.log = Log(os.path.join(folder, f"loader-{self.key}.jsonl"))
-        self.state = State(os.path.join(folder, f"loader-{self.key}.state"))
+        path = os.path.join(folder, f"loader-{self.key}")
+        self.log = Log(f"{path}.jsonl")
+        self.state = State(f"{path}.state")
         self.snapshots = Snapshots()
         self.loader_count = 0
         self.epoch_count = 0
@@ -110,7 +111,8 @@ class LoaderWatch:
             loader.worker_init_fn = init
         fetcher = getattr(iterator, "_dataset_fetcher", None)
         if fetcher is not None:  # without workers, this process makes the batches
-            Recorder(self._folder, self.line.key, -1, loader.dataset).watch(fetcher)
+            recorder = Recorder(self._folder, self.line.key, -1, loader.dataset)
+            recorder.watch(fetcher)
         # Another iterator, of a subclass, may have no such attribute or mean another thing by it.
         if type(iterator).__module__ == "torch.utils.data.dataloader":
             self._indices = _TimedIndices(iterator._sampler_iter)
@@ -180,7 +182,8 @@ class LoaderWatch:
         """Records the end of the last step, now or at `at_s`, if no next batch shows it."""
         if at_s is None:
             at_s = time.monotonic()
-        self.line.log.write({"stepped": [(self._epoch, self._batch_number - 1, at_s)]})
+        step = (self._epoch, self._batch_number - 1, at_s)
+        self.line.log.write({"stepped": [step]})
 
     def record_error(
         self, problem: BaseException, iterator: Any, dataset: Any, place: str = ""

@@ -121,7 +121,9 @@ def corners(values: Sequence[object]) -> Box:
     if len(values) != 4:
         raise ValueError(f"expected four numbers of a box, got {values!r:.60}")
     x0, y0, x1, y1 = [number(value) for value in values]
-    return (min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
+    left, right = sorted((x0, x1))
+    top, bottom = sorted((y0, y1))
+    return (left, top, right, bottom)
 
 
 def box_of_size(values: Sequence[object]) -> Box:
@@ -155,12 +157,16 @@ def box_around_rotated(box: Box, degrees: float, pivot: tuple[float, float]) -> 
     left, top, right, bottom = box
     angle = math.radians(degrees)
     points = []
-    for x, y in ((left, top), (right, top), (right, bottom), (left, bottom)):
-        across = x - pivot[0]
-        down = y - pivot[1]
-        turned_x = pivot[0] + across * math.cos(angle) - down * math.sin(angle)
-        turned_y = pivot[1] + across * math.sin(angle) + down * math.cos(angle)
-        points.append((turned_x, turned_y))
+    cosine = math.cos(angle)
+    sine = math.sin(angle)
+    pivot_x, pivot_y = pivot
+    for x in (left, right):
+        for y in (top, bottom):
+            across = x - pivot_x
+            down = y - pivot_y
+            turned_x = pivot_x + across * cosine - down * sine
+            turned_y = pivot_y + across * sine + down * cosine
+            points.append((turned_x, turned_y))
     return box_around(points)
 
 
@@ -171,7 +177,10 @@ def box_around_ellipse(
     angle = math.radians(degrees)
     cosine = math.cos(angle)
     sine = math.sin(angle)
-    half_width = math.hypot(radii[0] * cosine, radii[1] * sine)
-    half_height = math.hypot(radii[0] * sine, radii[1] * cosine)
+    radius_x, radius_y = radii
+    half_width = math.hypot(radius_x * cosine, radius_y * sine)
+    half_height = math.hypot(radius_x * sine, radius_y * cosine)
     x, y = centre
-    return (x - half_width, y - half_height, x + half_width, y + half_height)
+    left = x - half_width
+    top = y - half_height
+    return (left, top, x + half_width, y + half_height)

@@ -39,6 +39,8 @@ def _add_box(image: AnnotatedImage, annotation: Mapping[str, Any]) -> None:
     x, y, width, height = [
         number(coordinates.get(name)) for name in ("x", "y", "width", "height")
     ]
-    box = box_of_size([x - width / 2, y - height / 2, width, height])
+    left = x - width / 2
+    top = y - height / 2
+    box = box_of_size([left, top, width, height])
     image.add(box, annotation.get("label"))
     image.remarks[_CENTRES] += 1

@@ -40,5 +40,6 @@ def _add_person(image: AnnotatedImage, box: Mapping[str, Any]) -> None:
     if is_ignored or box.get("tag") == "mask":
         image.left_out["regions to ignore"] += 1
         return
-    image.add(box_of_size(list_of(box.get("fbox"), "fbox")), box.get("tag"))
+    values = list_of(box.get("fbox"), "fbox")
+    image.add(box_of_size(values), box.get("tag"))
     image.remarks[_WHOLE_BODY] += 1

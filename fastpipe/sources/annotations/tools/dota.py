@@ -30,7 +30,9 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
             raise ValueError(
                 f"line {index}: expected eight numbers and a class, got {line[:60]!r}"
             )
-        points = list(zip(words[:_NUM_CORNERS:2], words[1:_NUM_CORNERS:2], strict=True))
+        xs = words[:_NUM_CORNERS:2]
+        ys = words[1:_NUM_CORNERS:2]
+        points = list(zip(xs, ys, strict=True))
         is_difficult = words[-1] if len(words) > _NUM_CORNERS + 1 else "0"
         try:
             image.add(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     Box,
@@ -24,7 +25,6 @@ from fastpipe.sources.annotations.tools.annotated_image import (
     number,
     object_of,
 )
-from fastpipe.sources.picture_names import is_picture
 
 # Label Studio writes it before the name of a file that is uploaded.
 _UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-")
@@ -226,25 +226,33 @@ def _add_value(image: AnnotatedImage, where: str, value: Mapping[str, Any]) -> N
         image.remarks[text] += 1
 
 
+def _from_percent(box: Box, size: tuple[int, int]) -> Box:
+    """A box in percent of the image's size -> in pixels."""
+    left, top, right, bottom = box
+    across = size[0] / 100
+    down = size[1] / 100
+    return (left * across, top * down, right * across, bottom * down)
+
+
 def _box_of(
     image: AnnotatedImage, value: Mapping[str, Any], size: tuple[int, int]
 ) -> Box:
-    across = size[0] / 100
-    down = size[1] / 100
     if "points" in value:
         image.around["polygons"] += 1
-        left, top, right, bottom = box_around(list_of(value["points"], "points"))
-        return (left * across, top * down, right * across, bottom * down)
+        points = list_of(value["points"], "points")
+        return _from_percent(box_around(points), size)
     degrees = number(value.get("rotation") or 0)
     if "radiusX" in value:
         image.around["ellipses"] += 1
-        centre = (number(value.get("x")) * across, number(value.get("y")) * down)
-        radii = (number(value["radiusX"]) * across, number(value["radiusY"]) * down)
-        return box_around_ellipse(centre, radii, degrees)
-    left, top, right, bottom = box_of_size(
-        [value.get(name) for name in ("x", "y", "width", "height")]
-    )
-    box = (left * across, top * down, right * across, bottom * down)
+        across = size[0] / 100
+        down = size[1] / 100
+        x = number(value.get("x")) * across
+        y = number(value.get("y")) * down
+        radius_x = number(value["radiusX"]) * across
+        radius_y = number(value["radiusY"]) * down
+        return box_around_ellipse((x, y), (radius_x, radius_y), degrees)
+    box = box_of_size([value.get(name) for name in ("x", "y", "width", "height")])
+    box = _from_percent(box, size)
     if not degrees:
         return box
     image.around["rotated boxes"] += 1

@@ -98,19 +98,27 @@ def _add_shape(
     image.add(box, name, _attributes_of(shape))
 
 
+def _point(point: Any) -> tuple[float, float]:
+    """x and y of a point. ValueError: it is none."""
+    x, y, _, _ = box_around([point])
+    return x, y
+
+
 def _box_of(kind: str, points: list[Any]) -> Box:
     if kind == "circle":  # the centre, and a point on the circle
         if len(points) != 2:
             raise ValueError(f"expected two points of a circle, got {len(points)}")
-        x, y = box_around(points[:1])[:2]
-        edge_x, edge_y = box_around(points[1:])[:2]
+        x, y = _point(points[0])
+        edge_x, edge_y = _point(points[1])
         radius = math.hypot(edge_x - x, edge_y - y)
         return box_around_ellipse((x, y), (radius, radius))
     if kind == "mask":  # its first and last pixel
         left, top, right, bottom = box_around(points)
         return (left, top, right + 1, bottom + 1)
     if kind == "rectangle" and len(points) == 2:
-        return corners([*box_around(points[:1])[:2], *box_around(points[1:])[:2]])
+        x0, y0 = _point(points[0])
+        x1, y1 = _point(points[1])
+        return corners([x0, y0, x1, y1])
     if kind != "rectangle" and kind not in _AROUND:
         raise ValueError(f"expected a shape of labelme, got {kind!r:.60}")
     # X-AnyLabeling writes all four corners of a rectangle.

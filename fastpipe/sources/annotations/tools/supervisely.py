@@ -92,7 +92,8 @@ def _add_object(image: AnnotatedImage, item: Mapping[str, Any]) -> None:
 
 def _box_of_bitmap(bitmap: Mapping[str, Any]) -> Box:
     """The box of a bitmap: a compressed PNG, whose left upper pixel lies at `origin`."""
-    left, top, _, _ = box_around([list_of(bitmap.get("origin"), "origin")])
+    origin = list_of(bitmap.get("origin"), "origin")
+    left, top, _, _ = box_around([origin])
     try:
         data = base64.b64decode(str(bitmap.get("data")))
         png = zlib.decompressobj().decompress(data, _HEADER_BYTES)

@@ -38,12 +38,14 @@ _CLASS_ATTRIBUTES = (
 _ONLY_CLASS = "object"
 _POLYLINES = ("polyline", "line")
 
+_ImageAndRegions = tuple[Mapping[str, Any], list[Mapping[str, Any]]]
+
 
 def parse(text: str) -> Iterator[AnnotatedImage]:
     """ValueError: the text is not a file of VIA."""
     project = object_of(load_json(text), "the file")
     entries = object_of(project.get("_via_img_metadata", project), "_via_img_metadata")
-    regions_of_images: list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = []
+    regions_of_images: list[_ImageAndRegions] = []
     for entry in entries.values():
         image = object_of(entry, "an image")
         regions_of_images.append((image, _regions_of(image)))
@@ -52,7 +54,7 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
 
 def parse_table(text: str) -> Iterator[AnnotatedImage]:
     """As `parse`, of the export "annotations as CSV", which has a row for each region."""
-    images: dict[str, tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = {}
+    images: dict[str, _ImageAndRegions] = {}
     for row in csv.DictReader(io.StringIO(text, newline="")):
         path = row.get("filename") or row.get("#filename") or ""
         file_attributes = load_json(row.get("file_attributes") or "{}")
@@ -68,7 +70,7 @@ def parse_table(text: str) -> Iterator[AnnotatedImage]:
 
 
 def _annotated_all(
-    regions_of_images: Sequence[tuple[Mapping[str, Any], list[Mapping[str, Any]]]],
+    regions_of_images: Sequence[_ImageAndRegions],
 ) -> Iterator[AnnotatedImage]:
     all_regions = [region for _, regions in regions_of_images for region in regions]
     class_attribute = _find_class_attribute(all_regions)
@@ -170,7 +172,8 @@ def _box_of(image: AnnotatedImage, shape: Mapping[str, Any]) -> Box | None:
         ys = shape.get("all_points_y")
         if not isinstance(xs, list) or not isinstance(ys, list) or len(xs) != len(ys):
             raise ValueError("expected as many all_points_x as all_points_y")
-        return box_around(list(zip(xs, ys, strict=True)))
+        points = list(zip(xs, ys, strict=True))
+        return box_around(points)
     if kind == "point":
         image.left_out["points"] += 1
         return None

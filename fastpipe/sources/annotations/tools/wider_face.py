@@ -29,7 +29,8 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
     position = 0
     while position < len(lines):
         image = AnnotatedImage(lines[position])
-        count_text = lines[position + 1] if position + 1 < len(lines) else ""
+        next_position = position + 1
+        count_text = lines[next_position] if next_position < len(lines) else ""
         if not count_text.isdigit():
             raise ValueError(
                 f"expected the number of faces below {image.path[:60]!r}, got {count_text[:60]!r}"

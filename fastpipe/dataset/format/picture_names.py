@@ -13,4 +13,5 @@ PICTURES = frozenset(_PICTURE_ENDINGS.split())
 
 def is_picture(name: str) -> bool:
     """Whether a file is called like a picture, by the ending of its name."""
-    return os.path.splitext(name)[1][1:].lower() in PICTURES
+    _, dot_and_ending = os.path.splitext(name)
+    return dot_and_ending[1:].lower() in PICTURES
