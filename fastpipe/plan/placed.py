@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.errors import ConfigError, choice, real_number, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_boxes import Crops, canvas_of
@@ -31,6 +32,7 @@ _PAIRS_HINT = (
 )
 
 
+@refusing_unknown_fields("fastpipe.Boxes")
 @dataclass(frozen=True)
 class Boxes:
     """A field of boxes, in `fields=` of fastpipe.loader, or in `data.with_fields`.
@@ -71,6 +73,7 @@ class Boxes:
                 )
 
 
+@refusing_unknown_fields("fastpipe.Points")
 @dataclass(frozen=True)
 class Points:
     """A field of points, in `fields=` of fastpipe.loader, or in `data.with_fields`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,12 @@ def test_wrong_options_are_named(source: Path, tmp_path: Path) -> None:
         ):
             fastpipe.Writer(tmp_path / "packed", **options)
         assert not (tmp_path / "packed").exists()
-    for option in ("quailty", "on_progress"):
-        known = f"{option}: a Writer has no such option; expected one of background, coordinates, .*quality.*workers"
-        with pytest.raises(ConfigError, match=known):
+    for option, words in (
+        ("quailty", "did you mean quality=?"),
+        ("field", "did you mean fields=?"),
+        ("callback", "it has dst, fields, classes, classes_from, background,"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(words)):
             fastpipe.Writer(tmp_path / "packed", **{option: 90})
 
 

@@ -18,6 +18,7 @@ LAYERS: dict[str, str] = {
     "distribution": "",
     "native": "fastpipe._engine",
     "errors": "",
+    "arguments": "",
     "pages": "",
     "machine": "",
     "dataset/format": "fastpipe.native",
@@ -160,6 +161,7 @@ def test_few_modules_lie_beside_the_folders() -> None:
     assert sorted(path.name for path in PACKAGE.glob("*.py")) == [
         "__init__.py",
         "__main__.py",
+        "arguments.py",
         "distribution.py",
         "errors.py",
         "native.py",

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.device.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
@@ -45,6 +46,7 @@ class Preview(NamedTuple):
         return self.path.read_bytes()
 
 
+@refusing_unknown("fastpipe.preview")
 def preview(
     loader: Loader,
     out: str | os.PathLike[str] = "preview.png",
