@@ -30,13 +30,23 @@ _OF_LOADER = (
 )
 # Arguments that people look for here -> what to write instead.
 _INSTEAD = {}
-for _name in "batch_size size crop augment shuffle num_workers device".split():
+for _name in [
+    "batch_size",
+    "size",
+    "crop",
+    "augment",
+    "shuffle",
+    "num_workers",
+    "device",
+]:
     _INSTEAD[_name] = _OF_LOADER.replace("{name}", _name)
 _INSTEAD["transform"] = "write fastpipe.open(DATA).with_transform(transform)"
 _INSTEAD["fields"] = (
     "write fastpipe.open(DATA).with_fields(fields), or pass fields= to the loader"
 )
-_WEIGHTS = "the weights belong to the datasets: fastpipe.mix({'data/a': 0.7, 'data/b': 0.3})"
+_WEIGHTS = (
+    "the weights belong to the datasets: fastpipe.mix({'data/a': 0.7, 'data/b': 0.3})"
+)
 _INSTEAD_OF_WEIGHTS = {"weights": _WEIGHTS, "probabilities": _WEIGHTS}
 
 
