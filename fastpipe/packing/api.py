@@ -282,8 +282,8 @@ def add(
         >>> len(fastpipe.open("data/growing"))
         26
     """
-    choice("--by", by, CHOICES["by"])
-    choice("--changed", changed, CHOICES["changed"])
+    choice("by", by, CHOICES["by"])
+    choice("changed", changed, CHOICES["changed"])
     unknown = sorted(options.keys() - set(ADD_OPTIONS))
     known = ("by", "changed", "executor", "address", *ADD_OPTIONS)
     of_pack = inspect.signature(pack).parameters

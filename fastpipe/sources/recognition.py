@@ -270,7 +270,8 @@ def _recognise_lists(
     """The files in a folder that list its images: of one split, or of all images."""
     if split == "":  # below, "" stands for files that name no split
         raise PackError(
-            "--split: expected the name of a split, got ''; leave it out if there are none"
+            "expected the name of a split, got ''; leave it out if there are none",
+            option="split",
         )
     by_split: dict[str, list[SourcePath]] = {}
     if format_name == "metadata":

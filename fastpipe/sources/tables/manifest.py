@@ -135,8 +135,9 @@ def _find_split_of_paths(
     split = find_split_folders(image_column, folders, options, manifest.table)
     if split is None and is_alone and options.split is not None:
         raise PackError(
-            f"--split has no meaning for a single file, and {manifest.table} is one without a "
-            "column of splits; leave it out"
+            f"single files have no such option, and {manifest.table} is one without a column of "
+            "splits; leave it out",
+            option="split",
         )
     return split
 

@@ -9,8 +9,10 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 
 import typer
 from rich.console import Console
@@ -31,6 +33,11 @@ def _new_console(*, stderr: bool = False) -> Console:
     console.soft_wrap = not console.is_terminal
     return console
 
+
+# Arguments of the command that runs, as Python calls them -> its options, such as --on.
+option_names: ContextVar[Mapping[str, str]] = ContextVar(
+    "option_names", default=MappingProxyType({})
+)
 
 out = _new_console()
 err = _new_console(stderr=True)
@@ -54,14 +61,21 @@ def exit_codes() -> Iterator[None]:
         raise_at_ctrl_c()
         yield
     except (FastpipeError, OSError) as error:
-        text = str(error)
         if isinstance(error, OSError):
             text = _describe_system_error(error)
+        else:
+            text = _with_option(error)
         print_problem(readable(text), "red")
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from error
     except KeyboardInterrupt as error:
         err.print("fastpipe: interrupted")
         raise typer.Exit(130) from error
+
+
+def _with_option(error: FastpipeError) -> str:
+    """The message, in which an argument of Python is the option that the user has typed."""
+    option = option_names.get().get(error.option)
+    return f"{option}: {error.problem}" if option else str(error)
 
 
 def _describe_system_error(error: OSError) -> str:
