@@ -186,6 +186,23 @@ def first_names(names: Sequence[str], most: int) -> str:
     return text
 
 
+def closed_folder(error: OSError) -> str:
+    """The message about a folder that may not be read, if that is the cause of an error; else ""."""
+    if not isinstance(error, PermissionError) or not error.filename:
+        return ""
+    import shlex
+    from pathlib import Path
+
+    # The file may not even exist: what may not be read is the folder that would have it.
+    for folder in reversed(Path(os.fsdecode(error.filename)).parents):
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            return (
+                f"cannot read the folder {readable(str(folder))}: permission denied. To allow it: "
+                f"chmod u+rx {shlex.quote(str(folder))}"
+            )
+    return ""
+
+
 def in_one_line(problem: object, most: int | None = None) -> str:
     """The text of another library's error without line breaks, cut after `most` characters."""
     return " ".join(str(problem).split())[:most]

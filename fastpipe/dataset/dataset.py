@@ -52,7 +52,7 @@ _NOT_PUBLIC = frozenset(
         "column",
         "content",
         "index",
-        "missing_field_hint",
+        "missing_name_hint",
         "open_column",
         "sample_format",
         "stored",

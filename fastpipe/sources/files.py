@@ -63,6 +63,9 @@ _LEFT_BEHIND = frozenset(
         ".gitignore",
         ".gitattributes",
         ".keep",
+        # fastpipe demo
+        ".fastpipe-demo.json",
+        ".fastpipe-demo.json.unfinished",
         # Android
         ".nomedia",
         # Picasa

@@ -39,6 +39,7 @@ from fastpipe.sources.folders.splits import (
     split_tars,
 )
 from fastpipe.sources.options import SourceOptions, pick_split
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 from fastpipe.sources.tables.manifest_reader import METADATA, detect_json_layout
@@ -99,6 +100,11 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
     if isinstance(path, Path) and path.suffix.lower() in ENDINGS and reader_of(path):
         return _recognise_annotations(path)
     refuse_unread_file(path)
+    if isinstance(path, Path) and is_picture(path.name):
+        raise PackError(
+            f"{readable(str(path))} is one image; pass the folder of your images, such as "
+            f"{readable(str(path.parent))}"
+        )
     # A tar may have any name. Its listing says if it is none.
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
@@ -20,7 +19,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fastpipe.dataset.format.folder import Place, Url
-from fastpipe.errors import ConfigError, FastpipeError, readable
+from fastpipe.errors import ConfigError, FastpipeError, closed_folder, readable
 from fastpipe.store.remote.options import place_of
 from fastpipe.tools.cli.interrupts import raise_at_ctrl_c
 from fastpipe.tools.show.sheet_mark import may_replace
@@ -82,16 +81,7 @@ def _describe_system_error(error: OSError) -> str:
     """An error of the system in words, with the folder that may not be read if that is the cause."""
     if not error.filename or not error.strerror:
         return f"system error: {error}"
-    file = Path(os.fsdecode(error.filename))
-    if isinstance(error, PermissionError):
-        # The file may not even exist: what may not be read is the folder that would have it.
-        for folder in reversed(file.parents):
-            if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
-                return (
-                    f"cannot read the folder {folder}: permission denied. To allow it: chmod u+rx "
-                    f"{shlex.quote(str(folder))}"
-                )
-    return f"{file}: {error.strerror}"
+    return closed_folder(error) or f"{os.fsdecode(error.filename)}: {error.strerror}"
 
 
 def print_problem(text: str, style: str = "yellow") -> None:
