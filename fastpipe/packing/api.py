@@ -40,6 +40,7 @@ ADD_OPTIONS = (
     "split",
     "separator",
     "box_format",
+    "run_order",
     "coordinates",
     "first_label",
     "classes_from",
@@ -88,6 +89,7 @@ def pack(
     classes_from: ClassesFrom | None = None,
     separator: str | None = None,
     box_format: str | None = None,
+    run_order: str | None = None,
     unlisted: str | None = None,
     encoding: str | None = None,
     workers: int | None = None,
@@ -156,6 +158,9 @@ def pack(
             torchvision.ops.box_convert calls it: "xyxy" (left, top, right, bottom), "xywh" (left,
             top, width, height) or "cxcywh" (centre, width, height); None: what the names of the
             columns say, else "xywh", and the summary names it.
+        run_order: of a table with run lengths of masks: whether pixels are numbered down the
+            "columns" or along the "rows"; None: what the sizes of some images show, else "columns",
+            and the summary names it.
         unlisted: of a table: images that lie in the folders of its images and have no row: "drop"
             them, or "keep" them as images without boxes and without a label; None: drop them, and
             the summary counts them.

@@ -9,6 +9,7 @@ and a given class that the source lacks has 0 samples.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -86,7 +87,7 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
 
 
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
-    """The listing of one split, with the classes of boxes and fields numbered as in all splits."""
+    """The listing of one split, with the classes of its fields numbered as in all splits."""
     # The name of a field -> the names of its classes in all splits.
     all_names = {}
     for field in listing.fields:
@@ -101,7 +102,7 @@ def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
     for field in listing.fields:
         # Where names are not sorted, the source gives their numbers itself.
         is_sorted = field.names == tuple(sorted(field.names))
-        if field.names and is_sorted and field.kind in ("boxes", "classes"):
+        if field.names and is_sorted and field.kind in CLASS_KINDS:
             names = sorted(all_names[field.name])
             numbers = {name: number for number, name in enumerate(names)}
             new_numbers = [numbers[name] for name in field.names]
@@ -224,8 +225,8 @@ def _with_given_names(
         raise PackError(
             f"{_OPTION}: it has no names for the field {field.name}, but for {others}"
         )
-    if field.kind == "mask" and listing.notes is None:
-        # Masks of shapes are drawn when their image is converted. Others are stored as they are.
+    has_numbers_already = field.kind == "mask" and not field.colours
+    if has_numbers_already and not _are_masks_drawn(listing, field):
         raise PackError(
             f"{_OPTION}: the masks {field.name} are stored as pixels, which have their numbers "
             "already. Pack their annotations anew, or choose other fields with --field"
@@ -247,12 +248,26 @@ def _with_given_names(
     if is_by_position:
         assumptions.append(by_position)
     used_numbers = {numbers[number] for number in used}
-    if field.kind == "mask" and 0 in used_numbers:
+    # Of colours, each is a class, and none is the background by itself.
+    if has_numbers_already and 0 in used_numbers:
         raise PackError(
             f"{_OPTION}: {names[0]!r} would be number 0 in the masks {field.name}, which is the "
             "background. Take the names from a packed dataset with such masks"
         )
     return _renumber_field(field, names, numbers)
+
+
+def _are_masks_drawn(listing: Listing, field: SourceField) -> bool:
+    """Whether masks are drawn of shapes when their image is converted, and are no files."""
+    if listing.notes is None:
+        return False
+    for source in listing.sources:
+        if source.note is not None:
+            note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
+            _, values, _ = json.loads(note)
+            if field.name in values:
+                return "shapes" in values[field.name]
+    return True
 
 
 def _renumber_field(

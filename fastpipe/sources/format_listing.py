@@ -154,13 +154,20 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
 def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
     root, pair = _local_pair(source)
     # Folders that may have the names of the classes.
-    tops = [root]
+    tops = [root, *_folders_around(source)]
+    return list_yolo(
+        pair, options.split, tops, options.first_label or 0, options.fields
+    )
+
+
+def _folders_around(source: Recognised) -> list[Path]:
+    """The folder around a split, which may say the classes of all splits; or none."""
     if isinstance(source.top, Path):
-        tops.append(source.top)
-    elif split_of_name(root.name) is not None:
-        # The user has passed the folder of a split, and the names lie beside it.
-        tops.append(root.absolute().parent)
-    return list_yolo(pair, options.split, tops, options.first_label or 0)
+        return [source.top]
+    if isinstance(source.root, Path) and split_of_name(source.root.name) is not None:
+        # The user has passed the folder of a split.
+        return [source.root.absolute().parent]
+    return []
 
 
 def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
@@ -236,4 +243,4 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         masks = masks / split_of_masks
     root = source.root
     folders = MaskFolders(root, path_below(root, images), path_below(root, masks))
-    return list_masks(folders, options, listed)
+    return list_masks(folders, options, listed, _folders_around(source))

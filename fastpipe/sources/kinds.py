@@ -124,7 +124,11 @@ def list_sources(
         image_folders: set[str] = set()
         if source.format == "annotations" and listing.root == source.root:
             image_folders = {image.path.partition("/")[0] for image in listing.sources}
-        unread = describe_unread(source, image_folders=image_folders)
+        unread = describe_unread(
+            source,
+            are_colours_read=any(field.colours for field in listing.fields),
+            image_folders=image_folders,
+        )
         listing = add_assumptions(listing, unread)
     elif options.format == "auto" and not is_pattern:
         listing = add_assumptions(listing, _annotations_above(root, listing))

@@ -97,6 +97,8 @@ class SourceField(NamedTuple):
             only one.
         separator: between the classes in a text, as in "cat|dog"; "": the value is a list.
         box_format: of boxes in an object, one of BOX_FORMATS; "": xywh.
+        colours: of masks with a colour for each class: red, green and blue by number; else ().
+        run_order: of masks that are texts with run lengths, one of RUN_ORDERS; "": columns.
     """
 
     name: str
@@ -109,6 +111,8 @@ class SourceField(NamedTuple):
     columns: tuple[str, ...] = ()
     separator: str = ""
     box_format: str = ""
+    run_order: str = ""
+    colours: tuple[tuple[int, int, int], ...] = ()
 
 
 class Assumption(NamedTuple):
@@ -205,13 +209,14 @@ class Listing:
         return to_hex(total)
 
     def _hash_numbers(self) -> int:
-        """A hash of the numbers that classes of fields get; 0 if they keep those of the source.
+        """A hash of what fields make of values: numbers of classes, colours, order of runs; or 0.
 
-        The values of rows do not have these numbers.
+        The values of rows do not have it.
         """
         total = 0
         for source_field in self.fields:
-            if source_field.numbers:
+            has_numbers = source_field.numbers or source_field.colours
+            if has_numbers or source_field.run_order:
                 total += xxhash.xxh3_128_intdigest(repr(source_field).encode())
         return total
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from fastpipe.errors import ConfigError, PackError, choice, readable, whole
+from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.field_columns import FieldColumn, parse_fields
 from fastpipe.sources.files import SourcePath, source_path
@@ -40,6 +41,7 @@ _RECORDED = (
     "first_label",
     "separator",
     "box_format",
+    "run_order",
     "unlisted",
     "encoding",
 )
@@ -70,6 +72,8 @@ class SourceOptions:
         classes: names of the classes by number; None: those of the source, as it numbers them.
         separator: between the classes of a picture in a text; None: the one that the column has.
         box_format: of four numbers of a box, one of BOX_FORMATS; None: what the columns say.
+        run_order: of the pixels in run lengths, one of RUN_ORDERS; None: what the sizes of some
+            pictures show. Note [order of runs]
         unlisted: of images without a row, one of UNLISTED; None: DROP, with an assumption.
         encoding: of the text of a table; None: UTF-8, or UTF-16 if its first bytes say so.
         remote: how a URL is read; None: by the defaults.
@@ -86,6 +90,7 @@ class SourceOptions:
     classes: ClassNames | None = None
     separator: str | None = None
     box_format: str | None = None
+    run_order: str | None = None
     unlisted: str | None = None
     encoding: str | None = None
     remote: RemoteOptions | None = None
@@ -98,6 +103,8 @@ class SourceOptions:
             whole("first_label", self.first_label, least=0, most=1)
         if self.box_format is not None:
             choice("box_format", self.box_format, BOX_FORMATS)
+        if self.run_order is not None:
+            choice("run_order", self.run_order, RUN_ORDERS)
         if self.unlisted is not None:
             choice("unlisted", self.unlisted, UNLISTED)
         self._check_texts()

@@ -22,7 +22,7 @@ _TABLE_OPTIONS = (
     "unlisted",
     "box_format",
 )
-_MANIFEST_OPTIONS = (*_TABLE_OPTIONS, "encoding")
+_MANIFEST_OPTIONS = (*_TABLE_OPTIONS, "run_order", "encoding")
 _ALL_OPTIONS = (*_MANIFEST_OPTIONS, "first_label")
 # Format -> the options of `SourceOptions` that mean something for it.
 OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
@@ -36,7 +36,7 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "arrow": _TABLE_OPTIONS,
     "coco": ("fields", "image_root", "split", "coordinates"),
     "voc": ("split", "coordinates"),
-    "yolo": ("split", "coordinates", "first_label"),
+    "yolo": ("fields", "split", "coordinates", "first_label"),
     "masks": ("fields", "split", "coordinates"),
     "annotations": ("image_root", "split", "coordinates", "unlisted"),
 }

@@ -1,4 +1,4 @@
-"""A mask as a file, an array, or COCO's polygons and runs -> ids of pixels.
+"""A mask as a file, an array, or COCO's polygons, runs or run lengths -> ids of pixels.
 
 Formats: W3C PNG 3rd edition, chapters 7, 9, 10 and 11; https://cocodataset.org/#format-data, where
 pycocotools finds the pixels of polygons.
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
 from fastpipe.sources.annotations.coco_shapes import decode_counts
+from fastpipe.sources.annotations.run_lengths import COLUMNS, count_alternately
 from fastpipe.sources.picture.probe import image_format, native
 
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
@@ -54,12 +55,15 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     return mask.astype(np.uint16)
 
 
-def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArray[Any]:
+def draw_shapes(
+    shapes: list[tuple[int, Any]], width: int, height: int, run_order: str = COLUMNS
+) -> NDArray[Any]:
     """Draws shapes as pycocotools' annToMask does; later ones cover earlier ones.
 
     Args:
         shapes: an id and a segmentation each.
         width, height: of the mask in pixels.
+        run_order: of pixels in run lengths that are texts, one of RUN_ORDERS.
 
     Returns:
         (height, width) uint8 or uint16; 0 where no shape is.
@@ -82,19 +86,30 @@ def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArr
         # (runs,) every second run is inside; (pixels,) each run as often as it has pixels.
         is_inside_run = np.arange(len(runs)) % 2 == 1
         is_inside = np.repeat(is_inside_run, runs)
-        # Runs go down the columns, so the axes are (x, y).
-        columns = is_inside.reshape(width, height)
-        mask[columns.T] = shape_id
+        if run_order == COLUMNS or not isinstance(shape, str):
+            # Runs go down the columns, so the axes are (x, y).
+            pixels = is_inside.reshape(width, height).T
+        else:
+            pixels = is_inside.reshape(height, width)
+        mask[pixels] = shape_id
     return mask
 
 
 def _runs_of(shape: object, width: int, height: int) -> list[int]:
     """How many pixels of a segmentation are outside, inside, outside, ... down the columns.
 
+    Those of a text with run lengths are in the order of its table.
+
     ValueError, TypeError, OverflowError: the segmentation is impossible.
     """
     if shape == []:
         return [width * height]
+    if isinstance(shape, str):
+        return count_alternately(shape, width * height)
+    if isinstance(shape, dict) and "shares" in shape:
+        # YOLO has polygons as shares of the image's width and height.
+        shares = np.array(shape["shares"], dtype=np.float64).reshape(-1, 2)
+        shape = [(shares * (width, height)).ravel().tolist()]
     if isinstance(shape, list):
         # pycocotools is an extra. Listing the source has checked that it is installed.
         from pycocotools import mask as coco

@@ -17,7 +17,14 @@ from fastpipe.sources.recognition import options_of
 
 # They decide labels and boxes. The other options of a source, such as its format, do not fit
 # another source.
-_INHERITED = ("label_column", "separator", "box_format", "coordinates", "first_label")
+_INHERITED = (
+    "label_column",
+    "separator",
+    "box_format",
+    "run_order",
+    "coordinates",
+    "first_label",
+)
 
 
 def with_inherited(

@@ -24,11 +24,12 @@ from fastpipe.packing.fields.values import (
     cut_boxes,
     parse_value,
 )
+from fastpipe.sources.annotations.run_lengths import COLUMNS
 from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
 from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
-from fastpipe.sources.picture import mask_file
+from fastpipe.sources.picture import colour_mask, mask_file
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.column_kinds import json_value
@@ -141,10 +142,13 @@ def _read_noted(
         if value is None:
             return None
         if field.kind == "mask" and "shapes" in value:
-            return draw_shapes(value["shapes"], *size)
+            return draw_shapes(value["shapes"], *size, field.run_order or COLUMNS)
         check_value_size(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
         state = FileState(value["size_bytes"], mtime_ns or 0, 0)
         data = read_listed_file(listing.root, value["file"], state)
+        if field.kind == "mask" and field.colours:
+            numbers = field.numbers or range(len(field.colours))
+            return colour_mask.numbers_of_colours(data, field.colours, numbers)
         return mask_file.as_png(data) if field.kind == "mask" else data
 
     # YOLO has boxes and points as shares of the image's width and height.

@@ -14,6 +14,7 @@ from fastpipe.dataset.format.layout import PICTURE_ENDINGS
 from fastpipe.errors import ConfigError, choice, flag, size_bytes, whole
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
+from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
 from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.options import (
@@ -42,6 +43,7 @@ CHOICES = {
     "coordinates": COORDINATES,
     "storage": tuple(PICTURE_ENDINGS),
     "box_format": BOX_FORMATS,
+    "run_order": RUN_ORDERS,
     "unlisted": UNLISTED,
     "executor": (THREADS, RAY),
     "by": ("path", "content"),

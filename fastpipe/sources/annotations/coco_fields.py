@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from fastpipe.distribution import install_extra
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_annotations import (
     IMAGE_ID,
@@ -17,6 +15,7 @@ from fastpipe.sources.annotations.coco_annotations import (
     Id,
     is_object,
 )
+from fastpipe.sources.annotations.coco_shapes import check_pycocotools
 from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.listing import SourceField
@@ -100,8 +99,8 @@ def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
     if field.kind not in (None, kind):
         raise PackError(f"{field}: expected the kind {kind}, or none")
     is_class_mask = kind == "mask" and column == "segmentation"
-    if kind == "mask" and importlib.util.find_spec("pycocotools") is None:
-        raise PackError(f"{field}: masks need pycocotools: {install_extra('coco')}")
+    if kind == "mask":
+        check_pycocotools(field)
     if is_class_mask and 0 in annotations.categories:
         raise PackError(
             f"{field}: category 0 of {file} has the number of the background; pack "

@@ -5,10 +5,19 @@ Format: https://cocodataset.org/#format-data
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from typing import Any
 
-from fastpipe.errors import ImageError
+from fastpipe.distribution import install_extra
+from fastpipe.errors import ImageError, PackError
+from fastpipe.sources.field_columns import FieldColumn
+
+
+def check_pycocotools(field: FieldColumn) -> None:
+    """Raises PackError if a field of masks is made of polygons, and pycocotools is missing."""
+    if importlib.util.find_spec("pycocotools") is None:
+        raise PackError(f"{field}: masks need pycocotools: {install_extra('coco')}")
 
 
 def find_box_around(segmentation: Any) -> list[float]:

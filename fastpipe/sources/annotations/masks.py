@@ -19,15 +19,15 @@ import numpy as np
 
 from fastpipe.errors import PackError, readable
 from fastpipe.native import _engine
-from fastpipe.sources.annotations.annotation_files import find_colour_list
+from fastpipe.sources.annotations.colour_list import find_colours
 from fastpipe.sources.annotations.labelmap import (
     LABELMAP,
     read_mask_classes,
     read_palette,
 )
 from fastpipe.sources.field_columns import FieldColumn
-from fastpipe.sources.files import SourcePath, files_below, names_in, open_binary
-from fastpipe.sources.folders.splits import FEW, first_paths
+from fastpipe.sources.files import SourcePath, files_below, open_binary
+from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.picture_names import is_picture
@@ -55,6 +55,8 @@ _PNG_START = b"\x89PNG"
 # Format: https://www.w3.org/TR/png-3/#11IHDR
 _COLOR_TYPE_OFFSET = 25
 _GRAY_AND_PALETTE = (0, 3)
+_RGB_AND_RGBA = (2, 6)
+_WITH_COLOURS = "a PNG with colours, not with numbers of classes"
 
 # These stand before or behind the name that an image and its mask have in common.
 _IMAGE_AFFIX = re.compile(
@@ -86,13 +88,17 @@ _Pairs = Mapping[str, Mapping[str, str]]
 
 
 def list_masks(
-    folders: MaskFolders, options: SourceOptions, listed: Collection[str] | None = None
+    folders: MaskFolders,
+    options: SourceOptions,
+    listed: Collection[str] | None = None,
+    tops: Sequence[SourcePath] = (),
 ) -> Listing:
     """Lists the images of a folder with their masks, in no order.
 
     Args:
         folders, options: the source, and what the user says of it.
         listed: the names of the images to pack, without endings, as VOC lists them; None: all.
+        tops: folders around the source, which may have the list of the colours of masks.
 
     Raises:
         PackError: the names do not tell which mask belongs to which image, or the pixels of masks
@@ -123,12 +129,20 @@ def list_masks(
     for index, field in enumerate(fields):
         masks_of_field = sorted(pairs[field.column].values())
         packed_masks.update(masks_of_field)
-        if field.kind == _MASK:
-            assumed += _check_masks(folders, field, masks_of_field)
-            if (folders.root / LABELMAP).is_file():
-                names = _class_names(folders, masks_of_field)
-                fields[index] = field._replace(names=names)
-                assumed += _assume_names(field, names)
+        if field.kind != _MASK:
+            continue
+        colours = None
+        if _have_colours(folders, masks_of_field):
+            colours = find_colours(_folders_of_lists(folders, tops))
+        if colours is not None:
+            fields[index] = field._replace(names=colours.names, colours=colours.colours)
+            assumed += _assume_names(field, colours.names, colours.file.name)
+            continue
+        assumed += _check_masks(folders, field, masks_of_field)
+        if (folders.root / LABELMAP).is_file():
+            names = _class_names(folders, masks_of_field)
+            fields[index] = field._replace(names=names)
+            assumed += _assume_names(field, names, LABELMAP)
 
     rows = (_make_row(folders, image, fields, pairs) for image in images)
     beside = [mask for mask in masks if mask not in packed_masks]
@@ -230,6 +244,38 @@ def _make_row(
     return Row(image, values, problem, image)
 
 
+def _have_colours(folders: MaskFolders, masks: Sequence[str]) -> bool:
+    """Whether some of the masks are PNGs with red, green and blue."""
+    for mask in _some_of(masks):
+        try:
+            with open_binary(folders.root / mask) as file:
+                start = file.read(_COLOR_TYPE_OFFSET + 1)
+        except OSError:
+            continue  # the pack reports it with the reason
+        is_png = start.startswith(_PNG_START) and len(start) > _COLOR_TYPE_OFFSET
+        if is_png and start[_COLOR_TYPE_OFFSET] in _RGB_AND_RGBA:
+            return True
+    return False
+
+
+def _some_of(masks: Sequence[str]) -> Sequence[str]:
+    """A few of the masks, from all over their folder."""
+    step = -(-len(masks) // _NUM_CHECKED)  # rounded up
+    return masks[:: step or 1]
+
+
+def _folders_of_lists(
+    folders: MaskFolders, tops: Sequence[SourcePath]
+) -> Iterator[SourcePath]:
+    """The folders that may have the list of colours: the masks', those around it, and `tops`."""
+    path = PurePosixPath(folders.masks)
+    for relative in (path, *path.parents):
+        if relative.name:
+            yield folders.root / str(relative)
+    yield folders.root
+    yield from tops
+
+
 def _check_masks(
     folders: MaskFolders, field: SourceField, masks: Sequence[str]
 ) -> Iterator[Assumption]:
@@ -239,8 +285,7 @@ def _check_masks(
         PackError: their pixels are no numbers of classes.
     """
     values: set[int] = set()
-    step = -(-len(masks) // _NUM_CHECKED)  # rounded up
-    for mask in masks[::step]:
+    for mask in _some_of(masks):
         path = folders.root / mask
         try:
             with open_binary(path) as file:
@@ -253,11 +298,7 @@ def _check_masks(
             continue  # the pack takes it if it holds numbers
         has_header = len(data) > _COLOR_TYPE_OFFSET
         if has_header and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE:
-            description = "a PNG with colours, not with numbers of classes"
-            colours = find_colour_list(folders.root, names_in(folders.root, FEW).files)
-            if colours is not None:
-                description += f", which {readable(colours)} names"
-            raise _no_numbers_error(path, description, field)
+            raise _no_numbers_error(path, _WITH_COLOURS, field)
         try:
             pixels = _engine.decode_mask(data)
         except _engine.StatusError:
@@ -290,18 +331,20 @@ def _class_names(folders: MaskFolders, masks: Sequence[str]) -> tuple[str, ...]:
     return read_mask_classes(folders.root, read_palette(data))
 
 
-def _assume_names(field: SourceField, names: Sequence[str]) -> list[Assumption]:
-    """Says which names the classes of a field got, or that they got none."""
+def _assume_names(
+    field: SourceField, names: Sequence[str], file: str
+) -> list[Assumption]:
+    """Says which names the classes of a field got from a file, or that they got none."""
     if names:
         meanings: list[str] = []
         for number, name in enumerate(names):
             if name:
                 meanings.append(f"{number} is {name!r}")
         shown = ", ".join(meanings)[:_MAX_SHOWN_CHARACTERS]
-        text = f"classes of the field {field.name}: those of {LABELMAP}: {shown}"
+        text = f"classes of the field {field.name}: those of {file}: {shown}"
     else:
         text = (
-            f"classes of the field {field.name}: without names, for {LABELMAP} does not have the "
+            f"classes of the field {field.name}: without names, for {file} does not have the "
             "colours of the masks"
         )
     return [Assumption(text)]
@@ -310,8 +353,14 @@ def _assume_names(field: SourceField, names: Sequence[str]) -> list[Assumption]:
 def _no_numbers_error(
     path: SourcePath, description: str, field: SourceField
 ) -> PackError:
+    remedy = "Convert them"
+    if description == _WITH_COLOURS:
+        remedy = (
+            "Write the classes of the colours into a file class_dict.csv beside the folder of the "
+            "masks, with the line name,r,g,b and a line such as Animal,64,128,64 for each class"
+        )
     return PackError(
         f"{readable(str(path))} is {description}; expected masks of one channel, or with a "
-        "palette, as PNG or GIF. Convert them (a number for each colour), or store them as "
-        f"pictures with --field {field.name}={field.column}:image"
+        f"palette, as PNG or GIF. {remedy}. Or store them as pictures with --field "
+        f"{field.name}={field.column}:image"
     )

@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
+from fastpipe.sources.annotations.coco_shapes import check_pycocotools
 from fastpipe.sources.annotations.darknet import (
     NAME_LISTS,
     read_class_names,
     read_image_list,
 )
-from fastpipe.sources.annotations.yolo_labels import LabelReader
+from fastpipe.sources.annotations.yolo_labels import LabelReader, Labels
 from fastpipe.sources.annotations.yolo_yaml import DataYaml, read_data_yaml
+from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import files_below, names_in
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import pick_split
@@ -23,6 +25,13 @@ from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.label_text import local_path, read_label_text
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
+
+# The columns that --field names.
+_BOXES = "boxes"
+_KEYPOINTS = "keypoints"
+_SEGMENTATION = "segmentation"
+_INSTANCES = "instances"
+_MASK = "mask"
 
 
 class _Files(NamedTuple):
@@ -37,12 +46,16 @@ class _Files(NamedTuple):
 
 
 def list_yolo(
-    pair: FolderPair, split: str | None, tops: Sequence[Path], first_label: int = 0
+    pair: FolderPair,
+    split: str | None,
+    tops: Sequence[Path],
+    first_label: int = 0,
+    wishes: Sequence[FieldColumn] | None = None,
 ) -> Listing:
     """Lists the files in images/, or images/SPLIT, in no order.
 
     Images without a label file have no boxes. The names of the classes are in one of the folders
-    `tops`.
+    `tops`. `wishes` are the fields that a user asks for; None: boxes, and keypoints if there are some.
     """
     files = _find_files(pair, split)
     stray = set[str]()  # label files without an image
@@ -63,9 +76,7 @@ def list_yolo(
         if files.images == files.labels:
             folders.append(files.labels.parent)
         data = data._replace(names=read_class_names(folders))
-    fields = [SourceField("boxes", "boxes", names=data.names)]
-    if data.points is not None:
-        fields.append(SourceField("keypoints", "keypoints", flip_pairs=data.flip_pairs))
+    fields = _choose_fields(data, wishes)
 
     reader = LabelReader(data, first_label)
     # How messages call the folder of the images.
@@ -74,7 +85,7 @@ def list_yolo(
         place = files.images.name
     listing = list_rows(
         files.images,
-        _rows(files, reader, has_points=data.points is not None),
+        _rows(files, reader, fields),
         fields,
         beside=(f"labels/{path}" for path in stray),
         place=place,
@@ -82,7 +93,11 @@ def list_yolo(
     # The reader has seen all labels only when the rows have been read.
     reader.check_first_label(readable(str(files.labels)))
     reader.check_points(readable(str(files.labels)))
-    assumed = [*reader.assumptions(), *_find_assumptions(files, data)]
+    has_masks = any(field.kind == _MASK for field in fields)
+    assumed = [
+        *reader.assumptions(has_masks=has_masks),
+        *_find_assumptions(files, data),
+    ]
     return replace(listing, assumed=tuple(assumed))
 
 
@@ -131,22 +146,78 @@ def _prefix(folder: Path, top: Path) -> str:
     return f"{folder.relative_to(top)}/"
 
 
-def _rows(files: _Files, reader: LabelReader, *, has_points: bool) -> Iterator[Row]:
+def _choose_fields(
+    data: DataYaml, wishes: Sequence[FieldColumn] | None
+) -> list[SourceField]:
+    """The fields that a user asks for, or else those of boxes and keypoints.
+
+    Raises:
+        PackError: label files have no such values, or masks need pycocotools.
+    """
+    # The column of --field -> the field as it is without one.
+    known = {_BOXES: SourceField(_BOXES, _BOXES, names=data.names, column=_BOXES)}
+    if data.points is not None:
+        known[_KEYPOINTS] = SourceField(
+            _KEYPOINTS, _KEYPOINTS, flip_pairs=data.flip_pairs, column=_KEYPOINTS
+        )
+    if wishes is None:
+        return list(known.values())
+    # Number 0 of a mask is the background.
+    mask_names = ("", *data.names) if data.names else ()
+    known[_SEGMENTATION] = SourceField(
+        _MASK, _MASK, names=mask_names, column=_SEGMENTATION
+    )
+    known[_INSTANCES] = SourceField(_MASK, _MASK, column=_INSTANCES)
+    fields = []
+    for wish in wishes:
+        field = known.get(wish.column)
+        if field is None:
+            raise PackError(f"{wish}: label files of YOLO have {', '.join(known)}")
+        if wish.kind not in (None, field.kind):
+            raise PackError(f"{wish}: expected the kind {field.kind}, or none")
+        if field.kind == _MASK:
+            check_pycocotools(wish)
+        fields.append(field._replace(name=wish.name))
+    return fields
+
+
+def _rows(
+    files: _Files, reader: LabelReader, fields: Sequence[SourceField]
+) -> Iterator[Row]:
     for image, label_file in files.label_of.items():
-        yield _row(image, files.labels / label_file, reader, has_points=has_points)
+        yield _row(image, files.labels / label_file, reader, fields)
 
 
-def _row(path: str, label_file: Path, reader: LabelReader, *, has_points: bool) -> Row:
+def _row(
+    path: str, label_file: Path, reader: LabelReader, fields: Sequence[SourceField]
+) -> Row:
+    values: dict[str, Any] = {}
     try:
         labels = reader.parse(read_label_text(label_file), label_file.name)
+        for field in fields:
+            values[field.name] = _value_of(field, labels, label_file.name)
     except ValueError as problem:  # also ImageError
         return Row(path, problem=str(problem), path=path)
-    values: dict[str, Any] = {
-        "boxes": {"shares": labels.boxes, "labels": labels.classes}
-    }
-    if has_points:
-        values["keypoints"] = {"shares": labels.points}
     return Row(path, values, path=path)
+
+
+def _value_of(field: SourceField, labels: Labels, file_name: str) -> dict[str, Any]:
+    """The value of a field of an image. ValueError: an object has no outline for a mask."""
+    if field.kind == _BOXES:
+        return {"shares": labels.boxes, "labels": labels.classes}
+    if field.kind == _KEYPOINTS:
+        return {"shares": labels.points}
+    shapes = []
+    for index, polygon in enumerate(labels.polygons):
+        if not polygon:
+            raise ValueError(
+                f"{file_name}: object {index + 1} is a box, and a mask needs a polygon"
+            )
+        number = index + 1
+        if field.column == _SEGMENTATION:
+            number = labels.classes[index] + 1
+        shapes.append((number, {"shares": polygon}))
+    return {"shapes": shapes}
 
 
 def _find_assumptions(files: _Files, data: DataYaml) -> list[Assumption]:

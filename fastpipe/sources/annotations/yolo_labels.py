@@ -28,6 +28,7 @@ class Labels(NamedTuple):
     boxes: list[list[float]]
     classes: list[int]
     points: list[list[list[float]]]  # x, y as shares, and visibility
+    polygons: list[list[float]]  # x, y, x, y, ... as shares; empty for a box
 
 
 class LabelReader:
@@ -49,7 +50,7 @@ class LabelReader:
 
     def parse(self, text: str, file_name: str) -> Labels:
         """ValueError: a line is wrong."""
-        labels = Labels([], [], [])
+        labels = Labels([], [], [], [])
         earlier_lines = set[tuple[float, ...]]()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
@@ -71,6 +72,7 @@ class LabelReader:
             labels.boxes.append(box)
             labels.classes.append(label)
             labels.points.append(points)
+            labels.polygons.append(self._polygon_of(numbers))
         return labels
 
     def _parse_class(self, number: float) -> int:
@@ -123,6 +125,12 @@ class LabelReader:
         ys = numbers[2::2]
         return [min(xs), min(ys), max(xs), max(ys)], []
 
+    def _polygon_of(self, numbers: Sequence[float]) -> list[float]:
+        """The corners of the polygon in a line; empty if the line has a box."""
+        if self._data.points is not None or len(numbers) <= _BOX_COLUMNS + 1:
+            return []
+        return list(numbers[1:])
+
     def _describe_line(self, words: Sequence[str]) -> str:
         """Says what a line should have had."""
         if len(words) > _DOTA_NAME_COLUMN and not is_number(words[_DOTA_NAME_COLUMN]):
@@ -172,17 +180,16 @@ class LabelReader:
             f"with names: and kpt_shape: {shape}"
         )
 
-    def assumptions(self) -> list[Assumption]:
-        """Says which lines were changed or left out."""
+    def assumptions(self, *, has_masks: bool) -> list[Assumption]:
+        """Says which lines were changed or left out. `has_masks`: masks are made of polygons."""
         assumed: list[Assumption] = []
-        if self._polygon_count:
+        if self._polygon_count and not has_masks:
             text = (
                 f"polygons or rotated boxes in label files: {self._polygon_count:,}; the boxes are "
-                "those around them, and the outlines and angles are lost. To keep outlines, export "
-                "the annotations as COCO and pack them with --field boxes --field "
-                "mask=segmentation:mask"
+                "those around them, and the outlines and angles are lost"
             )
-            assumed.append(Assumption(text))
+            option = "--field boxes --field mask=segmentation:mask"
+            assumed.append(Assumption(text, option))
         if self._sixth_number_count:
             text = (
                 "lines with a sixth number, such as a confidence or a track: "

@@ -187,9 +187,9 @@ def _refuse_colours(
     if colours is not None:
         raise PackError(
             f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours "
-            f"of masks, beside the folders {first_paths(folders)}. fastpipe reads masks of one "
-            "channel: write each mask as a PNG with the number of the class in place of the "
-            "colour, into a folder masks beside the folder images. "
+            f"of masks, beside the folders {first_paths(folders)}. Call the folder of the masks "
+            "masks and that of the images images, or train_masks and train_images for a split: "
+            "then the masks are read by these colours. "
             f"{AS_CLASSES} takes the folders as classes"
         )
 

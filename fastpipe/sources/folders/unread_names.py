@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
+    find_colour_list,
     recognise_unread_tool,
 )
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
@@ -60,6 +61,7 @@ def describe_unread(
     source: Recognised,
     *,
     are_tables_named: bool = False,
+    are_colours_read: bool = False,
     image_folders: Collection[str] = (),
 ) -> list[Assumption]:
     """The assumption that names in a source were not read; none if all were.
@@ -67,10 +69,13 @@ def describe_unread(
     Args:
         source: the source.
         are_tables_named: the tables beside splits are named by another assumption.
+        are_colours_read: the classes of masks come from a list of their colours.
         image_folders: folders in it with images that are packed, where the source does not say it.
     """
     unread: dict[str, SourcePath] = {}
     known = frozenset(_read_names(source))
+    if are_colours_read:
+        known |= _lists_of_colours(source)
     if source.format in _LABELLED or source.splits:
         for name in _unread_in(source, source.root, source.names, known):
             if name.rstrip("/") not in image_folders:
@@ -96,6 +101,16 @@ def describe_unread(
             remedy = f"{name} is {tool.name}: {tool.remedy}"
             break
     return [Assumption(f"not read, beside the images: {first_paths(unread)}; {remedy}")]
+
+
+def _lists_of_colours(source: Recognised) -> frozenset[str]:
+    """The names of the lists of colours in the source, or above its split."""
+    names = set[str]()
+    for folder in (source.root, source.top):
+        if folder is not None:
+            name = find_colour_list(folder, names_in(folder, FEW).files)
+            names.update([name] if name else [])
+    return frozenset(names)
 
 
 def _unread_beside_labels(source: Recognised) -> Iterator[tuple[str, SourcePath]]:

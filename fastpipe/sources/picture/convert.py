@@ -21,6 +21,12 @@ from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
+from fastpipe.sources.jpeg_segments import (
+    JpegHeader,
+    Segment,
+    read_header,
+    select_segments,
+)
 from fastpipe.sources.picture.background import (
     blend_with_background,
     has_alpha,
@@ -31,12 +37,6 @@ from fastpipe.sources.picture.jpeg import (
     encode_jpeg,
     shrink,
     turn_upright,
-)
-from fastpipe.sources.picture.jpeg_segments import (
-    JpegHeader,
-    Segment,
-    read_header,
-    select_segments,
 )
 from fastpipe.sources.picture.open_image import open_image
 from fastpipe.sources.picture.pillow import (

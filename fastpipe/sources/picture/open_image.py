@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
-from fastpipe.sources.picture.jpeg_segments import exif_orientation
+from fastpipe.sources.jpeg_segments import exif_orientation
 from fastpipe.sources.picture.pillow import (
     OpenedImage,
     check_mode,

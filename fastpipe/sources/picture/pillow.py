@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.distribution import install_extra
 from fastpipe.errors import ConfigError, ImageError, in_one_line
+from fastpipe.sources.jpeg_segments import exif_orientation
 from fastpipe.sources.picture.file_headers import (
     SAVE_AS_PNG,
     check_tiff,
@@ -39,7 +40,6 @@ from fastpipe.sources.picture.file_headers import (
     read_webp_size,
 )
 from fastpipe.sources.picture.jpeg import import_opencv
-from fastpipe.sources.picture.jpeg_segments import exif_orientation
 
 # The modes of Pillow's images, by the bits of a sample.
 _MODES_OF_8_BITS = frozenset(

@@ -10,7 +10,7 @@ from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import picture_ending
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
-from fastpipe.sources.picture.jpeg_segments import read_header
+from fastpipe.sources.jpeg_segments import read_header
 
 # The format of a picture that `fastpipe pack --storage coefficients` wrote.
 COEFFICIENTS = "KEY.fpc"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.detections import CATEGORIES, Detections
+from fastpipe.sources.annotations.run_lengths import are_runs
 from fastpipe.sources.picture_names import is_picture
 
 # Texts of a CSV file that mean "no label", without the spaces around them.
@@ -51,10 +52,11 @@ class _Vector(NamedTuple):
 
 # The type of one value is a _Vector or one of these texts:
 #   none, text, int, float, boxes (an object of object detection), json (any other value);
-#   of texts in a CSV file also padded (007), whole (7.0), -1 and -1.0;
+#   of texts also _RUNS; of those in a CSV file also padded (007), whole (7.0), -1 and -1.0;
 #   of lists also _EMPTY and _BOX_LIST.
 _EMPTY = "empty list"
 _BOX_LIST = "list of lists of four numbers"
+_RUNS = "run lengths of a mask"
 # Types that matter only to labels -> the types that fields know.
 _FIELD_TYPES: dict[Any, str] = {
     "padded": "text",
@@ -62,6 +64,7 @@ _FIELD_TYPES: dict[Any, str] = {
     "-1": "int",
     "-1.0": "float",
     _BOX_LIST: "json",
+    _RUNS: "text",
 }
 _NUMBER_TYPES = frozenset(("int", "whole", "float", "padded", *NO_LABELS))
 
@@ -201,6 +204,16 @@ class ColumnSummary:
         return has_boxes
 
     @property
+    def has_runs(self) -> bool:
+        """Whether there are run lengths of masks among the values."""
+        return _RUNS in self._types
+
+    @property
+    def are_runs(self) -> bool:
+        """Whether all values are run lengths of masks, missing or -1; not all missing."""
+        return self.has_runs and self._types.keys() <= {_RUNS, "none", "-1"}
+
+    @property
     def kind(self) -> str:
         """The kind of field. See Note [kinds of columns]."""
         types = {_FIELD_TYPES.get(value_type, value_type) for value_type in self._types}
@@ -274,6 +287,9 @@ def _type_of(value: object) -> Any:
     if value is None:
         return "none"
     if isinstance(value, str):
+        # A text that begins with a digit stands before ":" in the order of ASCII. Most need no look.
+        if value < ":" and are_runs(value):
+            return _RUNS
         return "text"
     if isinstance(value, bool):
         return "json"
@@ -308,7 +324,7 @@ def _type_of_text(text: str) -> Any:
     try:
         value_type = _type_of(parse_text(text))
     except ImageError:
-        return "text"
+        return _type_of(text)
     # Infinity is a value of JSON here, but no number of a column.
     if text[0] in "[{" or value_type in ("int", "float"):
         return value_type

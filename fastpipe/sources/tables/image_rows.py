@@ -18,6 +18,7 @@ from fastpipe.sources.tables.manifest_columns import Manifest
 from fastpipe.sources.tables.rows import Row, Rows, rows_of
 from fastpipe.sources.tables.split_column import SplitColumn
 from fastpipe.sources.tables.table_boxes import describe_box_table
+from fastpipe.sources.tables.table_masks import MaskTable
 
 
 class ImageRows(NamedTuple):
@@ -56,6 +57,39 @@ def gather_boxes(
         gathered.empty,
         gathered.class_column,
         boxes.assumed,
+    )
+
+
+def gather_masks(
+    manifest: Manifest,
+    field_values: Mapping[str, ColumnSummary],
+    columns: ColumnChoice,
+    run_field: SourceField,
+    split: SplitColumn | None,
+) -> ImageRows:
+    """Reads the rows of a table with run lengths of masks, and makes one of each image."""
+    gathered = MaskTable(
+        manifest.summaries,
+        columns,
+        run_field,
+        manifest.options,
+        typed=manifest.is_typed,
+        table=manifest.table,
+    )
+    _check_field_count(manifest, gathered.fields)
+    gathered.gather(manifest.read_rows(), split)
+    assumed = gathered.find_assumptions()
+    if gathered.class_column is None:
+        # A column that may have the classes becomes them with --label-column.
+        others = dict(field_values)
+        others.pop(run_field.column, None)
+        assumed += find_column_assumptions(others, columns, manifest.options)
+    return ImageRows(
+        Rows(gathered.rows),
+        gathered.fields,
+        gathered.empty,
+        gathered.class_column,
+        assumed,
     )
 
 

@@ -68,7 +68,8 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+(?:,\d+)?")
 _VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
 # Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
 _RUN_LENGTH_COLUMN = re.compile(
-    r"encoded_?pixels|rle|.*[_ ]rle|rle[_ ].*", re.IGNORECASE
+    r"encoded_?pixels|(.*[_ ])?rle([_ ].*)?|run_?lengths?|segmentation|annotation|mask|pixels",
+    re.IGNORECASE,
 )
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 _RUN_LENGTHS = re.compile(r"\d+ \d+( \d+ \d+)*|-1|")
@@ -419,10 +420,15 @@ def _assumed_of_shapes(
                 "to store numbers, write them with a point"
             )
             assumptions.append(Assumption(text))
+        elif isinstance(values, ColumnSummary) and holds_runs(field.column, values):
+            text = f"masks: none, and the run lengths in column {field.column!r} are stored as text"
+            wish = quote_for_shell(f"mask={field.column}:mask")
+            assumptions.append(Assumption(text, f"--field {wish}"))
         elif values is not None and _has_run_lengths(field.column, values):
             text = (
-                f"masks: none, for the run lengths in column {field.column!r} are not decoded. A "
-                "program can decode them, and write the masks with fastpipe.Writer"
+                f"masks: none, for the run lengths in column {field.column!r} are not decoded: "
+                "fastpipe reads those of CSV and JSONL whose starts increase. A program can decode "
+                "them, and write the masks with fastpipe.Writer"
             )
             assumptions.append(Assumption(text))
     return tuple(assumptions)
@@ -440,10 +446,17 @@ def _has_decimal_commas(values: ColumnSummary | Known) -> bool:
     return all(_DECIMAL_COMMA.fullmatch(text.strip()) for text in texts)
 
 
+def holds_runs(column: str, values: ColumnSummary) -> bool:
+    """Whether the name and the values of a column say that it has run lengths of masks."""
+    return _RUN_LENGTH_COLUMN.fullmatch(column) is not None and values.are_runs
+
+
 def _has_run_lengths(column: str, values: ColumnSummary | Known) -> bool:
-    if not _RUN_LENGTH_COLUMN.fullmatch(column):
+    """Whether a column looks like run lengths, also in forms that are not read."""
+    texts = values.texts or values.first
+    if not any(texts) or not _RUN_LENGTH_COLUMN.fullmatch(column):
         return False
-    return all(map(_RUN_LENGTHS.fullmatch, values.texts or values.first))
+    return all(map(_RUN_LENGTHS.fullmatch, texts))
 
 
 def _field_of_classes(column: str, joined: _Joined | None) -> str:

@@ -20,6 +20,7 @@ from fastpipe.sources.tables.image_rows import (
     caption_fields,
     gather_boxes,
     gather_captions,
+    gather_masks,
     settle_rows,
 )
 from fastpipe.sources.tables.list_rows import list_rows
@@ -33,6 +34,7 @@ from fastpipe.sources.tables.manifest_columns import (
 )
 from fastpipe.sources.tables.manifest_reader import METADATA, choose_reader
 from fastpipe.sources.tables.rows import rows_of
+from fastpipe.sources.tables.run_order import settle_run_order
 from fastpipe.sources.tables.split_column import (
     ALL,
     SplitColumn,
@@ -41,6 +43,7 @@ from fastpipe.sources.tables.split_column import (
 )
 from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
 from fastpipe.sources.tables.table_files import training_tables
+from fastpipe.sources.tables.table_masks import find_run_field
 from fastpipe.sources.tables.unlisted import Unlisted
 
 
@@ -91,8 +94,13 @@ def list_manifest(
     if not has_splits:
         split = _find_split_of_paths(manifest, columns.image, is_alone)
 
+    run_field = None
+    if boxes is None:
+        run_field = find_run_field(manifest.summaries, columns, options)
     if boxes is not None:
         images_of_rows = gather_boxes(manifest, columns, boxes, split)
+    elif run_field is not None:
+        images_of_rows = gather_masks(manifest, field_values, columns, run_field, split)
     elif captions := caption_fields(manifest, columns):
         images_of_rows = gather_captions(
             manifest, field_values, columns, captions, split
@@ -109,6 +117,14 @@ def list_manifest(
         unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
         table=path.name,
     )
+    if run_field is not None:
+        listing = settle_run_order(listing, run_field, options.run_order)
+    elif options.run_order is not None:
+        raise PackError(
+            f"{table} has no column with run lengths of masks, such as EncodedPixels; "
+            "--field mask=COLUMN:mask names it",
+            option="run_order",
+        )
     if is_alone and options.image_root is None:
         _refuse_images_elsewhere(path, listing, options)
 
@@ -198,8 +214,9 @@ def _compare_with_training(
     """
     classes = list(listing.classes)
     for source_field in listing.fields:
-        if source_field.kind == "boxes" and not classes:
-            classes = list(source_field.names)
+        if source_field.kind in ("boxes", "mask") and not classes:
+            # Number 0 of a mask is the background, which has no name.
+            classes = [name for name in source_field.names if name]
     if not classes or are_own_numbers(classes):
         return []
     for table in training_tables(path):

@@ -15,7 +15,7 @@ from fastpipe.sources.column_choice import (
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.column_kinds import ColumnSummary
-from fastpipe.sources.tables.likely import columns_of_ids
+from fastpipe.sources.tables.likely import columns_of_ids, holds_runs
 from fastpipe.sources.tables.listed_images import find_columns_of_pictures
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.split_column import folder_of
@@ -135,6 +135,8 @@ def choose_manifest_columns(
             return "image"
         if column not in summaries:
             return "boxes"  # BOXES stands for several columns
+        if holds_runs(column, summaries[column]):
+            return "mask"
         return summaries[column].kind
 
     def has_flags(column: str) -> bool:

@@ -13,6 +13,11 @@ from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.joined_column import (
+    assume_split,
+    find_joined_column,
+    split_joined,
+)
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_text import detect_text_form
 from fastpipe.sources.tables.tables import read_metadata_rows
@@ -35,7 +40,14 @@ def choose_reader(
             raise PackError(
                 f"cannot read {readable(str(path))}: {problem.strerror}"
             ) from problem
-        return partial(csv_rows, path, form, options.encoding), list(form.assumed)
+        read_rows = partial(csv_rows, path, form, options.encoding)
+        joined = find_joined_column(form.header, form.first_row, options)
+        if joined is None:
+            return read_rows, list(form.assumed)
+        return partial(split_joined, read_rows, joined), [
+            *form.assumed,
+            assume_split(joined),
+        ]
     if kind == "parquet":
         return partial(read_metadata_rows, path, options), []
     if detect_json_layout(path, options.encoding) == "array":

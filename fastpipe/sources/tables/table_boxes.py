@@ -12,7 +12,7 @@ images.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice
@@ -176,14 +176,14 @@ def describe_box_table(
     Raises:
         PackError: several columns may hold the classes, or --field gives a kind of its own.
     """
-    class_column, number_column = _find_class_columns(
-        summaries, columns, boxes, options
+    class_column, number_column = find_class_columns(
+        summaries, columns, boxes.columns, options
     )
     has_number_classes = False
     if class_column is not None:
         shown = f"{table}, column {class_column}"
         has_number_classes = summaries[class_column].are_numbers(shown)
-    size_columns = _find_size_columns(summaries, boxes)
+    size_columns = find_size_columns(summaries, boxes.columns)
 
     if options.fields is None:
         box_field: SourceField | None = SourceField("boxes", "boxes")
@@ -223,19 +223,26 @@ def describe_box_table(
     )
 
 
-def _find_class_columns(
+def find_class_columns(
     summaries: Mapping[str, ColumnSummary],
     columns: ColumnChoice,
-    boxes: BoxColumns,
+    object_columns: Collection[str],
     options: SourceOptions,
+    objects: str = "boxes",
 ) -> tuple[str | None, str | None]:
-    """The column with the class of each box, and the one with its number; None if there is none.
+    """The column with the class of each object, and the one with its number; None if none has it.
 
-    PackError: several columns may hold the classes.
+    Args:
+        summaries, columns, options: of the table.
+        object_columns: those that hold the objects.
+        objects: what they are, for messages.
+
+    Raises:
+        PackError: several columns may hold the classes.
     """
     if columns.label is not None:
         return columns.label, None
-    used = {columns.image, *boxes.columns, *options.field_columns}
+    used = {columns.image, *object_columns, *options.field_columns}
     likely = []
     for column, values in summaries.items():
         # Numbers with fractions are scores, which may be called class_confidence.
@@ -258,7 +265,7 @@ def _find_class_columns(
         return names[0], None
     if len(likely) > 1:
         raise PackError(
-            f"several columns may hold the classes of boxes: {describe_columns(likely)}. "
+            f"several columns may hold the classes of {objects}: {describe_columns(likely)}. "
             "--label-column picks one; --field NAME=COLUMN stores another one"
         )
     if likely:
@@ -266,13 +273,13 @@ def _find_class_columns(
     return None, None
 
 
-def _find_size_columns(
-    summaries: Mapping[str, ColumnSummary], boxes: BoxColumns
+def find_size_columns(
+    summaries: Mapping[str, ColumnSummary], object_columns: Collection[str]
 ) -> tuple[str, ...]:
     """The columns with width and height of the image; empty if there are none."""
     by_letters = {}
     for column in summaries:
-        if column not in boxes.columns:
+        if column not in object_columns:
             by_letters[_letters(column)] = column
     for width_letters, height_letters in _IMAGE_SIZES:
         if width_letters in by_letters and height_letters in by_letters:

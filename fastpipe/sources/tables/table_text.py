@@ -48,6 +48,9 @@ class TextForm(NamedTuple):
     # The number of lines before the header or the first row.
     skipped: int = 0
     assumed: tuple[Assumption, ...] = ()
+    # The cells of the header and of the first row, if there is a header.
+    header: tuple[str, ...] = ()
+    first_row: tuple[str, ...] = ()
 
     def split_at_spaces(self, line: str) -> list[str]:
         """Splits a line of a table whose separator is SPACES."""
@@ -111,7 +114,8 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
             names = _split_line(lines[0], separator)
             if _has_unnamed_paths(names, _split_line(lines[1], separator)):
                 return TextForm(separator, ("path", *names), skipped=skipped + 1)
-    return TextForm(candidates[0], skipped=skipped)
+    rows = [tuple(_split_line(line, candidates[0])) for line in (*lines[:2], "")]
+    return TextForm(candidates[0], skipped=skipped, header=rows[0], first_row=rows[1])
 
 
 def _has_unnamed_paths(names: Sequence[str], first_row: Sequence[str]) -> bool:

@@ -26,6 +26,7 @@ WORK = "Work"
 OnError = StrEnum("OnError", "REPORT FAIL")
 Coordinates = StrEnum("Coordinates", "SHOWN STORED")
 BoxFormat = StrEnum("BoxFormat", "XYXY XYWH CXCYWH")
+RunOrder = StrEnum("RunOrder", "COLUMNS ROWS")
 Unlisted = StrEnum("Unlisted", "DROP KEEP")
 Executor = StrEnum("Executor", "THREADS RAY")
 
@@ -169,6 +170,16 @@ FormatOfBoxes = Annotated[
         help="The four numbers of a box in a table with a row for each box: xyxy (left, top, "
         "right, bottom), xywh (left, top, width, height) or cxcywh (centre, width, height).",
         show_default="by the names of the columns, else xywh; the summary names it",
+        rich_help_panel=LABELS,
+    ),
+]
+OrderOfRuns = Annotated[
+    RunOrder | None,
+    typer.Option(
+        "--run-order",
+        help="The pixels in a table's run lengths of masks are numbered down the columns, or along "
+        "the rows.",
+        show_default="by the sizes of some images, else columns; the summary names it",
         rich_help_panel=LABELS,
     ),
 ]

@@ -74,6 +74,7 @@ def pack(
     fields: options.Fields = None,
     separator: options.Separator = None,
     box_format: options.FormatOfBoxes = None,
+    run_order: options.OrderOfRuns = None,
     coordinates: options.CoordinatesOf = None,
     max_size: Annotated[
         int | None,
@@ -241,6 +242,7 @@ def pack(
                     fields=fields or None,
                     separator=separator,
                     box_format=box_format,
+                    run_order=run_order,
                     coordinates=coordinates,
                     max_size=max_size,
                     quality=quality,

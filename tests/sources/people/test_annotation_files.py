@@ -190,11 +190,6 @@ def test_yolo_of_label_studio(tmp_path: Path) -> None:
 @becomes(
     "CamVid: `label_colors.txt` beside folders of images and of masks", "refused, with what to do"
 )
-@becomes(
-    "masks of colours beside `class_dict.csv`",
-    "refused; the file is named",
-    "--field mask=mask:image",
-)
 def test_masks_of_colours(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "701_StillsRaw_full/0.png", "LabeledApproved_full/0_L.png")
     write(source / "label_colors.txt", "64 128 64\tAnimal\n192 0 128\tArchway\n")
@@ -202,10 +197,6 @@ def test_masks_of_colours(tmp_path: Path) -> None:
         PackError, match=r"has label_colors\.txt, which says the classes of the colours of masks"
     ):
         fastpipe.pack(source, tmp_path / "none")
-    pairs = photos(tmp_path / "pairs", "images/0.png", "masks/0.png")
-    write(pairs / "class_dict.csv", "name,r,g,b\nAnimal,64,128,64\n")
-    with pytest.raises(PackError, match=r"a PNG with colours, .*, which class_dict\.csv names"):
-        fastpipe.pack(pairs, tmp_path / "none")
     classes = photos(tmp_path / "classes", "cat/0.png", "dog/0.png")
     write(classes / "label_map.txt", "0 cat\n1 dog\n")  # no colours
     fastpipe.pack(classes, tmp_path / "packed")

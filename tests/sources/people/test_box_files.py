@@ -71,9 +71,61 @@ def test_polygons(tmp_path: Path) -> None:
     assert labels.tolist() == [2, 0, 1]
     assert assumed == [
         "polygons or rotated boxes in label files: 2; the boxes are those around them, and the "
-        "outlines and angles are lost. To keep outlines, export the annotations as COCO and pack "
-        "them with --field boxes --field mask=segmentation:mask"
+        "outlines and angles are lost"
     ]
+
+
+def polygon(label: int, left: int, top: int, right: int, bottom: int) -> str:
+    """A line with the corners of a rectangle in a photo of 40 x 30 pixels."""
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    return f"{label} " + " ".join(f"{x / 40} {y / 30}" for x, y in corners) + "\n"
+
+
+@becomes(
+    "YOLO, polygons of a segmentation set, as masks",
+    "a field `mask`: the class + 1 in the pixels of a polygon, 0 is background; later lines cover earlier ones",
+    "--field mask=segmentation:mask",
+)
+@becomes(
+    "the same, with a mask that tells objects apart",
+    "a field `objects`: the number of the line, from 1, in the pixels of its polygon",
+    "--field objects=instances:mask",
+)
+def test_masks_of_polygons(tmp_path: Path) -> None:
+    text = polygon(2, 10, 5, 20, 15) + polygon(0, 15, 10, 30, 20)
+    source = write_yolo(tmp_path / "yolo", text, None)
+    fields = ["boxes", "mask=segmentation:mask", "objects=instances:mask"]
+    found, assumed = packed(tmp_path, source, "boxes", "mask", "objects", fields=fields)
+    boxes, labels, mask, objects = found["000.jpg"]
+    expected = np.zeros((30, 40), int)
+    expected[5:15, 10:20] = 3
+    expected[10:20, 15:30] = 1
+    assert np.squeeze(mask).tolist() == expected.tolist()
+    assert np.squeeze(objects).tolist() == np.array([0, 2, 0, 1])[expected].tolist()
+    np.testing.assert_allclose(boxes, [[10, 5, 20, 15], [15, 10, 30, 20]], rtol=1e-6)
+    assert labels.tolist() == [2, 0]
+    assert not found["001.jpg"][2].any()
+    assert assumed == ["images without a label file: 1 of 2; they have no boxes"]
+    fields_of_dataset = fastpipe.open(tmp_path / "packed").fields
+    assert fields_of_dataset["mask"].names == ("", "ant", "bee", "cow")
+    assert fields_of_dataset["objects"].names == ()
+
+
+@becomes(
+    "YOLO, boxes among the polygons of which masks are wanted",
+    "the image is rejected with the number of the object",
+    "--field mask=segmentation:mask",
+)
+def test_masks_of_boxes(tmp_path: Path) -> None:
+    source = write_yolo(tmp_path / "yolo", polygon(2, 10, 5, 20, 15), "0 0.5 0.5 0.5 0.2\n")
+    summary = fastpipe.pack(source, tmp_path / "packed", fields=["mask=segmentation:mask"])
+    assert summary.tally.rejected == [
+        ("001.jpg", "001.txt: object 1 is a box, and a mask needs a polygon (001.jpg)")
+    ]
+    with pytest.raises(PackError, match="label files of YOLO have boxes, segmentation, instances"):
+        fastpipe.pack(source, tmp_path / "none", fields=["area"])
+    with pytest.raises(PackError, match="expected the kind mask, or none"):
+        fastpipe.pack(source, tmp_path / "none", fields=["mask=segmentation:json"])
 
 
 @becomes(

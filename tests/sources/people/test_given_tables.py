@@ -300,19 +300,6 @@ def test_shapes_of_via(two: Path) -> None:
 
 
 @becomes(
-    "Kaggle's ImageId, EncodedPixels",
-    "the run lengths are a text; that they are not decoded is said",
-    "Writer",
-)
-def test_run_lengths(two: Path) -> None:
-    text = "ImageId,EncodedPixels\na.jpg,1 5 31 5\nb.jpg,\n"
-    summary = pack_text(two, "a.csv", text)
-    (only,) = assumed(summary)
-    assert only.startswith("masks: none, for the run lengths in column 'EncodedPixels' are not")
-    assert "fastpipe.Writer" in only
-
-
-@becomes(
     "EuroSAT of Kaggle: an index, Filename, Label, ClassName",
     "both are fields; that they look like labels is said",
     "--label-column Label",

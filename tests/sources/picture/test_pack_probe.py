@@ -15,7 +15,7 @@ from support.pictures.pngs import chunk
 from support.sources.pack_sources import exif, saved
 
 from fastpipe.errors import ImageError
-from fastpipe.sources.picture.jpeg_segments import exif_orientation, read_header, select_segments
+from fastpipe.sources.jpeg_segments import exif_orientation, read_header, select_segments
 from fastpipe.sources.picture.open_image import open_image
 from fastpipe.sources.picture.pillow import to_rgb
 from fastpipe.sources.picture.probe import EXPECTED, image_format

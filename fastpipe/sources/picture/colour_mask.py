@@ -1,0 +1,84 @@
+"""The bytes of a mask with a colour for each class -> the numbers of the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.engine.limits import MAX_PIXELS
+from fastpipe.errors import ImageError
+from fastpipe.sources.picture.open_image import open_image
+from fastpipe.sources.picture.pillow import to_rgb
+from fastpipe.sources.picture.probe import image_format
+
+_OPAQUE = 255
+
+
+def numbers_of_colours(
+    data: bytes, colours: Sequence[tuple[int, int, int]], numbers: Sequence[int]
+) -> NDArray[Any]:
+    """Reads a picture without loss, whose pixels have these colours.
+
+    Args:
+        data: of a PNG, GIF, BMP or the like.
+        colours: red, green and blue of each class.
+        numbers: of the classes, in the same order.
+
+    Returns:
+        (height, width) uint8 or uint16: the numbers of the classes.
+
+    Raises:
+        ImageError: the picture has loss, or a pixel another colour.
+    """
+    name = image_format(data)
+    if name == "JPEG":
+        raise ImageError(
+            "a JPEG, whose colours are not exact; expected a mask as a PNG"
+        )
+    image = open_image(data, name, max_pixels=MAX_PIXELS)
+    samples = image.samples()
+    if not image.lossless or samples.dtype != np.uint8:
+        raise ImageError(
+            f"a {name} with loss or with 16 bits; expected colours of 8 bits as a PNG"
+        )
+    if samples.shape[2] in (2, 4):
+        is_transparent = samples[:, :, -1] != _OPAQUE
+        if is_transparent.any():
+            raise ImageError(
+                f"a pixel that is not opaque, at {_first_place(is_transparent)}; expected the "
+                "colour of a class"
+            )
+
+    # (classes,) and (height, width): a number for each colour.
+    codes = _codes(np.array(colours, dtype=np.uint8))
+    pixels = _codes(to_rgb(samples))
+    order = np.argsort(codes)
+    # (height, width): the place of each pixel's colour among the sorted ones, then among `colours`.
+    sorted_places = np.searchsorted(codes[order], pixels)
+    places = order[np.minimum(sorted_places, len(codes) - 1)]
+    is_unknown = codes[places] != pixels
+    if is_unknown.any():
+        y, x = np.argwhere(is_unknown)[0].tolist()
+        colour = tuple(to_rgb(samples)[y, x].tolist())
+        raise ImageError(
+            f"the colour {colour} at {_first_place(is_unknown)} is none of the {len(codes)} in the "
+            "list of colours; add it there"
+        )
+    dtype = np.uint8 if max(numbers) < 256 else np.uint16
+    return np.array(numbers, dtype=dtype)[places]
+
+
+def _codes(rgb: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """(...) a number for each colour of (..., 3)."""
+    wide = rgb.astype(np.int64)
+    codes: NDArray[np.int64] = wide[..., 0] << 16 | wide[..., 1] << 8 | wide[..., 2]
+    return codes
+
+
+def _first_place(is_wrong: NDArray[np.bool_]) -> str:
+    """The place of the first pixel, for a message."""
+    y, x = np.argwhere(is_wrong)[0].tolist()
+    return f"x {x}, y {y}"

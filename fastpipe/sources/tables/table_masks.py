@@ -1,0 +1,253 @@
+"""A table with run lengths of masks -> a row for each image, with its mask.
+
+Note [tables of run lengths]
+Contests have masks as texts in a table: a row for each object or class of an image (Airbus,
+Severstal, Understanding Clouds), or one for each image (Carvana). All rows of an image become one
+mask. A pixel has the number of its class, or 1 where the table has no classes; 0 is background. Of
+rows of two classes that overlap, the later one covers the earlier one. The size of the image is
+known only when it is converted, so a mask stays a list of texts until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fastpipe.errors import ImageError, PackError
+from fastpipe.sources.annotations.run_lengths import parse_runs
+from fastpipe.sources.column_choice import ColumnChoice
+from fastpipe.sources.listing import Assumption, SourceField
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.box_cells import is_missing
+from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
+from fastpipe.sources.tables.column_kinds import ColumnSummary
+from fastpipe.sources.tables.rows import Row
+from fastpipe.sources.tables.table_boxes import find_class_columns, find_size_columns
+
+MASK = "mask"
+_NO_RUNS = "-1"  # of an image without an object, in some tables
+# The rows of an image, as lists, while they are gathered. No field can have these names.
+_RUNS_OF_ROWS = "#runs"
+_CLASSES_OF_ROWS = "#classes"
+
+
+def find_run_field(
+    summaries: Mapping[str, ColumnSummary],
+    columns: ColumnChoice,
+    options: SourceOptions,
+) -> SourceField | None:
+    """The field of masks whose column has run lengths; None if there is none."""
+    for field in columns.fields:
+        is_mask = field.kind == MASK and field.column in summaries
+        if is_mask and summaries[field.column].has_runs:
+            # Without --field a mask is called so, whatever the column is called.
+            names = {other.name for other in columns.fields}
+            if options.fields is None and MASK not in names:
+                return field._replace(name=MASK)
+            return field
+    return None
+
+
+class MaskTable:
+    """A table of run lengths. See Note [tables of run lengths].
+
+    `gather` reads all rows; then `rows` has the images, and `overlapping_count` those whose rows of
+    two classes overlap.
+    """
+
+    def __init__(
+        self,
+        summaries: Mapping[str, ColumnSummary],
+        columns: ColumnChoice,
+        run_field: SourceField,
+        options: SourceOptions,
+        *,
+        typed: bool,
+        table: str,
+    ) -> None:
+        self.overlapping_count = 0
+        self._table = table
+        self._run_column = run_field.column
+        name_column, number_column = find_class_columns(
+            summaries, columns, (run_field.column,), options, "masks"
+        )
+        # The numbers of classes that have names, too, are the table's own.
+        self.class_column = number_column or name_column
+        # The number of each class that is a name.
+        self._numbers: dict[str, int] | None = None
+        if self.class_column is not None:
+            self._numbers = _number_names(summaries[self.class_column])
+        names: tuple[str, ...] = ()
+        if self._numbers is not None:
+            names = ("", *self._numbers)
+        self.run_field = run_field._replace(names=names)
+
+        size_columns = find_size_columns(summaries, (run_field.column,))
+        others = []
+        known = {columns.image, run_field.column, self.class_column, *size_columns}
+        for field in columns.fields:
+            is_wanted = options.fields is not None or field.column not in known
+            if is_wanted and field.column != run_field.column:
+                others.append(field)
+        _check_kinds(options, run_field, table)
+        self.others = as_lists(others)
+
+        gathered_fields = [SourceField(_RUNS_OF_ROWS, "json", column=run_field.column)]
+        if self.class_column is not None:
+            gathered_fields.append(
+                SourceField(_CLASSES_OF_ROWS, "json", column=self.class_column)
+            )
+        number_columns = set()
+        for field in others:
+            if not typed and summaries[field.column].is_numeric:
+                number_columns.add(field.column)
+        # A table of boxes that has no boxes: the columns are gathered by image.
+        self._gathered = BoxTable(
+            image_column=columns.image,
+            boxes=BoxColumns((), ""),
+            class_column=None,
+            number_column=None,
+            has_number_classes=False,
+            labels_images=False,
+            box_field=None,
+            others=(*gathered_fields, *self.others),
+            number_columns=frozenset(number_columns),
+            size_columns=size_columns,
+        )
+        self.gather = self._gathered.gather
+
+    @property
+    def fields(self) -> tuple[SourceField, ...]:
+        return (self.run_field, *self.others)
+
+    @property
+    def empty(self) -> dict[str, Any]:
+        """The values of an image that has no row."""
+        values: dict[str, Any] = {other.name: [] for other in self.others}
+        values[self.run_field.name] = {"shapes": []}
+        return values
+
+    def rows(self) -> Iterator[Row]:
+        """A row for each image.
+
+        Raises:
+            PackError: a class has the number of the background.
+        """
+        for row in self._gathered.rows():
+            if row.problem is not None or row.is_of_another:
+                yield row
+                continue
+            values = dict(row.values)
+            runs = values.pop(_RUNS_OF_ROWS)
+            classes = values.pop(_CLASSES_OF_ROWS, [1] * len(runs))
+            try:
+                values[self.run_field.name] = {"shapes": self._shapes(runs, classes)}
+            except ImageError as problem:
+                yield row._replace(problem=str(problem))
+                continue
+            yield row._replace(values=values)
+
+    def find_assumptions(self) -> list[Assumption]:
+        """The assumption on images in which objects of two classes overlap, if there are any."""
+        overlapping_count = 0
+        for row in self.rows():
+            if row.problem is None and not row.is_of_another:
+                overlapping_count += _has_overlap(
+                    row.values[self.run_field.name]["shapes"]
+                )
+        if not overlapping_count:
+            return []
+        images = "1 image has"
+        if overlapping_count > 1:
+            images = f"{overlapping_count:,} images have"
+        text = (
+            f"masks: {images} pixels of several classes in column {self._run_column!r}; a pixel "
+            "has the class of the last row"
+        )
+        return [Assumption(text)]
+
+    def _shapes(
+        self, runs_of_rows: Sequence[Any], classes: Sequence[Any]
+    ) -> list[tuple[int, str]]:
+        """The number to draw and the run lengths of each row that has some."""
+        shapes = []
+        for runs, class_value in zip(runs_of_rows, classes, strict=True):
+            if is_missing(runs) or str(runs).strip() == _NO_RUNS:
+                continue
+            text = str(runs).strip()
+            try:
+                parse_runs(text)
+            except ValueError as problem:
+                raise ImageError(f"column {self._run_column}: {problem}") from None
+            shapes.append((self._number_of(class_value), text))
+        return shapes
+
+    def _number_of(self, value: Any) -> int:
+        """The number of a class in masks."""
+        if is_missing(value):
+            raise ImageError(
+                f"column {self.class_column}: expected the class of a mask, got none"
+            )
+        text = str(value).strip()
+        if self._numbers is not None:
+            return self._numbers[text]
+        number = float(text)
+        if number == 0:
+            raise PackError(
+                f"{self._table}, column {self.class_column}: a mask has the class 0, which is the "
+                "background in a mask. Count the classes from 1; or --label-column names the "
+                "column with their names"
+            )
+        if number < 0 or not number.is_integer():
+            raise ImageError(
+                f"column {self.class_column}: expected a class from 1 on, got {text}"
+            )
+        return int(number)
+
+
+def describe_run_order(column: str, run_order: str, *, is_certain: bool) -> Assumption:
+    """The assumption on the order of pixels in run lengths. Note [order of runs]"""
+    direction = {"columns": "down the columns", "rows": "along the rows"}[run_order]
+    reason = "as the sizes of the images show"
+    if not is_certain:
+        reason = "as in most contests; the sizes of the images do not show it"
+    text = (
+        f"masks: made of the run lengths in column {column!r}, which number the pixels {direction}, "
+        f"{reason}"
+    )
+    return Assumption(text, "--run-order columns or rows")
+
+
+def _number_names(classes: ColumnSummary) -> dict[str, int] | None:
+    """The number of each name, sorted, from 1 on; None if the classes are numbers themselves."""
+    if classes.is_numeric:
+        return None
+    return {name: number for number, name in enumerate(sorted(classes.texts), 1)}
+
+
+def _check_kinds(options: SourceOptions, run_field: SourceField, table: str) -> None:
+    """Raises PackError if --field gives a kind to values of which an image has a list."""
+    for wish in options.fields or ():
+        if wish.column != run_field.column and wish.kind not in (None, "json", "text"):
+            raise PackError(
+                f"{wish}: {table} has rows of masks, of which an image may have several, so its "
+                "value is a list in JSON; leave out the kind"
+            )
+
+
+def _has_overlap(shapes: Sequence[tuple[int, str]]) -> bool:
+    """Whether a pixel is in runs of two classes."""
+    if len({number for number, _ in shapes}) < 2:
+        return False
+    runs: list[tuple[int, int, int]] = []  # first pixel, the one behind the last, class
+    for number, text in shapes:
+        for start, end in parse_runs(text).tolist():
+            runs.append((start, end, number))
+    # The last pixels of the runs so far, by class.
+    ends: dict[int, int] = {}
+    for start, end, number in sorted(runs):
+        for other, other_end in ends.items():
+            if other != number and other_end > start:
+                return True
+        ends[number] = max(end, ends.get(number, 0))
+    return False
