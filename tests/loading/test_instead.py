@@ -360,7 +360,7 @@ def test_the_repr_of_a_loader(flat: Path) -> None:
 
 def test_arrays_are_named_by_their_shape(flat: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"got a ndarray of shape \(4, 8, 8, 3\)\. Write its images"
+        ConfigError, match=r"got an array of shape \(4, 8, 8, 3\)\. Write its images"
     ):
         fastpipe.loader(np.zeros((4, 8, 8, 3), np.uint8))  # type: ignore[arg-type]
 

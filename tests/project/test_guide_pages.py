@@ -266,7 +266,9 @@ def test_the_page_on_detection(
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     run(DOCS / "how-to" / "detection.md", {"model": model, "optimizer": optimizer})
     assert model.seen <= set(range(2, 12)), "the ids of the categories, and 1 more"
-    results = {result["image_id"]: result for result in json.loads(Path("results.json").read_text())}
+    results = {
+        result["image_id"]: result for result in json.loads(Path("results.json").read_text())
+    }
     truth = json.loads(Path("truth/photos.json").read_text())
     for image in truth["images"]:
         width, height = image["width"], image["height"]

@@ -158,7 +158,7 @@ def _describe_wrong_data(data: object) -> str:
         )
     if hasattr(data, "shape"):
         return (
-            f"a {name} of shape {tuple(data.shape)}. Write its images once with fastpipe.Writer, and "
+            f"an array of shape {tuple(data.shape)}. Write its images once with fastpipe.Writer, and "
             "pass that folder"
         )
     return f"{data!r:.200}"
