@@ -257,11 +257,10 @@ def test_the_page_on_detection(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_photos(tmp_path / "photos", 12, scale=0.3, truth=tmp_path / "truth")
+    fields = ["--field", "boxes", "--field", "iscrowd", "--field", "image_id"]
     for name in ("coco-train", "coco-val"):
-        options = "--field boxes --field iscrowd --field image_id".split()
-        succeeded(
-            *("pack", "truth/photos.json", f"data/{name}", "--image-root", "photos"), *options
-        )
+        paths = ["truth/photos.json", f"data/{name}", "--image-root", "photos"]
+        succeeded("pack", *paths, *fields)
     model = Detector()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     run(DOCS / "how-to" / "detection.md", {"model": model, "optimizer": optimizer})
