@@ -35,6 +35,7 @@ ADD_OPTIONS = (
     "format",
     "image_column",
     "label_column",
+    "label_pattern",
     "fields",
     "image_root",
     "split",
@@ -81,6 +82,7 @@ def pack(
     format: str = "auto",
     image_column: str | None = None,
     label_column: str | None = None,
+    label_pattern: str | None = None,
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
     split: str | None = None,
@@ -138,6 +140,9 @@ def pack(
             it is not certain.
         image_column: column with the images, or with their paths; None: the only one.
         label_column: column with the labels; None: "label", if there is one.
+        label_pattern: a regular expression that is searched in the path of each image, below the
+            folder of the images; the text of its first group is the class: "(.+)/" takes the
+            folder, "(.+)_" the start of the name; None: class folders or columns say the class.
         fields: further columns to store: name of the field -> column, or column:kind, such as
             {"caption": "text"}; None: all columns.
         image_root: folder or URL that paths of images are relative to; None: folder of the file
@@ -147,7 +152,8 @@ def pack(
         coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation
             applied, or as "stored"; None: as the width and height in the annotations say, else as
             the format's own tools do it: shown.
-        first_label: number of the first class in YOLO's label files, 0 or 1; None: 0.
+        first_label: number of the first class in YOLO's label files, or in a table whose labels are
+            numbers, 0 or 1; None: 0.
         classes_from: names of all classes in the order of their numbers: a packed dataset, a source
             such as a folder of class folders, or a text file with a name on each line; in Python
             also a list of names. A class of `src` that is not among them is refused, one that `src`

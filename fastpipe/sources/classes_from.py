@@ -14,6 +14,7 @@ from fastpipe.errors import ConfigError, readable
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import SourcePath, open_binary, source_path
+from fastpipe.sources.folders.folder_lists import clean_class_names
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.options import SourceOptions
@@ -111,7 +112,7 @@ def _names_of_fields(
 
 
 def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
-    """The lines of a text file. The number of a class is that of its line."""
+    """The names in the lines of a text file. The number of a class is that of its line."""
     if path.name.lower().endswith(_OTHER_ENDINGS):
         raise ConfigError(
             f"{option}: it is no text file with a name on each line; {_EXPECTED}"
@@ -137,4 +138,4 @@ def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
             f"{option}: line {names.index('') + 1} is empty; the number of a class is that of its "
             "line"
         )
-    return check_names(names, option)
+    return check_names(clean_class_names(names), option)

@@ -8,6 +8,7 @@ import re
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
 from fastpipe.sources.files import SourcePath
+from fastpipe.sources.matlab_labels import matlab_remedy
 
 # Formats whose files list images, a row for each.
 MANIFESTS = ("csv", "jsonl")
@@ -101,6 +102,8 @@ def unread_remedy(name: str) -> str | None:
     kind = UNREAD_ENDINGS.get(os.path.splitext(name)[1].lower())
     if kind is None:
         return None
+    if name.lower().endswith(".mat"):
+        return f"{kind}, which fastpipe does not read: {matlab_remedy(name)}"
     return (
         f"{kind}, which fastpipe does not read: read it in Python and give its samples to "
         "fastpipe.Writer, or write the images into folders and the labels into a CSV file"

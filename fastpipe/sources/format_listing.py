@@ -82,6 +82,12 @@ def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
         if not names.files:
             raise _empty_error(root, "folders and no files")
         tars = tar_names(names)
+        if tars and options.label_pattern is not None:
+            raise PackError(
+                f"tars have no such option, and {readable(str(root))} holds some; unpack them, or "
+                "leave it out",
+                option="label_pattern",
+            )
         if tars:  # with --format imagefolder each is a class
             stray = [name for name in names.files if not is_tar(name)]
             return list_tar_classes(root, tars, [*stray, *names.hidden])

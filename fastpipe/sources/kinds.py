@@ -19,6 +19,7 @@ from fastpipe.sources.annotations.coco_splits import (
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
+from fastpipe.sources.folders.classes_in_names import describe_classes_in_names
 from fastpipe.sources.folders.doubtful_classes import similar_classes
 from fastpipe.sources.folders.split_classes import (
     classes_outside_training,
@@ -47,6 +48,10 @@ _COMMAND = re.compile(r"^(-$|pipe:)|[{|]")
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, and the files of COCO and YOLO, and masks themselves, say the numbers.
 _WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
+
+
+# Assumptions that name annotations of unlabelled images begin so.
+_NO_LABELS_THOUGH = "labels: none, though"
 
 
 def _describe_missing(root: SourcePath) -> str:
@@ -107,7 +112,9 @@ def list_sources(
     # other splits or by the user, then the doubts that only all classes together show.
     listing = list_recognised(source, options)
     listing = add_assumptions(listing, _splits_of_other_formats(source, options))
-    if source.format not in _WITH_FINAL_CLASSES:
+    # By their paths, the images of a split have the classes of this split alone.
+    is_by_path = options.label_pattern is not None
+    if source.format not in _WITH_FINAL_CLASSES or is_by_path:
         listing = _with_classes_of_all_splits(listing, source, options)
     if options.classes is not None:
         listing = with_given_classes(listing, options.classes)
@@ -132,6 +139,14 @@ def list_sources(
         listing = add_assumptions(listing, unread)
     elif options.format == "auto" and not is_pattern:
         listing = add_assumptions(listing, _annotations_above(root, listing))
+        # Where annotations lie beside the images, these have the classes.
+        has_annotations = any(
+            _NO_LABELS_THOUGH in assumption.text for assumption in listing.assumed
+        )
+        if not has_annotations:
+            listing = add_assumptions(
+                listing, describe_classes_in_names(listing.sources)
+            )
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):

@@ -16,6 +16,7 @@ from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.field_columns import FieldColumn, parse_fields
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import SHOWN, STORED
+from fastpipe.sources.path_labels import compile_label_pattern
 from fastpipe.store.remote.options import RemoteOptions
 
 # The formats of sources. AUTO: the one that the source certainly has.
@@ -36,6 +37,7 @@ _RECORDED = (
     "format",
     "image_column",
     "label_column",
+    "label_pattern",
     "split",
     "coordinates",
     "first_label",
@@ -48,6 +50,7 @@ _RECORDED = (
 _TEXTS = (
     "image_column",
     "label_column",
+    "label_pattern",
     "split",
     "image_root",
     "separator",
@@ -63,12 +66,14 @@ class SourceOptions:
         format: a Format; "auto": that of the source, if it is certain.
         image_column: the column with images or their paths; None: the only one there is.
         label_column: the column with labels; None: "label", if there is one.
+        label_pattern: finds the class in the path of an image, see Note [labels in paths]; None: the
+            path says none.
         fields: of the samples; None: all that the source has.
         image_root: the folder that paths of images are relative to; None: that of their file.
         split: the part of the source that is packed, such as "train"; None: there is only one.
         coordinates: SHOWN or STORED; None: as the sizes in the annotations say, else by the rule of
             the format.
-        first_label: the number of the first class in label files of YOLO; None: 0.
+        first_label: the number of the first class in label files of YOLO and in tables; None: 0.
         classes: names of the classes by number; None: those of the source, as it numbers them.
         separator: between the classes of a picture in a text; None: the one that the column has.
         box_format: of four numbers of a box, one of BOX_FORMATS; None: what the columns say.
@@ -82,6 +87,7 @@ class SourceOptions:
     format: str = "auto"
     image_column: str | None = None
     label_column: str | None = None
+    label_pattern: str | None = None
     fields: tuple[FieldColumn, ...] | None = None
     image_root: str | None = None
     split: str | None = None
@@ -119,6 +125,14 @@ class SourceOptions:
             if name == "image_root":
                 expected = "the path of a folder"
             raise ConfigError(f"expected {expected}, got {value!r}", option=name)
+        if self.label_pattern is not None:
+            compile_label_pattern(self.label_pattern)
+            if self.label_column is not None:
+                raise ConfigError(
+                    "does not go with label_column (--label-column), for an image has one label; leave out "
+                    "one of them",
+                    option="label_pattern",
+                )
         # With "" no text would be split, and nobody would notice.
         if self.separator == "":
             raise ConfigError(

@@ -22,12 +22,18 @@ _TABLE_OPTIONS = (
     "unlisted",
     "box_format",
 )
-_MANIFEST_OPTIONS = (*_TABLE_OPTIONS, "run_order", "encoding")
-_ALL_OPTIONS = (*_MANIFEST_OPTIONS, "first_label")
+_MANIFEST_OPTIONS = (
+    *_TABLE_OPTIONS,
+    "label_pattern",
+    "first_label",
+    "run_order",
+    "encoding",
+)
+_ALL_OPTIONS = _MANIFEST_OPTIONS
 # Format -> the options of `SourceOptions` that mean something for it.
 OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "dataset": (),
-    "imagefolder": (),
+    "imagefolder": ("label_pattern",),
     "webdataset": ("image_column", "label_column", "fields", "split", "coordinates"),
     "metadata": _MANIFEST_OPTIONS,
     "csv": _MANIFEST_OPTIONS,

@@ -41,6 +41,7 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
+from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 from fastpipe.sources.tables.manifest_reader import METADATA, detect_json_layout
 from fastpipe.sources.tables.table_files import sort_labelled_first
@@ -111,8 +112,10 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
         format_name = "csv"
     elif format_name == "coco":
         layout = detect_json_layout(path, options.encoding)
-        if layout != "object":
-            format_name = "jsonl"  # an array of objects, or an object a line
+        if layout != "object" or find_json_mapping(path) is not None:
+            format_name = (
+                "jsonl"  # an array of objects, an object a line, or classes of paths
+            )
     return Recognised(format_name, path, is_file=True, files=[path])
 
 

@@ -63,7 +63,7 @@ def draw_shapes(
     Args:
         shapes: an id and a segmentation each.
         width, height: of the mask in pixels.
-        run_order: of pixels in run lengths that are texts, one of RUN_ORDERS.
+        run_order: of pixels in the run lengths of tables, one of RUN_ORDERS.
 
     Returns:
         (height, width) uint8 or uint16; 0 where no shape is.
@@ -86,7 +86,8 @@ def draw_shapes(
         # (runs,) every second run is inside; (pixels,) each run as often as it has pixels.
         is_inside_run = np.arange(len(runs)) % 2 == 1
         is_inside = np.repeat(is_inside_run, runs)
-        if run_order == COLUMNS or not isinstance(shape, str):
+        is_of_table = isinstance(shape, dict) and "runs" in shape
+        if run_order == COLUMNS or not is_of_table:
             # Runs go down the columns, so the axes are (x, y).
             pixels = is_inside.reshape(width, height).T
         else:
@@ -98,14 +99,15 @@ def draw_shapes(
 def _runs_of(shape: object, width: int, height: int) -> list[int]:
     """How many pixels of a segmentation are outside, inside, outside, ... down the columns.
 
-    Those of a text with run lengths are in the order of its table.
+    Those of a table's run lengths are in the order of the table.
 
     ValueError, TypeError, OverflowError: the segmentation is impossible.
     """
     if shape == []:
         return [width * height]
-    if isinstance(shape, str):
-        return count_alternately(shape, width * height)
+    if isinstance(shape, dict) and "runs" in shape:
+        # The text of a table. COCO has counts instead.
+        return count_alternately(shape["runs"], width * height)
     if isinstance(shape, dict) and "shares" in shape:
         # YOLO has polygons as shares of the image's width and height.
         shares = np.array(shape["shares"], dtype=np.float64).reshape(-1, 2)

@@ -19,6 +19,7 @@ from fastpipe.sources.recognition import options_of
 # another source.
 _INHERITED = (
     "label_column",
+    "label_pattern",
     "separator",
     "box_format",
     "run_order",

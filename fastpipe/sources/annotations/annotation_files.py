@@ -10,6 +10,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.tools.dota import HEADER as DOTA_HEADER
 from fastpipe.sources.annotations.tools.visdrone import numbers_of
 from fastpipe.sources.files import SourcePath, open_binary
+from fastpipe.sources.matlab_labels import GROUND_TRUTH_REMEDY
 
 # The endings of files that belong to an image, or list images. No picture has one of them.
 SIDECAR_ENDINGS = (
@@ -104,8 +105,7 @@ _CROWD_HUMAN = AnnotationTool(
 )
 _GROUND_TRUTH = AnnotationTool(
     "ImageNet's ground truth (a number for each image, in the order of their names)",
-    "write a CSV file with a row for each image (path,label). meta.mat of the development kit says "
-    "which number is which class; they are not in the order of the folders of train",
+    "write a CSV file with a row for each image (path,label). " + GROUND_TRUTH_REMEDY,
 )
 _VOC = AnnotationTool(
     "annotations of Pascal VOC", "--format voc packs a folder of images with these"
@@ -185,6 +185,11 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
     if whole_lines and all(map(numbers_of, whole_lines)):
         return _VISDRONE
     return _recognise_line(lines[0])
+
+
+def is_ground_truth(path: SourcePath) -> bool:
+    """Whether a file is called like ImageNet's list of the numbers of classes."""
+    return _GROUND_TRUTH_NAME.fullmatch(path.name) is not None
 
 
 def _is_wider(lines: Sequence[str]) -> bool:

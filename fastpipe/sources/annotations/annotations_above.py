@@ -24,6 +24,7 @@ from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
     TOOL_BYTES,
     describe_file,
+    is_ground_truth,
     recognise_unread_tool,
 )
 from fastpipe.sources.annotations.annotation_folders import (
@@ -44,6 +45,7 @@ from fastpipe.sources.folders.folder_roles import (
 from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.picture_names import is_picture
+from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.listed_images import has_only_ids, lists_images
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
@@ -51,7 +53,7 @@ from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_fi
 _MAX_LEVELS_ABOVE = 3
 # Folders that hold lists of images, beside those that are called like labels or masks.
 _LIST_FOLDER = re.compile(
-    r"(?:.*[-_ ])?(?:imagesets|lists?|devkit|eval)",
+    r"(?:.*[-_ ])?(?:imagesets|lists?|devkit(?:[-_ ].*)?|eval)",
     re.IGNORECASE,
 )
 _JSON_ENDINGS = (".json", ".jsonl", ".ndjson", ".odgt")
@@ -180,7 +182,10 @@ def _collect_annotations(folder: Path, images: _Images) -> list[_Annotations]:
     `folder`: the one that the user passes, in which the images lie.
     """
     annotations: list[_Annotations] = []
-    folders_above = list(folder.parents)[:_MAX_LEVELS_ABOVE]
+    max_levels = _MAX_LEVELS_ABOVE
+    if meaning_of_split(folder.name):
+        max_levels += 1  # the levels count from the folder of the splits
+    folders_above = list(folder.parents)[:max_levels]
     # Images without labels may have them in a folder that the user passes, above their own.
     if not images.have_labels:
         folders_above = [*_folders_between(images.root, folder), *folders_above]
@@ -246,8 +251,8 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             if not is_far and not images.have_labels:
                 yield _describe_data(path)
             continue
-        if images.have_labels and has_only_ids(path):
-            continue  # CUB numbers its images so
+        if images.have_labels and (has_only_ids(path) or is_ground_truth(path)):
+            continue  # CUB numbers its images so; ImageNet's folders say what its numbers say
         listed = _images_named_in(path, images, is_far=is_far)
         if listed or _is_about_folder(path, images.root):
             yield _describe_list(path, images.root, listed)
@@ -259,13 +264,7 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
                     str(path), tool.name, f"To keep what they say: {tool.remedy}", _TOOL
                 )
         elif not images.have_labels and _has_number_for_each(path, images.count):
-            tool = describe_file(_read_start(path), path.name)
-            yield _Annotations(
-                str(path),
-                f"as many numbers as there are images: {tool.name}",
-                f"To keep what they say: {tool.remedy}",
-                _TOOL,
-            )
+            yield _describe_numbers(path, images.root)
 
 
 def _annotation_files(
@@ -356,6 +355,16 @@ def _has_number_for_each(path: Path, count: int) -> bool:
     return len(lines) == count and all(line.isdigit() for line in lines)
 
 
+def _describe_numbers(path: Path, images: Path) -> _Annotations:
+    content = "as many numbers as there are images"
+    if is_ground_truth(path):
+        tool = describe_file(_read_start(path), path.name)
+        remedy = f"To keep what they say: {tool.remedy}"
+        return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
+    remedy = f"To pack what they say: {_pack_command(path, images)}"
+    return _Annotations(str(path), content, remedy, _TABLE)
+
+
 def _describe_sidecar(path: Path, images: Path) -> _Annotations:
     tool = describe_file(_read_start(path), path.name)
     remedy = f"To keep what they say: {tool.remedy}"
@@ -382,7 +391,9 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         if tool.reader:
             remedy = f"To pack both: {_pack_command(path, images)}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
-    if _is_coco(path) or (_has_columns(path) and lists_images(path, listed)):
+    is_table = _has_columns(path) and lists_images(path, listed)
+    is_mapping = path.suffix.lower() == ".json" and find_json_mapping(path) is not None
+    if _is_coco(path) or is_table or is_mapping:
         command = _pack_command(path, images)
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE

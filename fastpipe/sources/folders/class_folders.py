@@ -18,23 +18,34 @@ from fastpipe.sources.annotations.sidecar_files import (
 from fastpipe.sources.file_formats import MANIFESTS, format_of
 from fastpipe.sources.files import SourcePath, files_below, names_in, state_or_problem
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES, numbers_as_texts
-from fastpipe.sources.folders.doubtful_folders import check_class_folders
+from fastpipe.sources.folders.doubtful_folders import check_class_folders, lists_among
+from fastpipe.sources.folders.folder_lists import FolderList, find_folder_list
 from fastpipe.sources.folders.folder_roles import (
     is_called_image,
     is_called_target,
     refuse_roles,
 )
+from fastpipe.sources.folders.nested_folders import check_nested_folders
 from fastpipe.sources.folders.split_classes import classes_outside_training
 from fastpipe.sources.folders.splits import split_in_path, split_of_name
 from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.path_labels import (
+    ClassOfPath,
+    class_by_folder,
+    class_by_pattern,
+    describe_unfit_path,
+    label_by_path,
+)
+from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.tables.table_files import (
     assume_forms_skipped,
     is_result_form,
     sort_labelled_first,
 )
+from fastpipe.sources.tables.table_text import LISTS
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,9 @@ class ClassFolders:
         files: names of the images without labels in `root`.
         stray: names of the files in `root` that are not packed.
         assumed: see `Listing`.
+        class_of: finds the class in the path of an image; None: the class is that of its folder
+            in `folders`.
+        unfit: the problem of an image whose path has no class.
     """
 
     root: SourcePath
@@ -57,6 +71,8 @@ class ClassFolders:
     files: list[str]
     stray: list[str]
     assumed: tuple[Assumption, ...]
+    class_of: ClassOfPath | None = None
+    unfit: str = ""
 
     @property
     def has_labels(self) -> bool:
@@ -76,6 +92,9 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     names = source.names
     split = source.split
     are_classes = options.format == "imagefolder"
+    by_path = _find_classes_in_paths(source, options)
+    if by_path is not None:
+        return by_path
     if not are_classes:
         refuse_roles(root, names.folders)
     assumed: list[Assumption] = []
@@ -89,6 +108,8 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         classes = sorted(set(chain.from_iterable(classes_by_split.values())))
         if not has_labels:
             assumed += _assume_no_labels(split, folders_by_split)
+        elif not are_classes:
+            assumed += check_nested_folders(root, names.folders)
         assumed += classes_outside_training(classes_by_split)
     else:
         has_labels = bool(names.folders)
@@ -113,6 +134,61 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     return ClassFolders(
         root, classes, folders, names.files, names.hidden, tuple(assumed)
     )
+
+
+def _find_classes_in_paths(
+    source: Recognised, options: SourceOptions
+) -> ClassFolders | None:
+    """The folders of images whose paths say the classes; None if only the first folder does.
+
+    See Note [labels in paths].
+    """
+    names = source.names
+    classes: list[str] = []
+    assumed: list[Assumption] = []
+    if options.label_pattern is not None:
+        class_of = class_by_pattern(options.label_pattern)
+        unfit = describe_unfit_path(options.label_pattern)
+        assumed = describe_unread(source)
+    else:
+        listed = _find_listed_folders(source, options)
+        if listed is None:
+            return None
+        classes = listed.folders
+        class_of = class_by_folder(frozenset(classes))
+        unfit = f"its folder is not among the {len(classes):,} classes of {listed.file}"
+        if options.classes is None:
+            text = (
+                f"classes: the {len(classes):,} folders that {listed.file} lists, in its order, such "
+                f"as {readable(classes[0])}"
+            )
+            option = f"--classes-from {readable(str(source.root / listed.file))}"
+            assumed.append(Assumption(text, option))
+    folders = [(NO_LABEL, name) for name in names.folders]
+    files = names.files
+    stray = names.hidden
+    if names.folders:
+        # Beside folders lie lists and notes, and perhaps images.
+        files = [name for name in names.files if is_picture(name)]
+        others = [name for name in names.files if not is_picture(name)]
+        stray = [*others, *names.hidden]
+    return ClassFolders(
+        source.root, classes, folders, files, stray, tuple(assumed), class_of, unfit
+    )
+
+
+def _find_listed_folders(
+    source: Recognised, options: SourceOptions
+) -> FolderList | None:
+    """The class folders that lie in one another, by given classes or by a list beside them."""
+    if options.classes is not None:
+        folders = list(options.classes.labels)
+        is_deep = any("/" in folder for folder in folders)
+        return FolderList("--classes-from", folders) if is_deep else None
+    # With the option, the user says that the first folders are the classes.
+    if options.format == "imagefolder" or source.splits or not source.names.folders:
+        return None
+    return find_folder_list(source.root, lists_among(source.names.files, LISTS))
 
 
 def _find_classes(
@@ -206,13 +282,14 @@ def list_class_folders(folders: ClassFolders, *, are_classes: bool = False) -> L
         root, sources, folders.classes, are_classes=are_classes
     )
     leave_out_lists(sources, folders.files)
-    return Listing(
-        root,
-        folders.classes,
-        sources,
-        folders.stray,
-        assumed=(*folders.assumed, *left_out),
-    )
+    classes = folders.classes
+    assumed = [*folders.assumed, *left_out]
+    if folders.class_of is not None:
+        classes = label_by_path(
+            sources, folders.class_of, folders.unfit, classes or None
+        )
+        assumed += numbers_as_texts(classes)
+    return Listing(root, classes, sources, folders.stray, assumed=tuple(assumed))
 
 
 def in_class_folders(

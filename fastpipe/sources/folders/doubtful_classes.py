@@ -84,7 +84,7 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
         return
     label = classes.index(example)
     yield Assumption(
-        f"labels: class folders that are whole numbers {reason}: {example!r} is label {label}",
+        f"labels: classes that are whole numbers {reason}: {example!r} is label {label}",
         "--classes-from FILE",
     )
 

@@ -27,6 +27,7 @@ from fastpipe.sources.folders.folder_roles import (
     has_pictures,
     refuse_split_parts,
 )
+from fastpipe.sources.folders.nested_folders import check_nested_folders
 from fastpipe.sources.folders.splits import (
     FEW,
     are_called_like_parts,
@@ -102,6 +103,8 @@ def check_class_folders(
     elif len(folders) == 1 and not are_classes:
         yield _check_only_folder(root / folders[0], folders[0])
     elif folders:
+        if not are_classes:
+            yield from check_nested_folders(root, folders)
         splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
         if splits:
             yield Assumption(

@@ -95,9 +95,16 @@ def _unread_labels_error(root: SourcePath, pair: FolderPair) -> PackError:
             f"lists these images. Pass the table: {some_tables(tables)}. --format imagefolder "
             "takes the folders as classes"
         )
+    folders = names_in(pair.images, FEW).folders
+    class_folders = ""
+    if len(folders) > 1:
+        class_folders = (
+            f"If the folders {first_paths(folders)} are the classes, pass "
+            f"{readable(str(pair.images))}. "
+        )
     return PackError(
         f"{readable(str(root))} holds {images} beside {labels}, which has no masks, no texts of "
-        "YOLO and no annotations of VOC. Write what it says into a CSV or JSONL file, or pass the "
+        f"YOLO and no annotations of VOC. {class_folders}Write what it says into a CSV or JSONL file, or pass the "
         "file of COCO in it. --format imagefolder takes the folders as classes"
     )
 

@@ -19,7 +19,12 @@ from fastpipe.sources.annotations.placed import FilePlaces, find_places
 from fastpipe.sources.files import SourcePath, not_a_folder, state_or_problem
 from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
 from fastpipe.sources.notes import Note, Notes
-from fastpipe.sources.options import KEEP
+from fastpipe.sources.options import KEEP, SourceOptions
+from fastpipe.sources.path_labels import (
+    ClassOfPath,
+    class_by_pattern,
+    describe_unfit_path,
+)
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.row_paths import is_name, relative_path
 from fastpipe.sources.tables.rows import Row
@@ -48,6 +53,7 @@ def list_rows(
     assumed: Iterable[Assumption] = (),
     unlisted: Unlisted | None = None,
     table: str = "",
+    options: SourceOptions | None = None,
 ) -> Listing:
     """Lists the images of rows, in no order. An image of several rows is PATH, PATH#2, PATH#3.
 
@@ -63,6 +69,7 @@ def list_rows(
             looks for them.
         table: the name of the file with the rows. If no row has its file, images are looked for
             elsewhere, see Note [images elsewhere]. "" if images are where rows say.
+        options: the user's; they may say how rows have their labels.
 
     Raises:
         PackError: the image root is not a folder, or the rows contradict each other.
@@ -78,14 +85,15 @@ def list_rows(
         raise PackError(not_a_folder(image_root, f"expected {place}"))
 
     assumptions = list(assumed)
-    lister = _RowLister(image_root, fields, place, classes)
+    options = options or SourceOptions()
+    lister = _RowLister(image_root, fields, place, classes, options)
     lister.add_rows(rows)
     # Where not a single file is in its place, the paths are meant from another folder.
     if table and not lister.has_files and isinstance(image_root, Path):
         elsewhere = find_places(image_root, _local_paths(rows), table)
         if elsewhere is not None:
             # The lister has a source with a problem for each row. Another one begins anew.
-            lister = _RowLister(image_root, fields, place, classes)
+            lister = _RowLister(image_root, fields, place, classes, options)
             lister.add_rows(_moved_rows(rows, elsewhere, fields))
             assumptions.append(elsewhere.assumption)
     assumptions += lister.assumed()
@@ -156,12 +164,17 @@ class _RowLister:
         fields: Sequence[SourceField],
         place: str,
         classes: Sequence[str] | None,
+        options: SourceOptions,
     ) -> None:
         self.sources: list[Source] = []
         self.names: dict[str, int] = {}  # path -> number of rows; 0 for files of fields
         self.other_split_paths: set[str] = set()
         self.notes = Notes()
-        self.labels = Labels(classes)
+        self.labels = Labels(classes, options.first_label or 0)
+        self._label_pattern = options.label_pattern
+        self._class_of: ClassOfPath = lambda _: None
+        if options.label_pattern is not None:
+            self._class_of = class_by_pattern(options.label_pattern)
         self.has_files = False  # the file of some row exists
         self._root = root
         self._fields = fields
@@ -208,7 +221,10 @@ class _RowLister:
         if is_name(row.path):
             self.other_split_paths.add(relative_path(row.path, self._root))
         try:
-            self.labels.take(row.label, row.where)
+            label = row.label
+            if self._label_pattern is not None:
+                label = self._class_in(relative_path(row.path, self._root))
+            self.labels.take(label, row.where)
         except ValueError:
             pass  # the row is rejected when its own split is packed
 
@@ -276,7 +292,10 @@ class _RowLister:
                 )
             state = self._state(path)
             self.has_files = True
-            label = self.labels.take(row.label, row.where)
+            written_label = row.label
+            if self._label_pattern is not None:
+                written_label = self._class_in(self._actual_paths.get(path, path))
+            label = self.labels.take(written_label, row.where)
             if self._fields or row.size:
                 note, fields_ctime_ns = self._write_note(row)
         except ValueError as error:
@@ -306,6 +325,14 @@ class _RowLister:
             file=file,
             note=note,
         )
+
+    def _class_in(self, path: str) -> str:
+        """The class in the path of an image. ValueError: it has none."""
+        assert self._label_pattern is not None
+        name = self._class_of(path.lstrip("/"))
+        if name is None:
+            raise ValueError(describe_unfit_path(self._label_pattern))
+        return name
 
     def _unique_name(self, name: str) -> str:
         """The name itself, or with #2, #3, ... behind it if another sample has it already."""

@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.encodings import open_as_utf8
+from fastpipe.sources.files import SourcePath, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, are_called_like_parts
 from fastpipe.sources.picture_names import is_picture
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_files import sort_labelled_first
-from fastpipe.sources.tables.table_text import LISTS, detect_text_form
+from fastpipe.sources.tables.table_text import LISTS, SPACES, detect_text_form
 from fastpipe.sources.tables.text_rows import csv_rows, json_rows
 
 _ROWS_READ = 20
+# Comments may stand before the rows of a list.
+_LINES_READ = 32
+_HEAD_BYTES = 1 << 16
 _TABLES_READ = 16
 _TABLES_SHOWN = 5
 # Folders in which pictures are looked for, beside a table and below. Behind a URL each costs a
@@ -235,13 +239,32 @@ def _first_rows(table: SourcePath, encoding: str | None) -> list[list[str]]:
         if table.suffix.lower() in _JSON_ENDINGS:
             rows = json_rows(table, encoding)
         else:
-            rows = csv_rows(table, detect_text_form(table, encoding), encoding)
+            form = detect_text_form(table, encoding)
+            if not form.columns and table.suffix.lower() in LISTS:
+                return _first_lines(table, form.separator, encoding)
+            rows = csv_rows(table, form, encoding)
         texts = []
         for row in islice(rows, _ROWS_READ):
             cells = row.values.values()
             texts.append([cell for cell in cells if isinstance(cell, str)])
     except (PackError, OSError):
         return []
+    return texts
+
+
+def _first_lines(
+    table: SourcePath, separator: str, encoding: str | None
+) -> list[list[str]]:
+    """The texts in the first lines of a list, of which the first one may be a header or a row."""
+    with open_binary(table) as file:
+        data = open_as_utf8(file, encoding, str(table)).read(_HEAD_BYTES)
+    texts = []
+    for line in data.decode("utf-8-sig", "replace").split("\n")[:_LINES_READ]:
+        if line.strip() and not line.startswith("#"):
+            cells = line.split() if separator == SPACES else line.split(separator)
+            texts.append([cell.strip() for cell in cells])
+    if len(texts) < 2:
+        return []  # one line may be anything
     return texts
 
 

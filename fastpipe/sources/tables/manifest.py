@@ -14,8 +14,10 @@ from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath, files_below
 from fastpipe.sources.folders.class_lists import read_descriptions
 from fastpipe.sources.folders.split_classes import are_own_numbers
+from fastpipe.sources.folders.splits import are_called_like_parts, first_paths
 from fastpipe.sources.listing import Assumption, Listing, add_assumptions
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
 from fastpipe.sources.tables.image_rows import (
     caption_fields,
     gather_boxes,
@@ -66,8 +68,10 @@ def list_manifest(
         PackError: the file cannot be read, or an option has to say what its columns hold.
     """
     table = readable(str(path))
-    read_rows, assumed = choose_reader(path, kind, options)
-    manifest = Manifest(path, table, options, kind != "csv", is_metadata, read_rows)
+    reader = choose_reader(path, kind, options)
+    assumed = reader.assumed
+    is_typed = kind != "csv"
+    manifest = Manifest(path, table, options, is_typed, is_metadata, reader.read_rows)
     # The first reading shows what the columns hold. The second one makes the rows.
     scan_columns(manifest)
 
@@ -94,6 +98,8 @@ def list_manifest(
     if not has_splits:
         split = _find_split_of_paths(manifest, columns.image, is_alone)
 
+    if options.first_label is not None:
+        _check_first_label(manifest, columns.label, has_boxes=boxes is not None)
     run_field = None
     if boxes is None:
         run_field = find_run_field(manifest.summaries, columns, options)
@@ -112,10 +118,12 @@ def list_manifest(
         root,
         images_of_rows.rows,
         images_of_rows.fields,
+        classes=reader.classes,
         beside=_files_beside_metadata(root) if is_metadata else (),
         assumed=[*assumed, *images_of_rows.assumed],
         unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
         table=path.name,
+        options=options,
     )
     if run_field is not None:
         listing = settle_run_order(listing, run_field, options.run_order)
@@ -127,6 +135,8 @@ def list_manifest(
         )
     if is_alone and options.image_root is None:
         _refuse_images_elsewhere(path, listing, options)
+    if _lists_paths_alone(manifest, columns):
+        listing = add_assumptions(listing, _folders_as_classes(listing))
 
     # Another table may have the numbers that the classes have in training. A split of this table
     # has the numbers of the whole table, and classes that the user gives have theirs.
@@ -137,6 +147,50 @@ def list_manifest(
         more = _compare_with_training(path, kind, class_columns, listing, options)
         listing = add_assumptions(listing, more)
     return listing
+
+
+def _check_first_label(
+    manifest: Manifest, label: str | None, *, has_boxes: bool
+) -> None:
+    """Raises PackError if a table has no labels of images that are numbers."""
+    if label is not None and not has_boxes:
+        summary = manifest.summaries[label]
+        is_numbered = summary.are_numbers(f"{manifest.table}, column {label}")
+        if is_numbered or (manifest.is_typed and summary.kind == "int"):
+            return
+    raise PackError(
+        f"expected a column of labels in {manifest.table} that are numbers, and no boxes; leave it "
+        "out, or pass 0",
+        option="first_label",
+    )
+
+
+def _lists_paths_alone(manifest: Manifest, columns: ColumnChoice) -> bool:
+    """Whether a table says nothing of images but their paths, and at most a number of each."""
+    options = manifest.options
+    if columns.label is not None or options.label_pattern is not None:
+        return False
+    others = [column for column in manifest.summaries if column != columns.image]
+    if not others:
+        return True
+    # CUB's images.txt numbers the images.
+    summary = manifest.summaries[others[0]]
+    return len(others) == 1 and summary.kind == "int" and summary.are_all_different
+
+
+def _folders_as_classes(listing: Listing) -> Iterator[Assumption]:
+    """The assumption that images of a list of paths alone have no labels, as they lie in folders."""
+    folders: dict[str, None] = {}  # in place of a set, as it keeps the order
+    for source in listing.sources:
+        if source.problem is None:
+            folders[source.path.rpartition("/")[0]] = None
+    if len(folders) < 2 or "" in folders or are_called_like_parts(list(folders)):
+        return
+    yield Assumption(
+        f"labels: none, for the list says paths alone; the images lie in {first_paths(folders)}. "
+        "If the folder of each image is its class:",
+        f"{LABEL_PATTERN} '{FOLDER_PATTERN}'",
+    )
 
 
 def _find_split_of_paths(
@@ -244,8 +298,8 @@ def _labels_in_table(
         names = descriptions.names
     labels = set()
     try:
-        read_rows, _ = choose_reader(table, kind, options)
-        for row in rows_of(read_rows(), columns, typed=kind != "csv"):
+        reader = choose_reader(table, kind, options)
+        for row in rows_of(reader.read_rows(), columns, typed=kind != "csv"):
             if isinstance(row.label, str):
                 labels.add(names.get(row.label, row.label))
     except PackError:

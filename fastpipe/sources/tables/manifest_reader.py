@@ -6,20 +6,29 @@ import codecs
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.headless_lists import find_headless_list
 from fastpipe.sources.tables.joined_column import (
     assume_split,
     find_joined_column,
     split_joined,
 )
+from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.rows import Row
-from fastpipe.sources.tables.table_text import detect_text_form
+from fastpipe.sources.tables.synset_strings import COLUMNS as SYNSET_COLUMNS
+from fastpipe.sources.tables.synset_strings import has_synsets, rows_with_synsets
+from fastpipe.sources.tables.table_text import (
+    LISTS,
+    TextForm,
+    detect_text_form,
+    read_column_names,
+)
 from fastpipe.sources.tables.tables import read_metadata_rows
 from fastpipe.sources.tables.text_rows import csv_rows, json_array_rows, json_rows
 
@@ -29,9 +38,17 @@ METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 _HEAD_BYTES = 1 << 16
 
 
-def choose_reader(
-    path: SourcePath, kind: str, options: SourceOptions
-) -> tuple[Callable[[], Iterator[Row]], list[Assumption]]:
+class RowReader(NamedTuple):
+    """How the rows of a file are read."""
+
+    # Begins to read the rows.
+    read_rows: Callable[[], Iterator[Row]]
+    assumed: list[Assumption]
+    # Names of the classes by number; None: the labels of the rows say them.
+    classes: tuple[str, ...] | None = None
+
+
+def choose_reader(path: SourcePath, kind: str, options: SourceOptions) -> RowReader:
     """Chooses the function that reads the rows, by the kind of the file and its first lines."""
     if kind == "csv":
         try:
@@ -40,19 +57,45 @@ def choose_reader(
             raise PackError(
                 f"cannot read {readable(str(path))}: {problem.strerror}"
             ) from problem
-        read_rows = partial(csv_rows, path, form, options.encoding)
-        joined = find_joined_column(form.header, form.first_row, options)
-        if joined is None:
-            return read_rows, list(form.assumed)
-        return partial(split_joined, read_rows, joined), [
-            *form.assumed,
-            assume_split(joined),
-        ]
+        return _choose_text_reader(path, form, options)
     if kind == "parquet":
-        return partial(read_metadata_rows, path, options), []
-    if detect_json_layout(path, options.encoding) == "array":
-        return partial(json_array_rows, path, options.encoding), []
-    return partial(json_rows, path, options.encoding), []
+        return RowReader(partial(read_metadata_rows, path, options), [])
+    layout = detect_json_layout(path, options.encoding)
+    if layout == "array":
+        return RowReader(partial(json_array_rows, path, options.encoding), [])
+    if layout == "object":
+        read_mapping = find_json_mapping(path)
+        if read_mapping is not None:
+            return RowReader(read_mapping, [])
+    return RowReader(partial(json_rows, path, options.encoding), [])
+
+
+def _choose_text_reader(
+    path: SourcePath, form: TextForm, options: SourceOptions
+) -> RowReader:
+    """The reader of a table in text. If it seems to have a header, it may be a list without one."""
+    read_rows = partial(csv_rows, path, form, options.encoding)
+    if not form.columns and path.suffix.lower() in LISTS:
+        headless = find_headless_list(path, form, options)
+        if headless is not None:
+            return RowReader(
+                headless.read_rows, list(headless.assumed), headless.classes
+            )
+    # The user may take another column as the label.
+    is_label_free = options.label_column in (None, "label")
+    is_of_kaggle = is_label_free and _has_columns_of_kaggle(path, options)
+    if is_of_kaggle and has_synsets(next(read_rows(), None)):
+        return RowReader(partial(rows_with_synsets, read_rows), [])
+    joined = find_joined_column(form.header, form.first_row, options)
+    if joined is not None:
+        assumed = [*form.assumed, assume_split(joined)]
+        return RowReader(partial(split_joined, read_rows, joined), assumed)
+    return RowReader(read_rows, list(form.assumed))
+
+
+def _has_columns_of_kaggle(path: SourcePath, options: SourceOptions) -> bool:
+    """Whether a table has the columns of Kaggle's ImageNet."""
+    return tuple(read_column_names(path, options.encoding)) == SYNSET_COLUMNS
 
 
 def detect_json_layout(path: SourcePath, encoding: str | None = None) -> str:

@@ -19,9 +19,11 @@ class Labels:
 
     Args:
         classes: names of all classes, in the order of their numbers; None if the labels say them.
+        first_label: the number of the first class, where labels are numbers without names.
     """
 
-    def __init__(self, classes: Sequence[str] | None) -> None:
+    def __init__(self, classes: Sequence[str] | None, first_label: int = 0) -> None:
+        self._first_label = first_label
         self._known = classes
         self._numbers = {name: number for number, name in enumerate(classes or ())}
         self._are_numbers: bool | None = None  # None before the first label
@@ -60,13 +62,17 @@ class Labels:
         return self._number_of(label)
 
     def _check_number(self, label: int) -> int:
+        first = 0
         count = MAX_CLASSES
         if self._known is not None:
             count = len(self._known)
-        if not 0 <= label < count:
+        else:
+            first = self._first_label
+        if not first <= label < first + count:
             raise ValueError(
-                f"label: expected -1 (none) or 0 to {count - 1:,}, got {label}"
+                f"label: expected -1 (none) or {first} to {first + count - 1:,}, got {label}"
             )
+        label -= first
         self._largest = max(self._largest, label)
         self._smallest = min(self._smallest, label)
         return label
@@ -109,7 +115,7 @@ class Labels:
                 f"labels: 1 to {self._largest} stay as they are, so class 0 of {len(classes)} has "
                 "no sample"
             )
-            return (Assumption(text),)
+            return (Assumption(text, "--first-label 1"),)
         missing = [name for name in classes if name.lower() in _MISSING]
         if missing:
             text = (

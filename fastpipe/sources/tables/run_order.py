@@ -102,8 +102,8 @@ def _run_lengths_of(
         return
     note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
     _, values, _ = json.loads(note)
-    for _, text in values[field.name]["shapes"]:
-        yield text
+    for _, shape in values[field.name]["shapes"]:
+        yield shape["runs"]
 
 
 def _upright_size(listing: Listing, source: Source) -> tuple[int, int] | None:

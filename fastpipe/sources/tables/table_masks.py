@@ -168,7 +168,7 @@ class MaskTable:
 
     def _shapes(
         self, runs_of_rows: Sequence[Any], classes: Sequence[Any]
-    ) -> list[tuple[int, str]]:
+    ) -> list[tuple[int, dict[str, str]]]:
         """The number to draw and the run lengths of each row that has some."""
         shapes = []
         for runs, class_value in zip(runs_of_rows, classes, strict=True):
@@ -179,7 +179,7 @@ class MaskTable:
                 parse_runs(text)
             except ValueError as problem:
                 raise ImageError(f"column {self._run_column}: {problem}") from None
-            shapes.append((self._number_of(class_value), text))
+            shapes.append((self._number_of(class_value), {"runs": text}))
         return shapes
 
     def _number_of(self, value: Any) -> int:
@@ -235,13 +235,13 @@ def _check_kinds(options: SourceOptions, run_field: SourceField, table: str) -> 
             )
 
 
-def _has_overlap(shapes: Sequence[tuple[int, str]]) -> bool:
+def _has_overlap(shapes: Sequence[tuple[int, dict[str, str]]]) -> bool:
     """Whether a pixel is in runs of two classes."""
     if len({number for number, _ in shapes}) < 2:
         return False
     runs: list[tuple[int, int, int]] = []  # first pixel, the one behind the last, class
-    for number, text in shapes:
-        for start, end in parse_runs(text).tolist():
+    for number, shape in shapes:
+        for start, end in parse_runs(shape["runs"]).tolist():
             runs.append((start, end, number))
     # The last pixels of the runs so far, by class.
     ends: dict[int, int] = {}

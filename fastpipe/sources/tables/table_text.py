@@ -51,9 +51,13 @@ class TextForm(NamedTuple):
     # The cells of the header and of the first row, if there is a header.
     header: tuple[str, ...] = ()
     first_row: tuple[str, ...] = ()
+    # Whether the first value has no spaces, and the last one may have some.
+    has_ids: bool = False
 
     def split_at_spaces(self, line: str) -> list[str]:
         """Splits a line of a table whose separator is SPACES."""
+        if self.has_ids:
+            return line.strip().split(None, len(self.columns) - 1)
         if self.columns[:1] == ("path",):
             # Only the path may have spaces, and it stands first: split from the right.
             return line.strip().rsplit(None, len(self.columns) - 1)
@@ -86,7 +90,11 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
         named_separator = _SEPARATOR_LINE.fullmatch(line)
         if named_separator is not None:
             separators = [named_separator[1]]
-    lines = [line for line in lines[skipped:] if line.strip()][:3]
+    # The last line of a long file may be cut off.
+    if len(head_bytes) == _HEAD_BYTES and len(lines) > skipped + 1:
+        lines.pop()
+    first_rows = [line for line in lines[skipped:] if line.strip()]
+    lines = first_rows[:3]
     if not lines:
         return TextForm(separators[0], skipped=skipped)
 
@@ -106,7 +114,7 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
                 "header row and a row for each caption: image,caption"
             )
         if any(map(is_picture, cells)):
-            form = _form_without_header(path, separator, cells)
+            form = _form_without_header(path, separator, cells, first_rows)
             return form._replace(skipped=skipped)
 
     if len(lines) > 1:
@@ -169,9 +177,12 @@ def _split_line(line: str, separator: str) -> list[str]:
 
 
 def _form_without_header(
-    path: SourcePath, separator: str, cells: Sequence[str]
+    path: SourcePath, separator: str, cells: Sequence[str], rows: Sequence[str]
 ) -> TextForm:
-    """The form of a file whose first row has these values. One of them is a path."""
+    """The form of a file whose first row has these values. One of them is a path.
+
+    `rows` are the first rows, as the file has them.
+    """
     path_index = 0
     while not is_picture(cells[path_index]):
         path_index += 1
@@ -184,6 +195,14 @@ def _form_without_header(
                 "keras-yolo3 writes them, which fastpipe does not read; write a CSV file with a "
                 "row for each box: path,x1,y1,x2,y2,class"
             )
+        if path_index == 0 and _have_several_labels(rows):
+            text = (
+                f"{path.name}: it has no header row and several texts behind some paths; its columns "
+                "are taken as path, tags"
+            )
+            option = "--field tags=tags:classes --separator ' '"
+            assumed = (Assumption(text, option),)
+            return TextForm(separator, ("path", "tags"), assumed=assumed, has_ids=True)
         if before and not any(map(_NUMBER.fullmatch, before)):
             # These are no values before the path: the path has spaces in it.
             cells = [" ".join(cells[: path_index + 1]), *after]
@@ -193,6 +212,18 @@ def _form_without_header(
     names = ", ".join(columns)
     text = f"{path.name}: it has no header row, and its columns are taken as {names}"
     return TextForm(separator, columns, assumed=(Assumption(text),))
+
+
+def _have_several_labels(rows: Sequence[str]) -> bool:
+    """Whether each row has a path without spaces, and some have more texts behind it than others.
+
+    DTD has the classes of an image so.
+    """
+    cells_of_rows = [row.split() for row in rows]
+    counts = {len(cells) for cells in cells_of_rows}
+    return len(counts) > 1 and all(
+        len(cells) > 1 and is_picture(cells[0]) for cells in cells_of_rows
+    )
 
 
 def _name_columns(

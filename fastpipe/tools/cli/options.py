@@ -123,6 +123,15 @@ LabelColumn = Annotated[
         rich_help_panel=LABELS,
     ),
 ]
+LabelPattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="The class is in the path of each image: the first group of this regular expression. "
+        "'(.+)/' takes the folder, however deep it is, '(.+)_' the start of the file's name.",
+        rich_help_panel=LABELS,
+    ),
+]
 ClassesFrom = Annotated[
     str | None,
     typer.Option(
@@ -138,7 +147,8 @@ FirstLabel = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="The number of the first class in YOLO's label files: 0, the default, or 1.",
+        help="The number of the first class in YOLO's label files, or in a table whose labels are "
+        "numbers: 0, the default, or 1.",
         rich_help_panel=LABELS,
     ),
 ]

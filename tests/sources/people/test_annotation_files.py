@@ -97,7 +97,7 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
         ("a.xml", "expected the folder: pass "),
         ("data.yaml", "expected the folder: pass "),
         ("obj.data", "expected the folder: pass "),
-        ("train.mat", "is a file of MATLAB, which fastpipe does not read: read it in Python"),
+        ("train.mat", "is a file of MATLAB, which fastpipe does not read: write a CSV file"),
         ("train.npz", "is a file of NumPy"),
         ("train.h5", "is a file of HDF5"),
         ("train.tfrecord", "is a file of TensorFlow"),

@@ -161,12 +161,12 @@ def test_lines_in_json(two: Path) -> None:
 
 
 @becomes(
-    'a JSON object of paths: {"a.jpg": "cat"}',
+    'a JSON object of something else, as of names: {"0": "cat"}',
     "refused, with the form of a .jsonl file to write instead",
 )
 def test_an_object_in_json(two: Path) -> None:
     with pytest.raises(PackError, match=r"make a \.jsonl file with a line for each image"):
-        pack_text(two, "a.json", '{"a.jpg": "cat", "b.jpg": "dog"}')
+        pack_text(two, "a.json", '{"0": "cat", "1": "dog"}')
 
 
 @becomes(
@@ -253,7 +253,9 @@ def test_labels_from_one(two: Path) -> None:
     assert assumed(summary) == []
     summary = pack_text(two, "a.csv", "path,label\na.jpg,1\nb.jpg,10\n", overwrite=True)
     assert fastpipe.open(two / "packed").classes == [str(number) for number in range(11)]
-    assert assumed(summary) == ["labels: 1 to 10 stay as they are, so class 0 of 11 has no sample"]
+    assert assumed(summary) == [
+        "labels: 1 to 10 stay as they are, so class 0 of 11 has no sample (--first-label 1)"
+    ]
 
 
 @becomes(

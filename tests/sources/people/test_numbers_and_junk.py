@@ -46,7 +46,7 @@ def test_class_folders_that_are_numbers(tmp_path: Path) -> None:
     data = fastpipe.open(tmp_path / "packed")
     assert data.classes == ["1", "10", *map(str, range(2, 10))]
     assert [str(each) for each in summary.assumed] == [
-        "labels: class folders that are whole numbers are sorted as texts: '10' is label 1 (--classes-from FILE)"
+        "labels: classes that are whole numbers are sorted as texts: '10' is label 1 (--classes-from FILE)"
     ]
 
 

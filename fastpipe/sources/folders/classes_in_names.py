@@ -1,0 +1,61 @@
+"""Names of images without labels -> the assumption that they may have the classes in them.
+
+Dogs vs. Cats has cat.0.jpg and dog.0.jpg, Oxford's pets Abyssinian_100.jpg, Market-1501 the number
+of a person (0002_c1s1_000451_03.jpg), and MNIST as PNGs often 00000_7.png. See Note [labels in
+paths] of path_labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.errors import readable
+from fastpipe.sources.folders.splits import first_paths
+from fastpipe.sources.listing import Assumption, Source
+from fastpipe.sources.path_labels import LABEL_PATTERN, class_by_pattern
+
+# A name and then the number of the image; a number of at most six digits; one or two digits last.
+_PATTERNS = (
+    r"([^/\d][^/]*?)[-_. ]+\d+[.]\w+$",
+    r"(?:^|/)(-?\d{1,6})_[^/]+$",
+    r"[-_](\d{1,2})[.]\w+$",
+)
+# There may be millions of images. So many show how they are called.
+_NUM_CHECKED = 4096
+_MIN_IMAGES = 4
+
+
+def describe_classes_in_names(sources: Sequence[Source]) -> Iterator[Assumption]:
+    """The assumption that images have no labels, though their names look like classes."""
+    step = max(1, len(sources) // _NUM_CHECKED)
+    paths = []
+    for source in sources[::step]:
+        if source.label != NO_LABEL:
+            return
+        if source.problem is None:
+            paths.append(source.path)
+    if len(paths) < _MIN_IMAGES:
+        return
+    for pattern in _PATTERNS:
+        classes = _classes_by(pattern, paths)
+        # Classes come several times. Where each image has its own, or all have one, it is no class.
+        if 1 < len(classes) <= len(paths) // 2:
+            yield Assumption(
+                f"labels: none. The names of the images may have the classes "
+                f"({first_paths(classes)}, as in {readable(paths[0])})",
+                f"{LABEL_PATTERN} '{pattern}'",
+            )
+            return
+
+
+def _classes_by(pattern: str, paths: Sequence[str]) -> list[str]:
+    """The classes of all paths by a pattern, each once; none if a path has none."""
+    class_of = class_by_pattern(pattern)
+    classes: dict[str, None] = {}  # in place of a set, as it keeps the order
+    for path in paths:
+        name = class_of(path)
+        if name is None:
+            return []
+        classes[name] = None
+    return list(classes)

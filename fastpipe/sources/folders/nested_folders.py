@@ -1,0 +1,79 @@
+"""Class folders that hold folders and no images -> a question, or an assumption, which are classes.
+
+torchvision's ImageFolder takes the first folders as the classes, whatever lies between them and
+the images. But SUN397 has folders by the first letter of its classes (a/abbey, b/bakery/shop), and
+iNaturalist has species in folders of kingdoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
+from fastpipe.sources.folders.splits import first_paths, split_of_name
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
+
+# At most this many class folders are looked into. Behind a URL each is a request.
+_MAX_FOLDERS = 100
+_MAX_REMOTE_FOLDERS = 1
+# So many names show that a folder holds folders alone, as it holds few then.
+_MAX_NAMES = 16
+_BY_FOLDER = f"{LABEL_PATTERN} '{FOLDER_PATTERN}'"
+
+
+def check_nested_folders(
+    root: SourcePath, folders: Sequence[str]
+) -> Iterator[Assumption]:
+    """The assumption that folders are classes, although some hold folders alone.
+
+    PackError: all of them do, are called by a single character each, and hold different folders.
+    """
+    max_folders = _MAX_REMOTE_FOLDERS
+    if isinstance(root, Path):
+        max_folders = _MAX_FOLDERS
+    step = max(1, len(folders) // max_folders)
+    looked_into = folders[::step][:max_folders]
+    inner_by_folder: dict[str, list[str]] = {}
+    for folder in looked_into:
+        names = names_in(root / folder, _MAX_NAMES)
+        if names.folders and not names.files:
+            inner_by_folder[folder] = names.folders
+    if not _may_be_classes(inner_by_folder):
+        return
+
+    paths = [
+        f"{folder}/{inner}"
+        for folder, inner_folders in inner_by_folder.items()
+        for inner in inner_folders
+    ]
+    holders = first_paths(inner_by_folder)
+    # Digits may have a folder for each writer, which are the same in all of them.
+    inner_names = {path.partition("/")[2] for path in paths}
+    are_distinct = len(inner_names) == len(paths)
+    are_letters = all(len(folder) == 1 for folder in folders)
+    if are_letters and are_distinct and len(inner_by_folder) == len(looked_into):
+        raise PackError(
+            f"{readable(str(root))} has the folders {holders}, which hold folders "
+            f"({first_paths(paths)}) and no images, so it is not certain which are the classes. "
+            f"{_BY_FOLDER} takes the folder of each image as its class, such as "
+            f"{readable(paths[0])}. {AS_CLASSES} takes {first_paths(folders)}"
+        )
+    yield Assumption(
+        f"classes: the first folders; {holders} hold folders ({first_paths(paths)}) and no images. "
+        f"{_BY_FOLDER} takes the folder of each image as its class",
+        f"{AS_CLASSES} or {_BY_FOLDER}",
+    )
+
+
+def _may_be_classes(inner_by_folder: dict[str, list[str]]) -> bool:
+    """Whether folders in class folders may be the classes; they are not if all have one name."""
+    inner_names: set[str] = set()
+    for inner_folders in inner_by_folder.values():
+        inner_names.update(inner_folders)
+    # Tiny ImageNet has n01443537/images. Of splits in class folders the user knows already.
+    are_splits = all(split_of_name(name) is not None for name in inner_names)
+    return len(inner_names) > 1 and not are_splits
