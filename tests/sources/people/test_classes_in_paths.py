@@ -262,7 +262,9 @@ def test_sidecar_files_are_left_out(tmp_path: Path) -> None:
 def test_a_pattern_for_tars_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "src" / "cat.tar", "")
     for format_name in ("auto", "imagefolder"):
-        with pytest.raises(PackError, match=r"^label_pattern: tars have no such option"):
+        with pytest.raises(
+            PackError, match=r"^label_pattern: (tars|webdataset sources) have no such option"
+        ):
             fastpipe.pack(
                 tmp_path / "src", tmp_path / "packed", format=format_name, label_pattern="(.)"
             )
