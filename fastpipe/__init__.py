@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fastpipe.packing.api import pack as pack
     from fastpipe.packing.api import remove as remove
     from fastpipe.packing.writer import Writer as Writer
+    from fastpipe.plan.arrays import Arrays as Arrays
     from fastpipe.plan.buckets import Buckets as Buckets
     from fastpipe.plan.crops import CenterCrop as CenterCrop
     from fastpipe.plan.crops import FiveCrop as FiveCrop
@@ -86,6 +87,7 @@ _NAMES = {
     "loading.samplers": "PerClass Repeated Sequential Weighted balanced",
     "packing.api": "add pack remove",
     "packing.writer": "Writer",
+    "plan.arrays": "Arrays",
     "plan.buckets": "Buckets",
     "plan.crops": "CenterCrop FiveCrop Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
     "plan.placed": "Boxes Points",

@@ -66,7 +66,7 @@ class Job:
         engine: Engine,
         tasks: NDArray[np.void],
         views: Sequence[
-            tuple[NDArray[Any], bool, dict[str, Any], bool]
+            tuple[NDArray[Any], bool, dict[str, Any]]
         ],  # Slot, with its Rendering as a dict
         verify: bool,
     ) -> None: ...
@@ -89,9 +89,9 @@ class Shard:
         tasks: NDArray[np.void],
         images: NDArray[Any],
         exact: bool,
-        masks: bool = False,
         **rendering: Any,
     ) -> None: ...
+    def read_bytes(self, offset: int, out: NDArray[np.uint8]) -> None: ...
 
 def read_headers(
     paths: list[bytes], offsets: NDArray[np.uint64], sizes: NDArray[np.uint64]

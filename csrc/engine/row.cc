@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "base/clock.h"
@@ -163,6 +164,7 @@ Status RowWorker::fill(const File& file, RowCounters* counters, StageFlag* stage
   stage->set(Stage::reading);
   const RowTask& task = *crops_.front().task;
   const RowOptions& options = crops_.front().options;
+  if (options.copied) return copy(file, crops_.front(), counters);
   const bool verify = options.verify && task.xxh3_64 != 0;  // 0: what is not packed has no hash
   const bool in_parts = task.coefficients != 0 && !verify;
   Status status =
@@ -260,6 +262,25 @@ Status RowWorker::decode(Crop* crop, RowCounters* counters, StageFlag* stage) {
   const std::uint64_t started = now_ns();
   const Status status = decoder_.decode(crop->needed.denominator, crop->needed.region, crop->sink());
   count_decode(now_ns() - started, counters);
+  return status;
+}
+
+Status RowWorker::copy(const File& file, const Crop& crop, RowCounters* counters) {
+  const std::uint64_t started = now_ns();
+  const RowTask& task = *crop.task;
+  const std::size_t count = task.size - task.skip;
+  Status status;
+  if (crop.options.verify) {
+    // The hash is that of the whole file, and the row has no place for its header.
+    status = stored_.read(file, task.offset, task.size);
+    if (status.ok()) status = stored_.check(task.xxh3_64);
+    if (status.ok()) std::memcpy(crop.out.data, stored_.data() + task.skip, count);
+  } else {
+    status = file.check(task.offset, task.size);
+    if (status.ok()) status = file.read(task.offset + task.skip, crop.out.data, count);
+  }
+  counters->bytes = task.size;
+  counters->read_ns += now_ns() - started;
   return status;
 }
 

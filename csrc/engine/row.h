@@ -1,4 +1,5 @@
-// One row of a batch, or the rows that the crops of one picture become: read -> decode -> resize -> the slots.
+// One row of a batch, or the rows that the crops of one picture become: read -> decode -> resize -> the slots. The row
+// of an array is copied as it is stored.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,8 @@ struct RowTask {
   std::int32_t bounds[4];  // x, y, width, height: pixels outside have no part in the row
   std::uint32_t size;      // of the picture, in bytes
   std::uint32_t shard;
-  std::uint32_t out_row;  // which picture of the slot
+  std::uint32_t out_row;  // which picture of the slot; of an array the first of its rows
+  std::uint32_t skip;     // bytes at the start of an array's file, its header, that are not copied
   std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
   std::uint8_t flip;          // 1: mirror left and right
@@ -38,17 +40,21 @@ struct RowOptions {
   bool exact;           // never decode at reduced size
   bool verify;          // compare each file's hash with the index's before it is decoded
   int id_bytes = 0;     // 1 or 4: rows are a mask's ids, of which none is made up; 0: they are pictures
+  bool copied = false;  // rows are bytes of an array, and no picture
   PixelForm form = {};  // of pictures
   Resampling resampling = {};
   Padding padding = {};
 
-  int pixel_bytes() const { return id_bytes > 0 ? id_bytes : form.bytes(); }
+  int pixel_bytes() const {
+    if (copied) return 1;
+    return id_bytes > 0 ? id_bytes : form.bytes();
+  }
 };
 
 // Where rows of one kind of crop go.
 struct Slot {
   std::uint8_t* images = nullptr;  // (rows, size.height, size.width) of options.pixel_bytes()
-  Size size;
+  Size size;                       // of bytes: as wide as a row, and 1 high
   RowOptions options;
 
   PixelSpan row(std::uint32_t number) const {
@@ -121,6 +127,8 @@ class RowWorker {
   Status decode(Crop* crop, RowCounters* counters, StageFlag* stage);
   void count_decode(std::uint64_t ns, RowCounters* counters);
   Status fill_mask(const Crop& crop, RowCounters* counters);
+  // An array, which may fill several rows.
+  Status copy(const File& file, const Crop& crop, RowCounters* counters);
 
   FileCache* files_;
   StoredBytes stored_;

@@ -28,6 +28,9 @@ class StoredBytes {
   // Takes a picture that others hold, until the next read or borrow.
   void borrow(const std::uint8_t* data, std::size_t size);
 
+  // The first of the bytes that were read or borrowed.
+  const std::uint8_t* data() const { return data_; }
+
   // How many bytes were read of the image at hand.
   std::size_t bytes_read() const { return bytes_read_; }
 

@@ -106,27 +106,33 @@ class PyEngine {
 // A job and what it writes to: the arrays live until no thread writes to them any more.
 class PyJob {
  public:
-  // `views`: for each crop of a picture, where its rows go, whether it is never decoded at reduced size, how its pixels
-  // are made, and whether they are masks.
+  // `views`: for each crop of a picture, where its rows go, whether it is never decoded at reduced size, and how its
+  // pixels are made.
   PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks,
-        const std::vector<std::tuple<py::array, bool, py::dict, bool>>& views, bool verify)
+        const std::vector<std::tuple<py::array, bool, py::dict>>& views, bool verify)
       : engine_(std::move(engine)) {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
     const std::size_t count = views.size();
     if (count == 0) throw py::value_error("views: expected one at least");
     std::vector<Slot> slots;
-    for (const auto& [array, exact, rendering, masks] : views) {
-      if (masks && count > 1) throw py::value_error("views: masks have one crop");
+    for (const auto& [array, exact, rendering] : views) {
       images_.push_back(array);
       RowOptions options = {exact, verify};
-      fill_as(array, masks, &options);
+      fill_as(array, &options);
+      if ((options.id_bytes > 0 || options.copied) && count > 1) {
+        throw py::value_error("views: masks and arrays have one crop");
+      }
       slots.push_back(slot_of(images_.back(), options, rendering));
     }
     std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
     if (list.size() % count != 0) throw py::value_error("tasks: expected one for each crop of each picture");
     for (std::size_t i = 0; i < list.size(); ++i) {
       const RowTask &task = list[i], &first = list[i - i % count];
-      if (task.out_row >= images_[i % count].shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+      const py::array& rows = images_[i % count];
+      if (task.out_row >= rows.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+      if (slots[i % count].options.copied && !has_place(task, rows)) {
+        throw py::value_error("tasks: an array has no place in its rows");
+      }
       if (task.shard != first.shard || task.offset != first.offset || task.size != first.size ||
           task.width != first.width || task.height != first.height) {
         throw py::value_error("tasks: the crops of a picture must be of one picture");
@@ -178,8 +184,15 @@ class PyJob {
   }
 
  private:
+  // Whether the bytes of an array end where the rows do, or before. An array without bytes has no task.
+  static bool has_place(const RowTask& task, const py::array& rows) {
+    const py::ssize_t place = (rows.shape(0) - static_cast<py::ssize_t>(task.out_row)) * rows.shape(1);
+    return task.skip < task.size && static_cast<py::ssize_t>(task.size - task.skip) <= place;
+  }
+
   static Slot slot_of(py::array& images, RowOptions options, const py::dict& rendering) {
-    const Size size = {static_cast<int>(images.shape(2)), static_cast<int>(images.shape(1))};
+    Size size = {static_cast<int>(images.shape(1)), 1};
+    if (!options.copied) size = {static_cast<int>(images.shape(2)), static_cast<int>(images.shape(1))};
     if (size.width < 1 || size.height < 1) throw py::value_error("images: height and width must be at least 1");
     render_as(rendering, &options);
     return {static_cast<std::uint8_t*>(images.mutable_data()), size, options};  // throws if not writable
@@ -250,7 +263,8 @@ py::dict counters(const PyEngine& engine) {
 void register_engine(py::module_& m) {
   using namespace py::literals;
 
-  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip, coefficients);
+  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, skip, width, height, flip,
+                       coefficients);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();
@@ -269,7 +283,7 @@ void register_engine(py::module_& m) {
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&,
-                    const std::vector<std::tuple<py::array, bool, py::dict, bool>>&, bool>(),
+                    const std::vector<std::tuple<py::array, bool, py::dict>>&, bool>(),
            "engine"_a, "tasks"_a, "views"_a, "verify"_a)
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)

@@ -28,7 +28,7 @@ py::list fill(const std::vector<py::bytes>& pictures, const py::array_t<RowTask,
   RowOptions options = {exact, false};
   const int height = planar ? 2 : 1;  // its axis
   if (!planar) {
-    fill_as(images, false, &options);
+    options.form = form_of("images", images, 4);
   } else if (!py::isinstance<Pixels>(images) || images.ndim() != 4 || images.shape(1) != 3 || images.shape(2) < 1 ||
              images.shape(3) < 1 || (images.flags() & py::array::c_style) == 0) {
     throw py::value_error("images: expected a C-contiguous uint8 array (rows, 3, height, width)");

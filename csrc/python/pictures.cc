@@ -72,14 +72,24 @@ class PyShard {
     raise_if(status);
   }
 
+  // Fills `out`, (bytes,), with the bytes from `offset` on.
+  void read_bytes(std::uint64_t offset, Pixels out) const {
+    std::uint8_t* const data = out.mutable_data();  // throws if not writable
+    const auto size = static_cast<std::size_t>(out.size());
+    Status status = file_->check(offset, size);
+    if (status.ok()) without_gil([&] { status = file_->read(offset, data, size); });
+    raise_if(status);
+  }
+
   // Fills the rows of `images` as an engine's job does, one after the other.
-  void fill_rows(const py::array_t<RowTask, py::array::c_style>& tasks, py::array images, bool exact, bool masks,
+  void fill_rows(const py::array_t<RowTask, py::array::c_style>& tasks, py::array images, bool exact,
                  const py::kwargs& rendering) const {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
+    if (images.ndim() < 3) throw py::value_error("images: expected pictures or masks");
     const Size out = {static_cast<int>(images.shape(2)), static_cast<int>(images.shape(1))};
     if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
     RowOptions options = {exact, false};
-    fill_as(images, masks, &options);
+    fill_as(images, &options);
     render_as(rendering, &options);
     auto* const rows = static_cast<std::uint8_t*>(images.mutable_data());  // throws if not writable
     RowWorker& worker = this_threads_worker();
@@ -183,7 +193,8 @@ void register_pictures(py::module_& m) {
            "mtime_ns"_a = Shard::kAnyTime)
       .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert())
       .def("read_mask", &PyShard::read_mask, "offset"_a, "size"_a, "mask"_a.noconvert())
-      .def("fill_rows", &PyShard::fill_rows, "tasks"_a, "images"_a.noconvert(), "exact"_a, "masks"_a = false);
+      .def("fill_rows", &PyShard::fill_rows, "tasks"_a, "images"_a.noconvert(), "exact"_a)
+      .def("read_bytes", &PyShard::read_bytes, "offset"_a, "out"_a.noconvert());
 
   m.def("xxh3_64", &hash, "data"_a, "scalar"_a = false);
   m.def("picture_size", &picture_size, "picture"_a, "max_pixels"_a = kMaxPixels);

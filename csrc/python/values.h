@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -67,14 +68,23 @@ inline py::array new_image(int height, int width, PixelForm form) {
   return form.bits == 16 ? py::array(py::array_t<std::uint16_t>(shape)) : py::array(py::array_t<std::uint8_t>(shape));
 }
 
-// What an array is to be filled with.
-inline void fill_as(const py::array& images, bool masks, RowOptions* options) {
-  if (!masks) {
+// What the rows of an array are filled with, by its dimensions: pictures (rows, height, width, channels), masks (rows,
+// height, width), or bytes of arrays (rows, bytes).
+inline void fill_as(const py::array& images, RowOptions* options) {
+  if (images.ndim() == 2) {
+    if (!py::isinstance<Pixels>(images) || (images.flags() & py::array::c_style) == 0 ||
+        images.shape(1) > std::numeric_limits<int>::max()) {
+      throw py::value_error("images: expected bytes of arrays, a C-contiguous array of uint8 (rows, bytes)");
+    }
+    options->copied = true;
+    return;
+  }
+  if (images.ndim() != 3) {
     options->form = form_of("images", images, 4);
     return;
   }
   const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
-  if ((!bytes && !py::isinstance<py::array_t<std::int32_t>>(images)) || images.ndim() != 3 ||
+  if ((!bytes && !py::isinstance<py::array_t<std::int32_t>>(images)) ||
       (images.flags() & py::array::c_style) == 0) {
     throw py::value_error("images: expected masks, a C-contiguous array of uint8 or int32 (rows, height, width)");
   }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.dataset.column_values import Column, spans
-from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
+from fastpipe.dataset.format.fields import FILE_KINDS, Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import PICTURE
@@ -117,7 +117,7 @@ class BaseDataset:
         """The values that samples have besides image and label, by name."""
         fields = dict(self.index.fields)
         for name in self._selection.added:  # by with_column
-            fields[name] = Field(name, "array")
+            fields[name] = Field(name, "column")
         return fields
 
     @property
@@ -125,9 +125,9 @@ class BaseDataset:
         """The names of the columns."""
         names = list(_OWN_COLUMNS)
         for name, field in self.fields.items():
-            # Masks and second images are pictures: they come with samples, and not as a column.
-            # A table may have a column "width" or "source" of its own, which hides ours.
-            if name not in names and field.kind not in PICTURE_KINDS:
+            # Masks, second images and arrays lie in the shards: they come with samples, and not as
+            # a column. A table may have a column "width" or "source" of its own, which hides ours.
+            if name not in names and field.kind not in FILE_KINDS:
                 names.append(name)
         return tuple(names)
 
@@ -143,7 +143,7 @@ class BaseDataset:
         if name in self.fields:
             kind = self.fields[name].kind
             raise ConfigError(
-                f"{self.path}: {name!r} is not a column but a picture ({kind}) of each sample; "
+                f"{self.path}: {name!r} is not a column: each sample has its {kind} in a shard; "
                 f"data.with_fields([{name!r}]) gives samples with it"
             )
         raise ConfigError(

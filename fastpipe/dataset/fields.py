@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fastpipe.dataset.arrays import ArrayReader, fit_arrays
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.format.columns import Ragged
@@ -16,6 +17,7 @@ from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import ConfigError
+from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ColumnReader
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
-FieldRequest = str | Boxes | Points  # the name of a field, or its options
+FieldRequest = str | Boxes | Points | Arrays  # the name of a field, or its options
 
 
 def field_name(request: FieldRequest) -> str:
@@ -57,6 +59,8 @@ def list_batch_keys(key: str, request: FieldRequest, data: BaseDataset) -> list[
             keys.append(f"{key}_offsets")
         elif request.form != "list":
             keys.append(f"{key}_counts")
+    if isinstance(request, Arrays):
+        keys += [key + ending for ending in request.entries]
     return keys
 
 
@@ -72,7 +76,8 @@ def parse_fields(
 
     Returns:
         By key of a batch, in order, the field: as Boxes where these are boxes; as Points, with the
-        pairs of the field itself where the user gives none; else its name.
+        pairs of the field itself where the user gives none; as Arrays, with their form; else its
+        name.
 
     Raises:
         ConfigError: `fields` is wrong.
@@ -90,7 +95,7 @@ def parse_fields(
                 f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}"
             )
         name: Any = value  # as the user wrote it, so it may not be a text
-        if isinstance(value, (Boxes, Points)):
+        if isinstance(value, (Boxes, Points, Arrays)):
             name = value.name
         if name not in known:
             raise ConfigError(
@@ -119,7 +124,7 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
         pairs = list(fields.items())
     elif isinstance(fields, (tuple, list)):
         for value in fields:
-            # The key of Boxes and Points is their name.
+            # The key of Boxes, Points and Arrays is their name.
             key = value if isinstance(value, str) else getattr(value, "name", value)
             pairs.append((key, value))
     if not pairs:
@@ -131,7 +136,7 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
 
 
 def _with_options(request: Any, field: Field | None) -> FieldRequest:
-    """A field as Boxes or Points where it is of these kinds, else its name.
+    """A field as Boxes, Points or Arrays where it is of these kinds, else its name.
 
     Args:
         request: its name, or options.
@@ -140,7 +145,7 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
     Raises:
         ConfigError: the options do not fit the field.
     """
-    option_types = {"boxes": Boxes, "keypoints": Points}
+    option_types = {"boxes": Boxes, "keypoints": Points, "array": Arrays}
     option_type = option_types.get(field.kind) if field is not None else None
     if isinstance(request, str):
         if option_type is None:
@@ -155,6 +160,9 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
         )
     if isinstance(request, Boxes):
         return request
+    if isinstance(request, Arrays):
+        assert field is not None
+        return fit_arrays(request, field)
 
     # Points without pairs get those that the dataset was packed with.
     assert isinstance(request, Points)
@@ -175,6 +183,11 @@ def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
         if isinstance(request, Boxes) and request.form != "list":
             raise ConfigError(
                 f"fields: a single sample has its boxes as one tensor, got {request!r}; leave "
+                "form out"
+            )
+        if isinstance(request, Arrays) and request.form in ("flat", "pad"):
+            raise ConfigError(
+                f"fields: a single sample has its array as one tensor, got {request!r}; leave "
                 "form out"
             )
     return chosen
@@ -234,11 +247,12 @@ class FieldReader:
             for entry in list_batch_keys(name, request, data):
                 self.keys[key + entry.removeprefix(name)] = entry
 
-        # The columns by name, in three groups: numbers and texts; boxes and points; the records of
-        # masks and second pictures.
+        # The columns by name, in four groups: numbers and texts; boxes and points; the records of
+        # masks and second pictures; those of arrays.
         self._plain: dict[str, ColumnReader] = {}
         self._placed: dict[str, ColumnReader] = {}
         self.pictures: dict[str, ColumnReader] = {}
+        self.arrays: dict[str, ArrayReader] = {}
         # By name of the plain columns whose values are sets of classes, the number of classes.
         self._class_counts: dict[str, int] = {}
         self.masks: set[str] = set()  # the names of the pictures that are masks
@@ -256,6 +270,10 @@ class FieldReader:
                 self.pictures[name] = column
             elif field.kind in ("boxes", "keypoints"):
                 self._placed[name] = column
+            elif field.kind == "array":
+                request = self.options[name]
+                assert isinstance(request, Arrays)
+                self.arrays[name] = ArrayReader(field, request, column)
             else:
                 self._plain[name] = column
             if field.kind == "mask":
@@ -282,7 +300,7 @@ class FieldReader:
         for name, request in self.options.items():
             if isinstance(request, Boxes):
                 boxes[name] = request
-        values = HostFields(self.keys, tuple(self.pictures), boxes)
+        values = HostFields(self.keys, tuple(self.pictures), tuple(self.arrays), boxes)
         if self._source_paths is not None:
             values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
         for name, column in self._plain.items():

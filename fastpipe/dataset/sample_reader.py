@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
+from fastpipe.dataset.arrays import ArrayReader
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.cropping import Cropping
 from fastpipe.dataset.fields import (
@@ -224,6 +225,9 @@ class SampleReader:
             is_mask = name in fields.masks
             records = column.take(plan.ids)
             makers[name] = partial(self._read_picture, plan, records, is_mask)
+        for name, reader in fields.arrays.items():
+            array_records = reader.records_of(plan.ids)
+            makers[name] = partial(self._read_array, plan, reader, array_records)
         for name, of_rows in self._place_values(plan, values.places[0], fields):
             makers[name] = group_by_sample(of_rows, plan).__getitem__
 
@@ -289,6 +293,18 @@ class SampleReader:
         if placed.labels is not None:
             labels = split_by_row(placed.labels, placed.rows, plan)
             yield f"{options.name}_labels", [torch.from_numpy(row) for row in labels]
+
+    def _read_array(
+        self,
+        plan: BatchPlan,
+        reader: ArrayReader,
+        array_records: NDArray[np.void],
+        position: int,
+    ) -> torch.Tensor:
+        sample = int(plan.samples[position])
+        return reader.read(
+            self._pictures, sample, plan.records[position], array_records[position]
+        )
 
     def _read_picture(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.device.array_tensors import arrays_in_slot
 from fastpipe.device.augment import Augment
 from fastpipe.device.augment.foreign import Foreign
 from fastpipe.device.augment.operation import AugmentPlan
@@ -76,6 +77,7 @@ class _Copies(NamedTuple):
 
     views: list[torch.Tensor]  # (n * k, channels, height, width) each
     tensors: dict[str, torch.Tensor]  # the small arrays
+    slots: dict[str, torch.Tensor]  # of fields of arrays, by name; see ArrayBatch
     first: Mark  # before the copies
     copied: Mark  # after them
 
@@ -252,19 +254,27 @@ class Transfer:
         rows = len(batch.plan.flips)
         # torch makes the slices, because numpy's would not keep the slot lent: SlotRing.take.
         hosts = [torch.from_numpy(images)[:rows] for images in batch.views]
+        host_slots = {}
+        if batch.fields is not None:
+            for name, arrays_of_field in batch.fields.array_batches.items():
+                host_slots[name] = torch.from_numpy(arrays_of_field.slot)
         if not self._stream.copies:
             mark = self._stream.mark()
             views = [host.permute(0, 3, 1, 2) for host in hosts]
             tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-            return _Copies(views, tensors, mark, mark)
+            return _Copies(views, tensors, host_slots, mark, mark)
         buffer = pack(arrays, self._buffers.take)
         first = self._stream.mark()
         small = self._stream.copy(torch.from_numpy(buffer))
         views = [self._stream.copy(host).permute(0, 3, 1, 2) for host in hosts]
+        slots = {name: self._stream.copy(host) for name, host in host_slots.items()}
         copied = self._stream.mark()
-        self._copying.append((copied, (*batch.views, buffer)))
+        memory = [*batch.views, buffer]
+        if batch.fields is not None:
+            memory += [arrays.slot for arrays in batch.fields.array_batches.values()]
+        self._copying.append((copied, tuple(memory)))
         tensors = unpack(small, arrays)
-        return _Copies(views, tensors, first, copied)
+        return _Copies(views, tensors, slots, first, copied)
 
     def _augment(self, batch: HostBatch, plans: _Plans, copies: _Copies) -> StagedBatch:
         """Queues the augmentation, and builds the batch that the loop gets."""
@@ -286,7 +296,7 @@ class Transfer:
             memory.append(image_sizes)
         if masks:
             attributes["pixel_mask"] = _one_or_list(masks)
-        images = _one_or_list(views)
+        images = _one_or_list(views) if views else None
         if batch.fields is None:
             loop_batch: Batch = ImageBatch(images, labels, **attributes)
         else:
@@ -302,8 +312,12 @@ class Transfer:
             for name in batch.fields.arrays:
                 values[name] = tensors[f"field.{name}"]
                 memory.append(values[name])
+            for name, arrays in batch.fields.array_batches.items():
+                values[name] = arrays_in_slot(copies.slots[name], arrays)
+                memory.append(copies.slots[name])
             rows_per_sample = batch.plan.rows_per_sample
-            loop_batch = _as_dict(batch.fields, values, len(views), rows_per_sample)
+            view_count = len(batch.plan.views)
+            loop_batch = _as_dict(batch.fields, values, view_count, rows_per_sample)
         ready = self._stream.mark()
         # The training stream has to know each piece of memory once, however many tensors are in it.
         # By the address of the memory.

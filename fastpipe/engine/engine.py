@@ -19,7 +19,14 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.joined_index import UNKNOWN_TIME
 from fastpipe.engine.jobs import ConvertingJob, FetchedJob, Job, Reason
 from fastpipe.engine.limits import PATIENCE_S, most_open_shards
-from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
+from fastpipe.engine.tasks import (
+    Pixels,
+    Slot,
+    Tasks,
+    array_tasks,
+    field_tasks,
+    tasks_of,
+)
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
 from fastpipe.machine.binding import unbound
@@ -75,6 +82,7 @@ class Engine:
         num_workers: number of threads.
         verify: compare samples, and the files beside the shards, with their hashes.
         fields: names of fields whose columns are among these files.
+        with_images: whether batches have images; else their fields alone are read.
 
     Raises:
         EngineError: the threads cannot be started.
@@ -88,11 +96,13 @@ class Engine:
         *,
         verify: bool = False,
         fields: Iterable[str] = (),
+        with_images: bool = True,
     ) -> None:
         self.intact = Intact(index.list_hashed_files(fields))
         if verify:
             self.intact.begin()
         self._verify = verify
+        self._with_images = with_images
         self._index = index
         self.num_workers = num_workers
         # Fetches shards that are behind URLs. It has to know which batches come next.
@@ -190,9 +200,29 @@ class Engine:
         # The engine gets no task for these rows, so they are filled here.
         is_missing = records["format"] == NO_IMAGE
         out[tasks["out_row"][is_missing]] = rendering.mask_fill if are_masks else 0
-        slots = [Slot(out, exact, rendering, are_masks)]
+        slots = [Slot(out, exact, rendering)]
         return self._begin(
             plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True
+        )
+
+    def submit_arrays(
+        self,
+        plan: BatchPlan,
+        records: NDArray[np.void],
+        header_bytes: Int64s,
+        out: NDArray[np.uint8],
+        rows: Int64s,
+    ) -> Job | FetchedJob:
+        """Begins to copy the arrays of a batch into `out`, (all rows, bytes).
+
+        The other arguments are those of array_tasks.
+        """
+        tasks = array_tasks(plan, records, header_bytes, rows)
+        # The engine gets no task for an array without numbers.
+        has_numbers = records["size"] > header_bytes
+        slots = [Slot(out, True, plan.crops.rendering)]
+        return self._begin(
+            plan, tasks, slots, np.flatnonzero(has_numbers), is_field=True
         )
 
     def _begin(
@@ -223,13 +253,14 @@ class Engine:
         if self.reader is None:
             return start(rows)
         self.check_usable()
-        # A sample counts as used when its image has been read. Jobs of fields keep its bytes as
-        # long as they need them, by tickets of their own.
-        return FetchedJob(self.reader, plan.samples, rows, start, last=not is_field)
+        # A sample counts as used when its image has been read, or a field if there are no images.
+        # The other jobs of fields keep its bytes as long as they need them, by tickets of their own.
+        is_use = not (is_field and self._with_images)
+        return FetchedJob(self.reader, plan.samples, rows, start, last=is_use)
 
     def _submit_tasks(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         self.check_usable()
-        views = [(slot.images, slot.exact, slot.keywords, slot.masks) for slot in slots]
+        views = [(slot.images, slot.exact, slot.keywords) for slot in slots]
         try:
             return _engine.Job(self._engine, tasks.ravel(), views, self._verify)
         except RuntimeError as problem:  # another thread has closed it meanwhile

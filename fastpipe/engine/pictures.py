@@ -108,7 +108,7 @@ class Pictures:
         shape = (len(by_row), *size)
         tasks = field_tasks(by_row, np.array([record] * len(by_row)))
         images = _allocate_mask(record, *shape) if mask else self._allocate(*shape)
-        slot = Slot(images, exact, plan.crops.rendering, mask)
+        slot = Slot(images, exact, plan.crops.rendering)
 
         fill = partial(_fill_rows, tasks, slot)
         rows = self._read(int(plan.samples[0]), tasks[0], tasks[0], fill, slot.images)
@@ -128,6 +128,19 @@ class Pictures:
         return self._read(
             sample, record, field, _engine.Shard.read_picture, self._allocate(*shape)
         )
+
+    def read_array(
+        self, sample: int, record: np.void, field: np.void, out: Pixels
+    ) -> None:
+        """Reads an array into `out`, (bytes,); `field` is its own record. Raises SampleError."""
+
+        def read_bytes(
+            file: _engine.Shard, offset: int, size: int, out: Pixels
+        ) -> None:
+            # The numbers are the end of the file, behind its header.
+            file.read_bytes(offset + size - out.nbytes, out)
+
+        self._read(sample, record, field, read_bytes, out)
 
     def _allocate(self, *shape: int) -> Pixels:
         return np.empty((*shape, self.form.channels), dtype=self.form.dtype)
@@ -225,7 +238,7 @@ def _fill_rows(
 ) -> None:
     """A _ReadImage for rows; the tasks know the size."""
     tasks["offset"] = offset
-    file.fill_rows(tasks, out, slot.exact, slot.masks, **slot.keywords)
+    file.fill_rows(tasks, out, slot.exact, **slot.keywords)
 
 
 def _allocate_mask(record: np.void, *shape: int) -> Pixels:

@@ -14,7 +14,8 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
 from fastpipe.plan.draws import Int64s
 
-# Images, (..., height, width, channels) of uint8 or uint16; or masks, (..., height, width).
+# Images, (..., height, width, channels) of uint8 or uint16; masks, (..., height, width); or the bytes
+# of arrays, (rows, bytes) of uint8.
 Pixels = NDArray[Any]
 Tasks = NDArray[np.void]  # (n,) or (n, views) of TASK_DTYPE
 
@@ -25,7 +26,6 @@ class Slot(NamedTuple):
     images: Pixels  # N rows, C-contiguous
     exact: bool  # never decode at reduced size
     rendering: Rendering
-    masks: bool = False
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -67,4 +67,27 @@ def field_tasks(
     tasks["bounds"] = plan.crops.bounds
     tasks["flip"] = plan.flips
     tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
+    return tasks
+
+
+def array_tasks(
+    plan: BatchPlan,
+    records: NDArray[np.void],
+    header_bytes: Int64s,
+    rows: Int64s,
+) -> Tasks:
+    """The tasks for the arrays of a plan's n samples, which are copied as they are stored.
+
+    Args:
+        plan: of the samples.
+        records: (n,) of array_record_dtype.
+        header_bytes: (n,) of the arrays' files, before the numbers.
+        rows: (n,) the first row of the output that each array fills.
+    """
+    tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
+    tasks["shard"] = plan.records["shard"]
+    for name in ("offset", "size", "xxh3_64"):
+        tasks[name] = records[name]
+    tasks["skip"] = header_bytes
+    tasks["out_row"] = rows
     return tasks

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
+from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.host_batch import HostBatch, HostFields
@@ -37,28 +38,39 @@ class PendingBatch:
     epoch_plan: EpochPlan
     number: int  # in the epoch
     plan: BatchPlan
-    # For each view the slot that its rows go to, and whether it is decoded at full size.
+    # For each view the slot that its rows go to, and whether it is decoded at full size. Empty if
+    # batches have no images.
     views: Sequence[tuple[NDArray[Any], bool]]
     # Memory of masks and second pictures, by entry.
     field_images: dict[str, NDArray[Any]]
     jobs: Sequence[Job | FetchedJob] = ()
+    # The fields of arrays, by name, and the jobs that copy them; their rows are samples.
+    arrays: Mapping[str, ArrayBatch] = field(default_factory=dict)
+    array_jobs: Sequence[Job | FetchedJob] = ()
     prepared: Future[HostFields] | None = None  # the result of prepare=
 
     def wait(self, timeout_s: float) -> bool:
         """True when every row is done; False after `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
-        return all(job.wait(max(deadline - time.monotonic(), 0.0)) for job in self.jobs)
+        for job in self._all_jobs:
+            if not job.wait(max(deadline - time.monotonic(), 0.0)):
+                return False
+        return True
+
+    @property
+    def _all_jobs(self) -> list[Job | FetchedJob]:
+        return [*self.jobs, *self.array_jobs]
 
     @property
     def done(self) -> bool:
         """Whether the batch is ready. Changes nothing, so any thread may read it."""
         if self.prepared is not None and not self.prepared.done():
             return False
-        return all(job.done for job in self.jobs)
+        return all(job.done for job in self._all_jobs)
 
     def cancel(self) -> None:
         """Cancels the rows that have not begun, and waits for the others; see Job."""
-        for job in self.jobs:
+        for job in self._all_jobs:
             job.cancel()
         if self.prepared is not None:
             self.prepared.cancel()
@@ -69,6 +81,9 @@ class PendingBatch:
         for job in self.jobs:
             for row, reason in job.errors():
                 reasons.setdefault(row // self.plan.rows_per_sample, reason)
+        for job in self.array_jobs:
+            for sample, reason in job.errors():
+                reasons.setdefault(sample, reason)
         return sorted(reasons.items())
 
 
@@ -86,18 +101,24 @@ class BatchMaker:
     replace_bad: bool = False
     fields: FieldReader | None = None  # None: batches are (images, labels)
     prepare: Prepare | None = None
+    # Whether batches have images; else they have fields only.
+    with_images: bool = True
+    # For each field of arrays the ring of its slots.
+    array_rings: Mapping[str, SlotRing] = field(default_factory=dict)
 
     def begin(
         self, plan: BatchPlan, epoch_plan: EpochPlan, number: int
     ) -> PendingBatch:
         """Has the engine make batch `number` of an epoch; does not wait."""
         views = []
-        for (ring, exact), view in zip(self.views, plan.views, strict=True):
-            shape = (len(view.flips), *view.crops.size, self.form.channels)
-            views.append((ring.take(shape), exact))
+        if self.with_images:
+            for (ring, exact), view in zip(self.views, plan.views, strict=True):
+                shape = (len(view.flips), *view.crops.size, self.form.channels)
+                views.append((ring.take(shape), exact))
         field_images = {} if self.fields is None else self.fields.slots(plan)
         pending = PendingBatch(epoch_plan, number, plan, views, field_images)
         pending.jobs = self._submit(pending, plan)
+        self._begin_arrays(pending)
         self._begin_prepare(pending)
         return pending
 
@@ -111,6 +132,7 @@ class BatchMaker:
         fields = self._read_fields(filled)
         if fields is not None:
             fields.arrays.update(pending.field_images)
+            fields.add_arrays(filled.arrays)
         images = tuple(slot for slot, _ in pending.views)
         epoch = pending.epoch_plan.epoch
         # The augmentation is drawn by the planned samples, also for rows with other samples.
@@ -129,13 +151,29 @@ class BatchMaker:
         `samples`, (m,), are the places in the batch that the plan's samples go to; None: in order.
         """
         rows = None if samples is None else rows_of(samples, plan.rows_per_sample)
-        jobs = [self.engine.submit(plan.by_row(), *pending.views, rows=rows)]
+        jobs: list[Job | FetchedJob] = []
+        if self.with_images:
+            jobs.append(self.engine.submit(plan.by_row(), *pending.views, rows=rows))
         if self.fields is not None:
-            exacts = [exact for _, exact in pending.views]
+            exacts = [exact for _, exact in self.views]
             jobs += self.fields.begin(
                 self.engine, plan, pending.field_images, exacts, rows
             )
         return jobs
+
+    def _begin_arrays(self, pending: PendingBatch) -> None:
+        """Starts jobs for the arrays of the batch's samples."""
+        if self.fields is None:
+            return
+        arrays = {}
+        jobs = []
+        for name, reader in self.fields.arrays.items():
+            ring = self.array_rings[name]
+            arrays[name], job = reader.begin(self.engine, pending.plan, ring)
+            if job is not None:
+                jobs.append(job)
+        pending.arrays = arrays
+        pending.array_jobs = jobs
 
     def _begin_prepare(self, pending: PendingBatch) -> None:
         if self.prepare is not None:
@@ -174,17 +212,31 @@ class BatchMaker:
             # Drawn from the seed, the row and the attempt, so a resumed run gets the same ones.
             others = pending.epoch_plan.others(pending.plan, bad, attempt)
             jobs = self._submit(pending, others, bad)
-            still_bad = self._wait_for_errors(replace(pending, plan=others, jobs=jobs))
+            trial = replace(pending, plan=others, jobs=jobs)
+            self._begin_arrays(trial)
+            still_bad = self._wait_for_errors(trial)
             plan = plan.replaced(bad, others)
             if not still_bad:
                 self.stats.replaced += len(errors)
                 replaced = replace(pending, plan=plan)
+                self._read_arrays_again(replaced)
                 # prepare= got the fields of the bad samples, so it is called again.
                 self._begin_prepare(replaced)
                 return replaced
             # Positions among the samples that were tried -> positions in the batch.
             bad = bad[[place for place, _ in still_bad]]
         return None
+
+    def _read_arrays_again(self, replaced: PendingBatch) -> None:
+        """Reads the arrays of all samples of a batch, some of which were replaced.
+
+        The arrays of the others may have other shapes, so all need other places.
+        """
+        self._begin_arrays(replaced)
+        errors = self._wait_for_errors(replace(replaced, jobs=()))
+        if errors:
+            place, reason = errors[0]
+            raise self.index.sample_error(int(replaced.plan.samples[place]), reason)
 
     def _wait_for_errors(self, pending: PendingBatch) -> list[tuple[int, Reason]]:
         """Waits for all rows; returns the samples that failed, as `PendingBatch.errors`."""

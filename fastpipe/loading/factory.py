@@ -29,6 +29,7 @@ from fastpipe.loading.classes import warn_of_other_classes
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import (
     View,
+    asks_for_images,
     check_together,
     make_field_reader,
     recipe_with_views,
@@ -39,6 +40,7 @@ from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import parse_sampler
 from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.machine.cpus import count_granted_cpus
+from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MAX_ROWS
 from fastpipe.plan.crop_options import (
@@ -91,8 +93,8 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str | Boxes | Points]
-    | Mapping[str, str | Boxes | Points]
+    fields: Sequence[str | Boxes | Points | Arrays]
+    | Mapping[str, str | Boxes | Points | Arrays]
     | None = None,
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     rank: int | None = None,
@@ -162,7 +164,7 @@ def loader(
         fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid",
             "epoch": a batch is a dict with these keys. With size="bucket" also "image_size" and
             "pixel_mask", with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks
-            move with the image; fastpipe.Boxes and fastpipe.Points are names with options. Or a
+            move with the image; fastpipe.Boxes, Points and Arrays are names with options. Or a
             dict, for keys with other names: {"pixel_values": "image"}. None: a batch is (images,
             labels).
         prepare: a function of the entries of a batch of `fields`, all but images and masks. It
@@ -225,7 +227,12 @@ def loader(
 
     stream = stream_of(device)
     pixels = Pixels(channels, dtype)
-    augmentation = pixels.augment if augment is None else as_augment(augment)
+    with_images = fields is None or asks_for_images(fields)
+    augmentation = None
+    if augment is not None:
+        augmentation = as_augment(augment)
+    elif with_images:
+        augmentation = pixels.augment
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
     buckets = parse_buckets(size, size_choices, crop)
     if buckets is not None:
@@ -257,6 +264,8 @@ def loader(
     augments: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
         recipe, augments = recipe_with_views(views, recipe, augmentation, train=train)
+    if not with_images and any(augment is not None for augment in augments):
+        raise conflict_error("augment + fields without images")
     sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
     check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
@@ -281,8 +290,16 @@ def loader(
     index = dataset.index
     stats = Stats()
     slots = _make_slots(recipe, form, stream, prefetch_factor, exact=exact)
-    field_names = () if reader is None else reader.names
-    engine = Engine(index, workers, verify=verify, fields=field_names)
+    field_names: tuple[str, ...] = ()
+    array_rings = {}
+    if reader is not None:
+        field_names = reader.names
+        keep = _kept_slots(stream, prefetch_factor)
+        for name in reader.arrays:
+            array_rings[name] = SlotRing((0, 0), keep, stream.slot)
+    engine = Engine(
+        index, workers, verify=verify, fields=field_names, with_images=with_images
+    )
     maker = BatchMaker(
         index,
         engine,
@@ -295,6 +312,8 @@ def loader(
         prepare=None
         if prepare is None or reader is None
         else Prepare(prepare, reader.read, stats),
+        with_images=with_images,
+        array_rings=array_rings,
     )
     settings = Settings(
         workers,
@@ -343,6 +362,13 @@ def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str 
     return whole("epoch_size", epoch_size, least=1, most=MAX_ROWS)
 
 
+def _kept_slots(stream: Stream, prefetch_factor: int) -> int:
+    """How many idle buffers a ring keeps."""
+    # One buffer is with the user or on its way to the device, one holds the batch that is handed
+    # out, and the others are being filled.
+    return prefetch_factor + 2 + stream.lookahead
+
+
 def _make_slots(
     recipe: Recipe,
     form: PixelForm,
@@ -352,9 +378,7 @@ def _make_slots(
     exact: bool,
 ) -> list[tuple[SlotRing, bool]]:
     """The batch buffers of each view, and whether the view is decoded exactly."""
-    # One buffer is with the user or on its way to the device, one holds the batch that is handed
-    # out, and the others are being filled.
-    keep = prefetch_factor + 2 + stream.lookahead
+    keep = _kept_slots(stream, prefetch_factor)
     slots = []
     for view in recipe.views:
         height, width = view.size or recipe.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -153,6 +153,12 @@ def _parse_views(views: object) -> list[View]:
     return parsed
 
 
+def asks_for_images(fields: object) -> bool:
+    """Whether a user's `fields=` has the images. What it cannot be is refused later."""
+    requests = fields.values() if isinstance(fields, Mapping) else fields
+    return not isinstance(requests, Iterable) or "image" in requests
+
+
 def make_field_reader(
     data: Dataset,
     recipe: Recipe,
@@ -181,12 +187,10 @@ def make_field_reader(
         and not first.in_pairs
     ):
         raise conflict_error("several mixings + mix_index")
-    if "image" not in chosen.values():
+    if "image" not in chosen.values() and "pixel_mask" in names:
         raise ConfigError(
-            f'fields: expected "image" among them, got {fields!r}. A loader makes the images of a '
-            'batch, and places boxes, points and masks on their crops. Add "image" and leave it '
-            "unused; or, for values as they are stored, without decoding: "
-            "torch.utils.data.DataLoader(fastpipe.open(DATA).with_fields(...), ...)"
+            f'fields: "pixel_mask" says which pixels of "image" count; got {fields!r} without '
+            '"image". Add it'
         )
 
     # Points of a body need flip_pairs if anything mirrors the image.

@@ -130,7 +130,13 @@ def _with_entries(fields: HostFields, entries: object) -> HostFields:
             f"expected a dict of entries to add or to replace, got {type(entries).__name__}"
         )
     # These entries do not exist yet, or have no final values.
-    made_by_others = ("image", "image_size", "pixel_mask", *fields.images)
+    made_by_others = (
+        "image",
+        "image_size",
+        "pixel_mask",
+        *fields.images,
+        *fields.stored_arrays,
+    )
     names = dict(fields.names)
     for key, value in entries.items():
         if not isinstance(key, str):

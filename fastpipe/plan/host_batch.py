@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
@@ -32,16 +33,27 @@ class HostFields:
     # The names of masks and second images. In `arrays` a mask is (n * k, height, width), a second
     # image (n * k, height, width, channels).
     images: tuple[str, ...] = ()
+    # The names of fields of arrays, which the engine's threads copy.
+    stored_arrays: tuple[str, ...] = ()
     # The options of the fields of boxes, by name.
     options: Mapping[str, Boxes] = field(default_factory=dict)
     # Boxes and points of each view, until they no longer move.
     places: list[Places] = field(default_factory=list)
     # The arrays that become tensors on the device, by name or VIEW.NAME.
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    # The values of `stored_arrays`, by name, when they are copied.
+    array_batches: dict[str, ArrayBatch] = field(default_factory=dict)
     # Boxes or objects of each row, for entries that become a list with one tensor a row.
     counts: dict[str, list[int]] = field(default_factory=dict)
     # Values that stay on the host, by name.
     lists: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add_arrays(self, arrays: Mapping[str, ArrayBatch]) -> None:
+        """Adds the values of `stored_arrays`, when they are copied."""
+        self.array_batches.update(arrays)
+        for name, batch in arrays.items():
+            for ending, values in batch.more.items():
+                self.arrays[name + ending] = values
 
     def by_view(self, name: str) -> bool:
         """Whether each view has an entry of its own."""
@@ -53,7 +65,7 @@ class HostBatch:
     """A batch as the engine leaves it: n samples of k rows each.
 
     The images of each view are a slot of a SlotRing: (N, height, width, channels), uint8 or uint16,
-    N >= n * k.
+    N >= n * k. A batch of fields alone has no views.
     """
 
     number: int  # in its epoch

@@ -39,6 +39,12 @@ CONFLICTS = {
         "an image then has more than one partner",
         "leave them out, or mix once",
     ),
+    "augment + fields without images": Conflict(
+        "`augment=`",
+        '`fields=` without "image"',
+        "an augmentation changes the images of a batch",
+        'add "image" to fields=, or leave augment= out',
+    ),
     "mixing + FiveCrop": Conflict(
         "`augment=` that mixes images (mixup, cutmix)",
         "`crop=` FiveCrop or TenCrop",

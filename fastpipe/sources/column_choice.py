@@ -81,7 +81,13 @@ def choose_columns(
     _check_columns(table, columns, options, columns_by_field)
     image = options.image_column
     if image is None:
-        image = _only_image_column(table, columns, images, further, hint)
+        # A column that the user calls an array has no images, though it may have bytes or paths.
+        arrays: set[str] = set()
+        for wish, wished_columns in columns_by_field.items():
+            if wish.kind == "array":
+                arrays.update(wished_columns)
+        candidates = [column for column in images if column not in arrays]
+        image = _only_image_column(table, columns, candidates, further, hint)
 
     label = options.label_column
     # A column that alone makes a field is no label, unless the user says so.

@@ -36,8 +36,12 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
         return _read_classes(value, field)
 
     if not typed and value is not None and kind != "text":
-        if kind in PICTURE_KINDS:
-            value = value or None  # the path of a file
+        is_path = kind in PICTURE_KINDS
+        if kind == "array":
+            # Numbers are written as a list.
+            is_path = not str(value).lstrip().startswith("[")
+        if is_path:
+            value = value or None
         else:
             value = parse_text(value)
 

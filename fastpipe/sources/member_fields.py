@@ -21,6 +21,7 @@ _KINDS_OF_MEMBERS = {
     "transcript": "text",
     "caption": "text",
     "json": "json",
+    "npy": "array",
     "png": "mask",
     "jpg": "image",
     "jpeg": "image",
@@ -31,7 +32,7 @@ _KINDS_OF_MEMBERS = {
     "ppm": "image",
     "pgm": "image",
 }
-_POSSIBLE_KINDS = ("text", "json", "bytes", "mask", "image")  # of members
+_POSSIBLE_KINDS = ("text", "json", "bytes", "mask", "image", "array")  # of members
 
 
 def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:

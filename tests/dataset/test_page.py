@@ -53,7 +53,7 @@ def test_what_was_chosen_and_mixed(flat: Path) -> None:
     page = some._repr_html_()
     assert f"2 samples of {FLAT_IMAGES}" in page
     assert "ant (1), bee (0), cow (0)" in page
-    assert "score (array)" in page
+    assert "score (column)" in page
     assert re.findall("<figcaption>(.*?)</", page) == ["no label", "ant"]
     numbers = [flat_number(np.asarray(each)[48, 5]) for each in pictures_of(page)]
     assert numbers == [flat_number(data[number][0][:, 0, 0].numpy()) for number in (30, 2)]

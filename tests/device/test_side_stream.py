@@ -40,6 +40,7 @@ OPTIONS: dict[str, Callable[[], dict[str, Any]]] = {
         "fields": ("image", "label", "id", "valid", "seg", "box"),
         "augment": k.AugmentationSequential(k.RandomRotation(30.0, p=1.0), data_keys=KEYS),
     },
+    "arrays": lambda: {"fields": ("image", "latent", "tokens")},
     "views": lambda: {"views": 2, "augment": Augment.simclr()},
     "buckets": lambda: {"size": "bucket", "fields": ("image", "image_size", "pixel_mask")},
 }
@@ -71,14 +72,22 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """18 images of two sizes with masks and boxes."""
+    """18 images of two sizes with masks, boxes, arrays of one shape and of several."""
     folder = tmp_path_factory.mktemp("side") / "scenes"
     rng = np.random.default_rng(0)
-    with fastpipe.Writer(folder, fields={"seg": "mask", "box": "boxes"}) as writer:
+    fields = {"seg": "mask", "box": "boxes", "latent": "array", "tokens": "array"}
+    with fastpipe.Writer(folder, fields=fields) as writer:
         for number in range(18):
             size = (32, 40) if number % 2 else (40, 32)
             image = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
-            writer.add(image, number % 3, seg=image[:, :, 0] // 64, box=[[2, 3, 20, 25]])
+            writer.add(
+                image,
+                number % 3,
+                seg=image[:, :, 0] // 64,
+                box=[[2, 3, 20, 25]],
+                latent=rng.normal(size=(4, 32, 32)).astype(np.float16),
+                tokens=torch.full((number % 3, 5), number).bfloat16(),
+            )
     return folder
 
 

@@ -49,7 +49,7 @@ def test_few_threads_compute_for_one_cpu(large: Path) -> None:
         engine = _engine.Engine(files, 16, 1, [], cpus)
         tasks = tasks_of(index, plan)
         images = images_for(plan, (448, 448))
-        jobs = [_engine.Job(engine, tasks, [(images, True, {}, False)], False) for _ in range(60)]
+        jobs = [_engine.Job(engine, tasks, [(images, True, {})], False) for _ in range(60)]
         assert jobs[14].wait(300), "by then it has measured what threads do"
         busy = []
         while not jobs[-1].wait(0):
@@ -188,7 +188,7 @@ class TestBindings:
         wrong = [
             good[..., :2],
             good[:, :, ::2],
-            good[0],
+            good[0, 0, 0],
             good[:, :0],
             read_only,
             good[: len(plan) - 1],

@@ -283,17 +283,13 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": {"image": "pixel_values"}}, "got 'pixel_values'"),
         ({"fields": {1: "image"}}, "expected texts as the keys of a batch, got 1"),
         (
-            {"fields": {"image": "caption"}},
-            "expected \"image\" among them, got {'image': 'caption'}",
-        ),
-        (
             {"fields": {"x": "image", "at": "boxes", "at_labels": "label"}},
             "'at_labels' would be twice",
         ),
         ({"fields": ("image", "id", "id")}, "'id' would be twice"),
         (
-            {"fields": ("label", "caption")},
-            'expected "image" among them.*fastpipe.open.DATA.*with_fields',
+            {"fields": ("label", "caption"), "augment": fastpipe.Augment()},
+            'does not go with fields= without "image"',
         ),
         (
             {"fields": ("image", "joints")},

@@ -592,6 +592,10 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
             marked,
             {"fields": ["image", "mix_lam"], "augment": plain_pixels(k.RandomMosaic())},
         ),
+        "augment + fields without images": (
+            data,
+            {"fields": ["label"], "augment": fastpipe.Augment()},
+        ),
         "mixing + FiveCrop": (marked, {**five, "augment": plain_pixels(cutmix=1.0)}),
         "buckets + mosaic": (marked, {"size": "bucket", "augment": plain_pixels(k.RandomMosaic())}),
         "soft labels + unlabelled samples": (

@@ -54,7 +54,7 @@ OBJECTS = dict(public_objects())
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """photos/, more-photos/, data/train, data/val, data/growing and data/objects."""
+    """photos/, more-photos/, data/train, data/val, data/growing, data/objects and data/latents."""
     folder = tmp_path_factory.mktemp("examples")
     for number in range(PHOTOS + 2):
         source = "photos" if number < PHOTOS else "more-photos"
@@ -74,6 +74,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 joints=[[[5, 6, 1], [10, 6, 1]]],
                 caption=f"photo {number}",
             )
+    with fastpipe.Writer(folder / "data" / "latents", fields={"tokens": "array"}) as writer:
+        for number in range(PHOTOS):
+            tokens = np.zeros((1 if number == 0 else 3, 8), np.float16)
+            writer.add(folder / "photos" / "cat" / "0.jpg", key=f"{number}", tokens=tokens)
     return folder
 
 

@@ -12,6 +12,7 @@ import fastpipe
 
 # Adding, renaming or removing a name here changes the public interface: say so in CHANGELOG.md.
 PUBLIC = {
+    "Arrays",
     "Augment",
     "Boxes",
     "Buckets",

@@ -37,7 +37,7 @@ LAYERS: dict[str, str] = {
     "tools/show": "cv2 torch",
     "diagnosis": "torch",
     "packing/cluster": "ray",
-    "packing/fields": "fastpipe.native",
+    "packing/fields": "fastpipe.native torch",
     "packing/shard": "",
     "packing/pipeline": "",
     "packing/job": "",

@@ -15,17 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.array_file import numpy_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
     MAX_VALUE_BYTES,
     PICTURE_KINDS,
     Field,
+    array_record_dtype,
     sidecars,
 )
 from fastpipe.dataset.format.open_file import RESTORE, Rows, open_npy
 from fastpipe.errors import DatasetError
 
 _INT64 = np.dtype("<i8")
+_MAX_HEADER_BYTES = 1 << 12  # of the file of an array
 # The types of values of kinds that have no shape of their own.
 _SCALAR_TYPES = {
     "int": "<i8",
@@ -179,7 +182,43 @@ class BytesColumn(_VariableColumn):
         return values
 
 
-Column = Rows | RaggedColumn | BytesColumn
+class ArrayRecords:
+    """Where the arrays of a field are in the shards, and their shapes."""
+
+    def __init__(self, folder: Path, samples: int, field: Field) -> None:
+        self._field = field
+        name = sidecars(field)[0]
+        self._rows, _ = open_npy(folder / name, row_dtype(field), samples)
+
+    def take(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """(n,) of array_record_dtype: the records of n samples.
+
+        Raises:
+            DatasetError: the file cannot be read, or has a record that is impossible.
+        """
+        records = self._rows.take(samples)
+        shapes = records["shape"].astype(
+            np.float64
+        )  # a product of them may be beyond int64
+        item_bytes = numpy_dtype(self._field.dtype).itemsize
+        value_bytes = item_bytes * shapes.prod(axis=1)
+        header_bytes = records["size"] - value_bytes
+        is_good = (value_bytes <= MAX_VALUE_BYTES) & (header_bytes > 0)
+        is_good &= header_bytes <= _MAX_HEADER_BYTES
+        for axis, length in enumerate(self._field.shape):
+            if length is not None:
+                is_good &= records["shape"][:, axis] == length
+        if is_good.all():
+            return records
+        row = int(np.flatnonzero(~is_good)[0])
+        raise DatasetError(
+            f"{self._rows.path}: the record of sample {int(samples[row])} is impossible: an array of "
+            f"shape {records['shape'][row].tolist()} in {int(records['size'][row])} bytes; expected "
+            f"{self._field.dtype} of shape {list(self._field.shape)}. The file is damaged: {RESTORE}"
+        )
+
+
+Column = Rows | RaggedColumn | BytesColumn | ArrayRecords
 
 
 def open_column(folder: Path, samples: int, field: Field) -> Column:
@@ -192,6 +231,8 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
         return BytesColumn(folder, samples, field)
     if field.kind in ("classes", "boxes", "keypoints"):
         return RaggedColumn(folder, samples, field)
+    if field.kind == "array":
+        return ArrayRecords(folder, samples, field)
     rows, _ = open_npy(folder / sidecars(field)[0], row_dtype(field), samples)
     return rows
 
@@ -200,6 +241,8 @@ def row_dtype(field: Field) -> np.dtype[Any]:
     """The type of one value of a field in its file of values."""
     if field.kind in PICTURE_KINDS:
         return FIELD_IMAGE_DTYPE
+    if field.kind == "array":
+        return array_record_dtype(len(field.shape))
     shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}
     if field.kind not in shapes:
         return np.dtype(_SCALAR_TYPES[field.kind])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpipe.dataset.format.array_file import ARRAY_DTYPES, MAX_AXES
 from fastpipe.dataset.format.sample_layout import PNG_MAGIC
 from fastpipe.dataset.format.shard_list import count, one_of
 
@@ -26,11 +27,15 @@ KINDS = (
     "keypoints",
     "mask",
     "image",
+    "array",
 )
 # Only the source can name their classes or points.
 NAMED_KINDS = ("boxes", "mask", "keypoints")
 # Each value is a picture of its own, a member of the shard.
 PICTURE_KINDS = ("mask", "image")
+# Each value is a file of its own, a member of the shard. The column has a record of each, so the
+# engine reads the value itself when a batch needs it.
+FILE_KINDS = (*PICTURE_KINDS, "array")
 # Values that move where their picture is turned, mirrored or cropped.
 SPATIAL_KINDS = ("boxes", "keypoints", *PICTURE_KINDS)
 # Values that are numbers of classes.
@@ -40,7 +45,13 @@ CLASS_KINDS = ("boxes", "classes", "mask")
 MAX_VALUE_BYTES = 256 << 20
 
 # The endings of kinds whose values are members of the shard; all others stand in KEY.json.
-_MEMBERS = {"text": "txt", "bytes": "bin", "mask": "png", "image": "jpg"}
+_MEMBERS = {
+    "text": "txt",
+    "bytes": "bin",
+    "mask": "png",
+    "image": "jpg",
+    "array": "npy",
+}
 # Names that mean something else in a batch, in KEY.json or beside KEY.jpg.
 RESERVED = frozenset(
     [
@@ -80,6 +91,21 @@ PNG = 1
 JPEG = 2
 
 
+def array_record_dtype(axes: int) -> np.dtype[Any]:
+    """One record a sample of an array with so many axes: 20 bytes, and 4 for each axis.
+
+    As FIELD_IMAGE_DTYPE: packed, little-endian, of a file in the shard of the sample.
+    """
+    return np.dtype(
+        [
+            ("offset", "<u8"),
+            ("size", "<u4"),  # of the file, with its header, in bytes
+            ("shape", "<u4", (axes,)),
+            ("xxh3_64", "<u8"),
+        ]
+    )
+
+
 @dataclass(frozen=True)
 class Field:
     """One field that all samples have, or may have."""
@@ -93,6 +119,10 @@ class Field:
     # gap.
     names: tuple[str, ...] = ()
     labelled: bool = False  # boxes with labels
+    # Of kind "array", as torch names it.
+    dtype: str = ""
+    # Of the arrays; None for an axis in which they differ.
+    shape: tuple[int | None, ...] = ()
     # Names of the sidecar files, and their XXH3-64 in hex.
     files: Mapping[str, str] = field(default_factory=dict)
     # Points that change places in a mirrored image, if the source says so.
@@ -101,7 +131,17 @@ class Field:
     def __repr__(self) -> str:
         """The options that are set; of the names the first ones, and no files."""
         values = [f"{self.name!r}, {self.kind!r}"]
-        for option in ("width", "points", "classes", "names", "labelled", "flip_pairs"):
+        options = (
+            "width",
+            "points",
+            "classes",
+            "names",
+            "labelled",
+            "flip_pairs",
+            "dtype",
+            "shape",
+        )
+        for option in options:
             value = getattr(self, option)
             if value:
                 values.append(f"{option}={reprlib.repr(value)}")
@@ -174,6 +214,9 @@ def describe_field(field: Field) -> dict[str, Any]:
         entry["flip_pairs"] = [list(pair) for pair in field.flip_pairs]
     if field.kind == "boxes":
         entry["labelled"] = field.labelled
+    if field.kind == "array":
+        entry["dtype"] = field.dtype
+        entry["shape"] = list(field.shape)
     entry["files"] = {file: field.files[file] for file in sidecars(field)}
     return entry
 
@@ -196,6 +239,12 @@ def _read_field(name: str, entry: Any) -> Field:
     check(_is_list_of_texts(names), "a list of names")
     labelled = entry["labelled"] if kind == "boxes" else False
     check(isinstance(labelled, bool), "true or false for labelled")
+    dtype = ""
+    shape: tuple[int | None, ...] = ()
+    if kind == "array":
+        dtype = one_of(entry["dtype"], ARRAY_DTYPES)
+        shape = _read_shape(entry["shape"])
+        check(len(shape) <= MAX_AXES, f"a shape of at most {MAX_AXES} axes")
     files = entry["files"]
     check(isinstance(files, dict), "the files as an object of names and hashes")
     field = Field(
@@ -204,6 +253,8 @@ def _read_field(name: str, entry: Any) -> Field:
         **numbers,
         names=tuple(names),
         labelled=labelled,
+        dtype=dtype,
+        shape=shape,
         files=files,
         flip_pairs=tuple(tuple(pair) for pair in entry.get("flip_pairs", [])),
     )
@@ -221,6 +272,11 @@ def _read_field(name: str, entry: Any) -> Field:
         is_hash = isinstance(digest, str) and _HASH.fullmatch(digest) is not None
         check(is_hash, "hashes of 16 hex digits")
     return field
+
+
+def _read_shape(lengths: Any) -> tuple[int | None, ...]:
+    """TypeError, ValueError: an axis has an impossible length."""
+    return tuple(None if length is None else count(length) for length in lengths)
 
 
 def _is_list_of_texts(value: object) -> bool:

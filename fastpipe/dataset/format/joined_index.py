@@ -270,7 +270,15 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
         class_names = [field.names for field in fields]
         # A batch has one array for a field, so its values must have one shape in all datasets.
         shapes = {
-            (field.kind, field.width, field.points, field.labelled) for field in fields
+            (
+                field.kind,
+                field.width,
+                field.points,
+                field.labelled,
+                field.dtype,
+                len(field.shape),
+            )
+            for field in fields
         }
         classes = {(field.names, field.classes) for field in fields}
         has_same_classes = len(classes) == 1
@@ -282,7 +290,9 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
             # Where the datasets differ about mirrored points, the user has to say which change.
             pairs = {field.flip_pairs for field in fields}
             flip_pairs = first.flip_pairs if len(pairs) == 1 else ()
-            joined[name] = replace(first, files={}, flip_pairs=flip_pairs)
+            joined[name] = replace(
+                first, files={}, flip_pairs=flip_pairs, shape=_join_shapes(fields)
+            )
         elif not all(class_names) or first.kind not in ("classes", "boxes"):
             reasons[name] = (
                 f"the classes of {name!r} have other names, or none, in some of the datasets"
@@ -295,6 +305,14 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
                 first, names=tuple(all_names), classes=class_count, files={}
             )
     return JoinedFields(joined, reasons, new_labels)
+
+
+def _join_shapes(fields: Sequence[Field]) -> tuple[int | None, ...]:
+    """The shape of arrays: None for an axis in which those of the datasets differ."""
+    shape = []
+    for lengths in zip(*(field.shape for field in fields), strict=True):
+        shape.append(lengths[0] if len(set(lengths)) == 1 else None)
+    return tuple(shape)
 
 
 def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.int64]]]:

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fastpipe.dataset.format.array_file import read_array_header
 from fastpipe.dataset.format.fields import Field, check_name
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError, PackError
 from fastpipe.packing.fields.values import naming_field
 
 # Kinds whose values share something; see `_shared_by`.
-_SHARING_KINDS = ("floats", "keypoints", "boxes", "classes")
+_SHARING_KINDS = ("floats", "keypoints", "boxes", "classes", "array")
 # The attribute of a Field that has it. A field of classes has names or not instead.
 _ATTRIBUTES = {"floats": "width", "keypoints": "points", "boxes": "labelled"}
 
@@ -35,12 +36,17 @@ class Agreed:
     names: list[str] = field(default_factory=list)
 
 
-def _shared_by(kind: str, note: Any) -> int | None:
-    """What a value, as KEY.json has it, must share with all others of its field.
+def _shared_by(kind: str, value: Stored) -> Any:
+    """What a value must share with all others of its field, as JSON can hold it.
 
-    The length of "floats", the number of points of an object, whether boxes have labels, and
-    whether classes are names. None: the kind has nothing of the sort, or the value is empty.
+    The length of "floats", the number of points of an object, whether boxes have labels, whether
+    classes are names, and [dtype, shape] of an array: arrays share the number of axes, and those
+    lengths that are not None. None: the kind has nothing of the sort, or the value is empty.
     """
+    if kind == "array" and value.member is not None:
+        header = read_array_header(value.member)
+        return [header.dtype, list(header.shape)]
+    note = value.note
     if not note:
         return None
     if kind == "floats":
@@ -54,9 +60,28 @@ def _shared_by(kind: str, note: Any) -> int | None:
     return None
 
 
-def _describe_difference(kind: str, expected: int, got: int) -> str:
+def _merge_shared(kind: str, before: Any, shared: Any) -> Any:
+    """What values share that share this with some, and that with others; None: they cannot."""
+    if kind != "array":
+        return before if before == shared else None
+    dtype, lengths = shared
+    dtype_before, lengths_before = before
+    if dtype != dtype_before or len(lengths) != len(lengths_before):
+        return None
+    merged = []
+    for length_before, length in zip(lengths_before, lengths, strict=True):
+        merged.append(length if length == length_before else None)
+    return [dtype, merged]
+
+
+def _describe_difference(kind: str, expected: Any, got: Any) -> str:
     """The end of a message: two values of `_shared_by` for a kind."""
     as_before = "as in the samples before"
+    if kind == "array":
+        return (
+            f"expected {expected[0]} with {len(expected[1])} axes, {as_before}; got {got[0]} with "
+            f"{len(got[1])}"
+        )
     if kind == "floats":
         return f"expected {expected} numbers, {as_before}; got {got}"
     if kind == "keypoints":
@@ -83,6 +108,8 @@ def _agreed_of(field: Field) -> Agreed:
         has_classes = bool(field.names or field.classes)
         has_names = bool(field.names) if has_classes else None
         return Agreed(has_names, field.classes, list(field.names))
+    if field.kind == "array":
+        return Agreed([field.dtype, list(field.shape)])
     if field.kind in _ATTRIBUTES:
         # A width of 0: no sample has a value.
         shared = getattr(field, _ATTRIBUTES[field.kind]) or None
@@ -142,7 +169,7 @@ class Agreement:
         agreed = {}
         for (name, kind), value in zip(self.kinds.items(), values, strict=True):
             with naming_field(name):
-                agreed[name] = _agree(kind, value.note, self._agreed[name])
+                agreed[name] = _agree(kind, value, self._agreed[name])
         self._agreed.update(agreed)
 
         numbered = []
@@ -176,12 +203,15 @@ class Agreement:
             # One of the two may not know yet what values share: it has only empty ones.
             if ours.shared is None:
                 ours.shared = theirs.shared
-            elif theirs.shared is not None and theirs.shared != ours.shared:
-                difference = _describe_difference(kind, ours.shared, theirs.shared)
-                raise PackError(
-                    f"{where}, field {name}: {difference}. Give the field another kind, such as "
-                    f"--field {name}=COLUMN:json, choose another column, or leave it out"
-                )
+            elif theirs.shared is not None:
+                merged = _merge_shared(kind, ours.shared, theirs.shared)
+                if merged is None:
+                    difference = _describe_difference(kind, ours.shared, theirs.shared)
+                    raise PackError(
+                        f"{where}, field {name}: {difference}. Give the field another kind, such as "
+                        f"--field {name}=COLUMN:json, choose another column, or leave it out"
+                    )
+                ours.shared = merged
             ours.classes = max(ours.classes, theirs.classes)
             if kind == "classes" and theirs.shared:
                 numbers[name] = self._number(name, theirs.names)
@@ -196,19 +226,25 @@ class Agreement:
             shared: dict[str, Any] = {}
             if kind in _ATTRIBUTES and agreed.shared is not None:
                 shared[_ATTRIBUTES[kind]] = agreed.shared
+            elif kind == "array" and agreed.shared is not None:
+                dtype, lengths = agreed.shared
+                shared = {"dtype": dtype, "shape": tuple(lengths)}
             classes = len(names) or agreed.classes
             fields.append(Field(name, kind, classes=classes, names=names, **shared))
         return fields
 
 
-def _agree(kind: str, note: Any, agreed: Agreed) -> Agreed:
+def _agree(kind: str, value: Stored, agreed: Agreed) -> Agreed:
     """What is agreed after one more value. The names of classes are added later."""
-    shared = _shared_by(kind, note)
+    shared = _shared_by(kind, value)
     if shared is None:
         return agreed
-    if agreed.shared is not None and agreed.shared != shared:
-        raise ImageError(_describe_difference(kind, agreed.shared, shared))
+    if agreed.shared is not None:
+        merged = _merge_shared(kind, agreed.shared, shared)
+        if merged is None:
+            raise ImageError(_describe_difference(kind, agreed.shared, shared))
+        shared = merged
     classes = agreed.classes
     if kind == "classes" and not shared:
-        classes = max(classes, 1 + max(note))
+        classes = max(classes, 1 + max(value.note))
     return Agreed(shared, classes)

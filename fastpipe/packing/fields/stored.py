@@ -11,12 +11,14 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.array_file import normalise_array_file, read_array_header
 from fastpipe.dataset.format.columns import row_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
     PICTURE_KINDS,
     SPATIAL_KINDS,
     Field,
+    array_record_dtype,
     image_format_of,
     sidecars,
 )
@@ -62,6 +64,8 @@ class FieldValues:
     def store(self, kind: str, value: Any) -> Stored:
         """A value as a shard has it. ImageError: it does not fit the picture."""
         if value is None:
+            if kind == "array":
+                raise ImageError("expected an array, got none")
             return Stored()
         if kind == "text":
             return Stored(member=value.encode())
@@ -69,6 +73,8 @@ class FieldValues:
             return Stored(member=value)
         if kind == "floats":
             return Stored(shortest_floats(value))
+        if kind == "array":
+            return Stored(member=_array_member(value))
         if kind not in SPATIAL_KINDS:
             return Stored(value)
         if kind == "image":
@@ -112,6 +118,14 @@ class FieldValues:
 
         options = replace(self._encode, storage=JPEG_STORAGE, apply_exif=True)
         return convert(value, options, turn).data
+
+
+def _array_member(data: bytes) -> bytes:
+    """The file of an array as a shard has it."""
+    try:
+        return normalise_array_file(data)
+    except ValueError as problem:
+        raise ImageError(f"expected an array as a .npy file: {problem}") from None
 
 
 def shortest_floats(numbers: NDArray[np.float32]) -> Any:
@@ -204,6 +218,9 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
     elif kind in PICTURE_KINDS:
         values = _image_record(kind, value.member, offset)
         length = 1
+    elif kind == "array":
+        values = _array_record(value.member or b"", offset)
+        length = 1
     else:
         if kind == "boxes" and note:
             # TypeError, not AttributeError, if the note is no object.
@@ -230,4 +247,15 @@ def _image_record(kind: str, data: bytes | None, offset: int) -> bytes:
         record["bits"] = data[_PNG_BITS_OFFSET] if kind == "mask" else 8
         record["format"] = image_format_of(data)
         record["xxh3_64"] = xxhash.xxh3_64_intdigest(data)
+    return record.tobytes()
+
+
+def _array_record(data: bytes, offset: int) -> bytes:
+    """A record of array_record_dtype. ValueError: a damaged shard."""
+    shape = read_array_header(data).shape
+    record = np.zeros((), array_record_dtype(len(shape)))
+    record["offset"] = offset
+    record["size"] = len(data)
+    record["shape"] = shape
+    record["xxh3_64"] = xxhash.xxh3_64_intdigest(data)
     return record.tobytes()

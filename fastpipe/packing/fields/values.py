@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.array_file import encode_array
 from fastpipe.dataset.format.fields import MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError
@@ -60,11 +61,11 @@ def parse_value(kind: str, value: object) -> Any:
     """A checked value of any kind but "mask" and "image"; None if the sample has none.
 
     Returns int; (k,) float32; list of int or of str; str; what json.loads gives; bytes; Boxes;
-    (M, K, 3) float32. ImageError: the value is impossible.
+    (M, K, 3) float32; the .npy file of an array. ImageError: the value is impossible.
     """
     if value is not None:
         return _PARSERS[kind](value)
-    if kind in ("int", "floats"):
+    if kind in ("int", "floats", "array"):
         raise ImageError(f"expected a value of kind {kind}, got none")
     return None
 
@@ -211,6 +212,58 @@ def _parse_keypoints(value: object) -> NDArray[np.float32]:
     return points
 
 
+def _parse_file_of_array(value: Any) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _parse_bytes(value)  # of a .npy file, which is read when it is stored
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        array = _array_of_tensor(value)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+    elif isinstance(value, list):
+        array = _array_of_list(value)
+    else:
+        raise ImageError(
+            "expected a numpy array, a torch tensor, lists of numbers, or the path of a .npy file, "
+            f"got {_shown(value)}"
+        )
+    check_value_size(array.nbytes, MAX_VALUE_BYTES)
+    try:
+        return encode_array(array)
+    except ValueError as problem:
+        raise ImageError(
+            f"an array of {array.shape} {array.dtype}: {problem}"
+        ) from None
+
+
+def _array_of_list(numbers: list[Any]) -> NDArray[Any]:
+    """int64 or float32, as tables have numbers without a dtype."""
+    try:
+        array = np.array(numbers)
+    except (ValueError, OverflowError):
+        array = np.array("")  # lists of different lengths, or a number beyond 64 bits
+    if array.dtype.kind == "f":
+        return array.astype(np.float32)
+    if array.dtype != np.int64:
+        raise ImageError(
+            f"expected lists of numbers, of one length on each axis, got {_shown(numbers)}"
+        )
+    return array
+
+
+def _array_of_tensor(tensor: Any) -> NDArray[Any]:
+    """The values of a torch tensor; of bfloat16, which numpy does not have, its bytes."""
+    values = tensor.detach().cpu().contiguous()
+    if str(values.dtype) != "torch.bfloat16":
+        try:
+            return np.asarray(values.numpy())
+        except TypeError as problem:  # numpy has no such dtype
+            raise ImageError(str(problem)) from None
+    import torch  # the program has imported it
+
+    bits: NDArray[Any] = values.view(torch.int16).numpy()
+    return bits.view("V2")
+
+
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "int": _parse_int,
     "floats": _parse_floats,
@@ -220,6 +273,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "bytes": _parse_bytes,
     "boxes": _parse_boxes,
     "keypoints": _parse_keypoints,
+    "array": _parse_file_of_array,
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.fields import FILE_KINDS, MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES, MAX_SAMPLE_BYTES, NO_LABEL
 from fastpipe.errors import ImageError
 from fastpipe.packing.fields.mask import mask_of_array
@@ -59,8 +60,12 @@ class Given:
     def read_values(self, kinds: Mapping[str, str]) -> Iterator[Any]:
         """The value of each field; errors as of `read_file`."""
         for kind, value in zip(kinds.values(), self.values, strict=True):
-            is_path = kind in _PICTURE_KINDS and isinstance(value, str)
-            yield read_file(value) if is_path else value
+            if not isinstance(value, str) or kind not in FILE_KINDS:
+                yield value
+            elif kind == "array":
+                yield read_array_file(value)
+            else:
+                yield read_file(value)
 
 
 def parse_given(
@@ -90,6 +95,8 @@ def parse_given(
 
 def _parse_value(field: str, kind: str, value: object) -> Any:
     with naming_field(field):
+        if kind == "array" and isinstance(value, (str, os.PathLike)):
+            return os.fsdecode(value)
         if kind not in _PICTURE_KINDS:
             return parse_value(kind, value)
         return None if value is None else _copy_picture(kind, value)
@@ -180,18 +187,30 @@ def _size_of(picture: str | bytes | OpenedImage) -> int:
 
 def read_file(path: str) -> bytes:
     """The content of a file. ImageError: it is missing, too large or no image."""
+    with _open(path, MAX_SAMPLE_BYTES) as file:
+        size_bytes = file.state.size_bytes
+        # A film among the photos is refused without reading all of it.
+        image_format(file.read_at(min(size_bytes, START_BYTES), 0))
+        return file.read_at(size_bytes, 0)
+
+
+def read_array_file(path: str) -> bytes:
+    """The content of the file of an array. ImageError: it is missing or too large."""
+    with _open(path, MAX_VALUE_BYTES) as file:
+        return file.read_at(file.state.size_bytes, 0)
+
+
+def _open(path: str, max_bytes: int) -> LocalFile:
     try:
         file = LocalFile(path)
     except (FileNotFoundError, NotADirectoryError, ValueError) as problem:
         raise ImageError(f"{path!r} cannot be read: {problem}") from None
     except IsADirectoryError:
         raise ImageError(f"{path!r} is a folder; expected a file") from None
-    with file:
-        size_bytes = file.state.size_bytes
-        if size_bytes > MAX_SAMPLE_BYTES:
-            raise ImageError(
-                f"{path!r} has {size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
-            )
-        # A film among the photos is refused without reading all of it.
-        image_format(file.read_at(min(size_bytes, START_BYTES), 0))
-        return file.read_at(size_bytes, 0)
+    size_bytes = file.state.size_bytes
+    if size_bytes > max_bytes:
+        file.close()
+        raise ImageError(
+            f"{path!r} has {size_bytes:,} bytes; expected at most {max_bytes:,}"
+        )
+    return file

@@ -138,7 +138,8 @@ def _read_noted(
 ) -> Any:
     """A value that the listing has noted, of an image of this size; or the file that it names."""
     value = renumber_value(field, value)
-    if field.kind in PICTURE_KINDS:
+    names_file = isinstance(value, dict) and "file" in value
+    if field.kind in PICTURE_KINDS or (field.kind == "array" and names_file):
         if value is None:
             return None
         if field.kind == "mask" and "shapes" in value:

@@ -10,7 +10,7 @@ from typing import Any
 
 import xxhash
 
-from fastpipe.dataset.format.fields import PICTURE_KINDS
+from fastpipe.dataset.format.fields import FILE_KINDS
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
@@ -136,7 +136,7 @@ def _local_paths(rows: Iterable[Row]) -> Iterator[str]:
 
 def _file_fields(fields: Iterable[SourceField]) -> list[str]:
     """Names of the fields whose values may be paths."""
-    return [field.name for field in fields if field.kind in PICTURE_KINDS]
+    return [field.name for field in fields if field.kind in FILE_KINDS]
 
 
 def _moved_rows(
@@ -359,7 +359,10 @@ class _RowLister:
             value = row.values.get(field.name)
             if value is None:
                 continue
-            if field.kind in PICTURE_KINDS and not isinstance(value, dict):
+            # A table may have the numbers of an array in place of a path.
+            has_numbers = field.kind == "array" and isinstance(value, list)
+            is_path = not has_numbers and not isinstance(value, dict)
+            if field.kind in FILE_KINDS and is_path:
                 value, state = self._describe_file(field.name, value)
                 states[field.name] = state
             values[field.name] = value

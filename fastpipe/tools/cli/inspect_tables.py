@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fastpipe.dataset.format.array_file import describe_shape
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.errors import readable
 from fastpipe.tools.cli.tables import count, new_table
@@ -110,16 +111,20 @@ def _class_table(
 def _field_table(inspection: Inspection) -> RenderableType:
     fields = inspection.fields
     table = new_table("field", "kind")
-    if inspection.boxes:
+    contents = {}
+    for name, boxes in inspection.boxes.items():
+        contents[name] = describe_boxes(boxes, inspection.samples)
+    for name, form in inspection.arrays.items():
+        contents[name] = f"{form.dtype} {describe_shape(form.shape)}"
+    if contents:
         table.add_column("content")
     for column in table.columns[1:]:
         column.justify = "left"  # words, not figures
     for name, kind in fields.items():
-        boxes = inspection.boxes.get(name)
-        if boxes is None:
-            table.add_row(name, kind)
+        if contents:
+            table.add_row(name, kind, contents.get(name, ""))
         else:
-            table.add_row(name, kind, describe_boxes(boxes, inspection.samples))
+            table.add_row(name, kind)
     return Group(Text(count(len(fields), "field")), table)
 
 

@@ -69,6 +69,14 @@ class Histogram:
 
 
 @dataclass(frozen=True)
+class ArrayForm:
+    """What the arrays of a field have in common."""
+
+    dtype: str
+    shape: tuple[int | None, ...]  # None for an axis in which they differ
+
+
+@dataclass(frozen=True)
 class BoxCounts:
     """The number of boxes in a field, and of each category."""
 
@@ -98,6 +106,7 @@ class Inspection:
     # Channels and bits that occur, and how many samples have them.
     forms: list[dict[str, int]]
     boxes: dict[str, BoxCounts]  # by the name of a field of boxes
+    arrays: dict[str, ArrayForm]  # by the name of a field of arrays
     # Of packing or the scan: rejected, encoded anew, converted, ...
     counts: dict[str, Any]
     bytes: Histogram
@@ -126,6 +135,11 @@ def inspect(index: Index) -> Inspection:
         storage=index.storage,
         forms=describe_forms(index.form_counts),
         boxes=count_boxes(index),
+        arrays={
+            name: ArrayForm(field.dtype, field.shape)
+            for name, field in index.fields.items()
+            if field.kind == "array"
+        },
         counts=index.counts,
         bytes=_histogram(records["size"].astype(np.float64)),
         width=_histogram(width),

@@ -18,7 +18,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.tools.show.drawing import BoxMarks, Marks
 
 _DRAWN = ("boxes", "mask", "keypoints")
-_WRITTEN = ("text", "json", "int", "floats", "classes")
+_WRITTEN = ("text", "json", "int", "floats", "classes", "array")
 VISIBLE = (*_DRAWN, *_WRITTEN)
 """Kinds of fields that a sheet can show."""
 
@@ -128,5 +128,20 @@ def _as_text(value: Any, field: Field) -> str:
         return ", ".join(str(names[label]) for label in labels)
     if field.kind == "floats":
         return ", ".join(f"{number:g}" for number in value.tolist())
+    if field.kind == "array":
+        return _describe_array(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text[:_MAX_CHARACTERS].split())
+
+
+def _describe_array(array: torch.Tensor) -> str:
+    """The dtype, the shape and the range of an array; a single number as it is."""
+    dtype = str(array.dtype).removeprefix("torch.")
+    if array.ndim == 0:
+        return f"{array.item()} ({dtype})"
+    text = f"{dtype} {tuple(array.shape)}"
+    finite = array.double()
+    finite = finite[torch.isfinite(finite)]
+    if not finite.numel():
+        return text
+    return f"{text}, {finite.min():g} to {finite.max():g}"

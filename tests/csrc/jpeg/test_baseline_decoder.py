@@ -289,7 +289,7 @@ def rows_of(jpegs: list[bytes], shard: Path, size: tuple[int, int]) -> Pixels:
         at += len(jpeg)
     images = np.zeros((len(jpegs), *size, 3), np.uint8)
     engine = _engine.Engine([(os.fsencode(shard), at)], 1, 1)
-    job = _engine.Job(engine, tasks, [(images, True, {}, False)], False)
+    job = _engine.Job(engine, tasks, [(images, True, {})], False)
     assert job.wait(60)
     assert job.errors() == []
     engine.close(60)

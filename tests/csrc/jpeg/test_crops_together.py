@@ -50,7 +50,7 @@ def run(
     job = _engine.Job(
         engine,
         np.ascontiguousarray(tasks).ravel(),
-        [(out, exact, {}, False) for out in outs],
+        [(out, exact, {}) for out in outs],
         False,
     )
     assert job.wait(60)

@@ -22,6 +22,7 @@ NUMBERS: dict[str, dict[str, Any]] = {
     "keypoints": {"points": 17},
     "classes": {"classes": 2, "names": ("ant", "bee")},
     "boxes": {"labelled": True},
+    "array": {"dtype": "bfloat16", "shape": (None, 6)},
 }
 
 

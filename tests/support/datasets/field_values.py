@@ -29,6 +29,8 @@ FIELDS = {
     "seg": "mask",
     "depth": "mask",
     "second": "image",
+    "latent": "array",
+    "tokens": "array",
 }
 
 
@@ -45,6 +47,8 @@ def sample(
         "key": f"sample-{number}",
         "score": number * 10**12 - 5,
         "embedding": rng.normal(size=7),
+        "latent": np.random.default_rng(number).normal(size=(3, 4, 5)).astype(np.float16),
+        "tokens": np.arange(number % 4 * 6, dtype=np.int32).reshape(-1, 6) - number,
     }
     if number % 3 == 2:
         return found

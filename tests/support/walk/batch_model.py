@@ -155,6 +155,8 @@ class BatchModel(Model):
                 got, wanted = batch.values[name][place], known.values[name][row.number]
                 if name == "embedding":
                     same = np.array_equal(got.numpy(), np.asarray(wanted, dtype=np.float32))
+                elif name in ("latent", "tokens"):
+                    same = torch.equal(got, torch.from_numpy(wanted))
                 elif name == "tags":
                     same = {each for each, on in enumerate(got.tolist()) if on} == {
                         int(tag[4:]) for tag in wanted

@@ -172,7 +172,8 @@ def _written(
 ) -> Any:
     """All kinds of fields."""
     values: dict[str, list[Any]] = {
-        name: [] for name in ("score", "embedding", "caption", "meta", "raw", "tags")
+        name: []
+        for name in ("score", "embedding", "caption", "meta", "raw", "tags", "latent", "tokens")
     }
     fallbacks = {"caption": "", "meta": None, "raw": b"", "tags": []}
     with fastpipe.Writer(

@@ -78,7 +78,7 @@ verify: 1 ; 'yes' ; None
 fields: [] ; 'image' ; ('image', fastpipe.Boxes('boxes', form='nested')) ;
     ('image', fastpipe.Boxes('boxes', min_size=float('nan'))) ;
     ('image', fastpipe.Points('pose', flip_pairs=[(1, 1)])) ; ('image', fastpipe.Points('pose', flip_pairs=[(0, 99)])) ;
-    ('image', fastpipe.Boxes('label')) ; ('image', 'nothing') ; ('image', 'image') ; (1,) ; ('label',) ; 5
+    ('image', fastpipe.Boxes('label')) ; ('image', 'nothing') ; ('image', 'image') ; (1,) ; 5
 boxes: 'list' ; None
 min_box_size: 1 ; 'x'
 min_box_area: 0

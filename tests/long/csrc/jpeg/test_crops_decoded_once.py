@@ -42,7 +42,7 @@ def test_crops_together_are_decoded_once(coefficients: bool, tmp_path: Path) -> 
         found = []
         for _ in range(5):
             started = time.process_time()
-            views = [(out, True, options, False) for out in outs[:crops]]
+            views = [(out, True, options) for out in outs[:crops]]
             job = _engine.Job(engine, np.repeat(task, crops), views, False)
             assert job.wait(60)
             found.append(time.process_time() - started)

@@ -1,0 +1,153 @@
+"""A field of arrays -> where its values are in the shards, and the memory that they go to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.array_file import array_bytes, describe_shape
+from fastpipe.dataset.format.fields import Field
+from fastpipe.device.array_tensors import numbers_of
+from fastpipe.engine.slots import SlotRing
+from fastpipe.errors import ConfigError
+from fastpipe.plan.arrays import ArrayBatch, Arrays
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.content import ColumnReader
+from fastpipe.plan.draws import Int64s
+
+if TYPE_CHECKING:
+    from fastpipe.engine.engine import Engine
+    from fastpipe.engine.jobs import FetchedJob, Job
+    from fastpipe.engine.pictures import Pictures
+
+
+def fit_arrays(request: Arrays, field: Field) -> Arrays:
+    """The options of a field of arrays, with the form that they come in.
+
+    Raises:
+        ConfigError: arrays of these shapes cannot come so.
+    """
+    is_one_shape = None not in field.shape
+    if request.form == "auto":
+        return replace(request, form="tensor" if is_one_shape else "list")
+    is_first_axis_alone = len(field.shape) > 0 and None not in field.shape[1:]
+    can_come = {
+        "tensor": is_one_shape,
+        "list": True,
+        "flat": is_first_axis_alone,
+        "pad": is_first_axis_alone,
+    }
+    if not can_come[request.form]:
+        raise ConfigError(
+            f"fields: {request!r}: the arrays have the shape {describe_shape(field.shape)}. "
+            '"tensor" needs one shape, "flat" and "pad" need arrays in which only the first length '
+            'differs. Pass form="list"'
+        )
+    return request
+
+
+class ArrayReader:
+    """Reads the arrays of a field, for batches and of single samples.
+
+    Args:
+        field: of the arrays.
+        request: the form in which they come; see `fit_arrays`.
+        column: their records; see ArrayRecords.
+    """
+
+    def __init__(self, field: Field, request: Arrays, column: ColumnReader) -> None:
+        self._field = field
+        self._form = request.form
+        self._column = column
+
+    def begin(
+        self, engine: Engine, plan: BatchPlan, ring: SlotRing
+    ) -> tuple[ArrayBatch, Job | FetchedJob | None]:
+        """Lets the engine copy the arrays of a batch into a slot of the ring.
+
+        The job is None if the arrays have no numbers.
+        """
+        records = self._column.take(plan.ids)
+        # (n, axes)
+        shapes = records["shape"].astype(np.int64)
+        arrays, first_rows = self._lay_out(shapes, ring)
+        if not arrays.slot.size:
+            return arrays, None
+        value_bytes = shapes.prod(axis=1) * self._bytes_of(())
+        header_bytes = records["size"] - value_bytes
+        job = engine.submit_arrays(plan, records, header_bytes, arrays.slot, first_rows)
+        return arrays, job
+
+    def _lay_out(self, shapes: Int64s, ring: SlotRing) -> tuple[ArrayBatch, Int64s]:
+        """The memory for arrays of these shapes, (n, axes), and (n,) the first row of each in it."""
+        dtype = self._field.dtype
+        count = len(shapes)
+        if self._form == "tensor":
+            # A row is an array.
+            shape = _one_shape(self._field)
+            slot = ring.take((count, self._bytes_of(shape)))
+            return ArrayBatch(slot, dtype, (count, *shape)), np.arange(count)
+
+        if self._form == "list":
+            # A row is a number.
+            sizes = shapes.prod(axis=1)
+            slot = ring.take((int(sizes.sum()), self._bytes_of(())))
+            all_shapes = [tuple(lengths) for lengths in shapes.tolist()]
+            return ArrayBatch(slot, dtype, shapes=all_shapes), _starts(sizes)
+
+        # A row is an entry of the first axis.
+        rest = _one_shape(replace(self._field, shape=self._field.shape[1:]))
+        counts = shapes[:, 0]
+        row_bytes = self._bytes_of(rest)
+        if self._form == "flat":
+            total = int(counts.sum())
+            slot = ring.take((total, row_bytes))
+            offsets = np.concatenate([[0], np.cumsum(counts)])
+            more = {"_offsets": offsets}
+            return ArrayBatch(slot, dtype, (total, *rest), more=more), offsets[:-1]
+
+        most = int(counts.max(initial=0))
+        slot = ring.take((count * most, row_bytes))
+        first_rows = np.arange(count) * most
+        for first_row, length in zip(first_rows.tolist(), counts.tolist(), strict=True):
+            slot[first_row + length : first_row + most] = 0
+        more = {"_counts": counts}
+        return ArrayBatch(slot, dtype, (count, most, *rest), more=more), first_rows
+
+    def _bytes_of(self, shape: tuple[int, ...]) -> int:
+        return array_bytes(self._field.dtype, shape)
+
+    def records_of(self, ids: NDArray[np.int64]) -> NDArray[np.void]:
+        """(n,) the records of samples, for `read`. DatasetError: one is impossible."""
+        records: NDArray[np.void] = self._column.take(ids)
+        return records
+
+    def read(
+        self, pictures: Pictures, sample: int, record: np.void, array_record: np.void
+    ) -> torch.Tensor:
+        """The array of a sample.
+
+        Args:
+            pictures: reads its shard.
+            sample: its number.
+            record: of the index.
+            array_record: of the array.
+        """
+        shape: tuple[int, ...] = tuple(array_record["shape"].tolist())
+        out = np.empty(self._bytes_of(shape), np.uint8)
+        if out.size:
+            pictures.read_array(sample, record, array_record, out)
+        return numbers_of(torch.from_numpy(out), self._field.dtype).view(shape)
+
+
+def _one_shape(field: Field) -> tuple[int, ...]:
+    """The shape of a field whose arrays have one."""
+    return tuple(length for length in field.shape if length is not None)
+
+
+def _starts(sizes: Int64s) -> Int64s:
+    return np.cumsum(sizes) - sizes
