@@ -17,7 +17,7 @@ from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
-from fastpipe.errors import ConfigError, did_you_mean
+from fastpipe.errors import ConfigError
 from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
@@ -99,10 +99,9 @@ def parse_fields(
         if isinstance(value, (Boxes, Points, Arrays)):
             name = value.name
         if name not in known:
-            hint = data.missing_field_hint(name)
             raise ConfigError(
-                f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}"
-                f"{_similar_field(name, known)}"
+                f"fields: {data.path} has {', '.join(known)}; got {name!r}"
+                f"{data.missing_name_hint(name, known)}"
             )
         request = _with_options(value, data.fields.get(name))
         if request_by_name.setdefault(name, request) != request:
@@ -117,13 +116,6 @@ def parse_fields(
             batch_keys.add(batch_key)
         chosen[key] = request
     return chosen
-
-
-def _similar_field(name: object, known: Sequence[str]) -> str:
-    """The end of a message about a field that the dataset does not have."""
-    if name in ("path", "paths", "filename", "file_name", "filepath"):
-        return "; the source path of a sample is 'key'"
-    return did_you_mean(name, known)
 
 
 def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any]]:

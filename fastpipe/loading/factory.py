@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.opening import as_dataset
@@ -37,7 +38,7 @@ from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import parse_sampler
-from fastpipe.loading.unknown_arguments import refusing_unknown
+from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.buckets import Buckets
@@ -63,7 +64,7 @@ _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
-@refusing_unknown
+@refusing_unknown("fastpipe.loader", INSTEAD)
 def loader(
     data: str | os.PathLike[str] | Dataset,
     batch_size: int = 256,

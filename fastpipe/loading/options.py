@@ -8,6 +8,7 @@ from numbers import Integral
 
 import torch
 
+from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import (
     MIXING_FIELDS,
@@ -35,6 +36,7 @@ from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 _MAX_VIEWS = 64
 
 
+@refusing_unknown_fields("fastpipe.View")
 @dataclass(frozen=True)
 class View:
     """One view of each image, or several of one kind, for `fastpipe.loader(views=[...])`.

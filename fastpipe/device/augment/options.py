@@ -15,6 +15,7 @@ from fastpipe.device.augment.kornia_modules import FieldKeys, field_keys
 from fastpipe.device.augment.kornia_operation import Kornia
 from fastpipe.device.augment.operation import Operation
 from fastpipe.errors import ConfigError, real_number
+from fastpipe.pages import name_page
 
 Moments = float | tuple[float, ...]  # one for all channels, or one a channel
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
@@ -22,6 +23,15 @@ _MAX_MOMENT = 16  # larger values are meant for pixels of 0 to 255
 # Constructors of Augment.
 PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+_TABLE = name_page("torchvision's transforms, albumentations, kornia")
+# What to do with a function, or a transform of torchvision.
+_FOR_CALLABLES = (
+    "for a function of the batch, write a module whose forward() calls it. The loader itself crops "
+    "(crop=, size=), mirrors (hflip=), makes tensors and normalises: "
+    f"{_TABLE} has a table. A transform of single images works with torch's "
+    "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+)
 
 
 def parse_operations(operations: object, augment_class: type) -> list[Operation]:
@@ -58,9 +68,7 @@ def _check_module(module: object, position: int, augment_class: type) -> None:
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
             f"Augment: operation {position}: expected a torch.nn.Module that takes and returns a "
-            f"batch, got {type(module).__name__}; for a function, write a module whose forward() "
-            "calls it. A transform of single images works with torch's "
-            "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+            f"batch, got {type(module).__name__}; {_FOR_CALLABLES}"
         )
     if any(isinstance(part, augment_class) for part in module.modules()):
         raise ConfigError(
@@ -243,10 +251,6 @@ def describe_equivalent(value: object) -> str:
     if isinstance(value, type):
         return f"create an object: {value.__name__}(...)"
     if callable(value):
-        return (
-            "for a function of the batch, write a module whose forward() calls it. A transform of "
-            "single images works with torch's "
-            "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
-        )
+        return _FOR_CALLABLES
     others = ", ".join(PRESETS[1:])
     return f"for the usual normalisation: fastpipe.Augment.imagenet(); other presets: {others}"
