@@ -173,7 +173,7 @@ def make_field_reader(
         return None
     first = augments[0]
     # Fields that the loader itself has, whatever the dataset.
-    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, *CROP_FIELDS, "valid", "epoch")
+    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch", *CROP_FIELDS)
     if isinstance(recipe.crop, Buckets):
         loader_fields += ("image_size", "pixel_mask")
     if first is not None and first.mixers:
