@@ -396,7 +396,7 @@ def test_pairs_that_fields_have_themselves_may_differ() -> None:
 def test_a_dataset_without_fields_says_so(flat: Path) -> None:
     with pytest.raises(
         ConfigError,
-        match="has image, label, id, key, source, valid, epoch, .*_size; got 'caption'",
+        match=r"has image, label, id, key, source, valid, epoch, .*_size; got 'caption'",
     ):
         loader_of(flat, ("image", "caption"))
 
