@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # Entries that all samples have, whatever the dataset.
 SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
+# Entries of a batch that say how images became rows; see `_add_crops`.
+CROP_FIELDS = ("crop_box", "mirrored", "original_size")
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
 FieldRequest = str | Boxes | Points | Arrays  # the name of a field, or its options
@@ -257,6 +259,12 @@ class FieldReader:
         # By name of the plain columns whose values are sets of classes, the number of classes.
         self._class_counts: dict[str, int] = {}
         self.masks: set[str] = set()  # the names of the pictures that are masks
+        # Those of CROP_FIELDS that are asked for. A field of the dataset may have such a name.
+        self._crop_fields = [
+            name
+            for name in self.names
+            if name in CROP_FIELDS and name not in data.fields
+        ]
         self._source_paths: SourcePaths | None = None  # None: no keys are read
         if "key" in self.names:
             self._source_paths = SourcePaths(data.index)
@@ -316,7 +324,32 @@ class FieldReader:
                 values.arrays[name] = column_values
         for view, crop in zip(plan.views, self._crops, strict=True):
             values.places.append(self._read_places(view, crop))
+        if self._crop_fields:
+            self._add_crops(plan, values)
         return values
+
+    def _add_crops(self, plan: BatchPlan, values: HostFields) -> None:
+        """Adds how the images of each view became their rows; see Note [entries of views]."""
+        if "original_size" in self._crop_fields:
+            sizes = [plan.records["height"], plan.records["width"]]
+            values.arrays["original_size"] = np.stack(sizes, axis=1).astype(np.int64)
+        rows_per_sample = plan.rows_per_sample
+        for number, view in enumerate(plan.views):
+            crops = view.crops
+            # (rows, 2) each
+            left_top = crops.boxes[:, :2]
+            right_bottom = left_top + crops.boxes[:, 2:]
+            boxes = np.concatenate([left_top, right_bottom], axis=1)
+            mirrored = view.flips
+            if crops.mirrored is not None:
+                mirrored = crops.mirrored
+            of_rows = {"crop_box": boxes.astype(np.float32), "mirrored": mirrored}
+            for name, array in of_rows.items():
+                if name not in self._crop_fields:
+                    continue
+                if rows_per_sample > 1:
+                    array = array.reshape(len(plan), rows_per_sample, *array.shape[1:])
+                values.arrays[f"{number}.{name}"] = array
 
     def _read_places(self, view_plan: BatchPlan, crop: Crop | Buckets | None) -> Places:
         """The boxes and points on the rows of a view, moved as its pictures are."""

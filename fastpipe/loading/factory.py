@@ -162,9 +162,10 @@ def loader(
             another one is a DatasetError. Without this, a changed bit may give wrong pixels or
             labels. What is not packed has no hashes.
         fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid",
-            "epoch": a batch is a dict with these keys. With size="bucket" also "image_size" and
-            "pixel_mask", with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks
-            move with the image; fastpipe.Boxes, Points and Arrays are names with options. Or a
+            "epoch": a batch is a dict with these keys. "crop_box", "mirrored" and "original_size"
+            say how an image became its row. With size="bucket" also "image_size" and "pixel_mask",
+            with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks move with the
+            image; fastpipe.Boxes, Points and Arrays are names with options. Or a
             dict, for keys with other names: {"pixel_values": "image"}. None: a batch is (images,
             labels).
         prepare: a function of the entries of a batch of `fields`, all but images and masks. It

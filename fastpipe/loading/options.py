@@ -11,6 +11,7 @@ import torch
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import (
+    CROP_FIELDS,
     MIXING_FIELDS,
     SAMPLE_FIELDS,
     FieldReader,
@@ -174,7 +175,7 @@ def make_field_reader(
         return None
     first = augments[0]
     # Fields that the loader itself has, whatever the dataset.
-    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch")
+    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch", *CROP_FIELDS)
     if isinstance(recipe.crop, Buckets):
         loader_fields += ("image_size", "pixel_mask")
     if first is not None and first.mixers:
