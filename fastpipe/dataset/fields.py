@@ -33,6 +33,7 @@ from fastpipe.plan.placed import (
     move_boxes,
     move_points,
 )
+from fastpipe.plan.texts import Text, draw_texts
 
 if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine
@@ -42,9 +43,13 @@ if TYPE_CHECKING:
 SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
 # Entries of a batch that say how images became rows; see `_add_crops`.
 CROP_FIELDS = ("crop_box", "mirrored", "original_size")
+# The kinds of fields that may have texts.
+_TEXT_KINDS = ("text", "json")
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
-FieldRequest = str | Boxes | Points | Arrays  # the name of a field, or its options
+FieldRequest = (
+    str | Boxes | Points | Arrays | Text
+)  # the name of a field, or its options
 
 
 def field_name(request: FieldRequest) -> str:
@@ -79,8 +84,8 @@ def parse_fields(
 
     Returns:
         By key of a batch, in order, the field: as Boxes where these are boxes; as Points, with the
-        pairs of the field itself where the user gives none; as Arrays, with their form; else its
-        name.
+        pairs of the field itself where the user gives none; as Arrays, with their form; as Text;
+        else its name.
 
     Raises:
         ConfigError: `fields` is wrong.
@@ -98,7 +103,7 @@ def parse_fields(
                 f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}"
             )
         name: Any = value  # as the user wrote it, so it may not be a text
-        if isinstance(value, (Boxes, Points, Arrays)):
+        if isinstance(value, (Boxes, Points, Arrays, Text)):
             name = value.name
         if name not in known:
             raise ConfigError(
@@ -127,7 +132,7 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
         pairs = list(fields.items())
     elif isinstance(fields, (tuple, list)):
         for value in fields:
-            # The key of Boxes, Points and Arrays is their name.
+            # The key of Boxes and the like is their name.
             key = value if isinstance(value, str) else getattr(value, "name", value)
             pairs.append((key, value))
     if not pairs:
@@ -148,6 +153,8 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
     Raises:
         ConfigError: the options do not fit the field.
     """
+    if isinstance(request, Text) and field is not None and field.kind in _TEXT_KINDS:
+        return request
     option_types = {"boxes": Boxes, "keypoints": Points, "array": Arrays}
     option_type = option_types.get(field.kind) if field is not None else None
     if isinstance(request, str):
@@ -187,6 +194,11 @@ def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
             raise ConfigError(
                 f"fields: a single sample has its boxes as one tensor, got {request!r}; leave "
                 "form out"
+            )
+        if isinstance(request, Text):
+            raise ConfigError(
+                f"fields: a single sample has its text as it is stored, got {request!r}; texts are "
+                f'drawn by fastpipe.loader. Pass the name "{request.name}" alone'
             )
         if isinstance(request, Arrays) and request.form in ("flat", "pad"):
             raise ConfigError(
@@ -300,8 +312,8 @@ class FieldReader:
                 else:
                     self._pixels[name] = ((form.channels,), form.dtype)
 
-    def read(self, plan: BatchPlan) -> HostFields:
-        """The values for the rows of a plan.
+    def read(self, plan: BatchPlan, *, seed: int = 0, epoch: int = 0) -> HostFields:
+        """The values for the rows of a plan. `seed` and `epoch` are of the draws of texts.
 
         Raises:
             DatasetError: a file cannot be read, or is damaged.
@@ -317,6 +329,11 @@ class FieldReader:
             column_values = column.take(plan.ids)
             if name in self._class_counts:
                 column_values = to_multi_hot(column_values, self._class_counts[name])
+            request = self.options[name]
+            if isinstance(request, Text):
+                column_values = draw_texts(
+                    request, column_values, seed=seed, epoch=epoch, names=plan.names
+                )
             # Texts stay lists on the host; arrays become tensors.
             if isinstance(column_values, list):
                 values.lists[name] = column_values

@@ -55,6 +55,7 @@ from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.texts import Text
 
 _WORKERS_HINT = (
     "workers are threads in this process; the default is the number of CPUs granted"
@@ -93,8 +94,8 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str | Boxes | Points | Arrays]
-    | Mapping[str, str | Boxes | Points | Arrays]
+    fields: Sequence[str | Boxes | Points | Arrays | Text]
+    | Mapping[str, str | Boxes | Points | Arrays | Text]
     | None = None,
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     rank: int | None = None,
@@ -165,13 +166,14 @@ def loader(
             "epoch": a batch is a dict with these keys. "crop_box", "mirrored" and "original_size"
             say how an image became its row. With size="bucket" also "image_size" and "pixel_mask",
             with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks move with the
-            image; fastpipe.Boxes, Points and Arrays are names with options. Or a
+            image; fastpipe.Boxes, Points, Arrays and Text are names with options. Or a
             dict, for keys with other names: {"pixel_values": "image"}. None: a batch is (images,
             labels).
-        prepare: a function of the entries of a batch of `fields`, all but images and masks. It
-            returns a dict of entries to add or to replace, such as tokens. It is called once a
+        prepare: a function of the entries of a batch of `fields`, all but images, masks and arrays.
+            It returns a dict of entries to add or to replace, such as tokens. It is called once a
             batch, ahead of the training loop, in one thread of its own. Its result must depend on
-            the entries alone, so that a resumed run gets the same batches.
+            the entries alone, so that a resumed run gets the same batches: for random draws, the
+            entry "seeds", (N,) uint64, has a seed for each sample, of (seed, epoch, sample).
         rank, world_size: number of this process, and number of processes that train together and
             share each epoch; None: the values that torch.distributed has when an epoch begins if it
             is initialised, else 0 of 1.
@@ -312,7 +314,7 @@ def loader(
         fields=reader,
         prepare=None
         if prepare is None or reader is None
-        else Prepare(prepare, reader.read, stats),
+        else Prepare(prepare, reader.read, stats, recipe.seed),
         with_images=with_images,
         array_rings=array_rings,
     )
