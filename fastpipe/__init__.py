@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from fastpipe.plan.crops import RandomResizedCrop as RandomResizedCrop
     from fastpipe.plan.crops import Resize as Resize
     from fastpipe.plan.crops import TenCrop as TenCrop
+    from fastpipe.plan.picture_lists import Images as Images
     from fastpipe.plan.placed import Boxes as Boxes
     from fastpipe.plan.placed import Points as Points
     from fastpipe.plan.texts import Text as Text
@@ -91,6 +92,7 @@ _NAMES = {
     "plan.arrays": "Arrays",
     "plan.buckets": "Buckets",
     "plan.crops": "CenterCrop FiveCrop Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
+    "plan.picture_lists": "Images",
     "plan.placed": "Boxes Points",
     "plan.texts": "Text",
     "dataset.dataset": "Dataset",

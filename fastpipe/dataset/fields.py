@@ -17,6 +17,7 @@ from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
+from fastpipe.dataset.picture_lists import PictureListReader
 from fastpipe.errors import ConfigError
 from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.batch import BatchPlan
@@ -24,6 +25,7 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.host_batch import HostFields, Places
+from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import (
     Boxes,
     Placed,
@@ -47,9 +49,8 @@ CROP_FIELDS = ("crop_box", "mirrored", "original_size")
 _TEXT_KINDS = ("text", "json")
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
-FieldRequest = (
-    str | Boxes | Points | Arrays | Text
-)  # the name of a field, or its options
+# The name of a field, or its options.
+FieldRequest = str | Boxes | Points | Arrays | Images | Text
 
 
 def field_name(request: FieldRequest) -> str:
@@ -67,7 +68,7 @@ def list_batch_keys(key: str, request: FieldRequest, data: BaseDataset) -> list[
             keys.append(f"{key}_offsets")
         elif request.form != "list":
             keys.append(f"{key}_counts")
-    if isinstance(request, Arrays):
+    if isinstance(request, (Arrays, Images)):
         keys += [key + ending for ending in request.entries]
     return keys
 
@@ -84,8 +85,8 @@ def parse_fields(
 
     Returns:
         By key of a batch, in order, the field: as Boxes where these are boxes; as Points, with the
-        pairs of the field itself where the user gives none; as Arrays, with their form; as Text;
-        else its name.
+        pairs of the field itself where the user gives none; as Arrays, with their form; as Images; as
+        Text; else its name.
 
     Raises:
         ConfigError: `fields` is wrong.
@@ -103,7 +104,7 @@ def parse_fields(
                 f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}"
             )
         name: Any = value  # as the user wrote it, so it may not be a text
-        if isinstance(value, (Boxes, Points, Arrays, Text)):
+        if isinstance(value, (Boxes, Points, Arrays, Images, Text)):
             name = value.name
         if name not in known:
             raise ConfigError(
@@ -155,7 +156,12 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
     """
     if isinstance(request, Text) and field is not None and field.kind in _TEXT_KINDS:
         return request
-    option_types = {"boxes": Boxes, "keypoints": Points, "array": Arrays}
+    option_types = {
+        "boxes": Boxes,
+        "keypoints": Points,
+        "array": Arrays,
+        "images": Images,
+    }
     option_type = option_types.get(field.kind) if field is not None else None
     if isinstance(request, str):
         if option_type is None:
@@ -168,7 +174,7 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
         raise ConfigError(
             f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
         )
-    if isinstance(request, Boxes):
+    if isinstance(request, (Boxes, Images)):
         return request
     if isinstance(request, Arrays):
         assert field is not None
@@ -199,6 +205,11 @@ def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
             raise ConfigError(
                 f"fields: a single sample has its text as it is stored, got {request!r}; texts are "
                 f'drawn by fastpipe.loader. Pass the name "{request.name}" alone'
+            )
+        if isinstance(request, Images) and request.form != "list":
+            raise ConfigError(
+                f"fields: a single sample has its pictures as a list, got {request!r}; leave form "
+                "out"
             )
         if isinstance(request, Arrays) and request.form in ("flat", "pad"):
             raise ConfigError(
@@ -262,12 +273,13 @@ class FieldReader:
             for entry in list_batch_keys(name, request, data):
                 self.keys[key + entry.removeprefix(name)] = entry
 
-        # The columns by name, in four groups: numbers and texts; boxes and points; the records of
-        # masks and second pictures; those of arrays.
+        # The columns by name, in five groups: numbers and texts; boxes and points; the records of
+        # masks and second pictures; those of arrays; those of lists of pictures.
         self._plain: dict[str, ColumnReader] = {}
         self._placed: dict[str, ColumnReader] = {}
         self.pictures: dict[str, ColumnReader] = {}
         self.arrays: dict[str, ArrayReader] = {}
+        self.picture_lists: dict[str, PictureListReader] = {}
         # By name of the plain columns whose values are sets of classes, the number of classes.
         self._class_counts: dict[str, int] = {}
         self.masks: set[str] = set()  # the names of the pictures that are masks
@@ -295,6 +307,10 @@ class FieldReader:
                 request = self.options[name]
                 assert isinstance(request, Arrays)
                 self.arrays[name] = ArrayReader(field, request, column)
+            elif field.kind == "images":
+                request = self.options[name]
+                assert isinstance(request, Images)
+                self.picture_lists[name] = PictureListReader(request, column)
             else:
                 self._plain[name] = column
             if field.kind == "mask":
@@ -322,7 +338,13 @@ class FieldReader:
         for name, request in self.options.items():
             if isinstance(request, Boxes):
                 boxes[name] = request
-        values = HostFields(self.keys, tuple(self.pictures), tuple(self.arrays), boxes)
+        values = HostFields(
+            self.keys,
+            tuple(self.pictures),
+            tuple(self.arrays),
+            tuple(self.picture_lists),
+            boxes,
+        )
         if self._source_paths is not None:
             values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
         for name, column in self._plain.items():

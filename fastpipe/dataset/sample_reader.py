@@ -25,7 +25,9 @@ from fastpipe.dataset.fields import (
     group_by_sample,
     split_by_row,
 )
+from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import NO_IMAGE
+from fastpipe.dataset.picture_lists import PictureListReader
 from fastpipe.dataset.tensors import as_image, tv_tensor
 from fastpipe.dataset.transforms import adapt_transform
 from fastpipe.engine.pictures import Pictures
@@ -33,6 +35,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.host_batch import Places
+from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import Boxes, Placed, Points, is_large_enough
 
 if TYPE_CHECKING:
@@ -70,6 +73,12 @@ class SampleFormat:
             )
         if self.fields is not None:
             check_mirrored(self.fields.values(), cropping.mirroring)
+            for request in self.fields.values():
+                if isinstance(request, Images):
+                    raise ConfigError(
+                        f"fields: {request.name!r} has lists of pictures, which a single sample has "
+                        "whole; leave it out, or leave cropped(...) out"
+                    )
 
     def adapt_transform(self) -> Callable[[Any], Any]:
         """A function that calls the transform with a sample in the form that it expects."""
@@ -233,6 +242,9 @@ class SampleReader:
         for name, reader in fields.arrays.items():
             array_records = reader.records_of(plan.ids)
             makers[name] = partial(self._read_array, plan, reader, array_records)
+        for name, list_reader in fields.picture_lists.items():
+            ragged = list_reader.records_of(plan.ids)
+            makers[name] = partial(self._read_pictures, plan, list_reader, ragged)
         for name, of_rows in self._place_values(plan, values.places[0], fields):
             makers[name] = group_by_sample(of_rows, plan).__getitem__
 
@@ -311,6 +323,19 @@ class SampleReader:
         return reader.read(
             self._pictures, sample, plan.records[position], array_records[position]
         )
+
+    def _read_pictures(
+        self, plan: BatchPlan, reader: PictureListReader, ragged: Ragged, position: int
+    ) -> list[torch.Tensor]:
+        """The pictures of a sample, each (channels, height, width). They are whole."""
+        start, stop = ragged.offsets[position : position + 2].tolist()
+        pictures = reader.read(
+            self._pictures,
+            int(plan.samples[position]),
+            plan.records[position],
+            ragged.values[start:stop],
+        )
+        return [as_image(picture) for picture in pictures]
 
     def _read_picture(
         self,

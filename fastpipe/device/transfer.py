@@ -406,6 +406,12 @@ def _as_dict(
             entries = []
             for view in range(view_count):
                 entry = f"{view}.{name}"
+                if name in fields.picture_lists:
+                    counts = fields.counts.get(name)
+                    entries.append(
+                        _picture_lists(values[entry], counts, rows_per_sample)
+                    )
+                    continue
                 counts = fields.counts.get(entry)
                 is_images = name in fields.images
                 entries.append(
@@ -417,6 +423,24 @@ def _as_dict(
         else:
             batch[key] = fields.lists[name]
     return batch
+
+
+def _picture_lists(
+    pictures: torch.Tensor, counts: list[int] | None, rows_per_picture: int
+) -> Any:
+    """The pictures of one view: a tensor (M, ...), or one for each sample.
+
+    Args:
+        pictures: (M * k, height, width, channels), on the device.
+        counts: of each sample; None: the batch has one tensor.
+        rows_per_picture: k. With several, (M, k, channels, height, width).
+    """
+    pictures = pictures.permute(0, 3, 1, 2)
+    if rows_per_picture > 1:
+        pictures = pictures.view(-1, rows_per_picture, *pictures.shape[1:])
+    if counts is None:
+        return pictures
+    return list(torch.split(pictures, counts))  # views of its memory
 
 
 def _entry_of_view(

@@ -24,6 +24,7 @@ from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.host_batch import HostBatch, HostFields
+from fastpipe.plan.picture_lists import PictureListBatch
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.dataset.fields import FieldReader
@@ -45,9 +46,11 @@ class PendingBatch:
     # Memory of masks and second pictures, by entry.
     field_images: dict[str, NDArray[Any]]
     jobs: Sequence[Job | FetchedJob] = ()
-    # The fields of arrays, by name, and the jobs that copy them; their rows are samples.
+    # The fields of arrays and of lists of pictures, by name.
     arrays: Mapping[str, ArrayBatch] = field(default_factory=dict)
-    array_jobs: Sequence[Job | FetchedJob] = ()
+    picture_lists: Mapping[str, PictureListBatch] = field(default_factory=dict)
+    # The jobs that make these, each with the sample of its rows, a position in the plan.
+    field_jobs: Sequence[tuple[Job | FetchedJob, Int64s]] = ()
     prepared: Future[HostFields] | None = None  # the result of prepare=
 
     def wait(self, timeout_s: float) -> bool:
@@ -61,7 +64,7 @@ class PendingBatch:
 
     @property
     def _all_jobs(self) -> list[Job | FetchedJob]:
-        return [*self.jobs, *self.array_jobs]
+        return [*self.jobs, *(job for job, _ in self.field_jobs)]
 
     @property
     def done(self) -> bool:
@@ -83,9 +86,9 @@ class PendingBatch:
         for job in self.jobs:
             for row, reason in job.errors():
                 reasons.setdefault(row // self.plan.rows_per_sample, reason)
-        for job in self.array_jobs:
-            for sample, reason in job.errors():
-                reasons.setdefault(sample, reason)
+        for job, samples in self.field_jobs:
+            for row, reason in job.errors():
+                reasons.setdefault(int(samples[row]), reason)
         return sorted(reasons.items())
 
 
@@ -135,6 +138,7 @@ class BatchMaker:
         if fields is not None:
             fields.arrays.update(pending.field_images)
             fields.add_arrays(filled.arrays)
+            fields.add_picture_lists(filled.picture_lists)
         images = tuple(slot for slot, _ in pending.views)
         epoch = pending.epoch_plan.epoch
         # The augmentation is drawn by the planned samples, also for rows with other samples.
@@ -164,18 +168,28 @@ class BatchMaker:
         return jobs
 
     def _begin_arrays(self, pending: PendingBatch) -> None:
-        """Starts jobs for the arrays of the batch's samples."""
+        """Starts jobs for the arrays and the lists of pictures of the batch's samples."""
         if self.fields is None:
             return
+        plan = pending.plan
+        samples = np.arange(len(plan))
         arrays = {}
-        jobs = []
+        jobs: list[tuple[Job | FetchedJob, Int64s]] = []
         for name, reader in self.fields.arrays.items():
             ring = self.array_rings[name]
-            arrays[name], job = reader.begin(self.engine, pending.plan, ring)
+            arrays[name], job = reader.begin(self.engine, plan, ring)
             if job is not None:
-                jobs.append(job)
+                jobs.append((job, samples))
+        picture_lists = {}
+        exacts = [exact for _, exact in self.views]
+        for name, list_reader in self.fields.picture_lists.items():
+            picture_lists[name], list_jobs = list_reader.begin(
+                self.engine, pending.epoch_plan, plan, self.form, exacts
+            )
+            jobs += list_jobs
         pending.arrays = arrays
-        pending.array_jobs = jobs
+        pending.picture_lists = picture_lists
+        pending.field_jobs = jobs
 
     def _begin_prepare(self, pending: PendingBatch) -> None:
         if self.prepare is not None:
@@ -231,9 +245,9 @@ class BatchMaker:
         return None
 
     def _read_arrays_again(self, replaced: PendingBatch) -> None:
-        """Reads the arrays of all samples of a batch, some of which were replaced.
+        """Reads the arrays and lists of pictures of a batch, some samples of which were replaced.
 
-        The arrays of the others may have other shapes, so all need other places.
+        Those of the others may have other shapes and counts, so all need other places.
         """
         self._begin_arrays(replaced)
         errors = self._wait_for_errors(replace(replaced, jobs=()))

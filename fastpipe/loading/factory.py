@@ -53,6 +53,7 @@ from fastpipe.plan.crops import Crop
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE
+from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
 from fastpipe.plan.texts import Text
@@ -94,8 +95,8 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str | Boxes | Points | Arrays | Text]
-    | Mapping[str, str | Boxes | Points | Arrays | Text]
+    fields: Sequence[str | Boxes | Points | Arrays | Images | Text]
+    | Mapping[str, str | Boxes | Points | Arrays | Images | Text]
     | None = None,
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     rank: int | None = None,
@@ -166,7 +167,7 @@ def loader(
             "epoch": a batch is a dict with these keys. "crop_box", "mirrored" and "original_size"
             say how an image became its row. With size="bucket" also "image_size" and "pixel_mask",
             with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks move with the
-            image; fastpipe.Boxes, Points, Arrays and Text are names with options. Or a
+            image; fastpipe.Boxes, Points, Arrays, Images and Text are names with options. Or a
             dict, for keys with other names: {"pixel_values": "image"}. None: a batch is (images,
             labels).
         prepare: a function of the entries of a batch of `fields`, all but images, masks and arrays.

@@ -199,6 +199,8 @@ def make_field_reader(
     kinds = {
         name: data.fields[name].kind for name in names if name not in loader_fields
     }
+    if isinstance(recipe.crop, Buckets) and "images" in kinds.values():
+        raise conflict_error("buckets + lists of pictures")
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
             size = view.size or recipe.size

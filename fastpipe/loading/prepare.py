@@ -152,6 +152,7 @@ def _with_entries(fields: HostFields, entries: object) -> HostFields:
         "pixel_mask",
         *fields.images,
         *fields.stored_arrays,
+        *fields.picture_lists,
     )
     names = dict(fields.names)
     for key, value in entries.items():

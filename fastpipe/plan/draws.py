@@ -82,6 +82,7 @@ class Stream(IntEnum):
     TEXT_DROP = 193
     TEXT_TAGS = 194
     PREPARE = 195  # seeds for the program's own draws
+    PICTURE = 196  # of a list: by its number, without seed and epoch
 
 
 def mix(value: Uint64s) -> Uint64s:

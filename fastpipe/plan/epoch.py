@@ -6,7 +6,7 @@ or timing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -33,7 +33,7 @@ from fastpipe.plan.crop_boxes import (
     random_resized,
 )
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
-from fastpipe.plan.draws import Stream, key, keys, uniform, up_to
+from fastpipe.plan.draws import Stream, bits, key, keys, uniform, up_to
 from fastpipe.plan.order import Ids, OrderRows, Passes
 from fastpipe.plan.partition import Partition, Span
 from fastpipe.plan.recipe import Recipe, Size, partition_of
@@ -313,6 +313,32 @@ class EpochPlan:
         numbers = self._content.numbers(ids)
         return self._plan(ids, valid, numbers, size)
 
+    def plan_pictures(
+        self, plan: BatchPlan, samples: Int64s, numbers: Int64s, pictures: Records
+    ) -> BatchPlan:
+        """The plan of M pictures that belong to samples of a batch, in all views.
+
+        Args:
+            plan: of the batch.
+            samples: (M,) the sample of each picture, a position in the plan.
+            numbers: (M,) which picture of the sample it is, from 0 on.
+            pictures: (M,) of FIELD_IMAGE_DTYPE.
+        """
+        records = plan.records[samples]
+        records["width"] = pictures["width"]
+        records["height"] = pictures["height"]
+        # Each picture has draws of its own.
+        picture_keys = bits(key(0, 0, Stream.PICTURE), numbers)
+        names = bits(picture_keys, plan.names[samples]).view(np.int64)
+        return self._plan_views(
+            plan.ids[samples],
+            plan.samples[samples],
+            records,
+            plan.valid[samples],
+            names,
+            [view.crops.size for view in plan.views],
+        )
+
     def _size_of(self, number: int) -> Size:
         if self._grouping is not None:
             return self._grouping.size(number)
@@ -323,9 +349,27 @@ class EpochPlan:
     def _plan(self, ids: Int64s, valid: Bools, names: Int64s, size: Size) -> BatchPlan:
         """The plan of n samples in all views; `size` is that of views without one of their own."""
         content = self._content
+        return self._plan_views(
+            ids,
+            content.numbers(ids),
+            content.read(ids),
+            valid,
+            names,
+            [view.size or size for view in self.recipe.views],
+        )
+
+    def _plan_views(
+        self,
+        ids: Int64s,
+        samples: Int64s,
+        records: Records,
+        valid: Bools,
+        names: Int64s,
+        sizes: Sequence[Size],
+    ) -> BatchPlan:
+        """The plan of n pictures in all views; `sizes` has the size of each view."""
+        content = self._content
         views = self.recipe.views
-        samples = content.numbers(ids)
-        records = content.read(ids)
         widths, heights = _sides(records)
         seeds = [view.seed for view in views]
         flip_keys = keys(seeds, self.epoch, Stream.FLIP)
@@ -334,9 +378,8 @@ class EpochPlan:
         random_boxes = self._draw_random_resized(widths, heights, names)
 
         plans = []
-        for view, draws in zip(views, flip_draws, strict=True):
+        for view, draws, view_size in zip(views, flip_draws, sizes, strict=True):
             flips = draws < view.flip
-            view_size = view.size or size
             if isinstance(view.crop, RandomResizedCrop):
                 crops = crops_at(next(random_boxes), view.crop, view_size)
             else:

@@ -16,6 +16,7 @@ from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.parts import starts_of
 from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.picture_lists import PictureListBatch
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
 Places = Mapping[str, Placed]  # boxes and points, by name of the field
@@ -37,6 +38,9 @@ class HostFields:
     images: tuple[str, ...] = ()
     # The names of fields of arrays, which the engine's threads copy.
     stored_arrays: tuple[str, ...] = ()
+    # The names of fields of lists of pictures. In `arrays` these are (M * k, height, width,
+    # channels), by view.
+    picture_lists: tuple[str, ...] = ()
     # The options of the fields of boxes, by name.
     options: Mapping[str, Boxes] = field(default_factory=dict)
     # Boxes and points of each view, until they no longer move.
@@ -45,7 +49,8 @@ class HostFields:
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     # The values of `stored_arrays`, by name, when they are copied.
     array_batches: dict[str, ArrayBatch] = field(default_factory=dict)
-    # Boxes or objects of each row, for entries that become a list with one tensor a row.
+    # Boxes or objects of each row, or pictures of each sample, for entries that become a list with
+    # one tensor for each.
     counts: dict[str, list[int]] = field(default_factory=dict)
     # Values that stay on the host, by name.
     lists: dict[str, list[Any]] = field(default_factory=dict)
@@ -56,6 +61,16 @@ class HostFields:
         for name, batch in arrays.items():
             for ending, values in batch.more.items():
                 self.arrays[name + ending] = values
+
+    def add_picture_lists(self, lists: Mapping[str, PictureListBatch]) -> None:
+        """Adds the values of `picture_lists`, when they are made."""
+        for name, batch in lists.items():
+            for view, slot in enumerate(batch.slots):
+                self.arrays[f"{view}.{name}"] = slot
+            if batch.is_flat:
+                self.arrays[f"{name}_offsets"] = batch.offsets
+            else:
+                self.counts[name] = np.diff(batch.offsets).tolist()
 
     def by_view(self, name: str) -> bool:
         """Whether each view has an entry of its own."""

@@ -51,6 +51,12 @@ CONFLICTS = {
         "several crops are for evaluation, and a mixed image has no class to be evaluated",
         "leave the mixing out",
     ),
+    "buckets + lists of pictures": Conflict(
+        '`size="bucket"`',
+        "lists of pictures in `fields=`",
+        "the size of a batch is that of its images, and the pictures of a list have other shapes",
+        "pass a size and crop=fastpipe.Letterbox()",
+    ),
     "buckets + mosaic": Conflict(
         "`augment=` with kornia's mosaic",
         '`size="bucket"`',

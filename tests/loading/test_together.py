@@ -597,6 +597,7 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
             {"fields": ["label"], "augment": fastpipe.Augment()},
         ),
         "mixing + FiveCrop": (marked, {**five, "augment": plain_pixels(cutmix=1.0)}),
+        "buckets + lists of pictures": (data, {"size": "bucket", "fields": ["image", "pages"]}),
         "buckets + mosaic": (marked, {"size": "bucket", "augment": plain_pixels(k.RandomMosaic())}),
         "soft labels + unlabelled samples": (
             fastpipe.open(marked).with_labels([-1, *[0] * (COUNT - 1)]),

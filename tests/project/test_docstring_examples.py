@@ -54,7 +54,9 @@ OBJECTS = dict(public_objects())
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """photos/, more-photos/, data/train, data/val, data/growing, data/objects and data/latents."""
+    """photos/, more-photos/, data/train, data/val, data/growing, data/objects, data/latents and
+    data/pages.
+    """
     folder = tmp_path_factory.mktemp("examples")
     for number in range(PHOTOS + 2):
         source = "photos" if number < PHOTOS else "more-photos"
@@ -78,6 +80,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(PHOTOS):
             tokens = np.zeros((1 if number == 0 else 3, 8), np.float16)
             writer.add(folder / "photos" / "cat" / "0.jpg", key=f"{number}", tokens=tokens)
+    with fastpipe.Writer(folder / "data" / "pages", fields={"pages": "images"}) as writer:
+        photos = sorted((folder / "photos").rglob("*.jpg"))
+        for number in range(PHOTOS):
+            writer.add(photos[0], key=f"{number}", pages=photos[: number % 4])
     return folder
 
 

@@ -25,6 +25,7 @@ PUBLIC = {
     "FastpipeError",
     "FiveCrop",
     "ImageError",
+    "Images",
     "Letterbox",
     "Loader",
     "PackError",

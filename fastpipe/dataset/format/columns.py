@@ -19,8 +19,10 @@ from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.array_file import numpy_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
+    JPEG,
     MAX_VALUE_BYTES,
     PICTURE_KINDS,
+    PNG,
     Field,
     array_record_dtype,
     sidecars,
@@ -158,6 +160,28 @@ class RaggedColumn(_VariableColumn):
         )
 
 
+class PictureLists(_VariableColumn):
+    """A field of which a sample has any number of pictures."""
+
+    def take(self, samples: Int64s) -> Ragged:
+        """The records of n samples' pictures, (M,) of FIELD_IMAGE_DTYPE.
+
+        Raises:
+            DatasetError: as RaggedColumn.take; or a record is of no picture.
+        """
+        begins, ends = self._ranges(samples)
+        records = self._values.ranges(begins, ends)
+        is_good = (records["width"] > 0) & (records["height"] > 0)
+        is_good &= (records["size"] > 0) & np.isin(records["format"], (PNG, JPEG))
+        if not is_good.all():
+            record = records[int(np.flatnonzero(~is_good)[0])]
+            raise DatasetError(
+                f"{self._values.path}: the record of a picture is impossible: {record}. The file is "
+                f"damaged: {RESTORE}"
+            )
+        return Ragged(records, np.concatenate([[0], np.cumsum(ends - begins)]))
+
+
 class BytesColumn(_VariableColumn):
     """A field whose values are texts, JSON or bytes."""
 
@@ -221,7 +245,7 @@ class ArrayRecords:
         )
 
 
-Column = Rows | RaggedColumn | BytesColumn | ArrayRecords
+Column = Rows | RaggedColumn | BytesColumn | ArrayRecords | PictureLists
 
 
 def open_column(folder: Path, samples: int, field: Field) -> Column:
@@ -236,6 +260,8 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
         return RaggedColumn(folder, samples, field)
     if field.kind == "array":
         return ArrayRecords(folder, samples, field)
+    if field.kind == "images":
+        return PictureLists(folder, samples, field)
     (file_name, *_) = sidecars(field)
     rows, _ = open_npy(folder / file_name, row_dtype(field), samples)
     return rows
@@ -243,7 +269,7 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
 
 def row_dtype(field: Field) -> np.dtype[Any]:
     """The type of one value of a field in its file of values."""
-    if field.kind in PICTURE_KINDS:
+    if field.kind in (*PICTURE_KINDS, "images"):
         return FIELD_IMAGE_DTYPE
     if field.kind == "array":
         return array_record_dtype(len(field.shape))

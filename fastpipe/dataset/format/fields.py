@@ -28,6 +28,7 @@ KINDS = (
     "mask",
     "image",
     "array",
+    "images",
 )
 # Only the source can name their classes or points.
 NAMED_KINDS = ("boxes", "mask", "keypoints")
@@ -35,7 +36,7 @@ NAMED_KINDS = ("boxes", "mask", "keypoints")
 PICTURE_KINDS = ("mask", "image")
 # Each value is a file of its own, a member of the shard. The column has a record of each, so the
 # engine reads the value itself when a batch needs it.
-FILE_KINDS = (*PICTURE_KINDS, "array")
+FILE_KINDS = (*PICTURE_KINDS, "array", "images")
 # Values that move where their picture is turned, mirrored or cropped.
 SPATIAL_KINDS = ("boxes", "keypoints", *PICTURE_KINDS)
 # Values that are numbers of classes.
@@ -51,6 +52,7 @@ _MEMBERS = {
     "mask": "png",
     "image": "jpg",
     "array": "npy",
+    "images": "jpg",
 }
 # Names that mean something else in a batch, in KEY.json or beside KEY.jpg.
 RESERVED = frozenset(
@@ -163,20 +165,26 @@ def sidecars(field: Field) -> tuple[str, ...]:
     name = field.name
     if field.kind in ("text", "json", "bytes"):
         return f"{name}.bytes.npy", f"{name}.offsets.npy"
-    if field.kind not in ("classes", "boxes", "keypoints"):
+    if field.kind not in ("classes", "boxes", "keypoints", "images"):
         return (f"{name}.npy",)
     if field.labelled:
         return f"{name}.npy", f"{name}.offsets.npy", f"{name}.labels.npy"
     return f"{name}.npy", f"{name}.offsets.npy"
 
 
-def member(field: Field, image_format: int = JPEG) -> str | None:
-    """The name, without "KEY.", of a field's member of the shard; None: KEY.json has its value."""
+def member(field: Field, image_format: int = JPEG, number: int = 0) -> str | None:
+    """The name, without "KEY.", of a field's member of the shard; None: KEY.json has its value.
+
+    `number`: of the picture in a list of pictures.
+    """
     if field.kind not in _MEMBERS:
         return None
-    if field.kind == "image" and image_format == PNG:
-        return f"{field.name}.png"
-    return f"{field.name}.{_MEMBERS[field.kind]}"
+    ending = _MEMBERS[field.kind]
+    if field.kind in ("image", "images") and image_format == PNG:
+        ending = "png"
+    if field.kind == "images":
+        return f"{field.name}.{number}.{ending}"
+    return f"{field.name}.{ending}"
 
 
 def image_format_of(data: bytes) -> int:

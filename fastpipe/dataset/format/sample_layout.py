@@ -63,10 +63,16 @@ def sample_key(shard: int, start: int) -> str:
 
 
 class Stored(NamedTuple):
-    """The value of a field as a shard has it: an entry of KEY.json, or a member, or neither."""
+    """The value of a field as a shard has it: an entry of KEY.json, or members, or neither."""
 
     note: Any = None
-    member: bytes | None = None
+    # Only a list of pictures has more than one.
+    members: tuple[bytes, ...] = ()
+
+    @property
+    def member(self) -> bytes | None:
+        """The only member; None: there is none."""
+        return self.members[0] if self.members else None
 
 
 def picture_ending(data: bytes) -> str:

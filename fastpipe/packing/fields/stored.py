@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -69,19 +70,21 @@ class FieldValues:
                 raise ImageError("expected an array, got none")
             return Stored()
         if kind == "text":
-            return Stored(member=value.encode())
+            return Stored(members=(value.encode(),))
         if kind == "bytes":
-            return Stored(member=value)
+            return Stored(members=(value,))
         if kind == "floats":
             return Stored(shortest_floats(value))
         if kind == "array":
-            return Stored(member=_array_member(value))
+            return Stored(members=(_array_member(value),))
+        if kind == "images":
+            return Stored(members=self._pictures(value))
         if kind not in SPATIAL_KINDS:
             return Stored(value)
         if kind == "image":
-            return Stored(member=self._second_picture(value))
+            return Stored(members=(self._second_picture(value),))
         if kind == "mask":
-            return Stored(member=self._mask(value))
+            return Stored(members=(self._mask(value),))
         placement = self._placement(self._frame)
         if kind == "boxes":
             return Stored(_place_boxes(value, placement))
@@ -103,6 +106,17 @@ class FieldValues:
         placed = self._placement(frame).mask(ids)
         # No filter: masks repeat themselves, and deflate finds that without one.
         return encode_png(placed, filters=False)
+
+    def _pictures(self, values: Sequence[bytes | OpenedImage]) -> tuple[bytes, ...]:
+        """The bytes of pictures of their own sizes, each turned by its own EXIF, as the first one."""
+        options = replace(self._encode, storage=JPEG_STORAGE)
+        pictures = []
+        for number, value in enumerate(values):
+            try:
+                pictures.append(convert(value, options).data)
+            except ImageError as problem:
+                raise ImageError(f"picture {number}: {problem}") from None
+        return tuple(pictures)
 
     def _second_picture(self, value: bytes | OpenedImage) -> bytes:
         """The bytes of another picture of the sample, turned so that it lies on the first one."""
@@ -205,8 +219,8 @@ def _value_dtype(kind: str) -> np.dtype[Any]:
     return row_dtype(Field("", kind, width=1)).base
 
 
-def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
-    """What a value adds to each part; its member, if any, is at `offset` in the shard.
+def piece(kind: str, value: Stored, offsets: Sequence[int]) -> dict[str, bytes]:
+    """What a value adds to each part; its members are at these offsets in the shard.
 
     KeyError, TypeError, ValueError: a damaged shard.
     """
@@ -219,9 +233,18 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
         values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
         length = len(values)
     elif kind in PICTURE_KINDS:
+        # A sample without a picture has no offset.
+        offset = offsets[0] if offsets else 0
         values = _image_record(kind, value.member, offset)
         length = 1
+    elif kind == "images":
+        records = []
+        for data, offset in zip(value.members, offsets, strict=True):
+            records.append(_image_record(kind, data, offset))
+        values = b"".join(records)
+        length = len(records)
     elif kind == "array":
+        (offset,) = offsets
         values = _array_record(value.member or b"", offset)
         length = 1
     else:

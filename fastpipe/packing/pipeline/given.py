@@ -60,7 +60,12 @@ class Given:
     def read_values(self, kinds: Mapping[str, str]) -> Iterator[Any]:
         """The value of each field; errors as of `read_file`."""
         for kind, value in zip(kinds.values(), self.values, strict=True):
-            if not isinstance(value, str) or kind not in FILE_KINDS:
+            if kind == "images" and value is not None:
+                yield [
+                    read_file(picture) if isinstance(picture, str) else picture
+                    for picture in value
+                ]
+            elif not isinstance(value, str) or kind not in FILE_KINDS:
                 yield value
             elif kind == "array":
                 yield read_array_file(value)
@@ -97,9 +102,29 @@ def _parse_value(field: str, kind: str, value: object) -> Any:
     with naming_field(field):
         if kind == "array" and isinstance(value, (str, os.PathLike)):
             return os.fsdecode(value)
+        if kind == "images":
+            return _copy_pictures(value)
         if kind not in _PICTURE_KINDS:
             return parse_value(kind, value)
         return None if value is None else _copy_picture(kind, value)
+
+
+def _copy_pictures(values: object) -> list[Any] | None:
+    """Copies of the pictures of a list, each as of `_copy_picture`."""
+    if values is None:
+        return None
+    if not isinstance(values, (list, tuple)):
+        raise ImageError(
+            "expected a list of images, each a path, bytes, a PIL image or an array; got "
+            f"{type(values).__name__}"
+        )
+    pictures = []
+    for number, value in enumerate(values):
+        try:
+            pictures.append(_copy_picture("image", value))
+        except ImageError as problem:
+            raise ImageError(f"picture {number}: {problem}") from None
+    return pictures
 
 
 def _copy_picture(kind: str, value: object) -> Any:

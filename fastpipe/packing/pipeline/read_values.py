@@ -76,7 +76,7 @@ def read_values(
                 listing,
                 field,
                 values.get(field.name),
-                times.get(field.name),
+                times.get(field.name, []),
                 image_size,
             )
 
@@ -134,20 +134,30 @@ def _parse(data: bytes, kind: str) -> Any:
         raise ImageError(f"expected JSON ({problem}), got {data[:40]!r}") from None
 
 
+def _read_named(listing: Listing, entry: dict[str, Any], mtime_ns: int) -> bytes:
+    """The content of a file that a value names; see `_RowLister._describe_file`."""
+    check_value_size(entry["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
+    state = FileState(entry["size_bytes"], mtime_ns, 0)
+    return read_listed_file(listing.root, entry["file"], state)
+
+
 def _read_noted(
-    listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, size: Size
+    listing: Listing, field: SourceField, value: Any, mtimes_ns: list[int], size: Size
 ) -> Any:
-    """A value that the listing has noted, of an image of this size; or the file that it names."""
+    """A value that the listing has noted, of an image of this size; or the files that it names."""
     value = renumber_value(field, value)
+    if field.kind == "images":
+        pictures = []
+        for entry, mtime_ns in zip(value or [], mtimes_ns, strict=True):
+            pictures.append(_read_named(listing, entry, mtime_ns))
+        return pictures
     names_file = isinstance(value, dict) and "file" in value
     if field.kind in PICTURE_KINDS or (field.kind == "array" and names_file):
         if value is None:
             return None
         if field.kind == "mask" and "shapes" in value:
             return draw_shapes(value["shapes"], *size, field.run_order or COLUMNS)
-        check_value_size(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
-        state = FileState(value["size_bytes"], mtime_ns or 0, 0)
-        data = read_listed_file(listing.root, value["file"], state)
+        data = _read_named(listing, value, *mtimes_ns)
         if field.kind == "mask" and field.colours:
             numbers = field.numbers or range(len(field.colours))
             return colour_mask.numbers_of_colours(data, field.colours, numbers)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import json
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import xxhash
@@ -184,15 +184,15 @@ def _head(data: bytes) -> bytes:
 
 def _encode_record(sample: Sample) -> bytes:
     outcome: Any = sample.outcome
-    pieces: Sequence[bytes] = ()
+    pieces: list[bytes] = []
     if isinstance(outcome, Packed):
         # The line has the sizes of the bytes that follow it.
         pieces = [outcome.data]
         values = []
         for value in outcome.values:
-            pieces.append(value.member or b"")
-            member_bytes = None if value.member is None else len(value.member)
-            values.append((value.note, member_bytes))
+            pieces += value.members
+            sizes = [len(member) for member in value.members]
+            values.append((value.note, sizes))
         outcome = {**vars(outcome), "data": len(outcome.data), "values": values}
     content = (*sample.order_key, sample.source_bytes, outcome)
     line = json.dumps(content).encode()
@@ -203,9 +203,9 @@ def _decode_packed(recorded: dict[str, Any], pieces: bytes) -> Packed:
     file = io.BytesIO(pieces)
     data = file.read(recorded["data"])
     values = []
-    for note, member_bytes in recorded["values"]:
-        member = None if member_bytes is None else file.read(member_bytes)
-        values.append(Stored(note, member))
+    for note, sizes in recorded["values"]:
+        members = tuple(file.read(size) for size in sizes)
+        values.append(Stored(note, members))
     decoded = {
         "data": data,
         "source_size": tuple(recorded["source_size"]),

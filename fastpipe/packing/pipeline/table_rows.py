@@ -98,8 +98,24 @@ def read_values_of_row(row: Row, fields: Sequence[SourceField]) -> Iterator[Any]
             ) from None
         except (ValueError, OverflowError) as problem:
             raise ImageError(str(problem)) from None
-        if field.kind not in PICTURE_KINDS:
+        if field.kind == "images":
+            value = _read_pictures(value)
+        elif field.kind not in PICTURE_KINDS:
             value = parse_value(
                 field.kind, renumber_value(field, field_value(value, field))
             )
         yield value
+
+
+def _read_pictures(value: Any) -> list[bytes]:
+    """The pictures in a cell: a list of bytes, or of structs as Hugging Face's datasets have them."""
+    pictures = []
+    for number, entry in enumerate(value or []):
+        data = entry.get("bytes") if isinstance(entry, dict) else entry
+        if not isinstance(data, bytes):
+            raise ImageError(
+                f"picture {number}: expected the bytes of an image, got {type(data).__name__}; write "
+                "the table with the images in it, for example with Dataset.to_parquet"
+            )
+        pictures.append(data)
+    return pictures

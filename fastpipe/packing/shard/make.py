@@ -166,8 +166,8 @@ class ShardMaker:
 
     def _write(
         self, packed: Packed, label: int, path: str, max_bytes: int
-    ) -> list[int] | None:
-        """Writes a sample; the offset of each field's member. None: the tar would be too large."""
+    ) -> list[list[int]] | None:
+        """Writes a sample; the offsets of each field's members. None: the tar would be too large."""
         limit = max_bytes or _MAX_SHARD_SIZES * self._context.options.shard_size
         if self._tars:
             offsets = self._tars[-1].add(packed, label, path, limit)
@@ -181,13 +181,17 @@ class ShardMaker:
         return tar.add(packed, label, path, limit)
 
     def _write_pieces(
-        self, packed: Packed, size_bytes: int, values: list[Stored], offsets: list[int]
+        self,
+        packed: Packed,
+        size_bytes: int,
+        values: list[Stored],
+        offsets: list[list[int]],
     ) -> None:
         """Appends a sample to the shard's pieces of the columns and of sources.npy."""
-        for (field, kind), value, offset in zip(
+        for (field, kind), value, offsets_of_field in zip(
             self._context.kinds.items(), values, offsets, strict=True
         ):
-            for part, data in piece(kind, value, offset).items():
+            for part, data in piece(kind, value, offsets_of_field).items():
                 # `piece` gives all parts, and not every kind has all of them.
                 if (field, part) in self._pieces:
                     self._pieces[field, part].write(data)

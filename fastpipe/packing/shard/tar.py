@@ -94,12 +94,12 @@ class ShardFile:
 
 def encode_sample(
     key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]
-) -> tuple[list[bytes], list[int]]:
-    """The bytes of a sample in a shard, in pieces; and for each field the offset of its member from
-    the sample's start.
+) -> tuple[list[bytes], list[list[int]]]:
+    """The bytes of a sample in a shard, in pieces; and for each field the offsets of its members
+    from the sample's start.
 
-    The offset is that of the member's first byte, behind its tar header; 0 if the sample has no
-    such member. `kinds` has the kind of each field, by name.
+    An offset is that of a member's first byte, behind its tar header. `kinds` has the kind of each
+    field, by name.
     """
     ours = {} if packed.class_name is None else {"class": packed.class_name}
     note: dict[str, Any] = {
@@ -119,17 +119,17 @@ def encode_sample(
     size_bytes = sum(len(piece) for piece in pieces)
     offsets = []
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
-        if value.member is None:
-            offsets.append(0)
-            continue
-        ending = member(Field(name, kind), image_format_of(value.member))
-        # Only kinds that are stored as members have a value with a member.
-        assert ending is not None
-        header = tar.header(f"{key}.{ending}", len(value.member))
-        padding = tar.padding(len(value.member))
-        offsets.append(size_bytes + len(header))
-        pieces += (header, value.member, padding)
-        size_bytes += len(header) + len(value.member) + len(padding)
+        offsets_of_field = []
+        for number, data in enumerate(value.members):
+            ending = member(Field(name, kind), image_format_of(data), number)
+            # Only kinds that are stored as members have a value with members.
+            assert ending is not None
+            header = tar.header(f"{key}.{ending}", len(data))
+            padding = tar.padding(len(data))
+            offsets_of_field.append(size_bytes + len(header))
+            pieces += (header, data, padding)
+            size_bytes += len(header) + len(data) + len(padding)
+        offsets.append(offsets_of_field)
     return pieces, offsets
 
 
@@ -175,9 +175,8 @@ class TarWriter:
 
     def add(
         self, packed: Packed, label: int, path: str, max_bytes: int
-    ) -> list[int] | None:
-        """Appends a sample; returns the offset of each field's member in the tar, 0 if there is
-        none.
+    ) -> list[list[int]] | None:
+        """Appends a sample; returns the offsets of each field's members in the tar.
 
         None, and nothing is written, if the tar would get larger than `max_bytes`. The first sample
         always fits.
@@ -208,7 +207,7 @@ class TarWriter:
             key_hash(readable(path)),
         )
         self._records.append(record)
-        return [start + offset if offset else 0 for offset in offsets]
+        return [[start + offset for offset in of_field] for of_field in offsets]
 
     @property
     def records(self) -> Records:

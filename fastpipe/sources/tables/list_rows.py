@@ -147,8 +147,11 @@ def _moved_rows(
     for row in rows:
         values = dict(row.values)
         for name in names:
-            if isinstance(values.get(name), str):
-                values[name] = elsewhere.path(values[name], is_image=False)
+            value = values.get(name)
+            if isinstance(value, str):
+                values[name] = elsewhere.path(value, is_image=False)
+            elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+                values[name] = [elsewhere.path(one, is_image=False) for one in value]
         path = ""  # the row has a problem
         if row.path:
             path = elsewhere.path(row.path, is_image=True)
@@ -354,7 +357,8 @@ class _RowLister:
             ValueError: JSON cannot hold a value, or the file of a field cannot be read.
         """
         values: dict[str, Any] = {}
-        states: dict[str, FileState] = {}  # of the files that values name, by field
+        # Of the files that the value of a field names, by field.
+        states: dict[str, list[FileState]] = {}
         for field in self._fields:
             value = row.values.get(field.name)
             if value is None:
@@ -362,16 +366,19 @@ class _RowLister:
             # A table may have the numbers of an array in place of a path.
             has_numbers = field.kind == "array" and isinstance(value, list)
             is_path = not has_numbers and not isinstance(value, dict)
-            if field.kind in FILE_KINDS and is_path:
+            if field.kind == "images":
+                value, states[field.name] = self._describe_files(field.name, value)
+            elif field.kind in FILE_KINDS and is_path:
                 value, state = self._describe_file(field.name, value)
-                states[field.name] = state
+                states[field.name] = [state]
             values[field.name] = value
 
         mtimes = {}
         ctime_ns = 0
-        for name, state in states.items():
-            mtimes[name] = state.mtime_ns
-            ctime_ns = max(ctime_ns, state.ctime_ns)
+        for name, states_of_field in states.items():
+            mtimes[name] = [state.mtime_ns for state in states_of_field]
+            for state in states_of_field:
+                ctime_ns = max(ctime_ns, state.ctime_ns)
         try:
             content = json.dumps([row.size, values]).encode()
             line = json.dumps([row.size, values, mtimes]).encode()
@@ -385,6 +392,19 @@ class _RowLister:
             xxhash.xxh3_64_intdigest(line + repr(states).encode()),
         )
         return note, ctime_ns
+
+    def _describe_files(
+        self, field: str, value: object
+    ) -> tuple[list[dict[str, Any]], list[FileState]]:
+        """As `_describe_file`, for a list of paths; a single path is a list of one."""
+        paths = value if isinstance(value, list) else [value]
+        described = []
+        states = []
+        for path in paths:
+            entry, state = self._describe_file(field, path)
+            described.append(entry)
+            states.append(state)
+        return described, states
 
     def _describe_file(
         self, field: str, value: object

@@ -21,7 +21,7 @@ from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.errors import PackError
 from fastpipe.sources.picture.probe import read_form
 from fastpipe.tools.verify.damage import Damage
-from fastpipe.tools.verify.shard_facts import ShardFacts
+from fastpipe.tools.verify.shard_facts import ShardFacts, member_endings
 
 # Gets an offset and a size, and returns bytes of a shard.
 Read = Callable[[int, int], bytes]
@@ -47,20 +47,29 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
         ValueError: a header is not as it was packed.
     """
     key = shard.key(start)
-    offset = start
     members: list[SampleMember] = []
-    for endings in (("cls",), shard.pictures, ("json",), *shard.members):
+
+    def read_next(endings: tuple[str, ...]) -> bool:
+        """Adds the next member if it has one of these endings."""
+        offset = members[-1].stop if members else start
         head = read(offset, tar.BLOCK)
         ending, size = _announced_member(head, key, endings)
         if ending:
             members.append(SampleMember(ending, offset + tar.BLOCK, size))
-            offset = members[-1].stop
-        # A sample need not have all fields.
-        elif len(members) < _FIXED_MEMBERS:
+        return bool(ending)
+
+    for endings in (("cls",), shard.pictures, ("json",)):
+        if not read_next(endings):
+            offset = members[-1].stop if members else start
             names = " or .".join(endings)
             raise ValueError(
                 f"expected the tar header of {key}.{names} at byte {offset}"
             )
+    # A sample need not have all fields, and of a list of pictures any number.
+    for field in shard.members:
+        number = 0
+        while read_next(member_endings(field, number)) and field.kind == "images":
+            number += 1
     return members
 
 

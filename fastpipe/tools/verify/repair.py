@@ -411,7 +411,6 @@ def _pieces_of_samples(
     shards: Sequence[ShardFacts], field: Field
 ) -> Iterator[dict[str, bytes]]:
     """What each sample adds to the columns of a field, by the column's part."""
-    endings = member_endings(field)
     # KEY.json has the names of classes, and the columns have their numbers.
     label_by_name = {}
     if field.kind == "classes":
@@ -420,13 +419,14 @@ def _pieces_of_samples(
         with open_samples(shard, f"field {field.name}") as samples:
             for members, read in samples:
                 _, _, note, *field_members = members
-                offset = 0
+                offsets: list[int] = []
+                pictures: list[bytes] = []
                 for field_member in field_members:
-                    if field_member.ending in endings:
-                        offset = field_member.offset
-                        stored = Stored(member=read(offset, field_member.size))
-                        break
-                else:
+                    if field_member.ending in member_endings(field, len(offsets)):
+                        offsets.append(field_member.offset)
+                        pictures.append(read(field_member.offset, field_member.size))
+                stored = Stored(members=tuple(pictures))
+                if not pictures and field.kind != "images":
                     # The sample has no member of the field. Its value is in KEY.json, or it has
                     # none.
                     values = json.loads(read(note.offset, note.size))
@@ -434,4 +434,4 @@ def _pieces_of_samples(
                     if label_by_name and value:
                         value = [label_by_name[name] for name in value]
                     stored = Stored(value)
-                yield piece(field.kind, stored, offset)
+                yield piece(field.kind, stored, offsets)

@@ -40,8 +40,7 @@ class ShardFacts:
     samples: int
     size_bytes: int
     xxh3_64: str  # of the file, in hex
-    # The endings that each field's member may have, in order.
-    members: tuple[tuple[str, ...], ...]
+    members: tuple[Field, ...]  # the fields that have members, in order
     pictures: tuple[str, ...]  # the endings that the images' members may have
     # Further samples in it, which this version of the dataset does not have.
     removed: int
@@ -125,9 +124,8 @@ def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     """
     members = []
     for sample_field in read_fields(info).values():
-        endings = member_endings(sample_field)
-        if endings:
-            members.append(endings)
+        if member(sample_field) is not None:
+            members.append(sample_field)
 
     shards: list[ShardFacts] = []
     first_sample = 0
@@ -162,10 +160,13 @@ def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     return shards
 
 
-def member_endings(field: Field) -> tuple[str, ...]:
-    """The endings that a field's member may have; none if it has no member."""
-    endings = dict.fromkeys((member(field, JPEG), member(field, PNG)))
-    return tuple(ending for ending in endings if ending is not None)
+def member_endings(field: Field, number: int = 0) -> tuple[str, ...]:
+    """The endings that a field's member may have; none if it has no member.
+
+    `number`: of the picture in a list of pictures.
+    """
+    endings = [member(field, image_format, number) for image_format in (JPEG, PNG)]
+    return tuple(dict.fromkeys(ending for ending in endings if ending is not None))
 
 
 def _parse_count(name: str, value: object) -> int:

@@ -31,6 +31,7 @@ FIELDS = {
     "second": "image",
     "latent": "array",
     "tokens": "array",
+    "pages": "images",
 }
 
 
@@ -66,6 +67,7 @@ def sample(
         "seg": rng.integers(0, 256, (height, width), dtype=np.uint8),
         "depth": rng.integers(0, 65536, (height, width), dtype=np.uint16),
         "second": jpeg_bytes(size, seed=1000 + number),
+        "pages": [jpeg_bytes((30 + 9 * page, 50), seed=page) for page in range(number % 4)],
     }
 
 

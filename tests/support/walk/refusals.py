@@ -50,6 +50,7 @@ def refusals(model: Model) -> set[str]:
         (model.ordered and options.get("shuffle") is True, words("shuffle + ordered sampler")),
         (model.listed and options.get("epoch_size") is not None, words("epoch_size + listing sampler")),
         (model.buckets and per_class is not None, words("buckets + PerClass")),
+        (model.buckets and "pages" in fields, words("buckets + lists of pictures")),
         (per_class is not None and (many * each != model.rows or not 0 < many <= named), "PerClass"),
         (not model.buckets and {"image_size", "pixel_mask"} & set(fields), "image_size", "pixel_mask"),
         (set(fields) - set(own) - _ALWAYS, "fields", "image, label"),

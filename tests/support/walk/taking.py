@@ -16,6 +16,7 @@ BY_VIEW = (
     "seg",
     "depth",
     "second",
+    "pages",
     "mask",
     "pixel_mask",
 )  # fields that move with images

@@ -1,0 +1,64 @@
+"""How a batch has the lists of pictures of its samples, and the memory that they go to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from fastpipe.arguments import refusing_unknown_fields
+from fastpipe.arrays import Int64s
+from fastpipe.errors import choice
+
+
+@refusing_unknown_fields("fastpipe.Images")
+@dataclass(frozen=True)
+class Images:
+    """A field of kind "images", none to many pictures a sample, in `fields=` of fastpipe.loader.
+
+    Each picture is cropped and resized by itself as the loader's `crop=`, `size=` and `hflip=` say,
+    with draws of (seed, epoch, sample, number of the picture). It stays uint8 or uint16: `augment=`
+    does not change it. The name alone means these defaults.
+
+    Args:
+        name: of the field.
+        form: how the pictures come. "list": for each sample a tensor (K, channels, height, width).
+            "flat": all pictures one behind the other, (all, channels, height, width), and
+            NAME_offsets (N + 1,) int64: sample i has `pictures[offsets[i]:offsets[i + 1]]`.
+
+    Example:
+        >>> pages = fastpipe.Images("pages", form="flat")
+        >>> loader = fastpipe.loader("data/pages", batch_size=4, size=32, fields=(pages, "label"))
+        >>> batch = next(iter(loader))
+        >>> len(batch["pages"]) == batch["pages_offsets"][-1], batch["pages"].shape[1:]
+        (tensor(True), torch.Size([3, 32, 32]))
+    """
+
+    name: str
+    _: KW_ONLY
+    form: str = "list"
+
+    def __post_init__(self) -> None:
+        choice("Images(form=)", self.form, ("list", "flat"))
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The endings of the keys that a batch has besides the name."""
+        return ("_offsets",) if self.form == "flat" else ()
+
+
+@dataclass(frozen=True)
+class PictureListBatch:
+    """The pictures of a batch's samples, as the engine's threads make them.
+
+    Attributes:
+        slots: of each view, (M * k, height, width, channels): M pictures of k rows each.
+        offsets: (n + 1,) sample i has the pictures from offsets[i] to offsets[i + 1].
+        is_flat: the batch has one tensor, and not one for each sample.
+    """
+
+    slots: Sequence[NDArray[Any]]
+    offsets: Int64s
+    is_flat: bool
