@@ -45,6 +45,12 @@ SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
 CROP_FIELDS = ("crop_box", "mirrored", "original_size")
 # The kinds of fields that may have texts.
 _TEXT_KINDS = ("text", "json")
+# The options of the other kinds of fields that have any.
+_OPTION_TYPES: dict[str, type[Boxes | Points | Arrays]] = {
+    "boxes": Boxes,
+    "keypoints": Points,
+    "array": Arrays,
+}
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
 FieldRequest = (
@@ -144,39 +150,48 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
 
 
 def _with_options(request: Any, field: Field | None) -> FieldRequest:
-    """A field as Boxes, Points or Arrays where it is of these kinds, else its name.
+    """A field as a user asks for it -> its options, where its kind has any; else its name.
+
+    The name alone of boxes, keypoints or arrays stands for their default options.
 
     Args:
-        request: its name, or options.
-        field: None: it is not a field of the dataset.
+        request: the name of the field, or Boxes, Points, Arrays or Text.
+        field: None for an entry that every sample has, such as "key".
 
     Raises:
-        ConfigError: the options do not fit the field.
+        ConfigError: the options are those of another kind of field.
     """
-    if isinstance(request, Text) and field is not None and field.kind in _TEXT_KINDS:
+    if field is None:
+        if isinstance(request, str):
+            return request
+        raise _other_kind_error(request, "not a field of the dataset")
+    is_text = field.kind in _TEXT_KINDS
+    if is_text and isinstance(request, Text):
         return request
-    option_types = {"boxes": Boxes, "keypoints": Points, "array": Arrays}
-    option_type = option_types.get(field.kind) if field is not None else None
+
+    option_type = _OPTION_TYPES.get(field.kind)
     if isinstance(request, str):
         if option_type is None:
             return request
         request = option_type(request)
     elif option_type is None or not isinstance(request, option_type):
-        kind = "not a field of the dataset"
-        if field is not None:
-            kind = f"a field of {field.kind}"
-        raise ConfigError(
-            f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
-        )
-    if isinstance(request, Boxes):
-        return request
+        raise _other_kind_error(request, f"a field of {field.kind}")
     if isinstance(request, Arrays):
-        assert field is not None
         return fit_arrays(request, field)
+    if isinstance(request, Points):
+        return _with_flip_pairs(request, field)
+    assert isinstance(request, Boxes)
+    return request
 
-    # Points without pairs get those that the dataset was packed with.
-    assert isinstance(request, Points)
-    assert field is not None
+
+def _other_kind_error(request: Any, kind: str) -> ConfigError:
+    return ConfigError(
+        f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
+    )
+
+
+def _with_flip_pairs(request: Points, field: Field) -> Points:
+    """Points without pairs get those that the dataset was packed with."""
     flip_pairs = request.flip_pairs
     if flip_pairs is None and field.flip_pairs:
         flip_pairs = field.flip_pairs
