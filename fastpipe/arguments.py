@@ -45,19 +45,18 @@ def refusing_unknown(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: the function answers an argument that it does not have with the one to pass.
 
-    A type checker sees the arguments of the function itself, and no other ones.
+    A type checker sees the arguments of the function itself, and no other ones. The function has
+    no positional-only arguments, and no **kwargs.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         parameters = dict(inspect.signature(function).parameters)
-        parameters.pop("self", None)
-        most_positional = 0
-        for parameter in parameters.values():
-            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-                most_positional += 1
-        kinds = {parameter.kind for parameter in parameters.values()}
+        # A method gets its object as the first argument, which no message counts or shows.
+        self_parameter = parameters.pop("self", None)
+        num_self = 0 if self_parameter is None else 1
+        kinds = [parameter.kind for parameter in parameters.values()]
+        most_positional = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
         takes_any_number = inspect.Parameter.VAR_POSITIONAL in kinds
-        num_self = len(inspect.signature(function).parameters) - len(parameters)
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:

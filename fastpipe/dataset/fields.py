@@ -47,6 +47,13 @@ SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
 CROP_FIELDS = ("crop_box", "mirrored", "original_size")
 # The kinds of fields that may have texts.
 _TEXT_KINDS = ("text", "json")
+# The options of the other kinds of fields that have any.
+_OPTION_TYPES: dict[str, type[Boxes | Points | Arrays | Images]] = {
+    "boxes": Boxes,
+    "keypoints": Points,
+    "array": Arrays,
+    "images": Images,
+}
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
 # The name of a field, or its options.
@@ -145,44 +152,48 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
 
 
 def _with_options(request: Any, field: Field | None) -> FieldRequest:
-    """A field as Boxes, Points or Arrays where it is of these kinds, else its name.
+    """A field as a user asks for it -> its options, where its kind has any; else its name.
+
+    The name alone of boxes, keypoints, arrays or lists of pictures stands for their default options.
 
     Args:
-        request: its name, or options.
-        field: None: it is not a field of the dataset.
+        request: the name of the field, or Boxes, Points, Arrays, Images or Text.
+        field: None for an entry that every sample has, such as "key".
 
     Raises:
-        ConfigError: the options do not fit the field.
+        ConfigError: the options are those of another kind of field.
     """
-    if isinstance(request, Text) and field is not None and field.kind in _TEXT_KINDS:
+    if field is None:
+        if isinstance(request, str):
+            return request
+        raise _other_kind_error(request, "not a field of the dataset")
+    is_text = field.kind in _TEXT_KINDS
+    if is_text and isinstance(request, Text):
         return request
-    option_types = {
-        "boxes": Boxes,
-        "keypoints": Points,
-        "array": Arrays,
-        "images": Images,
-    }
-    option_type = option_types.get(field.kind) if field is not None else None
+
+    option_type = _OPTION_TYPES.get(field.kind)
     if isinstance(request, str):
         if option_type is None:
             return request
         request = option_type(request)
     elif option_type is None or not isinstance(request, option_type):
-        kind = "not a field of the dataset"
-        if field is not None:
-            kind = f"a field of {field.kind}"
-        raise ConfigError(
-            f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
-        )
-    if isinstance(request, (Boxes, Images)):
-        return request
+        raise _other_kind_error(request, f"a field of {field.kind}")
     if isinstance(request, Arrays):
-        assert field is not None
         return fit_arrays(request, field)
+    if isinstance(request, Points):
+        return _with_flip_pairs(request, field)
+    assert isinstance(request, (Boxes, Images))
+    return request
 
-    # Points without pairs get those that the dataset was packed with.
-    assert isinstance(request, Points)
-    assert field is not None
+
+def _other_kind_error(request: Any, kind: str) -> ConfigError:
+    return ConfigError(
+        f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
+    )
+
+
+def _with_flip_pairs(request: Points, field: Field) -> Points:
+    """Points without pairs get those that the dataset was packed with."""
     flip_pairs = request.flip_pairs
     if flip_pairs is None and field.flip_pairs:
         flip_pairs = field.flip_pairs
@@ -347,15 +358,8 @@ class FieldReader:
         )
         if self._source_paths is not None:
             values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
-        for name, column in self._plain.items():
-            column_values = column.take(plan.ids)
-            if name in self._class_counts:
-                column_values = to_multi_hot(column_values, self._class_counts[name])
-            request = self.options[name]
-            if isinstance(request, Text):
-                column_values = draw_texts(
-                    request, column_values, seed=seed, epoch=epoch, names=plan.names
-                )
+        for name in self._plain:
+            column_values = self._read_plain(name, plan, seed, epoch)
             # Texts stay lists on the host; arrays become tensors.
             if isinstance(column_values, list):
                 values.lists[name] = column_values
@@ -367,11 +371,23 @@ class FieldReader:
             self._add_crops(plan, values)
         return values
 
+    def _read_plain(self, name: str, plan: BatchPlan, seed: int, epoch: int) -> Any:
+        """The values of a column of numbers, classes or texts: an array or a list."""
+        values = self._plain[name].take(plan.ids)
+        if name in self._class_counts:
+            return to_multi_hot(values, self._class_counts[name])
+        request = self.options[name]
+        if isinstance(request, Text):
+            return draw_texts(request, values, seed=seed, epoch=epoch, names=plan.names)
+        return values
+
     def _add_crops(self, plan: BatchPlan, values: HostFields) -> None:
         """Adds how the images of each view became their rows; see Note [entries of views]."""
         if "original_size" in self._crop_fields:
-            sizes = [plan.records["height"], plan.records["width"]]
-            values.arrays["original_size"] = np.stack(sizes, axis=1).astype(np.int64)
+            # (n, 2) height and width
+            sides = [plan.records["height"], plan.records["width"]]
+            sizes = np.stack(sides, axis=1)
+            values.arrays["original_size"] = sizes.astype(np.int64)
         rows_per_sample = plan.rows_per_sample
         for number, view in enumerate(plan.views):
             crops = view.crops
@@ -382,12 +398,14 @@ class FieldReader:
             mirrored = view.flips
             if crops.mirrored is not None:
                 mirrored = crops.mirrored
-            of_rows = {"crop_box": boxes.astype(np.float32), "mirrored": mirrored}
-            for name, array in of_rows.items():
+            # (rows, ...) each
+            entries = {"crop_box": boxes.astype(np.float32), "mirrored": mirrored}
+            for name, array in entries.items():
                 if name not in self._crop_fields:
                     continue
                 if rows_per_sample > 1:
-                    array = array.reshape(len(plan), rows_per_sample, *array.shape[1:])
+                    shape_of_row = array.shape[1:]
+                    array = array.reshape(len(plan), rows_per_sample, *shape_of_row)
                 values.arrays[f"{number}.{name}"] = array
 
     def _read_places(self, view_plan: BatchPlan, crop: Crop | Buckets | None) -> Places:
@@ -481,19 +499,22 @@ def split_by_row(
         rows: (M,) the row of each value, ascending.
         plan: of the rows.
     """
-    counts = np.bincount(rows, minlength=len(plan.flips))
-    return np.split(values, np.cumsum(counts)[:-1])
+    row_count = len(plan.flips)
+    counts = np.bincount(rows, minlength=row_count)
+    row_ends = np.cumsum(counts)
+    return np.split(values, row_ends[:-1])
 
 
-def group_by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
-    """The values of each row; of several rows a sample, a list of these for each sample."""
-    row_count = plan.rows_per_sample
-    if row_count == 1:
-        return of_rows
-    samples = []
-    for first_row in range(0, len(of_rows), row_count):
-        samples.append(of_rows[first_row : first_row + row_count])
-    return samples
+def group_by_sample(row_values: list[Any], plan: BatchPlan) -> list[Any]:
+    """The values of rows -> those of samples: of several rows a sample, a list for each sample."""
+    rows_per_sample = plan.rows_per_sample
+    if rows_per_sample == 1:
+        return row_values
+    sample_values = []
+    for first_row in range(0, len(row_values), rows_per_sample):
+        values_of_sample = row_values[first_row : first_row + rows_per_sample]
+        sample_values.append(values_of_sample)
+    return sample_values
 
 
 def to_multi_hot(tags: Ragged, classes: int) -> Float32s:

@@ -133,7 +133,8 @@ class Buckets(PaddedCrop):
 
     def rounded_up(self, side: int) -> int:
         """The side of a batch that holds an image with this side."""
-        return -(-side // self.size_divisible) * self.size_divisible
+        num_steps = -(-side // self.size_divisible)  # rounded up
+        return num_steps * self.size_divisible
 
     def resized(self, widths: Int64s, heights: Int64s) -> Int64s:
         """(n, 2) int64: width and height of each image in its row."""

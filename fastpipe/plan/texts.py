@@ -82,18 +82,23 @@ def draw_texts(
     Raises:
         DatasetError: a value is neither.
     """
-    chosen = uniform(key(seed, epoch, Stream.TEXT_CHOICE), names)
-    dropped = uniform(key(seed, epoch, Stream.TEXT_DROP), names) < request.drop
-    tag_keys = bits(key(seed, epoch, Stream.TEXT_TAGS), names)
+    # (n,) each
+    choice_key = key(seed, epoch, Stream.TEXT_CHOICE)
+    drop_key = key(seed, epoch, Stream.TEXT_DROP)
+    tags_key = key(seed, epoch, Stream.TEXT_TAGS)
+    choice_draws = uniform(choice_key, names)
+    is_dropped = uniform(drop_key, names) < request.drop
+    tag_keys = bits(tags_key, names)
     texts = []
     for row, value in enumerate(values):
         candidates = _candidates(request.name, value)
         text = ""
-        if candidates and not dropped[row]:
-            number = 0
+        if candidates and not is_dropped[row]:
+            text_index = 0
             if request.choose == "random":
-                number = int(up_to(chosen[row], len(candidates) - 1))
-            text = candidates[number]
+                last_index = len(candidates) - 1
+                text_index = int(up_to(choice_draws[row], last_index))
+            text = candidates[text_index]
             if request.shuffle_tags:
                 text = _shuffle_tags(request, text, int(tag_keys[row]))
         texts.append(text)
@@ -122,6 +127,7 @@ def _shuffle_tags(request: Text, text: str, tag_key: int) -> str:
     tags = [tag for tag in tags if tag]
     kept = tags[: request.keep]
     others = tags[request.keep :]
-    order = np.argsort(bits(tag_key, np.arange(len(others))))
+    sort_keys = bits(tag_key, np.arange(len(others)))
+    order = np.argsort(sort_keys)
     shuffled = [others[place] for place in order]
     return f"{request.separator} ".join([*kept, *shuffled])

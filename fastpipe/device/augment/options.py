@@ -54,7 +54,7 @@ def parse_operations(operations: object, augment_class: type) -> list[Operation]
     stages = []
     for position, module in enumerate(operations):
         _check_module(module, position, augment_class)
-        stages += operations_of(module)
+        stages += _list_operations(module)
     return stages
 
 
@@ -76,21 +76,21 @@ def _check_module(module: object, position: int, augment_class: type) -> None:
         )
 
 
-def operations_of(
+def _list_operations(
     module: torch.nn.Module, outer_keys: FieldKeys | None = None
 ) -> list[Operation]:
-    """The operations that a module is; several for a container that only calls its modules in turn.
+    """A user's module as an operation; a container that only calls its modules in turn as several.
 
     Args:
-        module: a user's.
-        outer_keys: of the containers around it.
+        module: of fastpipe, of kornia, or of somebody else.
+        outer_keys: the `data_keys` of the containers around it, which say which fields it changes.
 
     Raises:
         ConfigError: a module inside it mixes images.
     """
     if isinstance(module, Operation):  # one of fastpipe's own, of a preset
         return [module]
-    # The data_keys of a container hold for all modules inside it.
+    # Those of a container hold for all modules inside it, whatever these say.
     keys = outer_keys
     if keys is None or not keys.kinds:
         keys = field_keys(module)
@@ -98,7 +98,7 @@ def operations_of(
     if children is not None:
         operations = []
         for child in children:
-            operations += operations_of(child, keys)
+            operations += _list_operations(child, keys)
         return operations
     if kornia_modules.mixes(module):
         return [KorniaMixing(module)]
@@ -112,6 +112,7 @@ def operations_of(
             )
     if kornia_modules.is_policy(module):
         kornia_modules.warn_slow_policy(type(module).__name__)
+    # Only kornia's own modules can draw their parameters with the plan, ahead of the batch.
     if kornia_modules.is_planned(module):
         return [Kornia(module, keys)]
     return [Foreign(module)]
