@@ -127,13 +127,13 @@ def add(
             assumed=(*listing.assumed, *inherited, *new_classes),
         )
         if compared.new:
-            about = {
+            change = {
                 "listing": listing.state_digest(),
                 "options": options.shaping(listing.kinds),
             }
             adjust_plan = _plan_adjuster(version, source)
             # The plan of an interrupted run with the same sources is continued.
-            with version.growing(about):
+            with version.growing(change):
                 shards = make(
                     listing, options, version.journal, adjust_plan, on_progress
                 )
@@ -229,17 +229,17 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
             )
         if num_removed:
             fields = tuple(field_of_dataset(field) for field in index.fields.values())
+            # Nothing is listed, so there is no root, and the time is that of the last listing.
             facts = Facts(
-                "",
-                index.classes,
+                root="",
+                classes=index.classes,
                 taken_ns=version.history[-1]["listed_ns"],
                 fields=fields,
             )
-            about = {
-                "removed": xxhash.xxh3_64_hexdigest(np.packbits(selected).tobytes())
-            }
+            selected_bits = np.packbits(selected).tobytes()
+            change = {"removed": xxhash.xxh3_64_hexdigest(selected_bits)}
             # The plan of an interrupted run that removes the same samples is continued.
-            with version.growing(about):
+            with version.growing(change):
                 info = version.publish(~selected, facts, Tally())
         return Grown(
             info,

@@ -98,12 +98,15 @@ class Version:
             raise in_use_error(store, DATASET_FILE, "has changed meanwhile")
 
     @contextmanager
-    def growing(self, about: Mapping[str, Any]) -> Iterator[None]:
-        """Writes the plan of the change, so that no other begins. PackError: one has begun."""
+    def growing(self, change: Mapping[str, Any]) -> Iterator[None]:
+        """Writes the plan of a change, so that no other begins. PackError: one has begun.
+
+        `change` identifies it: a run with an equal plan continues the plan.
+        """
         plan = {
             "grows": self.index.fingerprint,
             "command": self.command,
-            **about,
+            **change,
             "made_with": made_with(),
         }
         has_begun = self.journal.begin_growth(plan)
