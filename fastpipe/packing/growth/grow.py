@@ -374,19 +374,22 @@ def _find_copies(
 def _listed_ns(version: Version) -> Int64s:
     """(n,) when the source of each sample was listed."""
     shards = version.index.shards
-    times = {entry["version"]: entry["listed_ns"] for entry in version.history}
+    time_of_version = {
+        entry["version"]: entry["listed_ns"] for entry in version.history
+    }
+    # (shards,) the time of each, and how many samples it has.
     shard_names = [shard.name for shard in shards]
     packs = find_packs(version.index.info, shard_names)
-    times_of_packs = [times[pack["version"]] for pack in packs]
-    listed_ns = np.array(times_of_packs, np.int64)
-    return np.repeat(listed_ns, [shard.samples for shard in shards])
+    times_ns = [time_of_version[pack["version"]] for pack in packs]
+    sample_counts = [shard.samples for shard in shards]
+    return np.repeat(np.array(times_ns, np.int64), sample_counts)
 
 
 def _digests(
     listing: Listing, sources: Sequence[Source], options: PackOptions
 ) -> dict[str, int | None]:
     """By path, the hash of each picture as it would be stored; None: it cannot be packed."""
-    digests: dict[str, int | None] = dict.fromkeys(source.path for source in sources)
+    digests: dict[str, int | None] = {source.path: None for source in sources}
     if sources:
         for source, outcome in convert_sources(listing, sources, options):
             if not isinstance(outcome, str):
