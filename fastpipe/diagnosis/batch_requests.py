@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 THREAD_NAME = "fastpipe-diagnose"
+# The watching thread looks at the time so often.
 _LOOK_S = 0.1
 _END = object()
 
@@ -27,25 +28,28 @@ def request_here(
     """
     lock = threading.Lock()
     is_over = threading.Event()
-    asked_s: float | None = None  # None: between two batches
+    # When the batch under way was requested; None: the caller has a batch. The watching thread
+    # reads it, so it changes under the lock.
+    requested_s: float | None = None
 
     def watch_time() -> None:
         while not is_over.wait(_LOOK_S):
-            # The lock holds a batch that comes now back until all of the stall is known.
+            # `on_stall` runs under the lock: a batch that comes meanwhile waits until it is done.
             with lock:
-                if asked_s is not None and time.monotonic() - asked_s > stall_s:
+                if requested_s is None:
+                    continue
+                if time.monotonic() - requested_s > stall_s:
                     on_stall(stall_s)
                     return
 
     threading.Thread(target=watch_time, name=THREAD_NAME, daemon=True).start()
-    # The other thread reads asked_s, so it changes under the lock.
     try:
         while True:
             with lock:
-                asked_s = time.monotonic()
+                requested_s = time.monotonic()
             batch = next(batches, _END)
             with lock:
-                asked_s = None
+                requested_s = None
             if batch is _END:
                 return
             yield batch

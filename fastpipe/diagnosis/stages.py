@@ -78,11 +78,14 @@ def measure_stages(observation: Observation) -> Stages | None:
     making_s = sum(fetch.seconds for fetch in fetches)
     cpu_s = sum(fetch.cpu_s for fetch in fetches)
     delays_s = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
+    delayed = None
+    if delays_s:
+        delayed = sum(delays_s) / max(making_s, 1e-9)
+    # Workers may have made batches that the loop has not got yet.
+    samples_per_batch = _compute_mean([fetch.samples for fetch in fetches])
     return Stages(
         batches=len(batches),
-        samples=round(
-            len(batches) * _compute_mean([fetch.samples for fetch in fetches])
-        ),
+        samples=round(len(batches) * samples_per_batch),
         seconds=loop_s,
         dataset_s=_compute_mean([fetch.dataset_s for fetch in fetches]),
         collate_s=_compute_mean([fetch.collate_s for fetch in fetches]),
@@ -93,7 +96,7 @@ def measure_stages(observation: Observation) -> Stages | None:
         waiting=waited_s / max(loop_s, 1e-9),
         busy=_measure_busy(observation),
         on_cpu=cpu_s / max(making_s, 1e-9),
-        delayed=sum(delays_s) / max(making_s, 1e-9) if delays_s else None,
+        delayed=delayed,
         working_workers=_count_working_workers(observation),
     )
 
@@ -184,12 +187,14 @@ def _measure_transfer_s(observation: Observation) -> float | None:
     for batch in observation.batches:
         if batch.number < observation.num_workers:
             continue  # its worker was starting
+        worker_number = batch.number % observation.num_workers
         made_at_s = []  # batches that were made while the loop waited for this one
         for worker in observation.workers:
-            if worker.number == batch.number % observation.num_workers:
-                for fetch in worker.fetches:
-                    if batch.asked_s < fetch.at_s <= batch.came_s:
-                        made_at_s.append(fetch.at_s)
+            if worker.number != worker_number:
+                continue
+            for fetch in worker.fetches:
+                if batch.asked_s < fetch.at_s <= batch.came_s:
+                    made_at_s.append(fetch.at_s)
         # torch gives batches in order. If this worker made several meanwhile, the first was the
         # next.
         if made_at_s:
@@ -201,7 +206,8 @@ def _measure_transfer_s(observation: Observation) -> float | None:
 
 def _measure_pinning_s(observation: Observation) -> float | None:
     """Median seconds to pin a batch that was made without workers; None if nothing is pinned."""
-    if not (observation.facts["pin_memory"] and observation.facts["accelerator"]):
+    is_pinned = observation.facts["pin_memory"] and observation.facts["accelerator"]
+    if not is_pinned:
         return None
     fetches = [fetch for worker in observation.workers for fetch in worker.fetches]
     rest_s = []

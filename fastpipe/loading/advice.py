@@ -153,8 +153,8 @@ def _suggest(stage: str, spent: Stats, settings: Settings) -> str:
         return "pack the images (fastpipe pack): then less of each is read and decoded"
     if stage == "read_s" and settings.remote:
         return (
-            "open the data with cache_dir=, a folder on a faster disk of this machine: that of the "
-            "cache is the limit"
+            "open the data with cache_dir=, a folder on a faster disk of this machine: the disk of "
+            "the cache is the limit"
         )
     if stage == "read_s":
         return (

@@ -87,7 +87,9 @@ def _common_names(
     evaluation_fields = evaluation.index.fields
     for name, field in training.index.fields.items():
         other = evaluation_fields.get(name)
-        if other is not None and field.kind == other.kind and field.kind in CLASS_KINDS:
+        if other is None or field.kind not in CLASS_KINDS:
+            continue
+        if field.kind == other.kind:
             yield name, field.names, other.names
 
 
@@ -110,9 +112,10 @@ def _describe_difference(
         return None  # two datasets that have nothing to do with each other
 
     # A name with another number is worse than a new name, so it is reported first.
-    moved = [
-        name for name in common if training_numbers[name] != evaluation_numbers[name]
-    ]
+    moved = []
+    for name in common:
+        if training_numbers[name] != evaluation_numbers[name]:
+            moved.append(name)
     if moved:
         name = moved[0]
         num_others = len(moved) - 1

@@ -247,6 +247,7 @@ def loader(
     # Views may have sizes of their own, with which their crops are checked later. Until then any
     # crop has to pass.
     crop_size = height_width if views is None else (1, 1)
+    drops_last = train if drop_last is None else flag("drop_last", drop_last)
     recipe_with = partial(
         Recipe,
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
@@ -254,7 +255,7 @@ def loader(
         crop=buckets or parse_crop(crop, crop_size, train=train),
         flip=parse_flip_probability(hflip, train=train),
         shuffle=shuffled,
-        drop_last=train if drop_last is None else flag("drop_last", drop_last),
+        drop_last=drops_last,
         seed=whole("seed", seed, least=0, most=2**64 - 1, hint=_SEED_HINT),
         sizes=sizes,
     )

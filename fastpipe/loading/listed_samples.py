@@ -107,18 +107,19 @@ def _call(sampler: Any, seed: int, epoch: int) -> Any:
     """Calls a sampler once, with copies of its generators and lists."""
     # With another generator of the same kind the user's is not drawn from, and with a copy of a
     # list the user's is not shuffled.
-    for name, value in getattr(sampler, "__dict__", {}).items():
+    attributes = getattr(sampler, "__dict__", {})
+    for name, value in attributes.items():
+        if isinstance(value, (list, np.ndarray)):
+            setattr(sampler, name, copy.copy(value))
         for kind, make in _GENERATORS.items():
             if isinstance(value, kind):
                 setattr(sampler, name, make(seed))
-                break
-        else:
-            if isinstance(value, (list, np.ndarray)):
-                setattr(sampler, name, copy.copy(value))
     with seeded(torch.device("cpu"), seed), torch.device("cpu"):
-        numbers = sampler if isinstance(sampler, Iterable) else sampler(epoch)
-        if isinstance(numbers, Iterable) and not isinstance(
-            numbers, (np.ndarray, torch.Tensor)
-        ):
+        numbers = sampler
+        if not isinstance(sampler, Iterable):
+            numbers = sampler(epoch)
+        is_array = isinstance(numbers, (np.ndarray, torch.Tensor))
+        if isinstance(numbers, Iterable) and not is_array:
+            # The draws of an iterator have to happen here, where the generators are seeded.
             return list(numbers)
         return numbers

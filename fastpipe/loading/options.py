@@ -22,6 +22,8 @@ from fastpipe.dataset.fields import (
 from fastpipe.dataset.format.fields import PICTURE_KINDS, SPATIAL_KINDS
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.device.augment import Augment, as_augment
+from fastpipe.device.augment.kornia_modules import DATA_KEYS
+from fastpipe.device.augment.operation import Operation
 from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import (
@@ -293,31 +295,36 @@ def _check_augment(
         for name, kind in kinds.items():
             if kind in SPATIAL_KINDS and kind not in part.moves:
                 unmoved[name] = kind
-        if not unmoved:
-            continue
-        suggestion = ""
-        if part.could_move >= set(unmoved.values()):
-            from fastpipe.device.augment.kornia_modules import DATA_KEYS
-
-            moves = DATA_KEYS.keys() & part.moves
-            moved = moves | set(unmoved.values())
-            keys = ["input", *(DATA_KEYS[kind] for kind in sorted(moved))]
-            suggestion = (
-                "let kornia move them: kornia.augmentation.AugmentationSequential("
-                f"{part.name}(...), data_keys={keys})"
+        if unmoved:
+            raise conflict_error(
+                "moving module + unmovable fields",
+                f"{part.name}; {', '.join(unmoved)}",
+                _suggest_data_keys(part, set(unmoved.values())),
             )
-        raise conflict_error(
-            "moving module + unmovable fields",
-            f"{part.name}; {', '.join(unmoved)}",
-            suggestion,
-        )
 
+    # Ids of a mask must not be interpolated.
     if "mask" in kinds.values():
-        interpolating = augment.names_interpolating_masks(size, channels)
-        if interpolating:
+        part_names = augment.names_interpolating_masks(size, channels)
+        if part_names:
             raise ConfigError(
-                f"augment: {interpolating[0]} makes numbers in masks that are no ids, because it "
+                f"augment: {part_names[0]} makes numbers in masks that are no ids, because it "
                 "interpolates. Leave the masks out of extra_args=, or pass resample='nearest' "
                 "there. RandomCrop also interpolates if the image is smaller than the crop: pass "
                 "pad_if_needed=True"
             )
+
+
+def _suggest_data_keys(part: Operation, unmoved_kinds: set[str]) -> str:
+    """How kornia could move values of these kinds with the image; "" if it cannot move all."""
+    if not unmoved_kinds <= part.could_move:
+        return ""
+    # The kinds that the part moves already stay among the keys.
+    kinds_with_key = DATA_KEYS.keys() & part.moves
+    kinds = sorted(kinds_with_key | unmoved_kinds)
+    data_keys = ["input"]
+    for kind in kinds:
+        data_keys.append(DATA_KEYS[kind])
+    return (
+        "let kornia move them: kornia.augmentation.AugmentationSequential("
+        f"{part.name}(...), data_keys={data_keys})"
+    )

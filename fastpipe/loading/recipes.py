@@ -76,7 +76,7 @@ class RecipeResolver:
 def _recipe_for_ranks(
     recipe: Recipe,
     partition: str | int,
-    everyone: Ranks,
+    ranks: Ranks,
     size: tuple[int, int] | None,
     sampling: Sampling,
 ) -> Recipe:
@@ -84,14 +84,15 @@ def _recipe_for_ranks(
 
     Raises ConfigError if a batch or a node would get nothing.
     """
-    # Each node, or each of the parts, reads a sequence of its own.
-    ranks = everyone
-    sequences = 1
+    # Each node, or each part of the partition, reads its own sequence of samples.
+    num_parts = 1
     if partition != "sample":
-        ranks, sequences = group_by_node(everyone, partition)
+        ranks, num_parts = group_by_node(ranks, partition)
         if sampling.listed is not None or sampling.by_class is not None:
             raise conflict_error("partition + listing sampler")
-    recipe = replace(recipe, ranks=ranks, sequences=sequences, size=size or recipe.size)
+    if size is None:
+        size = recipe.size
+    recipe = replace(recipe, ranks=ranks, sequences=num_parts, size=size)
     recipe = sampling.apply_to(recipe)
     content = recipe.content
     if content.mixed and recipe.rows(0) > MAX_ROWS:
@@ -100,21 +101,23 @@ def _recipe_for_ranks(
             f"more than {MAX_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
         )
     check_batches(recipe)
-    if recipe.batch_size * everyone.world_size % sequences:
+    global_batch_size = recipe.batch_size * ranks.world_size
+    if global_batch_size % num_parts:
         raise ConfigError(
-            f"batch_size={recipe.batch_size}: batch_size times world_size={everyone.world_size} "
-            f"must be a multiple of the {sequences} parts of partition=, because each part gives "
+            f"batch_size={recipe.batch_size}: batch_size times world_size={ranks.world_size} "
+            f"must be a multiple of the {num_parts} parts of partition=, because each part gives "
             "the same number of samples to a batch"
         )
-    # Each part needs at least one sample of each share of a mixture.
+    # Each part needs at least one sample. In a mixture it needs one of each share.
     share = ""
     counts = [recipe.rows(0), len(content)]
     if content.mixed:
         share = " of one share"
         counts = content.counts()
-    if min(counts) < sequences:
+    smallest = min(counts)
+    if smallest < num_parts:
         raise ConfigError(
-            f"{content.index.path} has {min(counts)} samples{share}, fewer than the {sequences} "
+            f"{content.index.path} has {smallest} samples{share}, fewer than the {num_parts} "
             'parts of partition=; pass partition="sample"'
         )
     return recipe

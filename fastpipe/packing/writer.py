@@ -34,8 +34,8 @@ from fastpipe.sources.listing import STORED, SourceField
 from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"
-# The name of an entry: the number of the shard, and then the number of samples and the hash of
-# their keys up to the end of the shard.
+# The name of an entry: the number of the shard, and then the fingerprint of all samples up to its
+# end, which is their number and a hash of their keys.
 _ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")
 # A part of a character outside the basic plane. Others of these codes stand for bytes of a file
 # name that are no UTF-8.
@@ -48,10 +48,10 @@ _INSTEAD = {"seed": _IN_ORDER, "shuffle": _IN_ORDER}
 
 
 class _Pending(NamedTuple):
-    """A sample that is being converted, and the name of all samples up to it."""
+    """A sample that is being converted, and the fingerprint of all samples up to it."""
 
     sample: Given
-    name_up_to: str
+    fingerprint: str
 
 
 class Writer:
@@ -134,6 +134,7 @@ class Writer:
         self._series: _ShardSeries | None = None
 
     def __enter__(self) -> Writer:
+        # Only a block that has ended sets the summary.
         if hasattr(self, "summary"):
             raise ConfigError("this Writer has written its dataset; make another one")
         self._started = time.monotonic()
@@ -164,9 +165,9 @@ class Writer:
                 lambda pending: pending.sample.size_bytes,
             )
             stack.callback(self._ahead.close)
-            # Nothing has failed. From here on `__exit__` closes all of them.
+            # If a line above raises, the stack closes what is open. Now `__exit__` does it.
             self._open = stack.pop_all()
-        self._resumed = len(series.entries)
+        self._num_finished_shards = len(series.entries)
         self._keys = Keys()
         self._failed: BaseException | None = None
         return self
@@ -229,8 +230,10 @@ class Writer:
             name = f"#{series.count}"
             if isinstance(image, (str, os.PathLike)):
                 name = os.fsdecode(image)
+            # Two samples may be of one path.
             name = self._keys.free(name)
-        is_in_finished_shard = series.count < series.resumed
+        # An earlier run has packed the first samples: they are compared, and not converted again.
+        is_in_finished_shard = series.count < series.num_resumed
         sample = None
         if not is_in_finished_shard:
             sample = parse_given(name, image, label, fields, self._kinds, self._classes)
@@ -239,12 +242,14 @@ class Writer:
             identity = None
             if key is not None:
                 identity = f"{key!r} {label}"
-            name_up_to = series.name_samples(identity)
+            fingerprint = series.count_sample(identity)
             if sample is not None:
-                pending = _Pending(sample, name_up_to)
+                pending = _Pending(sample, fingerprint)
+                # Earlier samples, whose conversion has ended, go into the shard.
                 series.add_all(self._ahead.put(pending))
         except BaseException as problem:
-            # From now on a sample is missing, even if the program catches the exception.
+            # A sample is missing now, even if the program catches the exception. So no dataset may
+            # appear.
             self._failed = problem
             raise
 
@@ -258,7 +263,7 @@ class Writer:
         with self._open:
             self._check_complete()
             # An earlier run has packed more samples than this one has added.
-            if series.count < series.resumed:
+            if series.count < series.num_resumed:
                 raise series.other_samples_error()
             series.add_all(self._ahead.drain())
             series.finish()
@@ -266,9 +271,9 @@ class Writer:
             facts = replace(
                 self._facts, files=series.count, content=identity, state=identity
             )
-            num_new = series.count - series.resumed
+            num_new = series.count - series.num_resumed
             shards = PackedShards(
-                None, series.entries, files=num_new, resumed=self._resumed
+                None, series.entries, files=num_new, resumed=self._num_finished_shards
             )
             self.summary = publish(
                 series.journal, facts, self._options, shards, self._started
@@ -319,7 +324,7 @@ class _ShardSeries:
         journal: of the pack.
         entries: of the finished shards.
         count: samples so far.
-        resumed: samples in finished shards of an earlier run.
+        num_resumed: samples in finished shards of an earlier run.
         digest: hash of the keys and labels so far.
         finisher: finishes full shards.
     """
@@ -329,16 +334,16 @@ class _ShardSeries:
     ) -> None:
         self.journal = journal
         self.entries: list[Entry] = []
-        # Number of samples at the end of a finished shard -> name of all samples up to there.
-        self._expected_names: dict[int, str] = {}
+        # Number of samples at the end of a finished shard -> fingerprint of all samples up to it.
+        self._expected_fingerprints: dict[int, str] = {}
         self._read_finished()
-        self.resumed = max(self._expected_names, default=0)
+        self.num_resumed = max(self._expected_fingerprints, default=0)
         self.count = 0
         self.digest = xxhash.xxh3_128()
         self.finisher = ShardFinisher(journal.store)
         self._has_keys = True
-        # The name of the samples in the current shard; "": it has none yet.
-        self._name_up_to = ""
+        # Of the samples up to the last one in the current shard; "": it has none yet.
+        self._fingerprint = ""
         self._number = len(self.entries)
         # A shard must agree with the values in the shards before.
         agreed = self.entries[-1].agreed if self.entries else {}
@@ -357,22 +362,23 @@ class _ShardSeries:
         entry_names = [match[0] for match in matches]
         entries = self.journal.read_finished(entry_names)
         for match, entry in zip(matches, entries, strict=True):
-            number, name_up_to, num_samples, digest = match.groups()
+            number, fingerprint, num_samples, digest = match.groups()
             # Shards behind one that is missing, or that has no keys, are made again.
             is_next = int(number) == len(self.entries)
             if not is_next or entry is None or digest == _NO_KEYS:
                 break
             self.entries.append(entry)
-            self._expected_names[int(num_samples)] = name_up_to
+            self._expected_fingerprints[int(num_samples)] = fingerprint
 
-    def name_samples(self, identity: str | None) -> str:
-        """Counts a sample, and returns the name of all samples up to it. Note [resuming a Writer]
+    def count_sample(self, identity: str | None) -> str:
+        """Counts a sample, and returns the fingerprint of all samples up to it.
 
-        The entry of a shard that ends with this sample gets the name.
+        The entry of a shard that ends with this sample has it in its name, so that a later run can
+        compare its samples with those in the shard. See Note [resuming a Writer].
 
         Args:
-            identity: key and label of the sample; None: it has no key. Then the name fits no later
-                run.
+            identity: key and label of the sample; None: it has no key. Then the fingerprint fits no
+                later run.
 
         Raises:
             PackError: the samples so far are not those of the earlier run.
@@ -384,14 +390,15 @@ class _ShardSeries:
         digest = _NO_KEYS
         if self._has_keys:
             digest = self.digest.hexdigest()
-        name_up_to = f"{self.count}-{digest}"
-        if self._expected_names.get(self.count, name_up_to) != name_up_to:
+        fingerprint = f"{self.count}-{digest}"
+        expected = self._expected_fingerprints.get(self.count, fingerprint)
+        if fingerprint != expected:
             raise self.other_samples_error()
-        return name_up_to
+        return fingerprint
 
     def other_samples_error(self) -> PackError:
         return PackError(
-            f"the {self.count:,} samples that were added differ from the {self.resumed:,} in "
+            f"the {self.count:,} samples that were added differ from the {self.num_resumed:,} in "
             "finished shards of the unfinished dataset in this folder: expected the same keys and "
             "labels in the same order. Add the same samples again, or pass overwrite=True to begin "
             "anew"
@@ -404,7 +411,7 @@ class _ShardSeries:
 
     def finish(self) -> None:
         """Finishes the last shard, if it has samples."""
-        if self._name_up_to:
+        if self._fingerprint:
             self._end_shard()
         self.entries += self.finisher.wait()
 
@@ -423,16 +430,16 @@ class _ShardSeries:
             self._maker.add(
                 sample.name, sample.label, sample.size_bytes, outcome, max_bytes
             )
-        self._name_up_to = pending.name_up_to
+        self._fingerprint = pending.fingerprint
 
     def _end_shard(self) -> None:
         full_maker = self._maker
-        full_maker.name = entry_name(self._number, self._name_up_to)
+        full_maker.name = entry_name(self._number, self._fingerprint)
         # The next shard must have values that agree with those of this one.
         plan = Plan(1, full_maker.agreed)
         self._context = replace(self._context, plan=plan)
         self._number += 1
-        self._name_up_to = ""
+        self._fingerprint = ""
         self._maker = ShardMaker(self._context, self._number, "")
         self.entries += self.finisher.submit(full_maker)
 
@@ -455,9 +462,8 @@ def _check_kinds(fields: Mapping[str, str]) -> dict[str, str]:
 def _label_classes(classes: Sequence[str]) -> dict[str, int]:
     """Class name -> label."""
     # A set has no order, and a text is a list of letters to Python.
-    is_ordered = isinstance(classes, Iterable) and not isinstance(
-        classes, (str, set, frozenset)
-    )
+    is_text_or_set = isinstance(classes, (str, set, frozenset))
+    is_ordered = isinstance(classes, Iterable) and not is_text_or_set
     error = ConfigError(
         f"classes: expected a list of names, each once, that can be UTF-8, got {classes!r}"
     )
@@ -465,7 +471,9 @@ def _label_classes(classes: Sequence[str]) -> dict[str, int]:
         raise error
     labels: dict[str, int] = {}
     for label, name in enumerate(classes):
-        if not isinstance(name, str) or name in labels or _HALF_CHARACTER.search(name):
+        if not isinstance(name, str) or _HALF_CHARACTER.search(name):
+            raise error
+        if name in labels:
             raise error
         labels[name] = label
     return labels

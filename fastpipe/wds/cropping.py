@@ -100,13 +100,12 @@ class PipelineCropping(Cropping):
         names = _most_common_names(pictures)
         errors: dict[int, SampleError] = {}  # by number of the sample
         good: list[int] = []  # numbers of samples that have the pictures that most have
-        for number, sample_pictures in enumerate(pictures):
-            if sample_pictures.keys() == set(names):
+        for number, sample in enumerate(samples):
+            actual_names = pictures[number].keys()
+            if actual_names == set(names):
                 good.append(number)
             else:
-                errors[number] = _other_pictures_error(
-                    samples[number], sample_pictures, names
-                )
+                errors[number] = _other_pictures_error(sample, actual_names, names)
 
         # All pictures of a sample have the same draws, and so the same crop and flip if they have
         # one size. Samples that are left out take part in the draws: the others' do not depend on
@@ -120,9 +119,8 @@ class PipelineCropping(Cropping):
         rows_by_name: dict[str, Uint8s] = {}
         for name in names:
             data = [pictures[number][name] for number in good]
-            rows_by_name[name], reasons = self.rows(
-                data, draws, threads=threads, planar=planar
-            )
+            rows, reasons = self.rows(data, draws, threads=threads, planar=planar)
+            rows_by_name[name] = rows
             for row, reason in reasons.items():
                 number = good[row]
                 error = _sample_error(samples[number], reason, name)
@@ -179,9 +177,10 @@ class PipelineCropping(Cropping):
         failed = self._fill_rows(out, opened, draws, threads, planar)
 
         # Convert those that the engine does not decode, or refuses, and try again.
-        rest = [
-            row for row in range(len(pictures)) if row not in opened or row in failed
-        ]
+        rest: list[int] = []
+        for row in range(len(pictures)):
+            if row not in opened or row in failed:
+                rest.append(row)
         if not rest:
             return out, {}
         convert = partial(
@@ -302,29 +301,37 @@ def _convert(data: bytes, *, max_pixels: int, background: str | None) -> Picture
     """
     try:
         if data.startswith(_DECODED_BY_ENGINE):
-            # OpenCV and PyTurboJPEG, which few pipelines need.
-            from fastpipe.sources.picture.convert import EncodeOptions, convert
-
-            packed = convert(
-                data,
-                EncodeOptions(max_pixels=max_pixels, tile=0, background=background),
-            )
-            return Picture(packed.width, packed.height, data=packed.data)
-        from fastpipe.sources.picture.open_image import open_image
-        from fastpipe.sources.picture.pillow import to_rgb
-
-        image = open_image(data, image_format(data), max_pixels=max_pixels)
-        samples = image.samples()
-        if is_transparent(samples):
-            if background is None:
-                warn_of_dropped_alpha()
-            else:
-                samples = blend_with_background(samples, background)
-        rgb = to_rgb(samples)
-        height, width, _ = rgb.shape
-        return Picture(width, height, rgb=rgb)
+            return _convert_for_engine(data, max_pixels, background)
+        return _decode_by_pillow(data, max_pixels, background)
     except ImageError as problem:
         return str(problem)
+
+
+def _convert_for_engine(
+    data: bytes, max_pixels: int, background: str | None
+) -> Picture:
+    # It imports OpenCV and PyTurboJPEG, which few pipelines need.
+    from fastpipe.sources.picture.convert import EncodeOptions, convert
+
+    options = EncodeOptions(max_pixels=max_pixels, tile=0, background=background)
+    packed = convert(data, options)
+    return Picture(packed.width, packed.height, data=packed.data)
+
+
+def _decode_by_pillow(data: bytes, max_pixels: int, background: str | None) -> Picture:
+    from fastpipe.sources.picture.open_image import open_image
+    from fastpipe.sources.picture.pillow import to_rgb
+
+    image = open_image(data, image_format(data), max_pixels=max_pixels)
+    samples = image.samples()
+    if is_transparent(samples):
+        if background is None:
+            warn_of_dropped_alpha()
+        else:
+            samples = blend_with_background(samples, background)
+    rgb = to_rgb(samples)
+    height, width, _ = rgb.shape
+    return Picture(width, height, rgb=rgb)
 
 
 def _map_in_threads(

@@ -40,7 +40,11 @@ def _list_shared_files(
             latest[file["path"]] = file
     # The first error may end the other workers before they report the file, so then one is enough.
     least = 1 if has_failed else 2
-    return [file for path, file in latest.items() if len(users[path]) >= least]
+    shared = []
+    for path, file in latest.items():
+        if len(users[path]) >= least:
+            shared.append(file)
+    return shared
 
 
 def _report_shared_file(

@@ -103,14 +103,16 @@ def _check_global_generators(
     for worker in workers:
         for generator in _list_drawn(worker.globals_before, worker.globals_after):
             drawn.append((worker.number, generator))
-    # Two workers, or one twice, and the generator.
-    alike: list[tuple[int, int, str]] = []
+    # Pairs with the same generator in the same state: of two workers, or of one in two epochs.
+    pairs: list[tuple[int, int, str]] = []
     for (first, generator), (second, other_generator) in combinations(drawn, 2):
         if generator == other_generator:
-            alike.append((first, second, generator[0]))
-    if alike:
-        # Two different workers say more than one worker in two epochs.
-        first, second, name = max(alike, key=lambda entry: entry[0] != entry[1])
+            name, _ = generator
+            pairs.append((first, second, name))
+    if pairs:
+        # Two workers say more than one worker in two epochs.
+        pairs_of_two = [pair for pair in pairs if pair[0] != pair[1]]
+        first, second, name = (pairs_of_two or pairs)[0]
         yield _report_same_seed(observation, first, second, name)
 
 

@@ -103,9 +103,16 @@ def _advise_on_slow_samples(fetches: list[Fetch], limit_s: float) -> str:
 
 def _describe_worst(fetches: list[Fetch], limit_s: float) -> list[str]:
     """Describes each sample that was slow at least once, the slowest first."""
-    slow = [entry for fetch in fetches for entry in fetch.worst if entry[1] > limit_s]
+    slow: list[tuple[str, float, str]] = []  # index, seconds, name
+    slow_count: Counter[str] = Counter()
+    for fetch in fetches:
+        for index, seconds, name in fetch.worst:
+            if seconds <= limit_s:
+                continue
+            slow.append((index, seconds, name))
+            if seconds > _MIN_SLOW_S:
+                slow_count[index] += 1
     slow.sort(key=lambda entry: -entry[1])
-    slow_count = Counter(index for index, seconds, _ in slow if seconds > _MIN_SLOW_S)
     described: dict[str, str] = {}
     for index, seconds, name in slow:
         if index in described:

@@ -34,9 +34,8 @@ def _read_definitions(file: str) -> _Definitions:
     for name in dict.fromkeys([file, *_list_imported(file)]):  # each file once
         for node in ast.walk(parse_file(name)):
             if isinstance(node, ast.FunctionDef):
-                definitions.functions.setdefault(node.name, []).append(
-                    Piece(name, node)
-                )
+                pieces = definitions.functions.setdefault(node.name, [])
+                pieces.append(Piece(name, node))
             elif isinstance(node, ast.ClassDef):
                 for statement in node.body:
                     definitions.classes[statement] = node
@@ -81,11 +80,11 @@ def list_called(start: Piece) -> list[Piece]:
     waiting = [start]
     while waiting:
         piece = waiting.pop()
-        new = [
-            callee for callee in _list_called_directly(piece) if callee not in called
-        ]
-        called.update(dict.fromkeys(new))
-        waiting += new
+        # A function may be called several times, also by itself.
+        for callee in _list_called_directly(piece):
+            if callee not in called:
+                called[callee] = None
+                waiting.append(callee)
     return list(called)
 
 
@@ -97,10 +96,7 @@ def _list_called_directly(piece: Piece) -> Iterator[Piece]:
         if isinstance(node, ast.Call):
             candidates = definitions.functions.get(get_name(node.func), [])
             methods = []
-            if (
-                isinstance(node.func, ast.Attribute)
-                and get_name(node.func.value) == "self"
-            ):
+            if _is_call_of_self(node):
                 for candidate in candidates:
                     if definitions.classes.get(candidate.node) is own_class:
                         methods.append(candidate)
@@ -108,6 +104,12 @@ def _list_called_directly(piece: Piece) -> Iterator[Piece]:
         elif isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 yield from _list_wrappers(decorator, definitions)
+
+
+def _is_call_of_self(call: ast.Call) -> bool:
+    """Whether it is self.name(...)."""
+    function = call.func
+    return isinstance(function, ast.Attribute) and get_name(function.value) == "self"
 
 
 def _list_wrappers(decorator: ast.expr, definitions: _Definitions) -> Iterator[Piece]:

@@ -44,11 +44,10 @@ def find_enclosing(place: str, *kinds: type[ast.stmt] | type[ast.expr]) -> ast.A
     innermost: ast.AST = ast.Pass()
     innermost_line = 0
     for node in ast.walk(parse_file(file)):
-        if (
-            isinstance(node, kinds)
-            and has_line(node, line)
-            and node.lineno > innermost_line
-        ):
+        if not isinstance(node, kinds) or not has_line(node, line):
+            continue
+        # Of two nodes around the line, the one that begins later is the inner one.
+        if node.lineno > innermost_line:
             innermost = node
             innermost_line = node.lineno
     return innermost

@@ -40,7 +40,9 @@ def find_creation(loader: Any, frame: FrameType) -> str:
         searched.add(file)
         calls = _list_class_calls(file, type(loader).__name__)
         if len(calls) == 1:
-            return f"{file}:{next(iter(calls))}"
+            (only_line,) = calls
+            return f"{file}:{only_line}"
+        # Several calls: those whose result has a name that the loader has in this function.
         loader_names: set[str] = set()
         for scope in (caller.f_locals, caller.f_globals):
             loader_names.update(name for name in scope if scope[name] is loader)
@@ -60,11 +62,10 @@ def _list_class_calls(file: str, class_name: str) -> dict[int, set[str]]:
     calls: list[ast.Call] = []
     for node in ast.walk(parse_file(file)):
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            names = {
-                target.id
-                for target in list_stored(node)
-                if isinstance(target, ast.Name)
-            }
+            names = set()
+            for target in list_stored(node):
+                if isinstance(target, ast.Name):
+                    names.add(target.id)
             names_of_value[id(node.value)] = names
         elif isinstance(node, ast.Call) and get_name(node.func) == class_name:
             calls.append(node)
@@ -106,7 +107,8 @@ def _find_assigned_line(root: ast.AST, name: str) -> int | None:
             candidates.append((is_variable, is_none, target.lineno))
     if not candidates:
         return None
-    return min(candidates)[2]
+    _, _, line = min(candidates)
+    return line
 
 
 def _list_targets_of_none(root: ast.AST) -> set[int]:
@@ -124,9 +126,8 @@ def find_seed(function: str) -> str:
     `function` is the first line of the function, as file:line. It is returned if no line seeds.
     """
     file, _ = split_place(function)
-    start = Piece(
-        file, find_enclosing(function, ast.FunctionDef, ast.ClassDef, ast.Lambda)
-    )
+    node = find_enclosing(function, ast.FunctionDef, ast.ClassDef, ast.Lambda)
+    start = Piece(file, node)
     return _find_seed_call([start, *list_called(start)]) or function
 
 
@@ -138,9 +139,10 @@ def find_repeated_seed(loop: str) -> str:
 def _find_seed_call(pieces: Iterable[Piece]) -> str:
     for piece in pieces:
         for node in ast.walk(piece.node):
-            if isinstance(node, ast.Call) and _SEED_CALL.fullmatch(
-                ast.unparse(node.func)
-            ):
+            if not isinstance(node, ast.Call):
+                continue
+            function = ast.unparse(node.func)
+            if _SEED_CALL.fullmatch(function):
                 return f"{piece.file}:{node.lineno}"
     return ""
 
@@ -178,9 +180,9 @@ def find_change(path: str, loop: str) -> str:
             if isinstance(node, ast.Attribute) and node.attr == attribute:
                 # A change from outside of the object comes first, then one in the loop's own file.
                 is_by_itself = get_name(node.value) == "self"
-                candidates.append(
-                    (is_by_itself, piece.file != loop_file, piece.file, node.lineno)
-                )
+                is_elsewhere = piece.file != loop_file
+                candidate = (is_by_itself, is_elsewhere, piece.file, node.lineno)
+                candidates.append(candidate)
     if not candidates:
         return ""
     _, _, file, line = min(candidates)

@@ -87,9 +87,8 @@ class ListedGroup:
 
     def with_more(self, other: ListedGroup) -> ListedGroup:
         # As `Listing.samples` would choose them from all sources.
-        few = heapq.nsmallest(
-            FEW, [*self.few, *other.few], packing_order(0, shuffle=True)
-        )
+        order_key = packing_order(0, shuffle=True)
+        few = heapq.nsmallest(FEW, [*self.few, *other.few], order_key)
         return ListedGroup(
             self.facts.with_more(other.facts),
             self.weight + other.weight,
@@ -112,12 +111,11 @@ def list_in_tasks(job: Job, map_tasks: MapTasks = map) -> ListedSources:
     all_groups: ListedGroup = reduce(ListedGroup.with_more, groups)
     # A task plans, as the driver may not see the sources.
     (plan,) = map_tasks(partial(_plan_group, job), [all_groups])
-    num_ranges = -(-all_groups.facts.files // MAX_SOURCES)
+    num_ranges = -(-all_groups.facts.files // MAX_SOURCES)  # rounded up
     listed = _listed_sources(job, all_groups.facts, plan, num_ranges)
-    for _ in map_tasks(
-        partial(_write_range, job, listed, all_groups.runs), range(num_ranges)
-    ):
-        pass
+    write = partial(_write_range, job, listed, all_groups.runs)
+    for _ in map_tasks(write, range(num_ranges)):
+        pass  # a task has no result; the loop waits for it
     job.open_spool().remove(all_groups.runs)
     return listed
 
@@ -128,8 +126,10 @@ def write_listing(
     """Plans the pack of a listing in memory, and writes down the sources of each part."""
     plan = adjust_plan(plan_pack(listing, job.options))
     _make_spool_folder(job)
-    _write_shards(job, listing, name_slices(listing, job.options, plan), 0)
-    return _listed_sources(job, Facts.of(listing), plan, 1)
+    # The whole listing is one range.
+    slices = name_slices(listing, job.options, plan)
+    _write_shards(job, listing, slices, range_index=0)
+    return _listed_sources(job, Facts.of(listing), plan, num_ranges=1)
 
 
 def _make_spool_folder(job: Job) -> None:
@@ -141,9 +141,8 @@ def _make_spool_folder(job: Job) -> None:
 def _listed_sources(
     job: Job, facts: Facts, plan: Plan, num_ranges: int
 ) -> ListedSources:
-    return ListedSources(
-        facts, plan, num_ranges, spool_version(facts.kinds, job.options)
-    )
+    version = spool_version(facts.kinds, job.options)
+    return ListedSources(facts, plan, num_ranges, version)
 
 
 def _list_all(job: Job, _: object) -> ListedSources | int:
@@ -158,12 +157,10 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
         num_paths = sum(1 for _ in first_paths)
         if num_paths > MAX_SOURCES:
             return len(folders.folders)
-    return write_listing(
-        job,
-        list_sources(
-            root, options.seed, shuffle=options.shuffle, options=options.source
-        ),
+    listing = list_sources(
+        root, options.seed, shuffle=options.shuffle, options=options.source
     )
+    return write_listing(job, listing)
 
 
 def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
@@ -202,9 +199,9 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
         name = f"listed-{group_index}-{len(group.runs)}"
         write_run(spool, name, encode_listed(run, order_key))
         weight = sum(map(listing.weight, run))
-        group = group.with_more(
-            ListedGroup(Facts.of(listing), weight, listing.samples(FEW), (name,))
-        )
+        few = listing.samples(FEW)
+        of_run = ListedGroup(Facts.of(listing), weight, few, (name,))
+        group = group.with_more(of_run)
     return group
 
 
@@ -284,11 +281,8 @@ def _write_shards(
             # The name of a part names the state of its sources, so that an older file has the same
             # ones.
             if name not in sizes:
-                writing.append(
-                    writers.submit(
-                        spool.write, name, encode_sources(listing, positions)
-                    )
-                )
+                content = encode_sources(listing, positions)
+                writing.append(writers.submit(spool.write, name, content))
             # Else the sources of all parts would wait in memory.
             if len(writing) > 4 * _WRITERS:
                 writing.pop(0).result()
@@ -302,17 +296,14 @@ def _parts_of(
 ) -> Iterator[tuple[Part, Sequence[int]]]:
     """The parts of a pack, each with the positions of its sources in the listing."""
     if isinstance(listing, TableListing):
-        row_runs = cut_rows_into_runs(
-            listing, spool_version(listing.kinds, job.options)
-        )
+        version = spool_version(listing.kinds, job.options)
+        row_runs = cut_rows_into_runs(listing, version)
         for _, group in itertools.groupby(row_runs, key=lambda rows: rows.group):
             yield _convert_part(listing, list(group))
     for name, shard_slice in slices.items():
-        size_bytes = sum(
-            source.size_bytes
-            for source in listing.sources[shard_slice.start : shard_slice.stop]
-        )
         positions = range(shard_slice.start, shard_slice.stop)
+        sources = listing.sources[shard_slice.start : shard_slice.stop]
+        size_bytes = sum(source.size_bytes for source in sources)
         part = Part(MAKE, name, len(positions), size_bytes, number=shard_slice.number)
         yield part, positions
 

@@ -147,24 +147,26 @@ def _make_in_tasks(
     progress = ProgressReporter(
         facts.files, facts.size_bytes, journal.store, on_progress, workers=workers
     )
-    names = [part.name for part in read_parts(job, listed, MAKE)]
+    # A part to make is a shard, and its name is that of the shard's entry in the journal.
+    entry_names = [part.name for part in read_parts(job, listed, MAKE)]
     # A shard whose tar has vanished or been cut is not finished.
     finished = set()
-    for entry in journal.read_finished(names):
+    for entry in journal.read_finished(entry_names):
         if entry is not None:
             finished.add(entry.name)
-    num_missing = len(names) - len(finished)
+    num_missing = len(entry_names) - len(finished)
+
+    # A part to convert has runs of rows, each a file of the spool. Only the file shows whether a
+    # run is whole, so each is looked at once. If all shards are finished, no row need be converted.
+    names_to_convert = set[str]()
     spool = job.open_spool()
     spool_sizes = spool.sizes()
-
-    # Whether a run is whole is seen only in its file, so each file is looked at once. If all shards
-    # are finished, no row need be converted.
-    names_to_convert = set[str]()
     if num_missing:
         for part in read_parts(job, listed, CONVERT):
-            run_names = [name for name, _ in part.runs]
-            if not all(is_whole_run(spool, name, spool_sizes) for name in run_names):
-                names_to_convert.add(part.name)
+            for run_name, _ in part.runs:
+                if not is_whole_run(spool, run_name, spool_sizes):
+                    names_to_convert.add(part.name)
+                    break
 
     def parts_to_convert() -> Iterator[Part]:
         for part in read_parts(job, listed, CONVERT):
@@ -189,6 +191,7 @@ def _make_in_tasks(
         )
         make = partial(make_part, job, listed)
         files_packed = _run_parts("packing", parts_to_make, make, workers, progress)
+        # A row that is converted and then packed is one file.
         files_read = max(files_converted, files_packed)
     return PackedShards(
         listed.plan,

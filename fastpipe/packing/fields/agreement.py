@@ -54,7 +54,9 @@ def _shared_by(kind: str, value: Stored) -> Any:
     if kind == "keypoints":
         return len(note[0])
     if kind == "boxes":
-        return "labels" in note if note["boxes"] else None
+        if not note["boxes"]:
+            return None
+        return "labels" in note
     if kind == "classes":
         return isinstance(note[0], str)
     return None
@@ -168,15 +170,18 @@ class Agreement:
         # Nothing changes before all values are checked: a sample is added as a whole, or not at
         # all.
         agreed = {}
-        for (name, kind), value in zip(self.kinds.items(), values, strict=True):
+        value_of_field = dict(zip(self.kinds, values, strict=True))
+        for name, value in value_of_field.items():
             with naming_field(name):
-                agreed[name] = _agree(kind, value, self._agreed[name])
+                agreed[name] = _agree(self.kinds[name], value, self._agreed[name])
         self._agreed.update(agreed)
 
         numbered = []
-        for (name, kind), value in zip(self.kinds.items(), values, strict=True):
-            if kind == "classes" and agreed[name].shared:
-                value = Stored(self._number(name, value.note or ()))
+        for name, value in value_of_field.items():
+            has_class_names = self.kinds[name] == "classes" and agreed[name].shared
+            if has_class_names:
+                numbers = self._number(name, value.note or ())
+                value = Stored(numbers)
             numbered.append(value)
         return numbered
 

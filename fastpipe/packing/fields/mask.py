@@ -50,9 +50,9 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
         raise ImageError(f"{_EXPECTED}; got an array of {mask.shape} {mask.dtype}")
     if mask.dtype.kind == "b" or mask.dtype == np.uint8:
         return mask.astype(np.uint8)
-    if mask.min() < 0 or mask.max() > _MAX_ID:
-        least = mask.min()
-        most = mask.max()
+    least = mask.min()
+    most = mask.max()
+    if least < 0 or most > _MAX_ID:
         raise ImageError(f"{_EXPECTED}; got values from {least} to {most}")
     return mask.astype(np.uint16)
 
@@ -118,12 +118,15 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
     if isinstance(shape, dict) and "shares" in shape:
         # (points, 2) as shares of the image's width and height
         shares = np.array(shape["shares"], dtype=np.float64).reshape(-1, 2)
-        points = shares * (width, height)
-        shape = [points.ravel().tolist()]
+        polygon = shares * (width, height)
+        shape = [polygon.ravel().tolist()]
     if isinstance(shape, list):
-        shape = _runs_of_polygons(shape, width, height)
+        shape = _fill_polygons(shape, width, height)
 
-    size = shape.get("size") if isinstance(shape, dict) else None
+    # COCO's runs: a size, and counts as a list or packed into a text.
+    size = None
+    if isinstance(shape, dict):
+        size = shape.get("size")
     if not isinstance(shape, dict) or list(size or []) != [height, width]:
         raise ValueError(
             f"expected polygons, or runs of size [{height}, {width}]; got {size or shape!r:.60}"
@@ -144,15 +147,15 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
     return runs
 
 
-def _runs_of_polygons(polygons: list[Any], width: int, height: int) -> Any:
-    """The pixels of polygons as COCO's runs, with packed counts."""
+def _fill_polygons(polygons: list[Any], width: int, height: int) -> Any:
+    """The pixels in any of some polygons, as COCO's runs with packed counts."""
     # pycocotools is an extra. Listing the source has checked that it is installed.
     from pycocotools import mask as coco
 
     for polygon in polygons:
         _check_polygon(polygon, width, height)
-    runs_of_each = coco.frPyObjects(polygons, height, width)
-    return coco.merge(runs_of_each)
+    runs = coco.frPyObjects(polygons, height, width)
+    return coco.merge(runs)
 
 
 def _is_run(value: object) -> bool:
@@ -169,7 +172,8 @@ def _check_polygon(polygon: object, width: int, height: int) -> None:
     if isinstance(polygon, list):
         coordinates = np.array(polygon, dtype=np.float64)
     is_flat = coordinates.ndim == 1
-    if not is_flat or len(coordinates) < 6 or len(coordinates) % 2:
+    has_points = len(coordinates) >= 6 and len(coordinates) % 2 == 0
+    if not is_flat or not has_points:
         raise ValueError(
             f"expected polygons of three or more points x, y, ...; got {polygon!r:.60}"
         )

@@ -137,9 +137,8 @@ def _compare(index: PackedIndex, comparison: Comparison) -> Bools:
             raise ConfigError(
                 f"--where class {sign} {value}: classes have no order; expected == or !="
             )
-        return np.asarray(
-            compare(index.records["label"], _label_of(index, value)), np.bool_
-        )
+        label = _label_of(index, value)
+        return np.asarray(compare(index.records["label"], label), np.bool_)
 
     values = _read_numbers(index, column)
     # An integer stays one: above 2**53 not every integer has an exact float.

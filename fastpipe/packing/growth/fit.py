@@ -55,7 +55,8 @@ def assumed_of_new_classes(index: PackedIndex, listing: Listing) -> list[Assumpt
         return assumed
     # A class that no new source has makes no difference yet.
     used_labels = {source.label for source in listing.sources}
-    fresh_labels = {name: label for label, name in enumerate(sorted(listing.classes))}
+    fresh_classes = sorted(listing.classes)
+    fresh_labels = {name: label for label, name in enumerate(fresh_classes)}
     new_classes = listing.classes[len(index.classes) :]
     for label, name in enumerate(new_classes, start=len(index.classes)):
         if label in used_labels and fresh_labels[name] != label:
@@ -102,10 +103,12 @@ def _merge_field(
     has_other_pairs = bool(new.flip_pairs) and new.flip_pairs != flip_pairs
     # The names of "classes" are joined when the shards are published.
     if old.kind != "classes" and (has_other_names or has_other_pairs):
+        new_names = ", ".join(new.names) or "none"
+        old_names = ", ".join(old.names) or "none"
         raise PackError(
-            f"field {new.name}: its names in {listing.root} are {', '.join(new.names) or 'none'}; "
-            f"expected those of {index.path}, {', '.join(old.names) or 'none'}, in the same order, "
-            f"and new ones behind them. --classes-from {index.path} numbers them by name"
+            f"field {new.name}: its names in {listing.root} are {new_names}; expected those of "
+            f"{index.path}, {old_names}, in the same order, and new ones behind them. "
+            f"--classes-from {index.path} numbers them by name"
         )
-    names = max(old.names, new.names, key=len)
-    return new._replace(names=names, flip_pairs=flip_pairs)
+    longer_names = max(old.names, new.names, key=len)
+    return new._replace(names=longer_names, flip_pairs=flip_pairs)

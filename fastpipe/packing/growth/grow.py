@@ -121,13 +121,13 @@ def add(
             assumed=(*listing.assumed, *inherited, *new_classes),
         )
         if compared.new:
-            adjust_plan = _plan_adjuster(version, source)
-            # An interrupted run is continued if it had the same sources and options.
-            run = {
+            change = {
                 "listing": listing.state_digest(),
                 "options": options.shaping(listing.kinds),
             }
-            with version.growing(run):
+            adjust_plan = _plan_adjuster(version, source)
+            # The plan of an interrupted run with the same sources is continued.
+            with version.growing(change):
                 shards = make(
                     listing, options, version.journal, adjust_plan, on_progress
                 )
@@ -236,16 +236,17 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
             )
         if num_removed:
             fields = tuple(field_of_dataset(field) for field in index.fields.values())
+            # Nothing is listed, so there is no root, and the time is that of the last listing.
             facts = Facts(
-                "",
-                index.classes,
+                root="",
+                classes=index.classes,
                 taken_ns=version.history[-1]["listed_ns"],
                 fields=fields,
             )
-            # An interrupted run is continued if it removed the same samples.
             selected_bits = np.packbits(selected).tobytes()
-            run = {"removed": xxhash.xxh3_64_hexdigest(selected_bits)}
-            with version.growing(run):
+            change = {"removed": xxhash.xxh3_64_hexdigest(selected_bits)}
+            # The plan of an interrupted run that removes the same samples is continued.
+            with version.growing(change):
                 info = version.publish(~selected, facts, Tally())
         return Grown(
             info,
@@ -380,19 +381,22 @@ def _find_copies(
 def _listed_ns(version: Version) -> Int64s:
     """(n,) when the source of each sample was listed."""
     shards = version.index.shards
-    times = {entry["version"]: entry["listed_ns"] for entry in version.history}
+    time_of_version = {
+        entry["version"]: entry["listed_ns"] for entry in version.history
+    }
+    # (shards,) the time of each, and how many samples it has.
     shard_names = [shard.name for shard in shards]
     packs = find_packs(version.index.info, shard_names)
-    times_of_packs = [times[pack["version"]] for pack in packs]
-    listed_ns = np.array(times_of_packs, np.int64)
-    return np.repeat(listed_ns, [shard.samples for shard in shards])
+    times_ns = [time_of_version[pack["version"]] for pack in packs]
+    sample_counts = [shard.samples for shard in shards]
+    return np.repeat(np.array(times_ns, np.int64), sample_counts)
 
 
 def _digests(
     listing: Listing, sources: Sequence[Source], options: PackOptions
 ) -> dict[str, int | None]:
     """By path, the hash of each picture as it would be stored; None: it cannot be packed."""
-    digests: dict[str, int | None] = dict.fromkeys(source.path for source in sources)
+    digests: dict[str, int | None] = {source.path: None for source in sources}
     if sources:
         for source, outcome in convert_sources(listing, sources, options):
             if not isinstance(outcome, str):

@@ -98,12 +98,15 @@ class Version:
             raise in_use_error(store, DATASET_FILE, "has changed meanwhile")
 
     @contextmanager
-    def growing(self, about: Mapping[str, Any]) -> Iterator[None]:
-        """Writes the plan of the change, so that no other begins. PackError: one has begun."""
+    def growing(self, change: Mapping[str, Any]) -> Iterator[None]:
+        """Writes the plan of a change, so that no other begins. PackError: one has begun.
+
+        `change` identifies it: a run with an equal plan continues the plan.
+        """
         plan = {
             "grows": self.index.fingerprint,
             "command": self.command,
-            **about,
+            **change,
             "made_with": made_with(),
         }
         has_begun = self.journal.begin_growth(plan)
@@ -175,12 +178,11 @@ class Version:
     def _kept_shards(self, stays: Bools) -> list[KeptShard]:
         """The shards of this version of which samples stay."""
         kept = []
-        for entry, start in zip(
-            self.index.info["shards"], self.index.shard_starts.tolist(), strict=True
-        ):
-            shard = KeptShard(
-                self, entry, start, stays[start : start + entry["samples"]]
-            )
+        entries = self.index.info["shards"]
+        starts = self.index.shard_starts.tolist()
+        for entry, start in zip(entries, starts, strict=True):
+            stop = start + entry["samples"]
+            shard = KeptShard(self, entry, start, stays[start:stop])
             if shard.samples:
                 kept.append(shard)
         # The first shard is joined first, so that class names keep their numbers.
@@ -266,10 +268,9 @@ class KeptShard:
         if values is None:
             return 0  # all boxes are without labels, so that there is no such column
         lengths, _ = self._lengths(field)
-        value_bytes = values.dtype.itemsize * int(
-            np.prod(values.shape[1:], dtype=np.int64)
-        )
-        return int(lengths[self._stays].sum()) * value_bytes
+        num_values = int(lengths[self._stays].sum())
+        numbers_per_value = int(np.prod(values.shape[1:], dtype=np.int64))
+        return num_values * numbers_per_value * values.dtype.itemsize
 
     def _read_piece(self, field: str, part: str) -> bytes:
         lengths, first = self._lengths(field)

@@ -121,9 +121,9 @@ def find_ranges(
         # The offset of the footer is larger than that of any record. So the key sorts behind the
         # mark of a record with the same key.
         index_behind = bisect(marks, [*first, footer_at])
-        start_index = max(index_behind - 1, 0)
-        stop_index = bisect(marks, [*last, footer_at])
-        ranges.append((offsets[start_index], offsets[stop_index]))
+        start = offsets[max(index_behind - 1, 0)]
+        stop = offsets[bisect(marks, [*last, footer_at])]
+        ranges.append((start, stop))
     return ranges
 
 

@@ -130,9 +130,8 @@ class Entry:
     def records(self, store: Store) -> Records:
         """(samples,) of INDEX_DTYPE; `shard` counts the entry's tars from 0."""
         size_bytes = self.samples * INDEX_DTYPE.itemsize
-        data = store.read(
-            f"{WORK_FOLDER}/{self.name}", self.body_at, self.body_at + size_bytes
-        )
+        path = f"{WORK_FOLDER}/{self.name}"
+        data = store.read(path, self.body_at, self.body_at + size_bytes)
         return np.frombuffer(data, INDEX_DTYPE).copy()
 
     def piece_size(self, field: str, part: str) -> int:
@@ -153,9 +152,8 @@ class Entry:
             end = offset + size_bytes
             if (field_name, part_name) == (field, part):
                 for start in range(offset, end, _CHUNK_BYTES):
-                    yield partial(
-                        store.read, path, start, min(start + _CHUNK_BYTES, end)
-                    )
+                    stop = min(start + _CHUNK_BYTES, end)
+                    yield partial(store.read, path, start, stop)
             offset = end
 
 
@@ -188,17 +186,11 @@ class Entries:
     def __iter__(self) -> Iterator[Entry]:
         """The entries, with empty tallies."""
         for block in self._blocks:
-            for name, tars, agreed, parts, body_at in json.loads(
-                zlib.decompress(block)
-            ):
-                yield Entry(
-                    name,
-                    _parse_tars(tars),
-                    Tally(),
-                    agreed,
-                    _parse_parts(parts),
-                    body_at,
-                )
+            rows = json.loads(zlib.decompress(block))
+            for name, recorded_tars, agreed, recorded_parts, body_at in rows:
+                tars = _parse_tars(recorded_tars)
+                parts = _parse_parts(recorded_parts)
+                yield Entry(name, tars, Tally(), agreed, parts, body_at)
 
     def clear(self) -> None:
         """Frees the memory."""

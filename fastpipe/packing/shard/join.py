@@ -95,16 +95,16 @@ class IndexWriter:
         self._samples = sum(shard.samples for shard in shards)
 
     def write_index(self) -> None:
+        records = self._records()
         with self._store.open_atomic(f"{self._folder}{INDEX_FILE}") as file:
-            self.index_hash, self.index_file_hash = write_npy(
-                file, INDEX_DTYPE, self._samples, self._records()
-            )
+            hashes = write_npy(file, INDEX_DTYPE, self._samples, records)
+        self.index_hash, self.index_file_hash = hashes
 
     def write_sources(self) -> None:
+        sources = self._sources()
         with self._store.open_atomic(f"{self._folder}{SOURCES_FILE}") as file:
-            _, self.sources_hash = write_npy(
-                file, SOURCES_DTYPE, self._samples, self._sources()
-            )
+            hashes = write_npy(file, SOURCES_DTYPE, self._samples, sources)
+        _, self.sources_hash = hashes
 
     def _records(self) -> Iterator[bytes]:
         """The index records of all shards, a shard at a time: they may be larger than memory."""
@@ -118,9 +118,8 @@ class IndexWriter:
             records["shard"] += first_tar
             first_tar += len(shard.tars)
             self.stored_bytes += int(records["size"].sum(dtype=np.int64))
-            content = np.stack(
-                [records[name].astype(np.int64) for name in _CONTENT_FIELDS], axis=1
-            )
+            values = [records[name].astype(np.int64) for name in _CONTENT_FIELDS]
+            content = np.stack(values, axis=1)
             self.content.update(content.tobytes())
             self.forms += count_forms(records)
             self.label_counts.update(records["label"].tolist())
@@ -143,8 +142,12 @@ def _read_pieces(
             for reader in shard.piece_readers(store, field, part):
                 yield shard_index, reader
 
+    def read(shard_reader: tuple[int, Callable[[], bytes]]) -> tuple[int, bytes]:
+        shard_index, reader = shard_reader
+        return shard_index, reader()
+
     # In a bucket, several chunks are read at a time.
-    return store.map(lambda pair: (pair[0], pair[1]()), readers())
+    return store.map(read, readers())
 
 
 def write_columns(
@@ -174,9 +177,9 @@ def write_columns(
             )
         hashes = {}
         for name, column in zip(sidecars(field), columns(field), strict=True):
-            size_bytes = sum(
-                shard.piece_size(field.name, column.part) for shard in shards
-            )
+            size_bytes = 0
+            for shard in shards:
+                size_bytes += shard.piece_size(field.name, column.part)
             values = _read_column(store, shards, field.name, column, class_numbers)
             with store.open_atomic(f"{folder}/{name}") as file:
                 hashes[name] = write_column(file, column, values, size_bytes, samples)

@@ -122,9 +122,8 @@ def plan_shards(
             total = weight or sum(map(listing.weight, listing.sources))
             per_shard *= HASHES / total
         step = _round_to_bits(max(1, int(per_shard)))
-    return Plan(
-        step, agreement.state(), stride=stride_of(listing, step, shuffle=shuffle)
-    )
+    stride = stride_of(listing, step, shuffle=shuffle)
+    return Plan(step, agreement.state(), stride=stride)
 
 
 def cut_into_slices(
@@ -150,7 +149,9 @@ def cut_into_slices(
 
 def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
     """A number that is greater than that of any shard."""
-    total = HASHES if shuffle else sum(map(listing.weight, listing.sources))
+    total = HASHES
+    if not shuffle:
+        total = sum(map(listing.weight, listing.sources))
     return total // step + 1
 
 
@@ -159,8 +160,11 @@ def _convert_few(
 ) -> Iterator[tuple[Source, Outcome]]:
     """Converts the few sources for the plan; more of them until each field has had a value."""
     few = listing.samples(_MAX_PROBED)
-    bytes_before = list(accumulate((source.size_bytes for source in few), initial=0))
-    count = min(max(bisect_right(bytes_before, _FEW_BYTES), _MIN_FEW), FEW)
+    # As many as are read quickly, within limits.
+    sizes = [source.size_bytes for source in few]
+    bytes_before = list(accumulate(sizes, initial=0))
+    num_quick = bisect_right(bytes_before, _FEW_BYTES)
+    count = min(max(num_quick, _MIN_FEW), FEW)
     yield from convert(few[:count])
     # The caller adds the values to the agreement as it gets them.
     while not agreement.complete and count < len(few):

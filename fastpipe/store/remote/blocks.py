@@ -150,8 +150,9 @@ class Extents:
         inside = np.flatnonzero(is_inside)
 
         hashes = np.empty(len(inside), dtype=np.uint64)
-        ranges = zip(starts[inside].tolist(), stops[inside].tolist(), strict=True)
-        for row, (first, end) in enumerate(ranges):
+        firsts = starts[inside].tolist()
+        ends = stops[inside].tolist()
+        for row, (first, end) in enumerate(zip(firsts, ends, strict=True)):
             hashes[row] = xxhash.xxh3_64_intdigest(view[first:end])
 
         is_wrong = hashes != records["xxh3_64"][inside]

@@ -132,9 +132,9 @@ class Cache:
             if folder != self.folder:
                 other_bytes[folder] = cache_root.disk_bytes(folder)
         used_bytes += sum(other_bytes.values())
-        used_bytes += PAGE_BYTES  # of the accounts
+        used_bytes += PAGE_BYTES  # of the account itself
 
-        # This dataset may want all of its shards.
+        # The blocks that this dataset still lacks.
         shard_sizes = self.blocks.sizes[self.shards.start : self.shards.stop]
         missing_bytes = int(shard_sizes.sum()) - kept_bytes
         for folder in sorted(other_bytes, key=cache_root.used_at):
@@ -184,10 +184,11 @@ class Cache:
     def _new_shard_bytes(self, blocks: Int64s) -> int:
         """The room for those shards of blocks of which nothing is kept yet."""
         total = 0
-        for shard in np.unique(self.blocks.shards_of(blocks)).tolist():
-            first, end = self.blocks.first_blocks[shard : shard + 2].tolist()
-            start = first - self.first_block
-            stop = end - self.first_block
+        shards = np.unique(self.blocks.shards_of(blocks))
+        for shard in shards.tolist():
+            # The shard's blocks, as indices into the states.
+            first_blocks = self.blocks.first_blocks[shard : shard + 2]
+            start, stop = (first_blocks - self.first_block).tolist()
             if not self.states[start:stop].any():
                 total += _SHARD_BYTES
         return total

@@ -291,6 +291,7 @@ class Fetcher:
         wrong_samples: list[int] = []
 
         def check(answer: Answer) -> str | None:
+            # A wrong answer is fetched again. So only the last answer's wrong samples stay.
             extents = self._wants.extents
             wrong_samples[:] = extents.wrong(part.shard, part.start, answer.data)
             if not wrong_samples:
@@ -300,12 +301,13 @@ class Fetcher:
             )
 
         cache = self._caches.cache_of_shard[part.shard]
+        shard_bytes = int(self._caches.blocks.sizes[part.shard])
         try:
             answer = await cache.objects.fetch(
                 cache.name_of(part.shard),
                 part.start,
                 part.stop,
-                size_bytes=int(self._caches.blocks.sizes[part.shard]),
+                size_bytes=shard_bytes,
                 check=check,
             )
             with self._wants.lock:
@@ -315,7 +317,7 @@ class Fetcher:
         except Exception as failure:
             problem = failure
         finally:
-            # Also if the task is cancelled.
+            # A task that is cancelled ends here, too: the claims of its blocks must not stay.
             with self._wants.lock:
                 self._under_way.pop(part, None)
                 self.damaged.update(wrong_samples)
@@ -323,8 +325,10 @@ class Fetcher:
                     cache.release(part.blocks)
         self._report(part.keys, problem)
 
+        # The speed of this fetch, and the server's answers, decide how many requests follow.
         size = 0 if problem else part.stop - part.start
-        is_busy = time.monotonic() - cache.objects.busy_at < _BUSY_S
+        busy_for_s = time.monotonic() - cache.objects.busy_at
+        is_busy = busy_for_s < _BUSY_S
         is_starved = not len(self._wants)
         self._flow.add(size, starved=is_starved, busy=is_busy)
         self._begin_fetches()

@@ -35,6 +35,10 @@ class Coming:
     stop: int
     answer: Future[Answer]
 
+    def covers(self, name: str, start: int, stop: int) -> bool:
+        """Whether it has all bytes of a range."""
+        return self.name == name and self.start <= start and stop <= self.stop
+
 
 class Tree:
     """All files below a folder."""
@@ -67,7 +71,10 @@ class Tree:
             name = folder
 
     def covers(self, name: str) -> bool:
-        return not self.top or name == self.top or name.startswith(f"{self.top}/")
+        """Whether a name is that of the folder, or of a file or folder below it."""
+        if self.top in ("", name):
+            return True
+        return name.startswith(f"{self.top}/")
 
 
 class SourceFiles(Objects):
@@ -128,11 +135,7 @@ class SourceFiles(Objects):
         # A copy, because other threads add and drop.
         for ranges in self._expected.copy().values():
             for coming in ranges:
-                if (
-                    coming.name == name
-                    and coming.start <= start
-                    and stop <= coming.stop
-                ):
+                if coming.covers(name, start, stop):
                     return coming
         return None
 
@@ -177,11 +180,12 @@ class RemoteFile(io.RawIOBase):
         stop = min(offset_bytes + size_bytes, self.state.size_bytes)
         parts: list[memoryview] = []
         while offset < stop:
-            is_in_order = 0 <= offset - self._last_stop <= _PIECE_BYTES
-            if is_in_order:
-                piece_bytes = _PIECE_BYTES
-            else:
-                piece_bytes = min(max(stop - offset, _MIN_PIECE_BYTES), _PIECE_BYTES)
+            skipped_bytes = offset - self._last_stop
+            is_in_order = 0 <= skipped_bytes <= _PIECE_BYTES
+            piece_bytes = _PIECE_BYTES
+            if not is_in_order:
+                missing_bytes = max(stop - offset, _MIN_PIECE_BYTES)
+                piece_bytes = min(missing_bytes, _PIECE_BYTES)
             piece = self._piece_at(offset, piece_bytes)
             # The piece was used last, so it moves to the end and is dropped last.
             self._held.remove(piece)

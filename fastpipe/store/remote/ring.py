@@ -87,7 +87,8 @@ class Ring:
         view = memoryview(data)
         written = 0
         while written < len(view):
-            written += os.pwrite(self._file, view[written:], place + written)
+            rest = view[written:]
+            written += os.pwrite(self._file, rest, place + written)
 
     def read(self, place: int, size: int) -> bytes:
         return os.pread(self._file, size, place)

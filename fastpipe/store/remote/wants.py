@@ -146,8 +146,10 @@ class Wants:
             pieces = ticket.pieces
             ticket.pieces = set()
             if used:
-                is_of_this_plan = ticket.generation == self.generation
-                samples = ticket.samples if is_of_this_plan else ticket.samples[:0]
+                # A plan that has ended needs no samples any more.
+                samples = ticket.samples
+                if ticket.generation != self.generation:
+                    samples = samples[:0]
                 pieces.update(self.ring_parts.use(samples))
             if pieces:
                 self.ring_parts.give_back(pieces, self._pinned())
@@ -235,16 +237,19 @@ class Wants:
         self.urgent.extend(parts)
         if not ticket.missing:
             return self._where(ticket)
-        # Parts that were queued for later batches are needed now, so they move to the front.
+        self._move_to_front(ticket.missing)
+        return None
+
+    def _move_to_front(self, keys: set[Key]) -> None:
+        """Makes parts urgent that were queued for later batches, and are needed now."""
         later: deque[ShardPart] = deque()
         for part in self.queue:
-            if part.keys & ticket.missing:
+            if part.keys & keys:
                 self.urgent.append(part)
             else:
                 later.append(part)
         if len(later) < len(self.queue):
             self.queue = later
-        return None
 
     def _where(self, ticket: Ticket) -> Where:
         shards, _, _ = self.extents.of(ticket.samples)
@@ -339,10 +344,10 @@ class Wants:
         is_in_ring = np.array(in_ring, dtype=np.bool_)
         is_kept = (least_state >= needed) & ~is_in_ring
         if self.impatient:
-            for row, (start, stop) in enumerate(
-                zip(first_block.tolist(), last_block.tolist(), strict=True)
-            ):
-                if not self.impatient.isdisjoint(range(start, stop + 1)):
+            block_ranges = zip(first_block.tolist(), last_block.tolist(), strict=True)
+            for row, (first, last) in enumerate(block_ranges):
+                touched = range(first, last + 1)
+                if not self.impatient.isdisjoint(touched):
                     is_kept[row] = False
         return is_kept
 

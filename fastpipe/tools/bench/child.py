@@ -208,14 +208,16 @@ def _measure_fastpipe(task: Task, warmup_s: float, seconds: float) -> Figures:
     figures = _measure_speed(batches, first_batch_s, seconds)
     after = loader.stats()
     loader.close()
-    decoded = after.images_decoded - before.images_decoded
-    planned = after.samples - before.samples
+    spent = after.since(before)
+    # Images are decoded ahead, so more are decoded than handed out.
+    us_per_decoded = 1e6 / spent.images_decoded
+    us_per_planned = 1e6 / spent.samples
     return replace(
         figures,
-        read_us=1e6 * (after.read_s - before.read_s) / decoded,
-        decode_us=1e6 * (after.decode_s - before.decode_s) / decoded,
-        resize_us=1e6 * (after.resize_s - before.resize_s) / decoded,
-        plan_us=1e6 * (after.plan_s - before.plan_s) / planned,
+        read_us=spent.read_s * us_per_decoded,
+        decode_us=spent.decode_s * us_per_decoded,
+        resize_us=spent.resize_s * us_per_decoded,
+        plan_us=spent.plan_s * us_per_planned,
     )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.panel import Panel
@@ -112,7 +112,7 @@ def pack_table(
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table = Table.grid(padding=(0, 2))
     packed = f"{num_samples:,} of {format_count(num_files, 'file')}"
-    # Of a detection dataset the categories are those of its boxes.
+    # A detection dataset has no classes of images: its rows of boxes list the categories.
     fields_with_classes = []
     for name, field in fields.items():
         if field["kind"] in ("boxes", "mask", "classes"):
@@ -148,19 +148,36 @@ def pack_table(
         elif is_folder and not classes and not fields:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", text)
+    _add_changed_pictures(table, counts, last_pack["options"])
+    class_counts = zip(classes, info["class_counts"], strict=True)
+    # COCO's ids have gaps. Such a number has no name and is not a class.
+    empty_classes = [
+        name for name, class_count in class_counts if name and not class_count
+    ]
+    if empty_classes:
+        table.add_row("empty classes", _list_names(empty_classes))
+    _add_left_out(table, summary)
+    return table
+
+
+def _add_changed_pictures(
+    table: Table, counts: Mapping[str, Any], options: Mapping[str, Any]
+) -> None:
+    """Adds a row for each kind of picture that is not stored as it was.
+
+    `counts` are those of dataset.json, `options` those of the pack.
+    """
     if counts["png"]:
         table.add_row("stored as PNG", _by_reason(counts["png"]))
     if counts["reencoded"]:
         text = f"{_by_reason(counts['reencoded'])}; all others keep their exact pixels"
         table.add_row("encoded again", text)
     if counts["exif_oriented"]:
+        images = format_count(counts["exif_oriented"], "image")
         effect = "left as stored (--exif apply rotates them upright)"
-        if last_pack["options"]["apply_exif"]:
+        if options["apply_exif"]:
             effect = "rotated upright"
-        table.add_row(
-            "EXIF orientation",
-            f"{format_count(counts['exif_oriented'], 'image')}, {effect}",
-        )
+        table.add_row("EXIF orientation", f"{images}, {effect}")
     if counts["stray_bytes"]:
         jpegs = format_count(counts["stray_bytes"], "JPEG")
         text = f"{jpegs} had bytes outside of the segments; these bytes were left out"
@@ -168,18 +185,16 @@ def pack_table(
     if counts["multi_frame"]:
         files = format_count(counts["multi_frame"], "file")
         table.add_row("frames", f"{files} with several; the first of each was packed")
-    class_counts = zip(classes, info["class_counts"], strict=True)
-    # Numbers without a category, as COCO's ids have gaps, are no classes.
-    empty_classes = [
-        name for name, class_count in class_counts if name and not class_count
-    ]
-    if empty_classes:
-        table.add_row("empty classes", _list_names(empty_classes))
-    # Nobody misses the files of a system or of the demo.
+
+
+def _add_left_out(table: Table, summary: Summary) -> None:
+    """Adds a row of files that were not packed, and one of members of tars."""
+    # Files of the system, such as .DS_Store, and of the demo are not worth a row.
     not_packed = [name for name in summary.stray if not is_left_behind(name)]
     if not_packed:
         files = format_count(len(not_packed), "file")
-        text = f"{files} next to the class folders, or without a row: {_list_names(not_packed)}"
+        names = _list_names(not_packed)
+        text = f"{files} next to the class folders, or without a row: {names}"
         table.add_row("not packed", text)
     if summary.dropped:
         kinds = [
@@ -187,7 +202,6 @@ def pack_table(
         ]
         text = f"{', '.join(kinds)}: members that are neither an image nor a label"
         table.add_row("left out", text)
-    return table
 
 
 def grown_table(grown: Grown, dst: str) -> RenderableType:
@@ -199,29 +213,25 @@ def grown_table(grown: Grown, dst: str) -> RenderableType:
         table.add_row("added", format_count(grown.added, "sample"))
     if not grown.added and not grown.removed:
         table.add_row("added", "nothing")
+    state = "still version"
+    if grown.added or grown.removed:
+        state = "version"
     version = grown.info["version"]
-    is_new = grown.added or grown.removed
-    text = f"{'version' if is_new else 'still version'} {version} of {readable(dst)}"
     samples = format_count(grown.info["samples"], "sample")
-    table.add_row("dataset", f"{text}, {samples}")
+    table.add_row("dataset", f"{state} {version} of {readable(dst)}, {samples}")
     if grown.added:
         table.add_row("time", f"{grown.seconds:.1f} s")
     if grown.uploaded_bytes:
         table.add_row("uploaded", f"{grown.uploaded_bytes / 1e6:,.1f} MB")
     if grown.known:
-        table.add_row(
-            "known", f"{format_count(grown.known, 'file')}, in the dataset already"
-        )
+        files = format_count(grown.known, "file")
+        table.add_row("known", f"{files}, in the dataset already")
     if grown.copies:
-        table.add_row(
-            "copies",
-            f"{format_count(grown.copies, 'file')} with a picture of the dataset",
-        )
+        files = format_count(grown.copies, "file")
+        table.add_row("copies", f"{files} with a picture of the dataset")
     if grown.skipped:
-        table.add_row(
-            "skipped",
-            f"{format_count(grown.skipped, 'file')} that changed since packing",
-        )
+        files = format_count(grown.skipped, "file")
+        table.add_row("skipped", f"{files} that changed since packing")
     return table
 
 

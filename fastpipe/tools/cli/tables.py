@@ -55,14 +55,24 @@ def throughput_table(results: Sequence[Result]) -> RenderableType:
     table.padding = 0
     for result in results:
         figures = result.median
+        ratio = ""
+        if result.contender != "fastpipe":
+            ratio = f"{result.ratio:.2f} x"
+        # "?": the system does not say it.
+        cpus = "?"
+        if figures.cpus is not None:
+            cpus = f"{figures.cpus:.2f}"
+        memory = "?"
+        if figures.memory_mb is not None:
+            memory = f"{figures.memory_mb:,.0f} MB"
         table.add_row(
             NAMES[result.contender],
             f"{figures.images_per_s:,.0f}",
             f"{result.slowest:,.0f}-{result.fastest:,.0f}",
-            "" if result.contender == "fastpipe" else f"{result.ratio:.2f} x",
-            "?" if figures.cpus is None else f"{figures.cpus:.2f}",
+            ratio,
+            cpus,
             f"{figures.first_batch_s:.2f} s",
-            "?" if figures.memory_mb is None else f"{figures.memory_mb:,.0f} MB",
+            memory,
         )
     return Group(table, Text(_THROUGHPUT_COLUMNS))
 

@@ -55,7 +55,7 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     rng = np.random.default_rng((seed, index, label))
     kind = draw_kind(rng)
     width, height = draw_size(rng, kind, scale)
-    # Evenly in its logarithm.
+    # Between the least and the most weight; its logarithm is uniform.
     texture_range = _MAX_TEXTURE / _MIN_TEXTURE
     texture_weight = _MIN_TEXTURE * texture_range ** rng.random()
     quality = int(rng.choice(kind.qualities))

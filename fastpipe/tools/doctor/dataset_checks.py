@@ -43,7 +43,7 @@ def check_dataset(path: Place) -> Iterator[Check]:
     try:
         index = open_data(path)
     except DatasetError:
-        # A dataset that cannot be opened may still be checked; any other folder is a mistake.
+        # The files of a damaged dataset can be checked. A folder without one is the user's mistake.
         is_damaged = isinstance(path, Path) and (path / DATASET_FILE).exists()
         if not is_damaged:
             raise
@@ -64,7 +64,8 @@ def check_dataset(path: Place) -> Iterator[Check]:
         advice = f"to list all damage: fastpipe verify {path}"
         yield Check("decoding", str(error), Verdict.BAD, advice)
         return
-    rate = f"{images_per_s:,.0f} images/s of random crops to {_SIZE}, by {count_granted_cpus()} threads"
+    num_threads = count_granted_cpus()
+    rate = f"{images_per_s:,.0f} images/s of random crops to {_SIZE}, by {num_threads} threads"
     yield make_check(
         "decoding",
         problem or rate,
@@ -72,7 +73,9 @@ def check_dataset(path: Place) -> Iterator[Check]:
         f"to list all damaged samples: fastpipe {command}",
         Verdict.BAD,
     )
-    needed_bytes_per_s = images_per_s * index.stored_bytes / len(index)
+    # A disk or a link that is slower than this delays the decoding threads.
+    bytes_per_image = index.stored_bytes / len(index)
+    needed_bytes_per_s = images_per_s * bytes_per_image
     if isinstance(index, RemoteIndex):
         yield _check_link(index, needed_bytes_per_s)
     else:

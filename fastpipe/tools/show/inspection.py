@@ -120,8 +120,18 @@ def inspect(index: Index) -> Inspection:
     # Histograms of so many records do not change with more; the index may have a billion.
     step = max(1, -(-len(index) // _MAX_ROWS))
     records = index.records[::step]
+    sizes = records["size"].astype(np.float64)
     width = records["width"].astype(np.float64)
     height = records["height"].astype(np.float64)
+    megapixels = width * height / 1e6
+
+    class_counts = dict(zip(index.classes, index.class_counts, strict=True))
+    kinds: dict[str, str] = {}
+    arrays: dict[str, ArrayForm] = {}
+    for name, field in index.fields.items():
+        kinds[name] = field.kind
+        if field.kind == "array":
+            arrays[name] = ArrayForm(field.dtype, field.shape)
     return Inspection(
         path=str(index.path),
         packed=index.packed,
@@ -129,22 +139,18 @@ def inspect(index: Index) -> Inspection:
         samples=len(index),
         shards=len(index.shards),
         size_bytes=int(index.shard_sizes.sum()),
-        class_counts=dict(zip(index.classes, index.class_counts, strict=True)),
+        class_counts=class_counts,
         unlabelled=len(index) - sum(index.class_counts),
-        fields={name: field.kind for name, field in index.fields.items()},
+        fields=kinds,
         storage=index.storage,
         forms=describe_forms(index.form_counts),
         boxes=count_boxes(index),
-        arrays={
-            name: ArrayForm(field.dtype, field.shape)
-            for name, field in index.fields.items()
-            if field.kind == "array"
-        },
+        arrays=arrays,
         counts=index.counts,
-        bytes=_histogram(records["size"].astype(np.float64)),
+        bytes=_histogram(sizes),
         width=_histogram(width),
         height=_histogram(height),
-        megapixels=_histogram(width * height / 1e6),
+        megapixels=_histogram(megapixels),
     )
 
 

@@ -143,9 +143,8 @@ def preview(
         captions.append(loader.classes[label] if label >= 0 else "")
         captions.append(f"{record['width']} x {record['height']}")
         for name, column, images in zip(names, columns, pixels, strict=True):
-            moved_marks = marks_of_row(
-                column.fields, row, fields, column.plan.crops.size
-            )
+            crop_size = column.plan.crops.size
+            moved_marks = marks_of_row(column.fields, row, fields, crop_size)
             image = _shrunk(images[row])
             cells.append(fitted(with_marks(image, moved_marks), SIZE))
             caption = _caption(name, column.labels[row], data.classes)
@@ -185,10 +184,10 @@ def _some_samples(recipe: Recipe, rows: int) -> Int64s:
     """The ids of so many samples that epochs have, ascending; or of all, if they are fewer."""
     rng = np.random.default_rng(recipe.seed)
     if not recipe.picks:
-        count = len(recipe.content)
-        return np.sort(rng.choice(count, min(rows, count), replace=False)).astype(
-            np.int64
-        )
+        num_samples = len(recipe.content)
+        count = min(rows, num_samples)
+        chosen = rng.choice(num_samples, count, replace=False)
+        return np.sort(chosen).astype(np.int64)
     # With weights, an epoch does not have all samples: choose among those of epoch 0.
     orders = EpochPlan(recipe, 0).orders
     draws = min(recipe.rows(0), _MAX_DRAWS)
@@ -197,7 +196,8 @@ def _some_samples(recipe: Recipe, rows: int) -> Int64s:
         drawn.append(order.take(0, draws).ids)
     ids = np.unique(np.concatenate(drawn))
     count = min(rows, len(ids))
-    return np.sort(rng.choice(ids, count, replace=False))
+    chosen = rng.choice(ids, count, replace=False)
+    return np.sort(chosen)
 
 
 class Seen(NamedTuple):
@@ -222,9 +222,10 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
     """
     # Memory and figures of its own, and no thread but those of the engine.
     dtype = loader.maker.form.dtype
-    slots = [
-        (SlotRing((0,), 0, loader.stream.slot, dtype), True) for _ in loader.augments
-    ]
+    slots: list[tuple[SlotRing, bool]] = []
+    for _ in loader.augments:
+        ring = SlotRing((0,), 0, loader.stream.slot, dtype)
+        slots.append((ring, True))  # decoded at full size
     maker = replace(
         loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None
     )

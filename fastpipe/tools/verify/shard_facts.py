@@ -122,35 +122,37 @@ def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     Raises:
         KeyError, TypeError, ValueError: an entry is missing or impossible.
     """
+    # The endings of each field's member; a field without members has none.
     members = []
     for sample_field in read_fields(info).values():
         if member(sample_field) is not None:
             members.append(sample_field)
 
+    picture_endings = PICTURE_ENDINGS[info["storage"]]
     shards: list[ShardFacts] = []
     first_sample = 0
     for number, entry in enumerate(info["shards"]):
         name = entry["name"]
         if not isinstance(name, str) or shard_number(name) < 0:
             raise ValueError(f"expected the name of a shard, got {name!r}")
-        samples = _parse_count(name, entry["samples"])
+        num_samples = _parse_count(name, entry["samples"])
         shards.append(
             ShardFacts(
                 number=number,
                 name=name,
                 path=path / name,
                 first_sample=first_sample,
-                samples=samples,
+                samples=num_samples,
                 size_bytes=_parse_count(name, entry["size_bytes"]),
                 xxh3_64=_parse_hash(entry["xxh3_64"]),
                 members=tuple(members),
-                pictures=PICTURE_ENDINGS[info["storage"]],
+                pictures=picture_endings,
                 removed=_parse_count(name, entry.get("removed", 0)),
             )
         )
-        first_sample += samples
+        first_sample += num_samples
 
-    # Names and hashes that later checks use without a look.
+    # Later checks rely on these names and hashes, so a wrong one is an error here.
     index_entry = info["index"]
     if not isinstance(index_entry["name"], str):
         raise ValueError(f"index: expected a name, got {index_entry['name']!r}")

@@ -63,51 +63,60 @@ class Inherited:
         self._files: dict[int, _OpenFile] = {}  # by file descriptor
         self._handles: list[tuple[str, Any]] = []
         locks: dict[str, dict[str, str]] = {}  # by the object around them
+        # Programs that keep one handle a process may keep them by the process's number.
+        key_of_parent = f"[{os.getppid()}]"
         for path, value in self._objects.items():
-            # Several objects may hold one file: a ZipFile and the file in it.
             position = _find_position(value)
             if position is not None:
+                # Several objects may hold one file: a ZipFile and the file in it.
                 open_file = _OpenFile(path, value, position.offset)
                 self._files.setdefault(position.descriptor, open_file)
-            elif _is_handle(value):
-                # Programs that keep one handle a process may keep them by the process's number.
-                if f"[{os.getppid()}]" not in path:
+                continue
+            if _is_handle(value):
+                if key_of_parent not in path:
                     self._handles.append((path, value))
-            else:
-                kind = find_held_kind(value)
-                if kind is not None and not belongs_to_thread(path, self._objects):
-                    holder, place = self._find_holder(path)
-                    locks.setdefault(
-                        holder, {"path": holder, "kind": kind, "place": place}
-                    )
+                continue
+            kind = find_held_kind(value)
+            if kind is not None and not belongs_to_thread(path, self._objects):
+                holder, place = self._find_holder(path)
+                lock = {"path": holder, "kind": kind, "place": place}
+                locks.setdefault(holder, lock)
         self.locks = list(locks.values())
         if not self._files and not self._handles:
             self._objects = {}  # no one asks for them any more
 
     def list_used(self) -> list[dict[str, str]]:
         """Lists the files that were read since the fork, and the handles that are still held."""
-        used = []
+        used = [*self._list_read_files(), *self._list_open_handles()]
+        return used[:_MAX_REPORTED]
+
+    def _list_read_files(self) -> list[dict[str, str]]:
+        read = []
         for descriptor, open_file in self._files.items():
             position = _find_position(open_file.file)
             if position is None or position.descriptor != descriptor:
-                continue
+                continue  # it was closed
             if position.offset == open_file.offset:
-                continue
+                continue  # nobody has read from it
             holder, place = self._find_holder(open_file.path)
             kind = type(self._objects.get(holder, open_file.file)).__name__
             name = os.path.realpath(f"/proc/self/fd/{descriptor}")
-            used.append({"path": holder, "kind": kind, "file": name, "place": place})
-        if self._handles:
-            objects = dict(walk_with_globals(**self._roots))
-            for path, handle in self._handles:
-                if objects.get(path) is handle and _is_open(handle):
-                    module, _, _ = type(handle).__module__.partition(".")
-                    kind = f"{module}.{type(handle).__name__}"
-                    _, place = self._find_holder(path)
-                    used.append(
-                        {"path": path, "kind": kind, "file": "", "place": place}
-                    )
-        return used[:_MAX_REPORTED]
+            read.append({"path": holder, "kind": kind, "file": name, "place": place})
+        return read
+
+    def _list_open_handles(self) -> list[dict[str, str]]:
+        if not self._handles:
+            return []
+        # A handle may have been replaced since the fork.
+        objects = dict(walk_with_globals(**self._roots))
+        held = []
+        for path, handle in self._handles:
+            if objects.get(path) is handle and _is_open(handle):
+                module, _, _ = type(handle).__module__.partition(".")
+                kind = f"{module}.{type(handle).__name__}"
+                _, place = self._find_holder(path)
+                held.append({"path": path, "kind": kind, "file": "", "place": place})
+        return held
 
     def _find_holder(self, path: str) -> tuple[str, str]:
         """Finds the outermost object around a file that is not the user's own, such as a ZipFile.

@@ -130,11 +130,10 @@ def _list_variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
             if isinstance(constant, types.CodeType):  # a function inside of it
                 codes.append(constant)
         # co_names would have the names of attributes, too.
-        names = {
-            step.argval
-            for step in dis.get_instructions(code)
-            if step.opname == "LOAD_GLOBAL"
-        }
+        names = set()
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "LOAD_GLOBAL":
+                names.add(instruction.argval)
         for name in sorted(names):
             value = function.__globals__.get(name)
             if value is not None and not isinstance(value, (types.ModuleType, type)):

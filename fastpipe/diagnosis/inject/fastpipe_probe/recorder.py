@@ -200,12 +200,18 @@ class Recorder:
     ) -> None:
         """Records an error.
 
-        `repeat` reads the sample once more, which tells a bad sample from a passing error.
+        Args:
+            stage: "dataset" or "collate".
+            index: of the sample.
+            problem: the error.
+            repeat: reads the sample once more: if that succeeds, the error has passed, and the
+                sample is good. None: the sample cannot be read again.
         """
         self._failure_count += 1
         if self._failure_count > _MAX_FAILURES:
             return
-        if stage == "collate":  # the samples of the batch
+        if stage == "collate":
+            # The error is one of the whole batch.
             index = [sample_index for _, sample_index in self._times] or self._indices
         is_mistake = isinstance(problem, _MISTAKES)
         failure = {
@@ -218,7 +224,9 @@ class Recorder:
         }
         self._record_inherited_files()
         self.log.write({"failures": [failure]})
-        if repeat is not None and self._failure_count == 1 and not is_mistake:
+        is_first = self._failure_count == 1
+        if repeat is not None and is_first and not is_mistake:
+            # `read_again` is recorded only if `repeat` raises nothing.
             with preserve_generators(), contextlib.suppress(Exception):
                 repeat()
                 self.log.write({"read_again": [failure["sample"]]})

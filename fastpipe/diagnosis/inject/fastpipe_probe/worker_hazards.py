@@ -22,18 +22,22 @@ def list_unpicklable(root: object, name: str) -> list[dict[str, str]]:
     """Lists lambdas, and functions and classes inside of functions: pickle cannot name them."""
     unpicklable = []
     for path, value in walk(root, name):
-        is_function = isinstance(value, types.FunctionType)
-        qualname = getattr(value if is_function else type(value), "__qualname__", "")
+        # pickle stores a function, or the class of an object, by its name.
+        named = value
+        noun = "function"
+        if not isinstance(value, types.FunctionType):
+            named = type(value)
+            noun = "class"
+        qualname = getattr(named, "__qualname__", "")
         if qualname.endswith("<lambda>"):
             kind = "a lambda"
         elif "<lambda>" in qualname or "<locals>" in qualname:
             local_name = qualname.replace("<locals>.", "")
-            kind = f"{local_name}, a local {'function' if is_function else 'class'}"
+            kind = f"{local_name}, a local {noun}"
         else:
             continue
-        unpicklable.append(
-            {"path": path, "kind": kind, "place": find_definition(value)}
-        )
+        place = find_definition(value)
+        unpicklable.append({"path": path, "kind": kind, "place": place})
     return unpicklable[:MAX_ITEMS]
 
 
@@ -46,13 +50,12 @@ def list_pickle_failures(root: Any, name: str) -> list[dict[str, str]]:
             try:
                 pickle.dump(value, nowhere)
             except Exception as problem:
-                failures.append(
-                    {
-                        "path": f"{name}.{attribute}",
-                        "kind": str(problem)[:200],
-                        "place": find_definition(root),
-                    }
-                )
+                failure = {
+                    "path": f"{name}.{attribute}",
+                    "kind": str(problem)[:200],
+                    "place": find_definition(root),
+                }
+                failures.append(failure)
     return failures
 
 
@@ -71,14 +74,15 @@ def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
         item_bytes = sampled_bytes / _SAMPLED_ITEMS
         if item_bytes == 0:
             continue
-        kinds = sorted({type(item).__name__ for item in sampled})[:3]
-        heavy.append(
-            {
-                "path": path,
-                "kind": f"{type(value).__name__} of {len(value):,} {' and '.join(kinds)}",
-                "bytes": int(len(value) * item_bytes) + sys.getsizeof(value),
-            }
-        )
+        kinds = sorted({type(item).__name__ for item in sampled})
+        kinds_of_items = " and ".join(kinds[:3])
+        items_bytes = int(len(value) * item_bytes)
+        container = {
+            "path": path,
+            "kind": f"{type(value).__name__} of {len(value):,} {kinds_of_items}",
+            "bytes": items_bytes + sys.getsizeof(value),
+        }
+        heavy.append(container)
     heavy.sort(key=lambda container: -container["bytes"])
     return heavy[:MAX_ITEMS]
 
