@@ -38,6 +38,7 @@ from fastpipe.sources.listing import (
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
+from fastpipe.sources.split_lists import find_unused_lists, pick_listed
 from fastpipe.sources.tables.table_splits import (
     find_split_of_tables,
     list_classes_of_other_splits,
@@ -48,7 +49,8 @@ _COMMAND = re.compile(r"^(-$|pipe:)|[{|]")
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, and the files of COCO and YOLO, and masks themselves, say the numbers.
 _WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
-
+# Beside sources of these formats, lists of splits are looked for. Others name their own lists.
+_WITH_LISTS_BESIDE = ("imagefolder", "metadata", "csv", "jsonl")
 
 # Assumptions that name annotations of unlabelled images begin so.
 _NO_LABELS_THOUGH = "labels: none, though"
@@ -98,6 +100,8 @@ def list_sources(
     taken_ns = time.time_ns()
     if not root.exists():
         raise PackError(_describe_missing(root))
+    given_options = options
+    options = options.without_listed_split()
     source = recognise(root, options)
     if source.split:
         # A split is listed as a source of its own, which has no splits.
@@ -156,6 +160,13 @@ def list_sources(
             listing = add_assumptions(
                 listing, describe_classes_in_names(listing.sources)
             )
+
+    if given_options.split_list is not None:
+        listing = pick_listed(listing, given_options)
+    elif source.format in _WITH_LISTS_BESIDE and given_options.split is None:
+        folder = root.parent if source.is_file else root
+        if not is_pattern:
+            listing = add_assumptions(listing, find_unused_lists(folder, listing))
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):

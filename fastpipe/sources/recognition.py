@@ -55,6 +55,7 @@ def recognise(root: SourcePath, options: SourceOptions) -> Recognised:
     Raises:
         PackError: it may be several things, or an option has no meaning for it.
     """
+    options = options.without_listed_split()
     if root.is_dir():
         recognised = recognise_folder(root, options)
     else:
