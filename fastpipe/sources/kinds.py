@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,12 @@ from fastpipe.sources.folders.split_classes import (
     classes_outside_training,
     join_classes,
 )
-from fastpipe.sources.folders.splits import FEW, split_of_name
+from fastpipe.sources.folders.splits import (
+    FEW,
+    meaning_of_split,
+    split_folders,
+    split_of_name,
+)
 from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.format_listing import list_recognised
 from fastpipe.sources.listing import (
@@ -134,6 +140,10 @@ def list_sources(
     elif source.format == "imagefolder" and not source.split and not is_pattern:
         listing = add_assumptions(
             listing, _other_numbers_in_training(root, listing.classes)
+        )
+    elif source.format == "annotations" and not source.is_file and not is_pattern:
+        listing = add_assumptions(
+            listing, _other_numbers_beside(source, listing, options)
         )
     listing = add_assumptions(listing, similar_classes(listing.classes))
     for field in listing.fields:
@@ -281,6 +291,45 @@ def _other_numbers_in_training(
                 f"{readable(name)} beside it",
                 f"--classes-from {readable(parent / name)}",
             )
+
+
+def _other_numbers_beside(
+    source: Recognised, listing: Listing, options: SourceOptions
+) -> Iterator[Assumption]:
+    """Warns if the user passed the folder of one split, and annotations beside it have other classes.
+
+    The names of the classes are those in the files, so another split has other numbers.
+    """
+    root = source.root
+    if source.split or not isinstance(root, Path):
+        return
+    folder = root.absolute()
+    split = meaning_of_split(folder.name)
+    if not split:
+        return
+    names = names_in(folder.parent, FEW)
+    splits = split_folders(folder.parent, names, split)
+    if folder not in splits.values():
+        return
+    for other_folder in splits.values():
+        if other_folder == folder:
+            continue
+        try:
+            other = list_recognised(recognise_folder(other_folder, options), options)
+        except PackError:
+            continue  # nothing is annotated in it
+        if _class_names(with_names_of_all(listing, [other])) != _class_names(listing):
+            command = f"fastpipe pack {shlex.quote(str(folder.parent))} DST"
+            yield Assumption(
+                f"classes: those of {readable(folder.name)} alone, with other numbers than those of "
+                f"{readable(other_folder.name)} beside it. To number the classes of both together: "
+                f"{command} --split {split}"
+            )
+            return
+
+
+def _class_names(listing: Listing) -> list[tuple[str, ...]]:
+    return [tuple(listing.classes), *(field.names for field in listing.fields)]
 
 
 def _splits_of_other_formats(
