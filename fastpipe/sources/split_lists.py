@@ -71,6 +71,8 @@ class _SplitList(NamedTuple):
     entries: Sequence[_Entry]
     # The splits in it, sorted; empty if the list has names alone.
     splits: Sequence[str]
+    # Of its rows, one for names alone.
+    num_columns: int
 
 
 class _Form(NamedTuple):
@@ -180,7 +182,8 @@ def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
                     f"--split-list {quote_for_shell(str(file))} --split {split_list.splits[0]}",
                 )
             )
-        elif not split_list.splits and num_named < len(listing.sources):
+        # A table with more columns has labels or boxes, such as those of the test images.
+        elif split_list.num_columns == 1 and num_named < len(listing.sources):
             lists_of_names.append(file)
     if lists_of_names:
         files = first_paths(map(str, lists_of_names))
@@ -365,7 +368,8 @@ def _read_list(
                 continue  # the names of the columns
             values.add(value)
         entries[_Entry(_parts_of(written), value)] = None
-    return _SplitList(list(entries), sorted(values))
+    num_columns = max(map(len, rows[:_LINES_CHECKED]))
+    return _SplitList(list(entries), sorted(values), num_columns)
 
 
 def _read_lines(file: SourcePath, encoding: str | None) -> list[str]:

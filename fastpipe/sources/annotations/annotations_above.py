@@ -295,6 +295,9 @@ def _annotation_files(
             or is_called_target(name)
             or is_annotation_folder(name)
             or _LIST_FOLDER.fullmatch(name) is not None
+            or name.lower().endswith(
+                _LIST_ENDINGS
+            )  # unpacked by Kaggle: train.csv/train.csv
         )
         has_images = image_folder.is_relative_to(inner)
         if is_candidate and not has_images and not is_dataset(inner):

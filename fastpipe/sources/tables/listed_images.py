@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -29,6 +30,7 @@ _TABLES_SHOWN = 5
 # request.
 _MAX_FOLDERS = 16
 _MAX_REMOTE_FOLDERS = 2
+_CAPTION_NUMBER = re.compile(r"(?<=\.jpg)#\d$")
 _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 _TABLE_ENDINGS = (".csv", ".tsv", ".tab", *LISTS, *_JSON_ENDINGS)
 _ENDINGS = ("", ".jpg", ".png", ".jpeg", ".JPG", ".JPEG", ".tif", ".webp")
@@ -296,4 +298,6 @@ def _with_stems(pictures: Iterable[str]) -> set[str]:
 
 def _last_part(path: str) -> str:
     """The name at the end of a path, as a table writes it."""
-    return path.replace("\\", "/").rpartition("/")[2].strip()
+    name = path.replace("\\", "/").rpartition("/")[2].strip()
+    # Flickr8k numbers the captions of an image: 1000.jpg#0.
+    return _CAPTION_NUMBER.sub("", name)
