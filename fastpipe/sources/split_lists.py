@@ -71,8 +71,6 @@ class _SplitList(NamedTuple):
     entries: Sequence[_Entry]
     # The splits in it, sorted; empty if the list has names alone.
     splits: Sequence[str]
-    # Of its rows, one for names alone.
-    num_columns: int
 
 
 class _Form(NamedTuple):
@@ -81,6 +79,10 @@ class _Form(NamedTuple):
     # A character, _LINE, _LAST_SPACE or _SPACES.
     separator: str
     path_column: int
+    # The path of the image that each number in the path column stands for; empty: it has paths.
+    paths_of_numbers: Mapping[str, str]
+    # How many of the first lines name an image.
+    num_named: int
 
 
 def pick_listed(listing: Listing, options: SourceOptions) -> Listing:
@@ -164,26 +166,21 @@ def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
         if str(file) in texts or file.name in texts:
             continue
         try:
-            split_list = _read_list(file, listing.sources, None)
+            splits = _find_splits(file, listing.sources)
         except (PackError, OSError):
             continue
-        if split_list is None:
+        if splits is None:
             continue
-        num_named = _count_named(split_list, listing.sources)
-        # The list of another dataset may have a few of the same names.
-        if 2 * num_named < min(len(split_list.entries), len(listing.sources)):
-            continue
-        if len(split_list.splits) > 1 and _CALLED_SPLITS.search(file.stem):
-            values = ", ".join(map(readable, split_list.splits))
+        if len(splits) > 1:
+            values = ", ".join(map(readable, splits))
             assumptions.append(
                 Assumption(
                     f"split: none; {readable(str(file))} has the splits {values} of these images "
                     "and is not used",
-                    f"--split-list {quote_for_shell(str(file))} --split {split_list.splits[0]}",
+                    f"--split-list {quote_for_shell(str(file))} --split {splits[0]}",
                 )
             )
-        # A table with more columns has labels or boxes, such as those of the test images.
-        elif split_list.num_columns == 1 and num_named < len(listing.sources):
+        elif not splits:
             lists_of_names.append(file)
     if lists_of_names:
         files = first_paths(map(str, lists_of_names))
@@ -223,15 +220,29 @@ def _candidates(folder: Path) -> Iterator[Path]:
                 break
 
 
-def _count_named(split_list: _SplitList, sources: Sequence[Source]) -> int:
-    """How many images a list names."""
-    names = {entry.parts[-1] for entry in split_list.entries}
-    num_named = 0
-    for source in sources:
-        name = source.file_path.rpartition("/")[2]
-        if name in names or os.path.splitext(name)[0] in names:
-            num_named += 1
-    return num_named
+def _find_splits(file: Path, sources: Sequence[Source]) -> list[str] | None:
+    """The splits that a list has for images; [] if it names some of the images alone.
+
+    None if it is no such list. Only its first lines are compared with the images, of which there
+    may be a million.
+    """
+    lines = _read_lines(file, None)
+    form = _find_form(file, lines, sources, None)
+    # The list of another dataset may have a few of the same names.
+    if form is None or 2 * form.num_named < len(lines[:_LINES_CHECKED]):
+        return None
+    width = max(map(len, _split_lines(lines[:_LINES_CHECKED], form.separator)))
+    if width == 1:
+        return [] if len(lines) < len(sources) else None
+    # A table of another name has labels or boxes, such as those of the test images.
+    if not _CALLED_SPLITS.search(file.stem):
+        return None
+    rows = _split_lines(lines, form.separator)
+    column = _find_values(rows, form.path_column)
+    if column is None:
+        return None
+    values = {row[column] for row in rows if column < len(row)}
+    return sorted(filter(_is_split, values))  # without the name of the column
 
 
 def _choose(split_list: _SplitList, requested: str | None, shown: str) -> str:
@@ -344,12 +355,7 @@ def _read_list(
 ) -> _SplitList | None:
     """Reads a list. None if it names no image."""
     lines = _read_lines(file, encoding)
-    head = lines[:_LINES_CHECKED]
-    paths_of_numbers: Mapping[str, str] = {}
-    form = _best_form(head, paths_of_numbers, sources)
-    if form is None:
-        paths_of_numbers = _read_paths_of_numbers(file, encoding)
-        form = _best_form(head, paths_of_numbers, sources)
+    form = _find_form(file, lines, sources, encoding)
     if form is None:
         return None
 
@@ -358,7 +364,7 @@ def _read_list(
     entries: dict[_Entry, None] = {}  # a list may name an image twice
     values = set()
     for number, row in enumerate(rows):
-        written = _written_path(row, form.path_column, paths_of_numbers)
+        written = _written_path(row, form.path_column, form.paths_of_numbers)
         if not written:
             continue
         value = ""
@@ -368,8 +374,23 @@ def _read_list(
                 continue  # the names of the columns
             values.add(value)
         entries[_Entry(_parts_of(written), value)] = None
-    num_columns = max(map(len, rows[:_LINES_CHECKED]))
-    return _SplitList(list(entries), sorted(values), num_columns)
+    return _SplitList(list(entries), sorted(values))
+
+
+def _find_form(
+    file: SourcePath,
+    lines: Sequence[str],
+    sources: Sequence[Source],
+    encoding: str | None,
+) -> _Form | None:
+    """The form in which the first lines name images; None if they name none."""
+    head = lines[:_LINES_CHECKED]
+    form = _best_form(head, {}, sources)
+    if form is None:
+        paths_of_numbers = _read_paths_of_numbers(file, encoding)
+        if paths_of_numbers:
+            form = _best_form(head, paths_of_numbers, sources)
+    return form
 
 
 def _read_lines(file: SourcePath, encoding: str | None) -> list[str]:
@@ -418,7 +439,7 @@ def _best_form(
     lines: Sequence[str], paths_of_numbers: Mapping[str, str], sources: Sequence[Source]
 ) -> _Form | None:
     """The form in which most of these lines name images; None if no line does in any form."""
-    names_of_form: dict[_Form, list[str]] = {}
+    names_of_column: dict[tuple[str, int], list[str]] = {}
     # The name of a file may have spaces in it, so whole lines come before their words.
     for separator in (",", "\t", ";", _LINE, _LAST_SPACE, _SPACES):
         rows = _split_lines(lines, separator)
@@ -429,16 +450,16 @@ def _best_form(
                 written = _written_path(row, column, paths_of_numbers)
                 if written:
                     names.append(_parts_of(written)[-1])
-            names_of_form[_Form(separator, column)] = names
+            names_of_column[separator, column] = names
 
-    existing = _existing_names(set().union(*names_of_form.values()), sources)
+    existing = _existing_names(set().union(*names_of_column.values()), sources)
     best = None
     most_named = 0
-    for form, names in names_of_form.items():
+    for (separator, column), names in names_of_column.items():
         num_named = sum(name in existing for name in names)
         if num_named > most_named:
             most_named = num_named
-            best = form
+            best = _Form(separator, column, paths_of_numbers, num_named)
     return best
 
 
@@ -449,7 +470,7 @@ def _existing_names(wanted: Collection[str], sources: Iterable[Source]) -> set[s
         name = source.file_path.rpartition("/")[2]
         if name in wanted:
             existing.add(name)
-        stem = os.path.splitext(name)[0]
+        stem = name.rpartition(".")[0]
         if stem in wanted:
             existing.add(stem)
     return existing
