@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from fastpipe.plan.crops import TenCrop as TenCrop
     from fastpipe.plan.placed import Boxes as Boxes
     from fastpipe.plan.placed import Points as Points
+    from fastpipe.plan.texts import Text as Text
     from fastpipe.tools.show.duplicates import duplicates as duplicates
     from fastpipe.tools.show.preview import preview as preview
 
@@ -91,6 +92,7 @@ _NAMES = {
     "plan.buckets": "Buckets",
     "plan.crops": "CenterCrop FiveCrop Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
     "plan.placed": "Boxes Points",
+    "plan.texts": "Text",
     "dataset.dataset": "Dataset",
     "dataset.opening": "concat mix open",
     "tools.show.duplicates": "duplicates",

@@ -46,6 +46,11 @@ _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE
 class FastpipeError(Exception):
     """Base of every error that fastpipe raises on purpose.
 
+    Attributes:
+        option: the argument that is wrong, as Python calls it, such as "shard_size"; "": none. The
+            message begins with it. The command line shows --shard-size in its place.
+        problem: the message without that argument.
+
     Example:
         >>> try:
         ...     fastpipe.loader("data/tarin")
@@ -53,6 +58,11 @@ class FastpipeError(Exception):
         ...     print(type(error).__name__)
         DatasetError
     """
+
+    def __init__(self, problem: str = "", *, option: str = "") -> None:
+        self.option = option
+        self.problem = problem
+        super().__init__(f"{option}: {problem}" if option else problem)
 
 
 class ConfigError(FastpipeError, ValueError):
@@ -187,6 +197,24 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
+def closed_folder(error: OSError) -> str:
+    """The message about a folder that may not be read, if that is the cause of an error; else ""."""
+    if not isinstance(error, PermissionError) or not error.filename:
+        return ""
+    import shlex
+    from pathlib import Path
+
+    # The file may not even exist: what may not be read is the folder that would have it.
+    for folder in reversed(Path(os.fsdecode(error.filename)).parents):
+        is_readable = os.access(folder, os.R_OK | os.X_OK)
+        if folder.is_dir() and not is_readable:
+            return (
+                f"cannot read the folder {readable(folder)}: permission denied. To allow it: "
+                f"chmod u+rx {shlex.quote(str(folder))}"
+            )
+    return ""
+
+
 def in_one_line(problem: object, most: int | None = None) -> str:
     """The text of another library's error without line breaks, cut after `most` characters."""
     return " ".join(str(problem).split())[:most]
@@ -204,16 +232,18 @@ def whole(name: str, value: object, *, least: int, most: int, hint: str = "") ->
     except TypeError:
         number = None
     if number is None or is_flag:
-        raise ConfigError(f"{name}: expected a whole number, got {value!r}{hint}")
+        raise ConfigError(f"expected a whole number, got {value!r}{hint}", option=name)
     if not least <= number <= most:
-        raise ConfigError(f"{name}: expected {least} to {most}, got {number}{hint}")
+        raise ConfigError(
+            f"expected {least} to {most}, got {number}{hint}", option=name
+        )
     return number
 
 
 def flag(name: str, value: object) -> bool:
     """Checks a yes or no."""
     if not isinstance(value, bool):
-        raise ConfigError(f"{name}: expected True or False, got {value!r}")
+        raise ConfigError(f"expected True or False, got {value!r}", option=name)
     return value
 
 
@@ -221,7 +251,7 @@ def positive(name: str, value: object) -> float:
     """Checks a finite number above 0."""
     number = real_number(value)
     if number is None or not 0 < number < math.inf:
-        raise ConfigError(f"{name}: expected a number above 0, got {value!r}")
+        raise ConfigError(f"expected a number above 0, got {value!r}", option=name)
     return number
 
 
@@ -274,7 +304,8 @@ def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
         *first, last = map(repr, choices)
         expected = f"{', '.join(first)} or {last}" if first else last
         raise ConfigError(
-            f"{name}: expected {expected}, got {value!r}{did_you_mean(value, choices)}"
+            f"expected {expected}, got {value!r}{did_you_mean(value, choices)}",
+            option=name,
         )
     return str(value)
 
@@ -293,7 +324,8 @@ def pair(name: str, value: object, *, most: float = math.inf) -> tuple[float, fl
             return low, high
     limit = "" if most == math.inf else f" and at most {most:g}"
     raise ConfigError(
-        f"{name}: expected two numbers (minimum, maximum), above 0{limit}, got {value!r}"
+        f"expected two numbers (minimum, maximum), above 0{limit}, got {value!r}",
+        option=name,
     )
 
 
@@ -305,7 +337,8 @@ def size_bytes(name: str, value: object) -> int:
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ConfigError(
-            f'{name}: expected a number of bytes, or text such as "256MB" or "1GiB", got {value!r}'
+            f'expected a number of bytes, or text such as "256MB" or "1GiB", got {value!r}',
+            option=name,
         )
     unit = (match[2] or "").lower()
     return round(float(match[1]) * _UNITS[unit])

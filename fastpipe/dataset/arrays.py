@@ -77,7 +77,8 @@ class ArrayReader:
         arrays, first_rows = self._lay_out(shapes, ring)
         if not arrays.slot.size:
             return arrays, None
-        value_bytes = shapes.prod(axis=1) * self._bytes_of(())
+        value_counts = shapes.prod(axis=1)
+        value_bytes = value_counts * self._bytes_of_one_number()
         header_bytes = records["size"] - value_bytes
         job = engine.submit_arrays(plan, records, header_bytes, arrays.slot, first_rows)
         return arrays, job
@@ -87,39 +88,51 @@ class ArrayReader:
         dtype = self._field.dtype
         count = len(shapes)
         if self._form == "tensor":
-            # A row is an array.
-            shape = _one_shape(self._field)
+            # A row of the memory is an array.
+            shape = _fixed_shape(self._field.shape)
             slot = ring.take((count, self._bytes_of(shape)))
-            return ArrayBatch(slot, dtype, (count, *shape)), np.arange(count)
+            batch_shape = (count, *shape)
+            return ArrayBatch(slot, dtype, batch_shape), np.arange(count)
 
         if self._form == "list":
             # A row is a number.
-            sizes = shapes.prod(axis=1)
-            slot = ring.take((int(sizes.sum()), self._bytes_of(())))
+            value_counts = shapes.prod(axis=1)
+            total = int(value_counts.sum())
+            slot = ring.take((total, self._bytes_of_one_number()))
             all_shapes = [tuple(lengths) for lengths in shapes.tolist()]
-            return ArrayBatch(slot, dtype, shapes=all_shapes), _starts(sizes)
+            batch = ArrayBatch(slot, dtype, shapes=all_shapes)
+            first_rows = np.cumsum(value_counts) - value_counts
+            return batch, first_rows
 
-        # A row is an entry of the first axis.
-        rest = _one_shape(replace(self._field, shape=self._field.shape[1:]))
-        counts = shapes[:, 0]
-        row_bytes = self._bytes_of(rest)
+        # A row is an entry of the first axis. Only the length of this axis differs.
+        entry_shape = _fixed_shape(self._field.shape[1:])
+        entry_bytes = self._bytes_of(entry_shape)
+        lengths = shapes[:, 0]
         if self._form == "flat":
-            total = int(counts.sum())
-            slot = ring.take((total, row_bytes))
-            offsets = np.concatenate([[0], np.cumsum(counts)])
-            more = {"_offsets": offsets}
-            return ArrayBatch(slot, dtype, (total, *rest), more=more), offsets[:-1]
+            total = int(lengths.sum())
+            slot = ring.take((total, entry_bytes))
+            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            batch_shape = (total, *entry_shape)
+            batch = ArrayBatch(slot, dtype, batch_shape, more={"_offsets": offsets})
+            return batch, offsets[:-1]
 
-        most = int(counts.max(initial=0))
-        slot = ring.take((count * most, row_bytes))
+        # "pad": zeros behind each array, up to the length of the longest one.
+        most = int(lengths.max(initial=0))
+        slot = ring.take((count * most, entry_bytes))
         first_rows = np.arange(count) * most
-        for first_row, length in zip(first_rows.tolist(), counts.tolist(), strict=True):
-            slot[first_row + length : first_row + most] = 0
-        more = {"_counts": counts}
-        return ArrayBatch(slot, dtype, (count, most, *rest), more=more), first_rows
+        padding_starts = (first_rows + lengths).tolist()
+        padding_ends = (first_rows + most).tolist()
+        for start, end in zip(padding_starts, padding_ends, strict=True):
+            slot[start:end] = 0
+        batch_shape = (count, most, *entry_shape)
+        batch = ArrayBatch(slot, dtype, batch_shape, more={"_counts": lengths})
+        return batch, first_rows
 
     def _bytes_of(self, shape: tuple[int, ...]) -> int:
         return array_bytes(self._field.dtype, shape)
+
+    def _bytes_of_one_number(self) -> int:
+        return self._bytes_of(())
 
     def records_of(self, ids: NDArray[np.int64]) -> NDArray[np.void]:
         """(n,) the records of samples, for `read`. DatasetError: one is impossible."""
@@ -144,10 +157,6 @@ class ArrayReader:
         return numbers_of(torch.from_numpy(out), self._field.dtype).view(shape)
 
 
-def _one_shape(field: Field) -> tuple[int, ...]:
-    """The shape of a field whose arrays have one."""
-    return tuple(length for length in field.shape if length is not None)
-
-
-def _starts(sizes: Int64s) -> Int64s:
-    return np.cumsum(sizes) - sizes
+def _fixed_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """A field's shape of which no length differs between its arrays."""
+    return tuple(length for length in shape if length is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.errors import ConfigError, did_you_mean
 from fastpipe.plan.content import ColumnReader, Content
 
+_NAMES_OF_PATHS = ("path", "paths", "filename", "file_name", "filepath")
 _OWN_COLUMNS = ("label", *PICTURE, "id", "key", "source")
 
 
@@ -146,7 +148,7 @@ class BaseDataset:
             )
         raise ConfigError(
             f"{self.path} has the columns {', '.join(self.columns)}; got {name!r}"
-            f"{self.missing_field_hint(name)}{did_you_mean(name, self.columns)}"
+            f"{self.missing_name_hint(name, self.columns)}"
         )
 
     def open_column(self, name: str) -> ColumnReader:
@@ -157,12 +159,25 @@ class BaseDataset:
         """
         return self._selection.open_column(name)
 
-    def missing_field_hint(self, name: object) -> str:
-        """The end of a message about a field that the dataset does not have: why it has none."""
+    def missing_name_hint(self, name: object, known: Iterable[str]) -> str:
+        """The end of a message about a field or column that the dataset does not have.
+
+        It says why there is none, which name is meant, or how such values come in.
+        """
+        if name in _NAMES_OF_PATHS:
+            return "; the source path of a sample is 'key'"
+        near = did_you_mean(name, known)
         if not self.index.packed:
-            return ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
+            return f". It is not packed: `fastpipe pack` keeps captions and other members of tars{near}"
         reason = self.index.unjoined_fields.get(str(name))
-        return f", but {reason}" if reason else ""
+        if reason:
+            return f", but {reason}{near}"
+        if near:
+            return near
+        return (
+            "; other values come in when you pack (--field NAME=COLUMN), or by "
+            "data.with_column(name, values)"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self))

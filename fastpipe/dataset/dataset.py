@@ -15,6 +15,7 @@ import torch.utils.data
 import xxhash
 from numpy.typing import ArrayLike
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import draw_by_picture, parse_choice
@@ -52,7 +53,7 @@ _NOT_PUBLIC = frozenset(
         "column",
         "content",
         "index",
-        "missing_field_hint",
+        "missing_name_hint",
         "open_column",
         "sample_format",
         "stored",
@@ -252,6 +253,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         draws = draw_by_picture(self.content, Stream.LIMIT)
         return self._choose(np.flatnonzero(draws < share), "take")
 
+    @refusing_unknown("data.fold")
     def fold(
         self,
         fold: int,

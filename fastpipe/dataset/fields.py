@@ -17,7 +17,7 @@ from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
-from fastpipe.errors import ConfigError, did_you_mean
+from fastpipe.errors import ConfigError
 from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
@@ -33,6 +33,7 @@ from fastpipe.plan.placed import (
     move_boxes,
     move_points,
 )
+from fastpipe.plan.texts import Text, draw_texts
 
 if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine
@@ -40,9 +41,21 @@ if TYPE_CHECKING:
 
 # Entries that all samples have, whatever the dataset.
 SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
+# Entries of a batch that say how images became rows; see `_add_crops`.
+CROP_FIELDS = ("crop_box", "mirrored", "original_size")
+# The kinds of fields that may have texts.
+_TEXT_KINDS = ("text", "json")
+# The options of the other kinds of fields that have any.
+_OPTION_TYPES: dict[str, type[Boxes | Points | Arrays]] = {
+    "boxes": Boxes,
+    "keypoints": Points,
+    "array": Arrays,
+}
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
-FieldRequest = str | Boxes | Points | Arrays  # the name of a field, or its options
+FieldRequest = (
+    str | Boxes | Points | Arrays | Text
+)  # the name of a field, or its options
 
 
 def field_name(request: FieldRequest) -> str:
@@ -77,8 +90,8 @@ def parse_fields(
 
     Returns:
         By key of a batch, in order, the field: as Boxes where these are boxes; as Points, with the
-        pairs of the field itself where the user gives none; as Arrays, with their form; else its
-        name.
+        pairs of the field itself where the user gives none; as Arrays, with their form; as Text;
+        else its name.
 
     Raises:
         ConfigError: `fields` is wrong.
@@ -96,13 +109,12 @@ def parse_fields(
                 f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}"
             )
         name: Any = value  # as the user wrote it, so it may not be a text
-        if isinstance(value, (Boxes, Points, Arrays)):
+        if isinstance(value, (Boxes, Points, Arrays, Text)):
             name = value.name
         if name not in known:
-            hint = data.missing_field_hint(name)
             raise ConfigError(
-                f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}"
-                f"{_similar_field(name, known)}"
+                f"fields: {data.path} has {', '.join(known)}; got {name!r}"
+                f"{data.missing_name_hint(name, known)}"
             )
         request = _with_options(value, data.fields.get(name))
         if request_by_name.setdefault(name, request) != request:
@@ -119,13 +131,6 @@ def parse_fields(
     return chosen
 
 
-def _similar_field(name: object, known: Sequence[str]) -> str:
-    """The end of a message about a field that the dataset does not have."""
-    if name in ("path", "paths", "filename", "file_name", "filepath"):
-        return "; the source path of a sample is 'key'"
-    return did_you_mean(name, known)
-
-
 def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any]]:
     """Pairs of a batch's key and a field. ConfigError: there are none."""
     pairs: list[tuple[Any, Any]] = []
@@ -133,7 +138,7 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
         pairs = list(fields.items())
     elif isinstance(fields, (tuple, list)):
         for value in fields:
-            # The key of Boxes, Points and Arrays is their name.
+            # The key of Boxes and the like is their name.
             key = value if isinstance(value, str) else getattr(value, "name", value)
             pairs.append((key, value))
     if not pairs:
@@ -145,37 +150,48 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
 
 
 def _with_options(request: Any, field: Field | None) -> FieldRequest:
-    """A field as Boxes, Points or Arrays where it is of these kinds, else its name.
+    """A field as a user asks for it -> its options, where its kind has any; else its name.
+
+    The name alone of boxes, keypoints or arrays stands for their default options.
 
     Args:
-        request: its name, or options.
-        field: None: it is not a field of the dataset.
+        request: the name of the field, or Boxes, Points, Arrays or Text.
+        field: None for an entry that every sample has, such as "key".
 
     Raises:
-        ConfigError: the options do not fit the field.
+        ConfigError: the options are those of another kind of field.
     """
-    option_types = {"boxes": Boxes, "keypoints": Points, "array": Arrays}
-    option_type = option_types.get(field.kind) if field is not None else None
+    if field is None:
+        if isinstance(request, str):
+            return request
+        raise _other_kind_error(request, "not a field of the dataset")
+    is_text = field.kind in _TEXT_KINDS
+    if is_text and isinstance(request, Text):
+        return request
+
+    option_type = _OPTION_TYPES.get(field.kind)
     if isinstance(request, str):
         if option_type is None:
             return request
         request = option_type(request)
     elif option_type is None or not isinstance(request, option_type):
-        kind = "not a field of the dataset"
-        if field is not None:
-            kind = f"a field of {field.kind}"
-        raise ConfigError(
-            f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
-        )
-    if isinstance(request, Boxes):
-        return request
+        raise _other_kind_error(request, f"a field of {field.kind}")
     if isinstance(request, Arrays):
-        assert field is not None
         return fit_arrays(request, field)
+    if isinstance(request, Points):
+        return _with_flip_pairs(request, field)
+    assert isinstance(request, Boxes)
+    return request
 
-    # Points without pairs get those that the dataset was packed with.
-    assert isinstance(request, Points)
-    assert field is not None
+
+def _other_kind_error(request: Any, kind: str) -> ConfigError:
+    return ConfigError(
+        f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
+    )
+
+
+def _with_flip_pairs(request: Points, field: Field) -> Points:
+    """Points without pairs get those that the dataset was packed with."""
     flip_pairs = request.flip_pairs
     if flip_pairs is None and field.flip_pairs:
         flip_pairs = field.flip_pairs
@@ -193,6 +209,11 @@ def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
             raise ConfigError(
                 f"fields: a single sample has its boxes as one tensor, got {request!r}; leave "
                 "form out"
+            )
+        if isinstance(request, Text):
+            raise ConfigError(
+                f"fields: a single sample has its text as it is stored, got {request!r}; texts are "
+                f'drawn by fastpipe.loader. Pass the name "{request.name}" alone'
             )
         if isinstance(request, Arrays) and request.form in ("flat", "pad"):
             raise ConfigError(
@@ -265,6 +286,12 @@ class FieldReader:
         # By name of the plain columns whose values are sets of classes, the number of classes.
         self._class_counts: dict[str, int] = {}
         self.masks: set[str] = set()  # the names of the pictures that are masks
+        # Those of CROP_FIELDS that are asked for. A field of the dataset may have such a name.
+        self._crop_fields = [
+            name
+            for name in self.names
+            if name in CROP_FIELDS and name not in data.fields
+        ]
         self._source_paths: SourcePaths | None = None  # None: no keys are read
         if "key" in self.names:
             self._source_paths = SourcePaths(data.index)
@@ -300,8 +327,8 @@ class FieldReader:
                 else:
                     self._pixels[name] = ((form.channels,), form.dtype)
 
-    def read(self, plan: BatchPlan) -> HostFields:
-        """The values for the rows of a plan.
+    def read(self, plan: BatchPlan, *, seed: int = 0, epoch: int = 0) -> HostFields:
+        """The values for the rows of a plan. `seed` and `epoch` are of the draws of texts.
 
         Raises:
             DatasetError: a file cannot be read, or is damaged.
@@ -313,10 +340,8 @@ class FieldReader:
         values = HostFields(self.keys, tuple(self.pictures), tuple(self.arrays), boxes)
         if self._source_paths is not None:
             values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
-        for name, column in self._plain.items():
-            column_values = column.take(plan.ids)
-            if name in self._class_counts:
-                column_values = to_multi_hot(column_values, self._class_counts[name])
+        for name in self._plain:
+            column_values = self._read_plain(name, plan, seed, epoch)
             # Texts stay lists on the host; arrays become tensors.
             if isinstance(column_values, list):
                 values.lists[name] = column_values
@@ -324,7 +349,46 @@ class FieldReader:
                 values.arrays[name] = column_values
         for view, crop in zip(plan.views, self._crops, strict=True):
             values.places.append(self._read_places(view, crop))
+        if self._crop_fields:
+            self._add_crops(plan, values)
         return values
+
+    def _read_plain(self, name: str, plan: BatchPlan, seed: int, epoch: int) -> Any:
+        """The values of a column of numbers, classes or texts: an array or a list."""
+        values = self._plain[name].take(plan.ids)
+        if name in self._class_counts:
+            return to_multi_hot(values, self._class_counts[name])
+        request = self.options[name]
+        if isinstance(request, Text):
+            return draw_texts(request, values, seed=seed, epoch=epoch, names=plan.names)
+        return values
+
+    def _add_crops(self, plan: BatchPlan, values: HostFields) -> None:
+        """Adds how the images of each view became their rows; see Note [entries of views]."""
+        if "original_size" in self._crop_fields:
+            # (n, 2) height and width
+            sides = [plan.records["height"], plan.records["width"]]
+            sizes = np.stack(sides, axis=1)
+            values.arrays["original_size"] = sizes.astype(np.int64)
+        rows_per_sample = plan.rows_per_sample
+        for number, view in enumerate(plan.views):
+            crops = view.crops
+            # (rows, 2) each
+            left_top = crops.boxes[:, :2]
+            right_bottom = left_top + crops.boxes[:, 2:]
+            boxes = np.concatenate([left_top, right_bottom], axis=1)
+            mirrored = view.flips
+            if crops.mirrored is not None:
+                mirrored = crops.mirrored
+            # (rows, ...) each
+            entries = {"crop_box": boxes.astype(np.float32), "mirrored": mirrored}
+            for name, array in entries.items():
+                if name not in self._crop_fields:
+                    continue
+                if rows_per_sample > 1:
+                    shape_of_row = array.shape[1:]
+                    array = array.reshape(len(plan), rows_per_sample, *shape_of_row)
+                values.arrays[f"{number}.{name}"] = array
 
     def _read_places(self, view_plan: BatchPlan, crop: Crop | Buckets | None) -> Places:
         """The boxes and points on the rows of a view, moved as its pictures are."""
@@ -417,19 +481,22 @@ def split_by_row(
         rows: (M,) the row of each value, ascending.
         plan: of the rows.
     """
-    counts = np.bincount(rows, minlength=len(plan.flips))
-    return np.split(values, np.cumsum(counts)[:-1])
+    row_count = len(plan.flips)
+    counts = np.bincount(rows, minlength=row_count)
+    row_ends = np.cumsum(counts)
+    return np.split(values, row_ends[:-1])
 
 
-def group_by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
-    """The values of each row; of several rows a sample, a list of these for each sample."""
-    row_count = plan.rows_per_sample
-    if row_count == 1:
-        return of_rows
-    samples = []
-    for first_row in range(0, len(of_rows), row_count):
-        samples.append(of_rows[first_row : first_row + row_count])
-    return samples
+def group_by_sample(row_values: list[Any], plan: BatchPlan) -> list[Any]:
+    """The values of rows -> those of samples: of several rows a sample, a list for each sample."""
+    rows_per_sample = plan.rows_per_sample
+    if rows_per_sample == 1:
+        return row_values
+    sample_values = []
+    for first_row in range(0, len(row_values), rows_per_sample):
+        values_of_sample = row_values[first_row : first_row + rows_per_sample]
+        sample_values.append(values_of_sample)
+    return sample_values
 
 
 def to_multi_hot(tags: Ragged, classes: int) -> Float32s:

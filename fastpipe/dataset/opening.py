@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.parts import starts_of
 from fastpipe.dataset.saved import with_saved
@@ -24,8 +25,32 @@ if TYPE_CHECKING:
 
 # The sum of all weights, which is multiplied by numbers of rows: it must not become inf.
 _MAX_TOTAL = 1e300
+_OF_LOADER = (
+    "it is an argument of the loader: fastpipe.loader(fastpipe.open(DATA), {name}=...)"
+)
+# Arguments that people look for here -> what to write instead.
+_INSTEAD = {}
+for _name in [
+    "batch_size",
+    "size",
+    "crop",
+    "augment",
+    "shuffle",
+    "num_workers",
+    "device",
+]:
+    _INSTEAD[_name] = _OF_LOADER.replace("{name}", _name)
+_INSTEAD["transform"] = "write fastpipe.open(DATA).with_transform(transform)"
+_INSTEAD["fields"] = (
+    "write fastpipe.open(DATA).with_fields(fields), or pass fields= to the loader"
+)
+_WEIGHTS = (
+    "the weights belong to the datasets: fastpipe.mix({'data/a': 0.7, 'data/b': 0.3})"
+)
+_INSTEAD_OF_WEIGHTS = {"weights": _WEIGHTS, "probabilities": _WEIGHTS}
 
 
+@refusing_unknown("fastpipe.open", _INSTEAD)
 def open(
     data: str | os.PathLike[str],
     *,
@@ -111,6 +136,7 @@ def open(
     return saved._with_classes_from(names)
 
 
+@refusing_unknown("fastpipe.concat")
 def concat(
     *datasets: Dataset | str | os.PathLike[str], labels: str = "union"
 ) -> Dataset:
@@ -137,6 +163,7 @@ def concat(
     return Dataset._joined([as_dataset(data) for data in datasets], labels)
 
 
+@refusing_unknown("fastpipe.mix", _INSTEAD_OF_WEIGHTS)
 def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     """A mixture: each batch has rows of each dataset by the weights, each dataset is read at its
     own pace, and all batches are full.

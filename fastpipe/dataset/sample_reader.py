@@ -233,8 +233,8 @@ class SampleReader:
         for name, reader in fields.arrays.items():
             array_records = reader.records_of(plan.ids)
             makers[name] = partial(self._read_array, plan, reader, array_records)
-        for name, of_rows in self._place_values(plan, values.places[0], fields):
-            makers[name] = group_by_sample(of_rows, plan).__getitem__
+        for name, row_values in self._place_values(plan, values.places[0], fields):
+            makers[name] = group_by_sample(row_values, plan).__getitem__
 
         entries = self._entries(fields)
         for position in range(len(plan)):

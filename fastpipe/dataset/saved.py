@@ -31,18 +31,18 @@ def with_saved(data: Any) -> Any:
         DatasetError: they are damaged, or do not fit.
     """
     index = data.index
-    file = index.folder / _list_name(index.fingerprint)
-    if not index.packed or not file.exists():
+    list_file = index.folder / _list_name(index.fingerprint)
+    if not index.packed or not list_file.exists():
         return data
-    # `file` may hold anything, so every error of reading it becomes one that says what to do.
+    # The list may hold anything, so every error of reading it becomes one that says what to do.
     try:
-        entries: dict[str, Any] = json.loads(file.read_bytes())
-        for name, entry in entries["columns"].items():
+        saved: dict[str, Any] = json.loads(list_file.read_bytes())
+        for name, entry in saved["columns"].items():
             # The file's name alone: a list must not lead to another folder.
             file_name = Path(entry["file"]).name
             path = index.folder / _FOLDER / file_name
             if name == "label":
-                data = data.with_labels(path, classes=entries["classes"])
+                data = data.with_labels(path, classes=saved["classes"])
             else:
                 data = data.with_column(name, path)
     except (
@@ -54,7 +54,7 @@ def with_saved(data: Any) -> Any:
         DatasetError,
     ) as problem:
         raise DatasetError(
-            f"{file} lists columns that cannot be read ({problem}); save them again with "
+            f"{list_file} lists columns that cannot be read ({problem}); save them again with "
             "save_columns, or remove that file"
         ) from problem
     return data

@@ -46,6 +46,7 @@ class _AugmentedView(NamedTuple):
 
 # Number of a view -> its augmentation. A view whose images stay as they are has no entry.
 _Plans = dict[int, _AugmentedView]
+_HostMemory = tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,8 @@ class Transfer:
         self._classes = classes
         self._stats = stats
         self._watchdog = watchdog
-        # Host memory, until its mark is done.
-        self._copying: deque[tuple[Mark, tuple[NDArray[Any], ...]]] = deque()
+        # Host memory that is being copied, until its mark is done.
+        self._copying: deque[tuple[Mark, _HostMemory]] = deque()
         self._working: deque[_Work] = deque()
         self._buffers = SlotRing((0,), _BUFFER_COUNT, stream.slot)
         # The latest time in which the device did not wait for the host.
@@ -266,11 +267,13 @@ class Transfer:
             views = [host.permute(0, 3, 1, 2) for host in hosts]
             tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
             return _Copies(views, tensors, host_slots, mark, mark)
+        # The small arrays go together, in one copy.
         buffer = pack(arrays, self._buffers.take)
+        copy = self._stream.copy
         first = self._stream.mark()
-        small = self._stream.copy(torch.from_numpy(buffer))
-        views = [self._stream.copy(host).permute(0, 3, 1, 2) for host in hosts]
-        slots = {name: self._stream.copy(host) for name, host in host_slots.items()}
+        small = copy(torch.from_numpy(buffer))
+        views = [copy(host).permute(0, 3, 1, 2) for host in hosts]
+        slots = {name: copy(host) for name, host in host_slots.items()}
         copied = self._stream.mark()
         host_memory = [*batch.views, buffer]
         if batch.fields is not None:

@@ -198,7 +198,10 @@ class FetchedJob:
         job = self._job
         if job is None:
             return True
-        return job.done() and (job.exception() is not None or job.result().done)
+        if not job.done():  # the bytes are still being fetched
+            return False
+        has_failed = job.exception() is not None
+        return has_failed or job.result().done
 
     def _collect(self, job: Job) -> None:
         """Keeps the errors of a job that is done; requests its rows with wrong bytes again."""

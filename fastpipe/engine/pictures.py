@@ -88,8 +88,10 @@ class Pictures:
                 raise self._index.sample_error(sample, errors[0][1])
             return slot.images
 
+        # All rows are of one image, so the first task has its shard and its bytes.
+        task = tasks[0]
         fill = partial(_fill_rows, tasks, slot)
-        return self._read(sample, tasks[0], tasks[0], fill, slot.images, decode_bytes)
+        return self._read(sample, task, task, fill, slot.images, decode_bytes)
 
     def field_row(
         self,
@@ -113,7 +115,8 @@ class Pictures:
 
         fill = partial(_fill_rows, tasks, slot)
         sample = int(plan.samples[0])
-        rows = self._read(sample, tasks[0], tasks[0], fill, slot.images)
+        task = tasks[0]
+        rows = self._read(sample, task, task, fill, slot.images)
         return cast(Pixels, rows[0]) if len(rows) == 1 else rows
 
     def whole_field(

@@ -264,7 +264,11 @@ class BatchMaker:
         """Reads what a batch has besides images, or waits for prepare=."""
         prepared = pending.prepared
         if prepared is None:
-            return None if self.fields is None else self.fields.read(pending.plan)
+            if self.fields is None:
+                return None
+            epoch_plan = pending.epoch_plan
+            seed = epoch_plan.recipe.seed
+            return self.fields.read(pending.plan, seed=seed, epoch=epoch_plan.epoch)
 
         def wait_until_done(timeout_s: float) -> bool:
             return bool(wait([prepared], timeout_s).done)

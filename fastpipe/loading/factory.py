@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.opening import as_dataset
@@ -37,7 +38,7 @@ from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import parse_sampler
-from fastpipe.loading.unknown_arguments import refusing_unknown
+from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.buckets import Buckets
@@ -54,6 +55,7 @@ from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.texts import Text
 
 _WORKERS_HINT = (
     "workers are threads in this process; the default is the number of CPUs granted"
@@ -63,7 +65,7 @@ _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
-@refusing_unknown
+@refusing_unknown("fastpipe.loader", INSTEAD)
 def loader(
     data: str | os.PathLike[str] | Dataset,
     batch_size: int = 256,
@@ -92,8 +94,8 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str | Boxes | Points | Arrays]
-    | Mapping[str, str | Boxes | Points | Arrays]
+    fields: Sequence[str | Boxes | Points | Arrays | Text]
+    | Mapping[str, str | Boxes | Points | Arrays | Text]
     | None = None,
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     rank: int | None = None,
@@ -161,15 +163,17 @@ def loader(
             another one is a DatasetError. Without this, a changed bit may give wrong pixels or
             labels. What is not packed has no hashes.
         fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid",
-            "epoch": a batch is a dict with these keys. With size="bucket" also "image_size" and
-            "pixel_mask", with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks
-            move with the image; fastpipe.Boxes, Points and Arrays are names with options. Or a
+            "epoch": a batch is a dict with these keys. "crop_box", "mirrored" and "original_size"
+            say how an image became its row. With size="bucket" also "image_size" and "pixel_mask",
+            with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks move with the
+            image; fastpipe.Boxes, Points, Arrays and Text are names with options. Or a
             dict, for keys with other names: {"pixel_values": "image"}. None: a batch is (images,
             labels).
-        prepare: a function of the entries of a batch of `fields`, all but images and masks. It
-            returns a dict of entries to add or to replace, such as tokens. It is called once a
+        prepare: a function of the entries of a batch of `fields`, all but images, masks and arrays.
+            It returns a dict of entries to add or to replace, such as tokens. It is called once a
             batch, ahead of the training loop, in one thread of its own. Its result must depend on
-            the entries alone, so that a resumed run gets the same batches.
+            the entries alone, so that a resumed run gets the same batches: for random draws, the
+            entry "seeds", (N,) uint64, has a seed for each sample, of (seed, epoch, sample).
         rank, world_size: number of this process, and number of processes that train together and
             share each epoch; None: the values that torch.distributed has when an epoch begins if it
             is initialised, else 0 of 1.
@@ -310,7 +314,7 @@ def loader(
         fields=reader,
         prepare=None
         if prepare is None or reader is None
-        else Prepare(prepare, reader.read, stats),
+        else Prepare(prepare, reader.read, stats, recipe.seed),
         with_images=with_images,
         array_rings=array_rings,
     )

@@ -8,8 +8,10 @@ from numbers import Integral
 
 import torch
 
+from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import (
+    CROP_FIELDS,
     MIXING_FIELDS,
     SAMPLE_FIELDS,
     FieldReader,
@@ -35,6 +37,7 @@ from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 _MAX_VIEWS = 64
 
 
+@refusing_unknown_fields("fastpipe.View")
 @dataclass(frozen=True)
 class View:
     """One view of each image, or several of one kind, for `fastpipe.loader(views=[...])`.
@@ -172,7 +175,7 @@ def make_field_reader(
         return None
     first = augments[0]
     # Fields that the loader itself has, whatever the dataset.
-    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch")
+    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch", *CROP_FIELDS)
     if isinstance(recipe.crop, Buckets):
         loader_fields += ("image_size", "pixel_mask")
     if first is not None and first.mixers:

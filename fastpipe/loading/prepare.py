@@ -19,6 +19,7 @@ from fastpipe.dataset.fields import group_by_sample, split_by_row
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError, first_names
 from fastpipe.machine.binding import unbind_thread
+from fastpipe.plan import draws
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostFields
 
@@ -43,10 +44,15 @@ class Prepare:
     """Calls the function for one batch after the other, in a thread that begins with the first."""
 
     def __init__(
-        self, function: Function, read: Callable[[BatchPlan], HostFields], stats: Stats
+        self,
+        function: Function,
+        read: Callable[..., HostFields],
+        stats: Stats,
+        seed: int,
     ) -> None:
         self._function = function
-        self._read = read
+        self._read = read  # FieldReader.read
+        self._seed = seed
         self._stats = stats
         self._executor = ThreadPoolExecutor(
             1, thread_name_prefix="fastpipe-prepare", initializer=unbind_thread
@@ -58,10 +64,11 @@ class Prepare:
         return self._executor.submit(self._run, plan, epoch, number)
 
     def _run(self, plan: BatchPlan, epoch: int, number: int) -> HostFields:
-        fields = self._read(plan)  # not part of prepare_s: it is the loader's own work
+        # Not part of prepare_s, as it is the loader's own work.
+        fields = self._read(plan, seed=self._seed, epoch=epoch)
         started = time.perf_counter()
         try:
-            entries = self._function(_arguments(fields, plan, epoch))
+            entries = self._function(self._arguments(fields, plan, epoch))
             return _with_entries(fields, entries)
         except Exception as problem:
             reason = f"the function failed: {problem!r}"
@@ -75,13 +82,24 @@ class Prepare:
         finally:
             self._stats.prepare_s += time.perf_counter() - started
 
+    def _arguments(
+        self, fields: HostFields, plan: BatchPlan, epoch: int
+    ) -> dict[str, Any]:
+        """What the function gets: entries of the batch, and seeds for draws of its own."""
+        arguments = _arguments(fields, plan, epoch)
+        # A field of the dataset may have this name.
+        if "seeds" not in arguments:
+            stream_key = draws.key(self._seed, epoch, draws.Stream.PREPARE)
+            arguments["seeds"] = draws.bits(stream_key, plan.names)
+        return arguments
+
     def close(self) -> None:
         """Ends the thread, when the function has returned."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any]:
-    """The entries that the function gets, by key: all that the batch has on the host already."""
+    """The entries of a batch that are on the host already, by key."""
     values: dict[str, Any] = {
         "label": plan.labels,
         "id": plan.ids,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler
 
+from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError, whole
@@ -26,6 +27,7 @@ from fastpipe.plan.recipe import Recipe
 _MAX_REPEATS = 1024
 
 
+@refusing_unknown_fields("fastpipe.Weighted")
 @dataclass(frozen=True, eq=False)
 class Weighted:
     """Samples are drawn by weights: `fastpipe.loader(data, sampler=fastpipe.Weighted(w))`.
@@ -50,6 +52,7 @@ class Weighted:
     replacement: bool = True
 
 
+@refusing_unknown_fields("fastpipe.PerClass")
 @dataclass(frozen=True)
 class PerClass:
     """Batches of P classes and K samples of each, for metric learning: Note [P x K] in
@@ -73,6 +76,7 @@ class PerClass:
     classes: int | None = None
 
 
+@refusing_unknown_fields("fastpipe.Repeated")
 @dataclass(frozen=True, eq=False)
 class Repeated:
     """Each sample comes several times in a row, each time with another crop and augmentation, on

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
-import inspect
-from collections.abc import Callable, Collection, Iterable
-from typing import ParamSpec, TypeVar
-
-from fastpipe.errors import ConfigError
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
 # Some arguments of other loaders are another argument here, or a method of the dataset.
 _INSTEAD_BY_NAMES = {
     "collate_fn": "the loader collates images in C++, directly in the batch; combine tensors "
@@ -66,46 +55,7 @@ _INSTEAD_BY_NAMES = {
 }
 
 # The same by single name.
-_INSTEAD: dict[str, str] = {}
+INSTEAD: dict[str, str] = {}
 for _names, _text in _INSTEAD_BY_NAMES.items():
     for _name in _names.split():
-        _INSTEAD[_name] = _text.replace("{name}", _name)
-
-
-def refuse(names: Iterable[str], known: Collection[str]) -> None:
-    """Raises for the first name: ConfigError if other loaders have it, else TypeError."""
-    for name in names:
-        if name in _INSTEAD:
-            raise ConfigError(
-                f"fastpipe.loader() has no argument {name}: {_INSTEAD[name]}"
-            )
-        near = difflib.get_close_matches(name.lower(), known, n=1)
-        hint = f"; it has {', '.join(known)}"
-        if near:
-            hint = f"; did you mean {near[0]}=?"
-        raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}{hint}")
-
-
-def refusing_unknown(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which answers an argument that it does not have with the one to pass.
-
-    A type checker sees the arguments of the function itself, and no other ones.
-    """
-    parameters = inspect.signature(function).parameters
-    most_positional = 0
-    for parameter in parameters.values():
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            most_positional += 1
-
-    @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        refuse([name for name in kwargs if name not in parameters], parameters)
-        if len(args) > most_positional:
-            by_name = list(parameters)[most_positional]
-            raise TypeError(
-                f"fastpipe.loader() takes {most_positional} arguments by position, got {len(args)}; "
-                f"pass the others by name, such as {by_name}={args[most_positional]!r}"
-            )
-        return function(*args, **kwargs)
-
-    return checked
+        INSTEAD[_name] = _text.replace("{name}", _name)

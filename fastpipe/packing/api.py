@@ -4,12 +4,14 @@ samples.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from fastpipe.arguments import refuse, refusing_unknown
 from fastpipe.dataset.format.layout import JPEG_STORAGE
-from fastpipe.errors import ConfigError, choice
+from fastpipe.errors import choice
 from fastpipe.packing.cluster import THREADS, on_ray, session
 from fastpipe.packing.growth import grow
 from fastpipe.packing.growth.choice import SampleChoice
@@ -54,8 +56,26 @@ ADD_OPTIONS = (
 )
 # Parameters of `pack` that are not options of a pack.
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
+# Arguments that people look for here -> what to write instead.
+_INSTEAD_BY_NAMES = {
+    "resize size image_size": "max_size= shrinks large images once, when they are packed. The size "
+    "of a batch's images belongs to the loader: fastpipe.loader(dst, size=224)",
+    "transform transforms augment crop": "images are stored whole; crops and augmentation belong to "
+    "the loader: fastpipe.loader(dst, crop=..., augment=...)",
+    "labels": "pass a CSV file with the columns path and label as src, or "
+    "fastpipe.open(dst).with_labels(labels) afterwards",
+    "classes": "pass classes_from=, which takes a list of names, too",
+    "num_workers threads": "pass workers=, the number of threads",
+}
+_NOT_OF_ADD = (
+    "the dataset has it from its pack, and its new samples get the same; leave it out"
+)
+_INSTEAD: dict[str, str] = {}
+for _names, _text in _INSTEAD_BY_NAMES.items():
+    _INSTEAD.update(dict.fromkeys(_names.split(), _text))
 
 
+@refusing_unknown("fastpipe.pack", _INSTEAD)
 def pack(
     src: str | os.PathLike[str],
     dst: str | os.PathLike[str],
@@ -278,13 +298,12 @@ def add(
         >>> len(fastpipe.open("data/growing"))
         26
     """
-    choice("--by", by, CHOICES["by"])
-    choice("--changed", changed, CHOICES["changed"])
-    unknown = options.keys() - set(ADD_OPTIONS)
-    if unknown:
-        raise ConfigError(
-            f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(ADD_OPTIONS)}"
-        )
+    choice("by", by, CHOICES["by"])
+    choice("changed", changed, CHOICES["changed"])
+    unknown = sorted(options.keys() - set(ADD_OPTIONS))
+    known = ("by", "changed", "executor", "address", *ADD_OPTIONS)
+    of_pack = inspect.signature(pack).parameters
+    refuse("fastpipe.add", unknown, known, dict.fromkeys(of_pack, _NOT_OF_ADD))
     given = pack_options(**options)
     source = source_path(src, given.source.remote)
     destination = destination_of(dst)
@@ -310,6 +329,7 @@ def add(
     return grown
 
 
+@refusing_unknown("fastpipe.remove")
 def remove(
     dst: str | os.PathLike[str],
     *,

@@ -58,11 +58,12 @@ _COUNT_EVERY_S = 5.0
 
 def on_ray(executor: str, address: str | None) -> bool:
     """Whether an `executor` is a Ray cluster. ConfigError: the options contradict each other."""
-    if choice("--on", executor, (THREADS, RAY)) == RAY:
+    if choice("executor", executor, (THREADS, RAY)) == RAY:
         return True
     if address is not None:
         raise ConfigError(
-            f'--address {address}: there is a cluster only with --on ray (executor="ray")'
+            f'there is a cluster only with --on ray (executor="ray"), got {address!r}',
+            option="address",
         )
     return False
 
@@ -99,8 +100,9 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
     starts_ray = not is_connected and address in (None, "local")
     if workers is not None and not starts_ray:
         raise ConfigError(
-            "--workers: on a Ray cluster each task asks for its CPUs, and Ray runs as many as "
-            "there is room for; leave it out"
+            "on a Ray cluster each task asks for its CPUs, and Ray runs as many as there is room "
+            "for; leave it out",
+            option="workers",
         )
     if not is_connected:
         num_cpus = (workers or count_granted_cpus()) if starts_ray else None

@@ -147,7 +147,7 @@ def unpack(
         workers: number of threads; None: the CPUs granted to this process.
         on_progress: is called now and then, in this thread.
     """
-    choice("--format", form, tuple(_WRITERS))
+    choice("form", form, tuple(_WRITERS))
     threads = thread_count(workers)
     if not isinstance(destination, Path):
         raise ConfigError(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from fastpipe.arguments import refuse
 from fastpipe.dataset.format.fields import KINDS, check_name
 from fastpipe.dataset.format.layout import WORK_FOLDER
 from fastpipe.errors import ConfigError, PackError, choice
@@ -42,6 +43,8 @@ _HALF_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 # Stands in place of the hash if a sample has no key.
 _NO_KEYS = "0" * 32
 _OPTIONS = OPTIONS - {"seed", "shuffle"} | {"coordinates"}
+_IN_ORDER = "a Writer keeps the order in which samples are added: shuffle them before"
+_INSTEAD = {"seed": _IN_ORDER, "shuffle": _IN_ORDER}
 
 
 class _Pending(NamedTuple):
@@ -112,13 +115,9 @@ class Writer:
         classes_from: ClassesFrom | None = None,
         **options: Any,
     ) -> None:
-        unknown = options.keys() - _OPTIONS
-        if unknown:
-            raise ConfigError(
-                f"{min(unknown)}: a Writer has no such option; expected one of "
-                f"{', '.join(sorted(_OPTIONS))}. It has no source to read, and keeps the order in "
-                "which samples are added: shuffle them before"
-            )
+        unknown = sorted(options.keys() - _OPTIONS)
+        known = ("dst", "fields", "classes", "classes_from", *sorted(_OPTIONS))
+        refuse("fastpipe.Writer", unknown, known, _INSTEAD)
         self._kinds = _check_kinds(fields or {})
         self._options: PackOptions = pack_options(**options, shuffle=False)
         if classes_from is not None:

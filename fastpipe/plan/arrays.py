@@ -8,10 +8,12 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.errors import choice
 
 
+@refusing_unknown_fields("fastpipe.Arrays")
 @dataclass(frozen=True)
 class Arrays:
     """A field of arrays, in `fields=` of fastpipe.loader.

@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size
@@ -33,6 +34,7 @@ _MAX_WINDOW_SAMPLES = 1 << 18  # sorted at once, unless one global batch has mor
 _WINDOWS_KEPT = 4  # the current one, and those that are fetched ahead
 
 
+@refusing_unknown_fields("fastpipe.Buckets")
 @dataclass(frozen=True, kw_only=True)
 class Buckets(PaddedCrop):
     """Whole images in their own aspect ratio, in batches of similar shape:
@@ -131,7 +133,8 @@ class Buckets(PaddedCrop):
 
     def rounded_up(self, side: int) -> int:
         """The side of a batch that holds an image with this side."""
-        return -(-side // self.size_divisible) * self.size_divisible
+        num_steps = -(-side // self.size_divisible)  # rounded up
+        return num_steps * self.size_divisible
 
     def resized(self, widths: Int64s, heights: Int64s) -> Int64s:
         """(n, 2) int64: width and height of each image in its row."""

@@ -113,7 +113,8 @@ def plan_crops(
             # An image has to be at the left of its row after mirroring, so one that is mirrored is
             # at the right before: the crop begins by the missing width further left.
             missing = canvas.resized - size[::-1]  # (n, 2) x and y, 0 or less
-            left_top = flips[:, None] * missing * (1, 0)
+            left_top = np.zeros_like(missing)
+            left_top[flips, 0] = missing[flips, 0]
             crops = _crops_of_canvas(crop, size, canvas, left_top)
             heights_and_widths = canvas.resized[:, ::-1]
             return replace(crops, image_sizes=heights_and_widths.copy())
@@ -389,9 +390,10 @@ def random_resized(
         area_stream = Stream.CROP_AREA + attempt
         ratio_stream = Stream.CROP_RATIO + attempt
         # The share of the image's area is drawn evenly, the ratio evenly in its logarithm.
-        area = (width * height) * draw_between(scales, area_stream, todo)
-        ratio = np.exp(draw_between(log_ratios, ratio_stream, todo))
-        w, h = sides_of(area, ratio)
+        share = draw_between(scales, area_stream, todo)
+        log_ratio = draw_between(log_ratios, ratio_stream, todo)
+        area = (width * height) * share
+        w, h = sides_of(area, np.exp(log_ratio))
         fits_width = (w > 0) & (w <= width)
         fits_height = (h > 0) & (h <= height)
         fits = fits_width & fits_height

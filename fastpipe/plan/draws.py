@@ -78,6 +78,10 @@ class Stream(IntEnum):
     OPERATION = 128  # to 143: one a layer
     MAGNITUDE = 144  # to 159
     SIGN = 160  # to 175
+    TEXT_CHOICE = 192
+    TEXT_DROP = 193
+    TEXT_TAGS = 194
+    PREPARE = 195  # seeds for the program's own draws
 
 
 def mix(value: Uint64s) -> Uint64s:

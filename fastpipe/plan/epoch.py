@@ -448,7 +448,12 @@ def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
         seed = key(recipe.seed, share, Stream.SEQUENCE)
     place_count = recipe.places(share, epoch)
     pick = recipe.picks[share].ids(place_count, seed=seed, epoch=number)
-    return lambda places: ids_at(pick(places - start) + start)
+
+    def pick_ids(places: Int64s) -> Int64s:
+        picked = pick(places - start)
+        return ids_at(picked + start)
+
+    return pick_ids
 
 
 def _resized_sizes(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:

@@ -188,6 +188,7 @@ class Partition:
         # For each sequence, how many positions it has in this epoch, and at which position of its
         # endless order the epoch begins.
         if self._is_mixed:
+            # Lists of a number for each share, repeated for each canonical node.
             self._lengths = self._edges_of(self.batches) * sequences
             self.begins = self._share_begins * sequences
         else:
@@ -241,8 +242,10 @@ class Partition:
             rows += self._local_rank * size
         if self._is_mixed:
             # The rows of a share are neighbours in the batch. Sorted by draws, they are mixed.
+            # A draw is named by its batch, and by its row in the low 40 bits.
             draws = bits(self._key, rows + (number << 40))
-            rows = rows[np.argsort(draws, kind="stable")]
+            mixed_order = np.argsort(draws, kind="stable")
+            rows = rows[mixed_order]
 
         # Rows behind the last one begin again at row 0, and do not count.
         available = _length(spans)
@@ -257,7 +260,8 @@ class Partition:
     def batches_of(self, sequence: int, positions: Int64s) -> Int64s:
         """(n,) the global batch of each position of a sequence."""
         if not self._is_mixed:
-            return positions // self._edges_of(1)[0]
+            rows_per_batch = self._edges_of(1)[0]
+            return positions // rows_per_batch
         # The batches of the least and of the greatest position, without the edges of all batches:
         # an epoch may have many.
         edge = partial(self.edge, sequence)

@@ -60,7 +60,8 @@ class SpreadDraws(Pick):
 
         def draw(places: Int64s) -> Int64s:
             # A random point in the part of each draw, and the sample whose weight covers it.
-            points = (places + uniform(stream, places)) * weight_per_draw
+            places_and_draws = places + uniform(stream, places)
+            points = places_and_draws * weight_per_draw
             samples = np.searchsorted(self._ends, points, side="right")
             # Rounding may move a point to the end of all weights.
             return np.asarray(np.minimum(samples, self._last))
@@ -122,7 +123,8 @@ class RejectionDraws(Pick):
                 # All arrays are (draws without a sample, tries).
                 try_numbers = np.arange(first_try, first_try + tries_at_once)
                 names = places[todo, None] + _TRY * try_numbers
-                samples = (bits(sample_key, names) % sample_count).astype(np.int64)
+                hashes = bits(sample_key, names)
+                samples = (hashes % sample_count).astype(np.int64)
                 weights = self.weights_of(samples.ravel())
                 weights = weights.reshape(names.shape)
                 luck_draws = uniform(luck_key, names)

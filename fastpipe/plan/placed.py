@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Bools, Float32s, Int64s
 from fastpipe.errors import ConfigError, choice, real_number, whole
 from fastpipe.plan.buckets import Buckets
@@ -28,6 +29,7 @@ _PAIRS_HINT = (
 )
 
 
+@refusing_unknown_fields("fastpipe.Boxes")
 @dataclass(frozen=True)
 class Boxes:
     """A field of boxes, in `fields=` of fastpipe.loader, or in `data.with_fields`.
@@ -68,6 +70,7 @@ class Boxes:
                 )
 
 
+@refusing_unknown_fields("fastpipe.Points")
 @dataclass(frozen=True)
 class Points:
     """A field of points, in `fields=` of fastpipe.loader, or in `data.with_fields`.

@@ -20,7 +20,7 @@ from fastpipe.dataset.format.open_file import (
     read_at,
     state_of,
 )
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, did_you_mean_path, readable
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ _LEFT_BEHIND = frozenset(
         ".gitignore",
         ".gitattributes",
         ".keep",
+        # fastpipe demo
+        ".fastpipe-demo.json",
+        ".fastpipe-demo.json.unfinished",
         # Android
         ".nomedia",
         # Picasa
@@ -374,3 +377,12 @@ def read_listed_file(
             "is in its place",
         )
     return data
+
+
+def not_a_folder(path: SourcePath, next_step: str) -> str:
+    """The message about a path that should be a folder."""
+    shown = readable(str(path))
+    if path.exists():
+        return f"{shown} is not a folder; {next_step}"
+    near = did_you_mean_path(path) if isinstance(path, Path) else ""
+    return f"{shown} does not exist{near or f'; {next_step}'}"

@@ -84,8 +84,9 @@ def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
         tars = tar_names(names)
         if tars and options.label_pattern is not None:
             raise PackError(
-                f"--label-pattern has no meaning for tars, and {readable(str(root))} holds some; "
-                "unpack them, or leave it out"
+                f"tars have no such option, and {readable(str(root))} holds some; unpack them, or "
+                "leave it out",
+                option="label_pattern",
             )
         if tars:  # with --format imagefolder each is a class
             stray = [name for name in names.files if not is_tar(name)]

@@ -130,9 +130,7 @@ def list_sources(
     if options.classes is None:
         other_formats = _splits_of_other_formats(source, other_folders)
         listing = add_assumptions(listing, other_formats)
-    # By their paths, the images of a split have the classes of this split alone.
-    is_by_path = options.label_pattern is not None
-    if source.format not in _WITH_FINAL_CLASSES or is_by_path:
+    if not _has_final_classes(source, options):
         others = _other_splits(source) | same_format
         listing = _with_classes_of_all_splits(listing, source, others, options)
     if options.classes is not None:
@@ -208,9 +206,9 @@ def _recognise_other_folders(
     Raises:
         PackError: it is uncertain what a split is, and the numbers of classes depend on it.
     """
-    has_final_classes = source.format in _WITH_FINAL_CLASSES
-    if source.format == "imagefolder" or (
-        has_final_classes and options.classes is not None
+    has_final_classes = _has_final_classes(source, options)
+    if has_final_classes and (
+        source.format == "imagefolder" or options.classes is not None
     ):
         return {}
     others = {}
@@ -225,6 +223,13 @@ def _recognise_other_folders(
                 raise
             # The user has not asked for this split.
     return others
+
+
+def _has_final_classes(source: Recognised, options: SourceOptions) -> bool:
+    """Whether the listing of a split has the numbers of the classes of all splits."""
+    # By their paths, the images of a split have the classes of this split alone.
+    is_by_path = options.label_pattern is not None
+    return source.format in _WITH_FINAL_CLASSES and not is_by_path
 
 
 def _with_classes_of_all_splits(

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from fastpipe.dataset.format.folder import scheme_of
-from fastpipe.errors import ConfigError, PackError, choice, option_name, readable, whole
+from fastpipe.errors import ConfigError, PackError, choice, readable, whole
 from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.field_columns import FieldColumn, parse_fields
@@ -108,17 +108,17 @@ class SourceOptions:
     remote: RemoteOptions | None = None
 
     def __post_init__(self) -> None:
-        choice("--format", self.format, tuple(known.value for known in Format))
+        choice("format", self.format, tuple(known.value for known in Format))
         if self.coordinates is not None:
-            choice("--coordinates", self.coordinates, COORDINATES)
+            choice("coordinates", self.coordinates, COORDINATES)
         if self.first_label is not None:
-            whole("--first-label", self.first_label, least=0, most=1)
+            whole("first_label", self.first_label, least=0, most=1)
         if self.box_format is not None:
-            choice("--box-format", self.box_format, BOX_FORMATS)
+            choice("box_format", self.box_format, BOX_FORMATS)
         if self.run_order is not None:
-            choice("--run-order", self.run_order, RUN_ORDERS)
+            choice("run_order", self.run_order, RUN_ORDERS)
         if self.unlisted is not None:
-            choice("--unlisted", self.unlisted, UNLISTED)
+            choice("unlisted", self.unlisted, UNLISTED)
         self._check_texts()
 
     def _check_texts(self) -> None:
@@ -132,25 +132,26 @@ class SourceOptions:
                 expected = "the path of a folder"
             elif name == "split_list":
                 expected = "the path of a file"
-            raise ConfigError(
-                f"{option_name(name)}: expected {expected}, got {value!r}"
-            )
+            raise ConfigError(f"expected {expected}, got {value!r}", option=name)
         if self.label_pattern is not None:
             compile_label_pattern(self.label_pattern)
             if self.label_column is not None:
                 raise ConfigError(
-                    "--label-pattern and --label-column: expected one of them, for an image has one "
-                    "label"
+                    "does not go with label_column (--label-column), for an image has one label; leave out "
+                    "one of them",
+                    option="label_pattern",
                 )
         # With "" no text would be split, and nobody would notice.
         if self.separator == "":
             raise ConfigError(
-                "--separator: expected the text between classes, such as '|'; got ''"
+                "expected the text between classes, such as '|'; got ''",
+                option="separator",
             )
         if self.encoding is not None and not _is_encoding(self.encoding):
             raise ConfigError(
-                "--encoding: expected an encoding of text that Python knows, such as cp1252 or "
-                f"utf-16; got {self.encoding!r}"
+                "expected an encoding of text that Python knows, such as cp1252 or utf-16; got "
+                f"{self.encoding!r}",
+                option="encoding",
             )
 
     @property

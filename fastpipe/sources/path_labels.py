@@ -30,13 +30,14 @@ def compile_label_pattern(pattern: str) -> re.Pattern[str]:
         compiled = re.compile(pattern)
     except re.error as problem:
         raise ConfigError(
-            f"{LABEL_PATTERN}: expected a regular expression, such as '{FOLDER_PATTERN}'; got "
-            f"{pattern!r} ({problem})"
+            f"expected a regular expression, such as '{FOLDER_PATTERN}'; got {pattern!r} ({problem})",
+            option="label_pattern",
         ) from None
     if compiled.groups == 0:
         raise ConfigError(
-            f"{LABEL_PATTERN}: expected a group, in parentheses, around the class, such as "
-            f"'{FOLDER_PATTERN}'; got {pattern!r}"
+            "expected a group, in parentheses, around the class, such as "
+            f"'{FOLDER_PATTERN}'; got {pattern!r}",
+            option="label_pattern",
         )
     return compiled
 

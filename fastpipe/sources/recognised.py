@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastpipe.errors import PackError, option_name, readable
+from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.file_formats import MANIFESTS
 from fastpipe.sources.files import Names, SourcePath
@@ -110,13 +110,10 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
         if name not in OPTIONS_OF_FORMAT[format_name]:
             kind = f"{format_name} sources"
         elif name == "split" and has_no_splits:
-            kind = "a single file"
+            kind = "single files"
         else:
             continue
-        option = option_name(name)
-        if name == "fields":
-            option = "--field"  # the command line has one for each field
         raise PackError(
-            f"{option} has no meaning for {kind}, and {readable(recognised.root)} is one; "
-            "leave it out"
+            f"{kind} have no such option, and {readable(recognised.root)} is one; leave it out",
+            option=name,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotated_files import ENDINGS, annotated_by_split
 from fastpipe.sources.annotations.annotation_files import reader_of, refuse_tool
@@ -104,6 +105,11 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
     if isinstance(path, Path) and path.suffix.lower() in ENDINGS and reader_of(path):
         return _recognise_annotations(path)
     refuse_unread_file(path)
+    if isinstance(path, Path) and is_picture(path.name):
+        raise PackError(
+            f"{readable(str(path))} is one image; pass the folder of your images, such as "
+            f"{readable(str(path.parent))}"
+        )
     # A tar may have any name. Its listing says if it is none.
     format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:
@@ -290,7 +296,8 @@ def _recognise_lists(
     """The files in a folder that list its images: of one split, or of all images."""
     if split == "":  # below, "" stands for files that name no split
         raise PackError(
-            "--split: expected the name of a split, got ''; leave it out if there are none"
+            "expected the name of a split, got ''; leave it out if there are none",
+            option="split",
         )
     by_split: dict[str, list[SourcePath]] = {}
     if format_name == "metadata":

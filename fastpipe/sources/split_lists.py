@@ -98,14 +98,16 @@ def pick_listed(listing: Listing, options: SourceOptions) -> Listing:
     shown = readable(str(file))
     if not file.exists() or file.is_dir():
         raise PackError(
-            f"--split-list: {shown} is not a file; expected a text or CSV file with the path of an "
-            "image on each line, and its split behind it if there are several"
+            f"{shown} is not a file; expected a text or CSV file with the path of an "
+            "image on each line, and its split behind it if there are several",
+            option="split_list",
         )
     split_list = _read_list(file, listing.sources, options.encoding)
     if split_list is None:
         raise PackError(
-            f"--split-list: {shown} names none of the {len(listing.sources):,} images in "
-            f"{readable(str(listing.root))}; expected the path or the name of an image on each line"
+            f"{shown} names none of the {len(listing.sources):,} images in "
+            f"{readable(str(listing.root))}; expected the path or the name of an image on each line",
+            option="split_list",
         )
     chosen = _choose(split_list, options.split, shown)
     values = _values_of_images(listing, split_list, shown)
@@ -301,15 +303,17 @@ def _values_of_images(
         entry = fitting[0]
         if len({entry.value for entry in fitting}) > 1:
             raise PackError(
-                f"--split-list: {shown} has several splits for {readable(path)}: "
-                f"{', '.join(readable(entry.value) for entry in fitting)}"
+                f"{shown} has several splits for {readable(path)}: "
+                f"{', '.join(readable(entry.value) for entry in fitting)}",
+                option="split_list",
             )
         other = image_of_entry.setdefault(entry, path)
         if other != path:
             raise PackError(
-                f"--split-list: {readable('/'.join(entry.parts))} in {shown} may be "
+                f"{readable('/'.join(entry.parts))} in {shown} may be "
                 f"{readable(other)} or {readable(path)}; write the folder of each image into the "
-                "list"
+                "list",
+                option="split_list",
             )
         values[path] = entry.value
     return values

@@ -215,7 +215,14 @@ class PipelineCropping(Cropping):
         threads: int,
         planar: bool,
     ) -> dict[int, str]:
-        """Fills some rows, which `pictures` has by their number.
+        """Fills the rows of `out` that `pictures` has a picture for.
+
+        Args:
+            out: (n, height, width, 3) uint8, or planar (n, 3, height, width).
+            pictures: by row.
+            draws: (n,) of all rows.
+            threads: at most so many decode.
+            planar: the layout of `out`.
 
         Returns:
             By row, why its picture is refused.
@@ -236,9 +243,8 @@ class PipelineCropping(Cropping):
         heights = sizes[:, 1]
 
         # The engine's tasks: a record for each row, with its crop and the size of its bytes.
-        crops, flips = self.plan_rows(
-            widths, heights, Draws(draws.epoch, draws.numbers[rows])
-        )
+        draws_of_rows = Draws(draws.epoch, draws.numbers[rows])
+        crops, flips = self.plan_rows(widths, heights, draws_of_rows)
         rendering = crops.rendering.keywords(PixelForm())
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"] = crops.boxes
@@ -250,7 +256,7 @@ class PipelineCropping(Cropping):
         tasks["size"][is_for_engine] = list(map(len, data))
 
         # Pixels that Pillow has decoded need no decoder, only the engine's resize.
-        def resize(position: int) -> None:
+        def resize_decoded(position: int) -> None:
             row = int(rows[position])
             rgb = pictures[row].rgb
             assert rgb is not None
@@ -260,17 +266,20 @@ class PipelineCropping(Cropping):
             resized = _engine.resize(rgb, *self.size, box, bounds, flip, **rendering)
             out[row] = resized.transpose(2, 0, 1) if planar else resized
 
-        _map_in_threads(resize, np.flatnonzero(~is_for_engine).tolist(), threads)
+        decoded_positions = np.flatnonzero(~is_for_engine).tolist()
+        _map_in_threads(resize_decoded, decoded_positions, threads)
+
+        # The rest is decoded from its bytes. The engine numbers what it refuses among its tasks.
         refused = _engine.fill_rows(
             data, tasks[is_for_engine], out, self.exact, threads, planar, **rendering
         )
         engine_rows = rows[is_for_engine]
         reasons: dict[int, str] = {}
-        for number, reason in refused:
+        for task_number, reason in refused:
             # A lack of memory is no fault of the sample, which must not be left out for it.
             if reason.code == _engine.Code.out_of_memory:
                 raise MemoryError(reason)
-            reasons[int(engine_rows[number])] = reason
+            reasons[int(engine_rows[task_number])] = reason
         return reasons
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,12 @@ def test_a_folder_that_may_not_be_read_is_named(
     monkeypatch.setattr("fastpipe.tools.cli.pack.run_pack", refuse)
     monkeypatch.setattr(os, "access", may)
     words = failed(1, "pack", closed, tmp_path / "packed")
-    assert f"cannot read the folder {closed}: permission denied. To allow it: chmod u+rx" in words
+    expected = f"cannot read the folder {closed}: permission denied. To allow it: chmod u+rx"
+    assert expected in words
+    # A loader of the folder says the same.
+    monkeypatch.setattr("fastpipe.sources.scan.source.find_source", refuse)
+    with pytest.raises(DatasetError, match=re.escape(expected)):
+        fastpipe.open(closed)
 
 
 def test_a_row_whose_file_is_missing_is_not_answered_with_folders_of_classes(

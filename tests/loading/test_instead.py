@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL.Image import Resampling
@@ -357,3 +358,22 @@ def test_the_repr_of_a_loader(flat: Path) -> None:
     )
     second = fastpipe.loader(flat, 5, size=12, num_workers=1, rank=1, world_size=3)
     assert repr(second).endswith("2 batches of 5, 12 x 12 pixels, on cpu, rank 1 of 3>")
+
+
+def test_arrays_are_named_by_their_shape(flat: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"got an array of shape \(4, 8, 8, 3\)\. Write its images"
+    ):
+        fastpipe.loader(np.zeros((4, 8, 8, 3), np.uint8))  # type: ignore[arg-type]
+
+
+def test_columns_and_fields_that_are_not_there(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    with pytest.raises(ConfigError, match="the source path of a sample is 'key'"):
+        data["path"]
+    for take in (
+        lambda: data["caption"],
+        lambda: fastpipe.loader(data, 5, fields=["image", "caption"]),
+    ):
+        with pytest.raises(ConfigError, match=r"come in when you pack \(--field NAME=COLUMN\)"):
+            take()

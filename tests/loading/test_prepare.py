@@ -122,7 +122,7 @@ def test_what_the_function_gets(fielded: Path) -> None:
     with loader_of(fielded, look, fields=names, hflip=False, train=False) as loader:
         batches = list(loader)
     assert [list(given) for given in seen] == [
-        ["y", "words", "found", "found_labels", "points", "at"]
+        ["y", "words", "found", "found_labels", "points", "at", "seeds"]
     ] * len(batches)
     for given, batch in zip(seen, batches, strict=True):
         assert given["words"] == batch["words"]

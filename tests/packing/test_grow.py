@@ -440,6 +440,9 @@ def test_log_shows_commands_with_their_arguments(tmp_path: Path) -> None:
         "fastpipe pack SRC DST --exif apply --seed 3 --no-shuffle",
         f"fastpipe add {tmp_path / 'src'} {packed} --by content --format imagefolder",
     ]
+    said = succeeded("log", packed)
+    assert f"fastpipepackSRC{packed}--exifapply" in "".join(said.split()), "in a folded column"
+    assert "SRC: the source of the first pack; a dataset does not record where it was" in said
     with fastpipe.Writer(tmp_path / "written") as writer:
         writer.add(next((tmp_path / "src").rglob("*.jpg")).read_bytes())
     (entry,) = json.loads(succeeded("log", tmp_path / "written", "--json"))

@@ -459,7 +459,7 @@ def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
         ),  # a set has another order in each run
         ({"classes": "ab"}, r"classes: expected a list of names"),
         ({"shuffle": True}, "keeps the order"),
-        ({"tile": -1}, "--tile"),
+        ({"tile": -1}, "tile: expected 0 to"),
     ]
     for options, words in mistakes:
         with pytest.raises(ConfigError, match=words):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import io
 import re
 from pathlib import Path
@@ -79,5 +80,8 @@ def test_it_names_all_methods_and_options() -> None:
     for method in vars(fastpipe.Dataset):
         if not method.startswith("_") and method not in ("transform", "set_epoch", "sample_format"):
             assert f".{method}(" in written, method
-    for option in fastpipe.open.__kwdefaults__:
+    parameters = inspect.signature(fastpipe.open).parameters
+    options = [name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
+    assert "cache_dir" in options
+    for option in options:
         assert f"`{option}=" in PAGE, option

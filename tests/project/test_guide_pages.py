@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -64,6 +65,7 @@ OTHERS = [
 # These have tests of their own; a cluster is for the long tier.
 ELSEWHERE = {
     "how-to/cluster",
+    "how-to/detection",
     "how-to/recipes",
     "reference/epochs",
     "reference/fields",
@@ -85,8 +87,8 @@ SMALLER = {
     # A signature, cut short.
     r", \.\.\.\)": ")",
     # A bucket that is not there.
-    r"s3://bucket/train": "data/train",
-    r', cache_dir="/nvme/fastpipe", cache_limit="3TB"': "",
+    r"s3://bucket/((coco-)?train)": r"data/\1",
+    r', cache_dir="/nvme/fastpipe", cache_limit="\d+[GT]B"': "",
 }
 # Of `nvidia` alone, every CUDA build of torch has some part.
 OF_OTHERS = ("albumentations", "ffcv", "nvidia.dali")
@@ -229,6 +231,49 @@ def test_a_stopped_training_goes_on(workplace: Path) -> None:
     saved = torch.load("checkpoint.pt")["loader"]
     assert saved["epoch"] == 2
     assert names["train"].stats().batches == 2 * (PHOTOS // 4) - 1  # one came before the stop
+
+
+class Detector(torch.nn.Module):
+    """Called as torchvision's detectors are: a box in the middle of each image is its answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(()))
+        self.seen: set[int] = set()
+
+    def forward(self, images: list[torch.Tensor], targets: Any = None) -> Any:
+        if targets is None:
+            box = torch.tensor([[80.0, 80.0, 240.0, 160.0]])
+            answer = {"boxes": box, "labels": torch.tensor([2]), "scores": torch.tensor([0.5])}
+            return [answer for _ in images]
+        for target in targets:
+            assert target["boxes"].shape == (len(target["labels"]), 4)
+            self.seen |= set(target["labels"].tolist())
+        return {"loss": self.weight * images[0].mean()}
+
+
+def test_the_page_on_detection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_photos(tmp_path / "photos", 12, scale=0.3, truth=tmp_path / "truth")
+    fields = ["--field", "boxes", "--field", "iscrowd", "--field", "image_id"]
+    for name in ("coco-train", "coco-val"):
+        paths = ["truth/photos.json", f"data/{name}", "--image-root", "photos"]
+        succeeded("pack", *paths, *fields)
+    model = Detector()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run(DOCS / "how-to" / "detection.md", {"model": model, "optimizer": optimizer})
+    assert model.seen <= set(range(2, 12)), "the ids of the categories, and 1 more"
+    results = {
+        result["image_id"]: result for result in json.loads(Path("results.json").read_text())
+    }
+    truth = json.loads(Path("truth/photos.json").read_text())
+    for image in truth["images"]:
+        width, height = image["width"], image["height"]
+        expected = [width / 4, height / 4, width / 2, height / 4]
+        assert results[image["id"]]["bbox"] == pytest.approx(expected, rel=1e-5)
+        assert results[image["id"]]["category_id"] == 1
 
 
 def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:

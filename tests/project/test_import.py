@@ -38,6 +38,7 @@ PUBLIC = {
     "Sequential",
     "Stats",
     "TenCrop",
+    "Text",
     "View",
     "Weighted",
     "Writer",

@@ -19,6 +19,7 @@ LAYERS: dict[str, str] = {
     "native": "fastpipe._engine",
     "errors": "",
     "arrays": "",
+    "arguments": "",
     "pages": "",
     "machine": "",
     "dataset/format": "fastpipe.native",
@@ -161,6 +162,7 @@ def test_few_modules_lie_beside_the_folders() -> None:
     assert sorted(path.name for path in PACKAGE.glob("*.py")) == [
         "__init__.py",
         "__main__.py",
+        "arguments.py",
         "arrays.py",
         "distribution.py",
         "errors.py",

@@ -294,7 +294,7 @@ def test_columns_that_are_not_there(photos: Path, tmp_path: Path) -> None:
         ({"label_column": "class"}, "--label-column class: .* expected one of Year"),
         ({"fields": {"a": "b"}}, "--field a=b: .* expected one of Year"),
         ({"fields": {"a": "caption:bytes"}}, "rows that name their images hold no bytes"),
-        ({"split": "train"}, "--split has no meaning for a single file"),
+        ({"split": "train"}, "split: single files have no such option"),
     ]
     for options, message in mistakes:
         with pytest.raises(PackError, match=message):
@@ -309,7 +309,7 @@ def test_options_without_effect_are_errors(photos: Path, tmp_path: Path) -> None
         "image_root": "/",
         "label_column": "x",
     }.items():
-        with pytest.raises(PackError, match="has no meaning for imagefolder sources"):
+        with pytest.raises(PackError, match="imagefolder sources have no such option"):
             fastpipe.pack(photos, tmp_path / "packed", **{option: value})
 
 
@@ -574,7 +574,7 @@ def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
         ({}, r"may be several kinds of source: jsonl, imagefolder\. --format picks one"),
         ({"format": "jsonl"}, r"my-test_v2\.jsonl, train\.jsonl, val\.jsonl: --split picks one"),
         ({"split": "dev"}, r"--split dev: .* has the splits my"),
-        ({"format": "jsonl", "split": ""}, "--split: expected the name of a split, got ''"),
+        ({"format": "jsonl", "split": ""}, "^split: expected the name of a split, got ''"),
         ({"format": "csv"}, "holds no file of the format csv"),
     ]
     for options, words in mistakes:
@@ -599,7 +599,7 @@ def test_a_table_without_images_does_not_count(photos: Path, tmp_path: Path) -> 
 
 
 def test_unknown_kinds_and_formats(photos: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--format"):
+    with pytest.raises(ConfigError, match=r"^format: "):
         fastpipe.pack(photos, tmp_path / "packed", format="cvs")
     with pytest.raises(ConfigError, match="--field a=c: expected each name of a field once"):
         fastpipe.pack(photos, tmp_path / "packed", fields=["a=b", "a=c"])

@@ -140,10 +140,12 @@ def test_files_beside_the_class_folders_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_source_that_is_no_image_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "one.png").write_bytes(b"")
     (tmp_path / "empty").mkdir()
     for name, words in {
         "gone": "does not exist; expected a folder of images, one folder for each class; a tar file",
         "file": "is not a tar file, or is damaged",
+        "one.png": f"is one image; pass the folder of your images, such as {tmp_path}",
         "empty": "holds no folders and no files",
     }.items():
         with pytest.raises(PackError) as caught:

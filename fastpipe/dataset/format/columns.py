@@ -59,14 +59,15 @@ class _VariableColumn:
 
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
         self._field = field
-        names = sidecars(field)
-        self._values, self._value_count = open_npy(
-            folder / names[0], row_dtype(field), None
-        )
-        self._offsets, _ = open_npy(folder / names[1], _INT64, samples + 1)
+        values_name, offsets_name, *labels_names = sidecars(field)
+        values_dtype = row_dtype(field)
+        self._values, value_count = open_npy(folder / values_name, values_dtype, None)
+        self._value_count = value_count
+        self._offsets, _ = open_npy(folder / offsets_name, _INT64, samples + 1)
         self._labels: Rows | None = None
         if field.labelled:
-            self._labels, _ = open_npy(folder / names[2], _INT64, self._value_count)
+            (labels_name,) = labels_names
+            self._labels, _ = open_npy(folder / labels_name, _INT64, value_count)
 
         first_and_last = np.array([0, samples])
         first, last = self._offsets.take(first_and_last).tolist()
@@ -75,7 +76,7 @@ class _VariableColumn:
         if not fits or (self._value_count and not self._values.row_bytes):
             raise DatasetError(
                 f"{self._offsets.path}: expected offsets from 0 to {self._value_count}, the number "
-                f"of values in {names[0]}, got {first} to {last}. The files do not belong "
+                f"of values in {values_name}, got {first} to {last}. The files do not belong "
                 f"together: {RESTORE}"
             )
 

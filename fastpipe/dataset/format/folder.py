@@ -135,7 +135,12 @@ def _describe_wrong_data(data: object) -> str:
             f"or pack them: fastpipe pack {source} DST. Then pass DST. Otherwise write its images "
             "once with fastpipe.Writer"
         )
-    return repr(data)
+    if hasattr(data, "shape"):
+        return (
+            f"an array of shape {tuple(data.shape)}. Write its images once with fastpipe.Writer, and "
+            "pass that folder"
+        )
+    return f"{data!r:.200}"
 
 
 def _describe_collection(data: list[Any] | tuple[Any, ...] | set[Any]) -> str:

@@ -259,9 +259,7 @@ class JoinedFields(NamedTuple):
 
 def join_fields(parts: Sequence[Index]) -> JoinedFields:
     """Which fields several datasets have in common."""
-    joined: dict[str, Field] = {}
-    reasons: dict[str, str] = {}
-    new_labels: dict[str, list[Int64s]] = {}
+    joined = JoinedFields({}, {}, {})
     # The names of all datasets, each once, in the order in which they come first.
     names: dict[str, None] = {}
     for part in parts:
@@ -269,48 +267,60 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
     for name in names:
         lacking = [part.path for part in parts if name not in part.fields]
         if lacking:
-            reasons[name] = f"{lacking[0]} has no field {name!r}"
+            joined.reasons[name] = f"{lacking[0]} has no field {name!r}"
             continue
-        fields = [part.fields[name] for part in parts]
-        first = fields[0]
-        class_names = [field.names for field in fields]
-        # A batch has one array for a field, so its values must have one shape in all datasets.
-        shapes = {
-            (
-                field.kind,
-                field.width,
-                field.points,
-                field.labelled,
-                field.dtype,
-                len(field.shape),
-            )
-            for field in fields
-        }
-        classes = {(field.names, field.classes) for field in fields}
-        has_same_classes = len(classes) == 1
-        if len(shapes) > 1:
-            reasons[name] = (
-                f"{name!r} is not of one kind and shape in all of the datasets"
-            )
-        elif has_same_classes:
-            # Where the datasets differ about mirrored points, the user has to say which change.
-            pairs = {field.flip_pairs for field in fields}
-            flip_pairs = first.flip_pairs if len(pairs) == 1 else ()
-            joined[name] = replace(
-                first, files={}, flip_pairs=flip_pairs, shape=_join_shapes(fields)
-            )
-        elif not all(class_names) or first.kind not in ("classes", "boxes"):
-            reasons[name] = (
-                f"the classes of {name!r} have other names, or none, in some of the datasets"
-            )
-        else:
-            # Classes are joined by name, as the classes of images are.
-            all_names, new_labels[name] = union(class_names)
-            class_count = len(all_names) if first.classes else 0
-            joined[name] = replace(
-                first, names=tuple(all_names), classes=class_count, files={}
-            )
-    return JoinedFields(joined, reasons, new_labels)
+        _join_field(joined, name, [part.fields[name] for part in parts])
+    return joined
+
+
+def _join_field(joined: JoinedFields, name: str, fields: Sequence[Field]) -> None:
+    """Adds to `joined` a field that all datasets have: joined, or why it cannot be."""
+    first = fields[0]
+    # A batch has one array for a field, so its values must have one form in all datasets.
+    first_form = _form_of(first)
+    if any(_form_of(field) != first_form for field in fields):
+        joined.reasons[name] = (
+            f"{name!r} is not of one kind and shape in all of the datasets"
+        )
+        return
+
+    distinct_classes = {(field.names, field.classes) for field in fields}
+    if len(distinct_classes) == 1:
+        # Where the datasets differ about mirrored points, the user has to say which change.
+        distinct_pairs = {field.flip_pairs for field in fields}
+        flip_pairs = first.flip_pairs if len(distinct_pairs) == 1 else ()
+        joined.fields[name] = replace(
+            first, files={}, flip_pairs=flip_pairs, shape=_join_shapes(fields)
+        )
+        return
+
+    class_names = [field.names for field in fields]
+    if not all(class_names) or first.kind not in ("classes", "boxes"):
+        joined.reasons[name] = (
+            f"the classes of {name!r} have other names, or none, in some of the datasets"
+        )
+        return
+    # Classes are joined by name, as the classes of images are.
+    all_names, joined.new_labels[name] = union(class_names)
+    # Only a field of kind "classes" has a count of them.
+    class_count = len(all_names) if first.classes else 0
+    joined.fields[name] = replace(
+        first, names=tuple(all_names), classes=class_count, files={}
+    )
+
+
+def _form_of(field: Field) -> Field:
+    """A field with what decides the form of its values alone."""
+    num_axes = len(field.shape)
+    return Field(
+        field.name,
+        field.kind,
+        width=field.width,
+        points=field.points,
+        labelled=field.labelled,
+        dtype=field.dtype,
+        shape=(None,) * num_axes,
+    )
 
 
 def _join_shapes(fields: Sequence[Field]) -> tuple[int | None, ...]:

@@ -139,7 +139,8 @@ class OpenFile:
         is_far = sorted_starts[1:] - reached[:-1] > _NEAR_BYTES
         begins_read = np.concatenate([[True], is_far])
         firsts = np.flatnonzero(begins_read)  # (reads,) the first range of each read
-        lasts = np.concatenate([firsts[1:] - 1, [-1]])
+        # (reads,) the last range of each read: the one before the next read's first, or the last.
+        lasts = np.append(firsts[1:] - 1, -1)
         read_offsets = sorted_starts[firsts]
         read_sizes = reached[lasts] - read_offsets
         data = b"".join(map(self.read, read_offsets.tolist(), read_sizes.tolist()))

@@ -82,7 +82,7 @@ def hue(images: Tensor, turns: Tensor) -> Tensor:
     position.sub_(rounds.mul_(6))  # from 0 to 6 again
 
     # Each channel is sign * |place - middle| + offset of the span above the least one, between 0
-    # and 1.
+    # and 1. Middle, sign and offset of red, green and blue:
     ramps = ((3, 1, -1), (2, -1, 2), (4, -1, 2))
     for channel, (middle, sign, offset) in enumerate(ramps):
         height = position.sub(middle).abs_()

@@ -120,11 +120,17 @@ def find_parameters_on_device(
     leaves: list[Any],
     tree: TreeSpec,
 ) -> list[int]:
-    """The indices of the parameters that the module, and its mover of masks, only compute with.
+    """The indices, among `leaves`, of the parameters that may be on the device.
 
-    These may be on the device. For others the host wants to know a value, and would wait for the
-    device. This is found out on tensors without data (torch's meta device), where asking for a
-    value raises.
+    These are the ones that only tensors are computed from. Of others the module asks for a value on
+    the host (`if angle > 0`), which would wait for the device. Trials find this out with tensors
+    without data (torch's meta device), where asking for a value raises.
+
+    Args:
+        module: of kornia.
+        mover: of its fields, if it moves any; it is tried with masks.
+        images: a batch of the module.
+        leaves, tree: the parameters of the module, flattened.
     """
     # The mover has the module, so both are copied together.
     module, mover = copy.deepcopy((module, mover))
@@ -140,7 +146,8 @@ def find_parameters_on_device(
             module(images, params=tree_unflatten(trial, tree))
             if mover is not None and "mask" in mover.kinds:
                 mover(images[:, :1], tree_unflatten(trial, tree))
-        # Kornia has many kinds for tensors of two devices, and torch for values that do not exist.
+        # Any error: Kornia raises many kinds for tensors of two devices, and torch for values that
+        # do not exist.
         except Exception:
             return False
         return True

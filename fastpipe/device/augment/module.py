@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.arrays import Int64s
 from fastpipe.device.augment import presets
 from fastpipe.device.augment.chain import Chain
@@ -47,6 +48,15 @@ _NOT_PUBLIC = frozenset(
         "stages",
     ]
 )
+
+# Arguments that people look for here -> what to write instead.
+_INSTEAD = {
+    "p": "each module has its own probability: K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8). For mixup= "
+    "and cutmix= the argument is the alpha",
+    "size": "it is an argument of the loader: fastpipe.loader(data, size=224)",
+    "crop": "it is an argument of the loader: fastpipe.loader(data, crop=...)",
+    "hflip": "it is an argument of the loader: fastpipe.loader(data, hflip=0.5)",
+}
 
 
 class Augment(Chain):
@@ -102,6 +112,7 @@ class Augment(Chain):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in _NOT_PUBLIC]  # type: ignore[no-untyped-call]
 
+    @refusing_unknown("fastpipe.Augment", _INSTEAD)
     def __init__(
         self,
         operations: torch.nn.Module | Sequence[torch.nn.Module] = (),

@@ -15,6 +15,7 @@ from fastpipe.device.augment.kornia_modules import FieldKeys, field_keys
 from fastpipe.device.augment.kornia_operation import Kornia
 from fastpipe.device.augment.operation import Operation
 from fastpipe.errors import ConfigError, real_number
+from fastpipe.pages import name_page
 
 Moments = float | tuple[float, ...]  # one for all channels, or one a channel
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
@@ -22,6 +23,15 @@ _MAX_MOMENT = 16  # larger values are meant for pixels of 0 to 255
 # Constructors of Augment.
 PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+_TABLE = name_page("torchvision's transforms, albumentations, kornia")
+# What to do with a function, or a transform of torchvision.
+_FOR_CALLABLES = (
+    "for a function of the batch, write a module whose forward() calls it. The loader itself crops "
+    "(crop=, size=), mirrors (hflip=), makes tensors and normalises: "
+    f"{_TABLE} has a table. A transform of single images works with torch's "
+    "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+)
 
 
 def parse_operations(operations: object, augment_class: type) -> list[Operation]:
@@ -44,7 +54,7 @@ def parse_operations(operations: object, augment_class: type) -> list[Operation]
     stages = []
     for position, module in enumerate(operations):
         _check_module(module, position, augment_class)
-        stages += operations_of(module)
+        stages += _list_operations(module)
     return stages
 
 
@@ -58,9 +68,7 @@ def _check_module(module: object, position: int, augment_class: type) -> None:
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
             f"Augment: operation {position}: expected a torch.nn.Module that takes and returns a "
-            f"batch, got {type(module).__name__}; for a function, write a module whose forward() "
-            "calls it. A transform of single images works with torch's "
-            "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+            f"batch, got {type(module).__name__}; {_FOR_CALLABLES}"
         )
     if any(isinstance(part, augment_class) for part in module.modules()):
         raise ConfigError(
@@ -68,21 +76,21 @@ def _check_module(module: object, position: int, augment_class: type) -> None:
         )
 
 
-def operations_of(
+def _list_operations(
     module: torch.nn.Module, outer_keys: FieldKeys | None = None
 ) -> list[Operation]:
-    """The operations that a module is; several for a container that only calls its modules in turn.
+    """A user's module as an operation; a container that only calls its modules in turn as several.
 
     Args:
-        module: a user's.
-        outer_keys: of the containers around it.
+        module: of fastpipe, of kornia, or of somebody else.
+        outer_keys: the `data_keys` of the containers around it, which say which fields it changes.
 
     Raises:
         ConfigError: a module inside it mixes images.
     """
     if isinstance(module, Operation):  # one of fastpipe's own, of a preset
         return [module]
-    # The data_keys of a container hold for all modules inside it.
+    # Those of a container hold for all modules inside it, whatever these say.
     keys = outer_keys
     if keys is None or not keys.kinds:
         keys = field_keys(module)
@@ -90,7 +98,7 @@ def operations_of(
     if children is not None:
         operations = []
         for child in children:
-            operations += operations_of(child, keys)
+            operations += _list_operations(child, keys)
         return operations
     if kornia_modules.mixes(module):
         return [KorniaMixing(module)]
@@ -104,6 +112,7 @@ def operations_of(
             )
     if kornia_modules.is_policy(module):
         kornia_modules.warn_slow_policy(type(module).__name__)
+    # Only kornia's own modules can draw their parameters with the plan, ahead of the batch.
     if kornia_modules.is_planned(module):
         return [Kornia(module, keys)]
     return [Foreign(module)]
@@ -243,10 +252,6 @@ def describe_equivalent(value: object) -> str:
     if isinstance(value, type):
         return f"create an object: {value.__name__}(...)"
     if callable(value):
-        return (
-            "for a function of the batch, write a module whose forward() calls it. A transform of "
-            "single images works with torch's "
-            "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
-        )
+        return _FOR_CALLABLES
     others = ", ".join(PRESETS[1:])
     return f"for the usual normalisation: fastpipe.Augment.imagenet(); other presets: {others}"

@@ -82,7 +82,7 @@ def draw_shapes(
     mask = np.zeros((height, width), dtype=dtype)
     for shape_index, (shape_id, shape) in enumerate(shapes):
         try:
-            runs = _runs_of(shape, width, height)
+            runs = _count_runs(shape, width, height)
         except (ValueError, TypeError, OverflowError) as problem:
             raise ImageError(f"segmentation {shape_index}: {problem}") from None
         # (runs,) every second run is inside; (pixels,) each run as often as it has pixels.
@@ -98,30 +98,30 @@ def draw_shapes(
     return mask
 
 
-def _runs_of(shape: object, width: int, height: int) -> list[int]:
+def _count_runs(shape: object, width: int, height: int) -> list[int]:
     """How many pixels of a segmentation are outside, inside, outside, ... down the columns.
 
     Those of a table's run lengths are in the order of the table.
+
+    Args:
+        shape: COCO's polygons, a list of [x, y, x, y, ...]; COCO's runs, {"size": [height, width],
+            "counts": numbers or packed text}; a polygon of YOLO, {"shares": [x, y, ...]}; or run
+            lengths of a table, {"runs": text}.
+        width, height: of the mask in pixels.
 
     ValueError, TypeError, OverflowError: the segmentation is impossible.
     """
     if shape == []:
         return [width * height]
     if isinstance(shape, dict) and "runs" in shape:
-        # The text of a table. COCO has counts instead.
         return count_alternately(shape["runs"], width * height)
     if isinstance(shape, dict) and "shares" in shape:
-        # YOLO has polygons as shares of the image's width and height.
+        # (points, 2) as shares of the image's width and height
         shares = np.array(shape["shares"], dtype=np.float64).reshape(-1, 2)
-        shape = [(shares * (width, height)).ravel().tolist()]
+        points = shares * (width, height)
+        shape = [points.ravel().tolist()]
     if isinstance(shape, list):
-        # pycocotools is an extra. Listing the source has checked that it is installed.
-        from pycocotools import mask as coco
-
-        for polygon in shape:
-            _check_polygon(polygon, width, height)
-        polygons = coco.frPyObjects(shape, height, width)
-        shape = coco.merge(polygons)  # runs, with packed counts
+        shape = _runs_of_polygons(shape, width, height)
 
     size = shape.get("size") if isinstance(shape, dict) else None
     if not isinstance(shape, dict) or list(size or []) != [height, width]:
@@ -142,6 +142,17 @@ def _runs_of(shape: object, width: int, height: int) -> list[int]:
             f"expected counts of {expected_pixels:,} pixels in all, got {sum(runs):,}"
         )
     return runs
+
+
+def _runs_of_polygons(polygons: list[Any], width: int, height: int) -> Any:
+    """The pixels of polygons as COCO's runs, with packed counts."""
+    # pycocotools is an extra. Listing the source has checked that it is installed.
+    from pycocotools import mask as coco
+
+    for polygon in polygons:
+        _check_polygon(polygon, width, height)
+    runs_of_each = coco.frPyObjects(polygons, height, width)
+    return coco.merge(runs_of_each)
 
 
 def _is_run(value: object) -> bool:

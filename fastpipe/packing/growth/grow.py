@@ -87,18 +87,12 @@ def add(
     Args:
         source, destination, by, changed, on_progress: as there.
         given: the options that are not those of the dataset.
-        make: makes the new shards.
+        make: makes the new shards: in threads, or on a cluster.
     """
     started = time.monotonic()
     check_apart(source, destination, given.spool)
     command = ["add", str(source), str(destination)]
-    if by != "path":
-        command += ["--by", by]
-    if changed != "error":
-        command += ["--changed", changed]
-    command += source_words(given.source.recorded())
-    if given.source.image_root is not None:
-        command += ["--image-root", given.source.image_root]
+    command += _add_options(given, by, changed)
     # On a cluster --spool is for the tasks; else it is where the shards of a bucket are made.
     shared_spool = make is not make_in_threads
     with open_newest(destination, given, command, shared_spool=shared_spool) as version:
@@ -127,13 +121,13 @@ def add(
             assumed=(*listing.assumed, *inherited, *new_classes),
         )
         if compared.new:
-            about = {
+            adjust_plan = _plan_adjuster(version, source)
+            # An interrupted run is continued if it had the same sources and options.
+            run = {
                 "listing": listing.state_digest(),
                 "options": options.shaping(listing.kinds),
             }
-            adjust_plan = _plan_adjuster(version, source)
-            # The plan of an interrupted run with the same sources is continued.
-            with version.growing(about):
+            with version.growing(run):
                 shards = make(
                     listing, options, version.journal, adjust_plan, on_progress
                 )
@@ -144,6 +138,19 @@ def add(
         return replace(
             grown, seconds=time.monotonic() - started, uploaded_bytes=uploaded_bytes
         )
+
+
+def _add_options(given: PackOptions, by: str, changed: str) -> list[str]:
+    """The options of `fastpipe add` that the history of the dataset records: no defaults."""
+    words = []
+    if by != "path":
+        words += ["--by", by]
+    if changed != "error":
+        words += ["--changed", changed]
+    words += source_words(given.source.recorded())
+    if given.source.image_root is not None:
+        words += ["--image-root", given.source.image_root]
+    return words
 
 
 def _plan_adjuster(version: Version, source: SourcePath) -> AdjustPlan:
@@ -235,11 +242,10 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
                 taken_ns=version.history[-1]["listed_ns"],
                 fields=fields,
             )
-            about = {
-                "removed": xxhash.xxh3_64_hexdigest(np.packbits(selected).tobytes())
-            }
-            # The plan of an interrupted run that removes the same samples is continued.
-            with version.growing(about):
+            # An interrupted run is continued if it removed the same samples.
+            selected_bits = np.packbits(selected).tobytes()
+            run = {"removed": xxhash.xxh3_64_hexdigest(selected_bits)}
+            with version.growing(run):
                 info = version.publish(~selected, facts, Tally())
         return Grown(
             info,

@@ -51,9 +51,10 @@ def open_journal(
     spool = None if shared_spool else options.spool
     if isinstance(spool, Url) or (spool is not None and isinstance(destination, Path)):
         raise ConfigError(
-            f"--spool {spool}: expected a folder of this machine, for a DST that is a URL: shards "
-            "are made there, and in DST itself where that is a folder. Only on a cluster the spool "
-            "can be a URL"
+            "expected a folder of this machine, for a DST that is a URL: shards are made there, and "
+            "in DST itself where that is a folder. Only on a cluster the spool can be a URL; got "
+            f"{spool}",
+            option="spool",
         )
     if (
         isinstance(destination, Path)
@@ -69,8 +70,8 @@ def open_journal(
             other_file = journal.store.find_other_file()
             if other_file is not None:
                 raise PackError(
-                    f"{destination} is not empty and holds no packed dataset: there is "
-                    f"{other_file}. Choose a new or empty folder"
+                    f"{destination} is not empty and holds no packed dataset: it has other files, "
+                    f"such as {other_file}. Choose a new or empty folder"
                 )
         # Only the program with the lock may close the store, for that removes unfinished files.
         with journal:
@@ -93,8 +94,8 @@ def check_apart(
     """Raises ConfigError if DST or the spool is in SRC, or SRC is in DST."""
     if spool is not None and _contains(source, spool):
         raise ConfigError(
-            f"--spool {spool}: it is in SRC {source}, where its files would be packed; choose "
-            "another folder"
+            f"{spool} is in SRC {source}, where its files would be packed; choose another folder",
+            option="spool",
         )
     if _contains(source, destination) or _contains(destination, source):
         raise ConfigError(

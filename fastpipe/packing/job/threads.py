@@ -37,7 +37,7 @@ _MAX_SOURCES_TO_KEEP = 4096
 # one is uploaded, and one of the two may be larger than --shard-size.
 _SHARDS_AT_A_TIME = 3
 
-# Changes the plan of a listing for a dataset that grows.
+# Changes the plan of a listing, if a dataset grows.
 AdjustPlan = Callable[[Plan], Plan]
 # Makes the shards of a listing that are not finished.
 MakeShards = Callable[
@@ -75,15 +75,18 @@ def pack(
         existing_info = begin_pack(journal, facts, options, listing)
         if existing_info is not None:
             return summarize_existing(existing_info, facts, started)
-        # After the look for a dataset: a full disk must not refuse a pack that has nothing to do.
-        # The shards of a small source may grow, but hardly to more than twice their size.
-        journal.store.check_room(
-            min(_SHARDS_AT_A_TIME * options.shard_size, 2 * listing.size_bytes)
-        )
-        shards = make_in_threads(
-            listing, options, journal, lambda plan: plan, on_progress
-        )
+        # Not earlier: a full disk must not refuse a pack whose dataset exists already.
+        shards_bytes = _SHARDS_AT_A_TIME * options.shard_size
+        # The shards of a small source may be larger than it, but hardly more than twice as large.
+        largest_bytes = 2 * listing.size_bytes
+        journal.store.check_room(min(shards_bytes, largest_bytes))
+        shards = make_in_threads(listing, options, journal, _keep_plan, on_progress)
         return publish(journal, facts, options, shards, started)
+
+
+def _keep_plan(plan: Plan) -> Plan:
+    """An AdjustPlan for a new dataset."""
+    return plan
 
 
 def make_in_threads(

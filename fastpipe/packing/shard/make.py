@@ -245,13 +245,14 @@ def make_shards(
         options: of the pack.
         slices: the sources of each shard, by the name of its entry.
         outcomes: what became of the sources of all slices, in order. It is closed in the end.
-        on_source: is called with each source.
+        on_source: is called with each source and what became of it.
         remove_old: see `PackContext`.
     """
     kinds = listing.kinds
     field_order: tuple[int, ...] = ()
     if plan.kinds is not None:
-        source_fields = list(kinds)
+        # The dataset grows: its shards have its fields in its order, which may not be the source's.
+        source_fields = list(listing.kinds)
         field_order = tuple(source_fields.index(field) for field in plan.kinds)
         kinds = plan.kinds
     context = PackContext(
@@ -270,9 +271,11 @@ def make_shards(
                     maker.add(source.path, source.label, size_bytes, outcome)
                     on_source(source, outcome)
             except BaseException:
-                maker.discard()  # its files have no name yet, and would stay
+                # Its files are temporary: they have no name yet, and nobody else removes them.
+                maker.discard()
                 raise
-            # Gives the entry of the shard before.
+            # The finisher writes this shard while the next one is filled. It returns the entry of
+            # the one before.
             entries += finisher.submit(maker)
         entries += finisher.wait()
     return entries

@@ -11,7 +11,7 @@ from typing import Any
 from fastpipe.dataset.format.fields import SPATIAL_KINDS
 from fastpipe.dataset.format.folder import Place, Url
 from fastpipe.dataset.format.layout import PICTURE_ENDINGS
-from fastpipe.errors import ConfigError, choice, flag, option_name, size_bytes, whole
+from fastpipe.errors import ConfigError, choice, flag, size_bytes, whole
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
@@ -79,8 +79,8 @@ class PackOptions:
     def __post_init__(self) -> None:
         _check_values(self)
         _check_values(self.encode)
-        choice("--damaged", self.encode.damaged, CHOICES["damaged"])
-        choice("--storage", self.encode.storage, CHOICES["storage"])
+        choice("damaged", self.encode.damaged, CHOICES["damaged"])
+        choice("storage", self.encode.storage, CHOICES["storage"])
         if self.encode.quality is not None and self.encode.lossless:
             raise ConfigError(
                 "--lossless does not go with --quality, which is that of images with loss: leave "
@@ -131,7 +131,7 @@ def thread_count(workers: int | None) -> int:
     least, most = _LIMITS["workers"]
     if workers is None:
         return min(count_granted_cpus(), most)
-    return whole("--workers", workers, least=least, most=most)
+    return whole("workers", workers, least=least, most=most)
 
 
 def _check_values(options: PackOptions | EncodeOptions) -> None:
@@ -145,7 +145,7 @@ def _check_values(options: PackOptions | EncodeOptions) -> None:
         is_optional = option.default is None
         if value is not None or not is_optional:
             least, most = _LIMITS[option.name]
-            whole(option_name(option.name), value, least=least, most=most)
+            whole(option.name, value, least=least, most=most)
 
 
 # The options of a user that PackOptions and EncodeOptions have under the same name.
@@ -182,7 +182,7 @@ def pack_options(
         others["classes"] = class_names(classes_from, others.get("remote"))
 
     encode["background"] = parse_background(encode.get("background"))
-    encode["apply_exif"] = choice("--exif", exif, CHOICES["exif"]) == "apply"
+    encode["apply_exif"] = choice("exif", exif, CHOICES["exif"]) == "apply"
     if spool is not None:
         place = place_of(spool)
         if not isinstance(place, Url):
@@ -192,7 +192,7 @@ def pack_options(
     return PackOptions(
         EncodeOptions(**encode),
         source=parse_source_options(**others),
-        shard_size=size_bytes("--shard-size", shard_size),
-        fail_fast=choice("--on-error", on_error, CHOICES["on_error"]) == "fail",
+        shard_size=size_bytes("shard_size", shard_size),
+        fail_fast=choice("on_error", on_error, CHOICES["on_error"]) == "fail",
         **pack,
     )

@@ -17,7 +17,7 @@ from fastpipe.sources.annotations.tools.readers import (
     read_annotated,
 )
 from fastpipe.sources.annotations.written_paths import split_written_path
-from fastpipe.sources.files import SourcePath, shared_folders
+from fastpipe.sources.files import SourcePath, not_a_folder, shared_folders
 from fastpipe.sources.folders.splits import choose_split, first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField, add_assumptions
 from fastpipe.sources.options import SourceOptions
@@ -79,11 +79,15 @@ def list_annotated_images(
     image_root = options.root_of_images()
     if image_root is not None and not isinstance(image_root, Path):
         raise PackError(
-            f"--image-root {image_root}: expected a folder of this machine, for files of annotation "
-            "tools are not read by URL"
+            "expected a folder of this machine, for files of annotation tools are not read by URL; "
+            f"got {image_root}",
+            option="image_root",
         )
     if image_root is not None and not image_root.is_dir():
-        raise PackError(f"--image-root: {readable(str(image_root))} is no folder")
+        raise PackError(
+            not_a_folder(image_root, "pass the folder of the images"),
+            option="image_root",
+        )
     if image_root is None and is_file:
         pictures, paths = _pictures_around(first, annotated, reader)
     else:

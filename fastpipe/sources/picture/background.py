@@ -38,8 +38,9 @@ def parse_background(value: object) -> str | None:
     except (TypeError, ValueError):
         pass  # not three numbers
     raise ConfigError(
-        '--background: expected a colour such as "white" or "#ffffff", or three numbers of 0 to '
-        f"255, got {value!r}"
+        'expected a colour such as "white" or "#ffffff", or three numbers of 0 to 255, got '
+        f"{value!r}",
+        option="background",
     )
 
 

@@ -7,7 +7,14 @@ from fastpipe.dataset.format.folder import Url, dataset_folder
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.errors import ConfigError, DatasetError, PackError, readable, whole
+from fastpipe.errors import (
+    ConfigError,
+    DatasetError,
+    PackError,
+    closed_folder,
+    readable,
+    whole,
+)
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 
@@ -84,9 +91,9 @@ def open_data(
         # Packing makes the same listing. Whoever opens data expects a DatasetError.
         raise DatasetError(str(problem)) from problem
     except OSError as problem:
-        raise DatasetError(
-            f"{readable(problem.filename or path)} cannot be read: {problem.strerror}"
-        ) from problem
+        file = readable(problem.filename or path)
+        message = closed_folder(problem) or f"{file} cannot be read: {problem.strerror}"
+        raise DatasetError(message) from problem
 
 
 def _background_error(data: object) -> ConfigError:

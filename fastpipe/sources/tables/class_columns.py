@@ -52,6 +52,7 @@ def settle_classes(
 
     if options.separator is not None and not any(field.separator for field in settled):
         raise PackError(
-            "--separator: no field of classes has texts; --field NAME=COLUMN:classes makes one"
+            "no field of classes has texts; --field NAME=COLUMN:classes makes one",
+            option="separator",
         )
     return tuple(settled), assumptions

@@ -16,7 +16,7 @@ from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.placed import FilePlaces, find_places
-from fastpipe.sources.files import SourcePath, state_or_problem
+from fastpipe.sources.files import SourcePath, not_a_folder, state_or_problem
 from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
 from fastpipe.sources.notes import Note, Notes
 from fastpipe.sources.options import KEEP, SourceOptions
@@ -82,7 +82,7 @@ def list_rows(
                 "hold values of such a column"
             )
     if not image_root.is_dir():
-        raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
+        raise PackError(not_a_folder(image_root, f"expected {place}"))
 
     assumptions = list(assumed)
     options = options or SourceOptions()

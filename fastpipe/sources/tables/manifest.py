@@ -133,8 +133,9 @@ def list_manifest(
         listing = settle_run_order(listing, run_field, options.run_order)
     elif options.run_order is not None:
         raise PackError(
-            f"--run-order: {table} has no column with run lengths of masks, such as EncodedPixels; "
-            "--field mask=COLUMN:mask names it"
+            f"{table} has no column with run lengths of masks, such as EncodedPixels; "
+            "--field mask=COLUMN:mask names it",
+            option="run_order",
         )
     if is_alone and options.image_root is None:
         _refuse_images_elsewhere(path, listing, options)
@@ -172,8 +173,9 @@ def _check_first_label(
         if is_numbered or (manifest.is_typed and summary.kind == "int"):
             return
     raise PackError(
-        f"--first-label has no meaning for {manifest.table}: expected a column of labels that are "
-        "numbers, and no boxes; leave it out, or pass --first-label 0"
+        f"expected a column of labels in {manifest.table} that are numbers, and no boxes; leave it "
+        "out, or pass 0",
+        option="first_label",
     )
 
 
@@ -217,8 +219,9 @@ def _find_split_of_paths(
     split = find_split_folders(image_column, folders, options, manifest.table)
     if split is None and is_alone and options.split is not None:
         raise PackError(
-            f"--split has no meaning for a single file, and {manifest.table} is one without a "
-            "column of splits; leave it out"
+            f"single files have no such option, and {manifest.table} is one without a column of "
+            "splits; leave it out",
+            option="split",
         )
     return split
 

@@ -114,7 +114,8 @@ def find_box_columns(
 def no_boxes(table: str) -> PackError:
     """The error of --box-format for a table without boxes."""
     return PackError(
-        f"--box-format: {table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox"
+        f"{table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox",
+        option="box_format",
     )
 
 

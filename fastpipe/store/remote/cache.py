@@ -125,25 +125,27 @@ class Cache:
         kept = np.flatnonzero(self.states) + self.first_block  # (n,) blocks
         kept_bytes = int(self.blocks.bytes_of(kept).sum())
         kept_shards = np.unique(self.blocks.shards_of(kept))
-        other_bytes: dict[Path, int] = {}
+        used_bytes = kept_bytes + len(kept_shards) * _SHARD_BYTES
+        used_bytes += cache_root.small_bytes(self.folder)
+        other_bytes: dict[Path, int] = {}  # of each other dataset, by its folder
         for folder in cache_root.datasets(self.root):
             if folder != self.folder:
                 other_bytes[folder] = cache_root.disk_bytes(folder)
-        used_bytes = kept_bytes + len(kept_shards) * _SHARD_BYTES
-        used_bytes += cache_root.small_bytes(self.folder)
         used_bytes += sum(other_bytes.values())
-        used_bytes += PAGE_BYTES
+        used_bytes += PAGE_BYTES  # of the accounts
 
+        # This dataset may want all of its shards.
         shard_sizes = self.blocks.sizes[self.shards.start : self.shards.stop]
-        wanted_bytes = int(shard_sizes.sum()) - kept_bytes
+        missing_bytes = int(shard_sizes.sum()) - kept_bytes
         for folder in sorted(other_bytes, key=cache_root.used_at):
-            if used_bytes + wanted_bytes <= self.limit:
+            if used_bytes + missing_bytes <= self.limit:
                 break
             if cache_root.remove(folder):
                 used_bytes -= other_bytes[folder]
 
         if alone:
-            for block in kept[::-1].tolist():
+            last_first = kept[::-1].tolist()
+            for block in last_first:
                 if used_bytes <= self.limit:
                     break
                 used_bytes -= self._drop(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -25,6 +26,26 @@ _ENDPOINT = re.compile(
 # takes long.
 _UPLOAD_PATIENCE = 3
 _PART_RETRIES = 6
+# Options of obstore's HTTP client. It panics if they stand among those of a bucket.
+_CLIENT_OPTIONS = frozenset(
+    [
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "default_headers",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "read_timeout",
+        "timeout",
+        "user_agent",
+    ]
+)
 # Options by which a user says who they are.
 _IDENTITY_OPTIONS = ("skip_signature", "credential_provider")
 
@@ -35,6 +56,10 @@ class Connection:
     def __init__(self, url: Url, options: RemoteOptions) -> None:
         self._url = url
         self.options = options
+        # Whether the server has ever answered, if only with an error.
+        self.has_answered = False
+        # When the log last said that requests fail, by time.monotonic().
+        self.told_at = -math.inf
         self.renew()
 
     def renew(self) -> None:
@@ -60,6 +85,12 @@ def _open_store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> A
     config = dict(options.storage)
     client = _client_options(options, uploads=uploads)
     client.update(config.pop("client_options", {}))
+    for name, value in config.items():
+        if name in _CLIENT_OPTIONS:
+            raise ConfigError(
+                f"storage_options: {name} is an option of the HTTP client; pass "
+                f'{{"client_options": {{"{name}": {value!r}}}}}'
+            )
     # Objects counts and makes all tries. Only the parts of an upload are tried again by obstore,
     # because otherwise all parts would be sent again.
     retry: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(0)}

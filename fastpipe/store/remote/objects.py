@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import logging
 import time
 from collections import deque
 from collections.abc import (
@@ -42,6 +43,7 @@ from fastpipe.store.remote.retry import (
 )
 
 _T = TypeVar("_T")
+_LOG = logging.getLogger("fastpipe")
 
 # A larger range is split into several requests.
 REQUEST_BYTES = 8 << 20
@@ -53,6 +55,11 @@ _NAMES_PER_PAGE = 1000
 _PARTS_AT_A_TIME = 4
 _MIN_PART_BYTES = 8 << 20
 _MAX_PARTS = 9000
+# A server that refuses connections, and has never answered, is tried for so long.
+_FIRST_CONTACT_S = 10.0
+# The log says that requests fail if one has failed for so long, and then at most so often.
+_TELL_AFTER_S = 5.0
+_TELL_EVERY_S = 60.0
 # HTTP's Too Many Requests and Service Unavailable: the server wants fewer requests.
 _BUSY_STATUS = (429, 503)
 
@@ -171,7 +178,9 @@ class Objects:
                 self.retries += 1
             start_time = time.monotonic()
             try:
-                return await work()
+                result = await work()
+                self._connection.has_answered = True
+                return result
             except FastpipeError:
                 # Ours are final, as of a replaced file. WrongAnswerError is none of ours, and the
                 # request is made again.
@@ -182,10 +191,13 @@ class Objects:
                 self.trouble = failure.words
                 elapsed_s = time.monotonic() - first_start
                 has_tries = remedy.tries is None or attempt < remedy.tries
-                if elapsed_s > self.patience_s or not has_tries:
+                patience_s = self._patience_for(failure)
+                if elapsed_s > patience_s or not has_tries:
                     raise self._last_error(
                         failure_text, failure, remedy, attempt, elapsed_s
                     ) from problem
+                if elapsed_s > _TELL_AFTER_S:
+                    self._tell(failure_text, failure, remedy, elapsed_s, patience_s)
             is_busy = failure.status in _BUSY_STATUS
             if is_busy:
                 self.busy_at = time.monotonic()
@@ -193,6 +205,40 @@ class Objects:
             # Requests that were refused together read the credentials once.
             if remedy.renew and self._connection.made_at < start_time:
                 self._connection.renew()
+
+    def _patience_for(self, failure: Failure) -> float:
+        """How long a request is made again that fails in this way.
+
+        A server that restarts refuses connections for a time. One that has never answered has most
+        likely another address.
+        """
+        if failure.status:
+            self._connection.has_answered = True
+        if failure.kind == "closed" and not self._connection.has_answered:
+            return min(_FIRST_CONTACT_S, self.patience_s)
+        return self.patience_s
+
+    def _tell(
+        self,
+        failure_text: str,
+        failure: Failure,
+        remedy: Remedy,
+        elapsed_s: float,
+        patience_s: float,
+    ) -> None:
+        """Logs that a request is made again, now and then: nobody should wait without knowing why."""
+        now_s = time.monotonic()
+        if now_s - self._connection.told_at < _TELL_EVERY_S:
+            return
+        self._connection.told_at = now_s
+        _LOG.warning(
+            "%s: %s, for %.0f s so far. The request is made again for up to %.0f s. %s",
+            failure_text,
+            failure.words,
+            elapsed_s,
+            patience_s,
+            remedy.loading,
+        )
 
     def _last_error(
         self,

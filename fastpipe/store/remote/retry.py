@@ -32,6 +32,10 @@ class Remedy(NamedTuple):
 
 REMEDIES = {
     "network": Remedy(None, "Check the network, and that the server is up"),
+    "closed": Remedy(
+        None,
+        "Nothing listens at that host and port: check the endpoint, and that the server is up",
+    ),
     "denied": Remedy(
         4,
         "Check the credentials, and that they may read the bucket; storage_options= takes others",
@@ -144,7 +148,8 @@ def failure_of(problem: Exception) -> Failure:
         detail = re.search(details, text)
         if detail:
             message = f"{message} ({detail[1]})"
-        return Failure("network", message)
+        is_closed = detail is not None and detail[1] == "Connection refused"
+        return Failure("closed" if is_closed else "network", message)
     if isinstance(problem, (ValueError, TypeError)):
         return Failure("refused", message)
     return Failure("network", message)

@@ -44,7 +44,7 @@ _add_command(
     pack.pack,
     "fastpipe pack photos data/train                  # photos/cat/1.jpg",
     "fastpipe pack photos data/train --max-size 500   # smaller images",
-    "fastpipe pack coco data/val --split val2017      # with boxes and masks",
+    "fastpipe pack coco data/val --split val2017      # with boxes",
     "fastpipe pack s3://bucket/photos s3://bucket/train",
     "fastpipe pack train.csv data/train --image-root photos --label-column species",
 )

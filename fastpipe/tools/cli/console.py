@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 
 import typer
 from rich.console import Console
@@ -18,7 +19,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fastpipe.dataset.format.folder import Place, Url
-from fastpipe.errors import ConfigError, FastpipeError, readable
+from fastpipe.errors import ConfigError, FastpipeError, closed_folder, readable
 from fastpipe.store.remote.options import place_of
 from fastpipe.tools.cli.interrupts import raise_at_ctrl_c
 from fastpipe.tools.show.sheet_mark import may_replace
@@ -31,6 +32,11 @@ def _new_console(*, stderr: bool = False) -> Console:
     console.soft_wrap = not console.is_terminal
     return console
 
+
+# Arguments of the command that runs, as Python calls them -> its options, such as --on.
+option_names: ContextVar[Mapping[str, str]] = ContextVar(
+    "option_names", default=MappingProxyType({})
+)
 
 out = _new_console()
 err = _new_console(stderr=True)
@@ -54,9 +60,10 @@ def exit_codes() -> Iterator[None]:
         raise_at_ctrl_c()
         yield
     except (FastpipeError, OSError) as error:
-        text = str(error)
         if isinstance(error, OSError):
             text = _describe_system_error(error)
+        else:
+            text = _with_option(error)
         print_problem(readable(text), "red")
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from error
     except KeyboardInterrupt as error:
@@ -64,21 +71,17 @@ def exit_codes() -> Iterator[None]:
         raise typer.Exit(130) from error
 
 
+def _with_option(error: FastpipeError) -> str:
+    """The message, in which an argument of Python is the option that the user has typed."""
+    option = option_names.get().get(error.option)
+    return f"{option}: {error.problem}" if option else str(error)
+
+
 def _describe_system_error(error: OSError) -> str:
     """An error of the system in words, with the folder that may not be read if that is the cause."""
     if not error.filename or not error.strerror:
         return f"system error: {error}"
-    file = Path(os.fsdecode(error.filename))
-    if isinstance(error, PermissionError):
-        # The file may not even exist: what may not be read is the folder that would have it.
-        for folder in reversed(file.parents):
-            is_readable = os.access(folder, os.R_OK | os.X_OK)
-            if folder.is_dir() and not is_readable:
-                return (
-                    f"cannot read the folder {folder}: permission denied. To allow it: chmod u+rx "
-                    f"{shlex.quote(str(folder))}"
-                )
-    return f"{file}: {error.strerror}"
+    return closed_folder(error) or f"{os.fsdecode(error.filename)}: {error.strerror}"
 
 
 def print_problem(text: str, style: str = "yellow") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +42,7 @@ def demo(
     """
     # These import torch, which takes seconds.
     from fastpipe.loading.factory import loader
-    from fastpipe.tools.demo.photos import MANIFEST, write_photos
+    from fastpipe.tools.demo.photos import write_photos
     from fastpipe.tools.show.inspection import write_contact_sheet
 
     with exit_codes():
@@ -70,9 +69,6 @@ def demo(
             summary = pack(
                 source, data, PackOptions(overwrite=True), on_progress=on_progress
             )
-        # The demo's own file among the photos is no news.
-        stray = [name for name in summary.stray if name != MANIFEST]
-        summary = replace(summary, stray=stray)
 
         out.print("* iterating one training epoch")
         start_s = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +27,8 @@ from fastpipe.tools.cli.pack_report import (
     print_rejected,
 )
 
+# How the command of a pack begins in the history of a dataset.
+_PACK = "fastpipe pack SRC DST"
 By = StrEnum("By", "PATH CONTENT")
 Changed = StrEnum("Changed", "ERROR REPLACE SKIP")
 
@@ -185,9 +188,23 @@ def log(data: options.PackedData, as_json: options.AsJson = False) -> None:
                 f"{entry['samples']:,}",
                 f"{entry['added']:,}",
                 f"{entry['removed']:,}",
-                readable(entry["command"]),
+                readable(_with_destination(entry["command"], data)),
             )
         out.print(table)
+        if any(entry["command"].startswith(_PACK) for entry in entries):
+            out.print(
+                "SRC: the source of the first pack; a dataset does not record where it was"
+            )
+
+
+def _with_destination(command: str, data: str) -> str:
+    """A recorded command, with the path of the dataset as the user writes it.
+
+    A pack records no paths, so that its bytes do not depend on them.
+    """
+    if not command.startswith(_PACK):
+        return command
+    return f"fastpipe pack SRC {shlex.quote(data)}{command.removeprefix(_PACK)}"
 
 
 def _read_lines(file: Path) -> list[str]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from fastpipe.tools.cli.console import option_names
+
 # typer puts a default that is text of ours into brackets: [default: (the only one)].
 _DEFAULT_IN_WORDS = re.compile(r"\[default: \((.*)\)\]$", re.DOTALL)
 
@@ -41,6 +43,12 @@ class PlainCommand(TyperCommand):
 
     The epilog has one example on each line.
     """
+
+    def invoke(self, ctx: Any) -> Any:
+        option_names.set(
+            {parameter.name: parameter.opts[0] for parameter in self.get_params(ctx)}
+        )
+        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         # typer writes [OPTIONS] {SRC}; other tools write SRC, and the examples have options last.

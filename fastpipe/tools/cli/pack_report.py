@@ -18,6 +18,7 @@ from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
+from fastpipe.sources.files import is_left_behind
 from fastpipe.sources.listing import Assumption
 from fastpipe.tools.cli.console import out, print_indented
 from fastpipe.tools.cli.inspect_tables import describe_boxes
@@ -174,9 +175,11 @@ def pack_table(
     ]
     if empty_classes:
         table.add_row("empty classes", _list_names(empty_classes))
-    if summary.stray:
-        files = format_count(len(summary.stray), "file")
-        text = f"{files} next to the class folders, or without a row: {_list_names(summary.stray)}"
+    # Nobody misses the files of a system or of the demo.
+    not_packed = [name for name in summary.stray if not is_left_behind(name)]
+    if not_packed:
+        files = format_count(len(not_packed), "file")
+        text = f"{files} next to the class folders, or without a row: {_list_names(not_packed)}"
         table.add_row("not packed", text)
     if summary.dropped:
         kinds = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastpipe.errors import ConfigError, format_count, whole
+from fastpipe.errors import ConfigError, did_you_mean, format_count, whole
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import check_new, exit_codes, out, print_problem
 
@@ -172,6 +172,7 @@ def _load_augmentation(text: str) -> Any:
     if ":" not in text:
         raise ConfigError(
             f"--augment: expected {', '.join(_PRESETS)} or FILE.py:NAME, got {text!r}"
+            f"{did_you_mean(text, _PRESETS)}"
         )
     file, _, name = text.rpartition(":")
     path = Path(file)

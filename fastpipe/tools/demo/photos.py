@@ -23,14 +23,16 @@ from fastpipe.tools.demo.render import make_photo
 from fastpipe.tools.demo.shapes import CLASSES
 from fastpipe.tools.demo.truth import FIRST_CATEGORY, encode_coco, make_annotation
 
-MANIFEST = "photos.json"
+MANIFEST = ".fastpipe-demo.json"
 """The file, beside the class folders, that says which photos a finished folder holds.
 
-In a folder of ground truth it is COCO's file.
+`fastpipe pack` passes over it: sources/files.py has its name.
 """
+COCO_FILE = "photos.json"
+"""The boxes, masks and captions in a folder of ground truth."""
 
 # Stands in for MANIFEST while photos are being written.
-_UNFINISHED = "photos.json.unfinished"
+_UNFINISHED = ".fastpipe-demo.json.unfinished"
 # Raise it when the same (seed, index, label) gives another photo than before.
 _GENERATOR = 3
 
@@ -91,13 +93,17 @@ def write_photos(
         if not all(map(Path.exists, paths)):
             missing.append(index)
     _write_missing(folder, truth, missing, seed, workers, scale)
+    _finish(folder, count, seed)
+    if truth is not None and (truth / _UNFINISHED).exists():
+        _write_coco(truth, count, seed)
+        _finish(truth, count, seed)
+    return missing_jpeg_count
+
+
+def _finish(folder: Path, count: int, seed: int) -> None:
     _write_atomically(folder / MANIFEST, [_encode_manifest(count, seed)])
     # Only now: a folder that has it holds photos, but perhaps not all.
     (folder / _UNFINISHED).unlink(missing_ok=True)
-    if truth is not None and (truth / _UNFINISHED).exists():
-        _write_coco(truth, count, seed)
-        (truth / _UNFINISHED).unlink()
-    return missing_jpeg_count
 
 
 def is_photo_folder(folder: Path) -> bool:
@@ -161,7 +167,7 @@ def _write_coco(truth: Path, count: int, seed: int) -> None:
     """Write COCO's file from the masks and captions in the folder."""
     annotations = (_read_annotation(truth, index) for index in range(count))
     lines = encode_coco(_describe_folder(count, seed), annotations)
-    _write_atomically(truth / MANIFEST, map(str.encode, lines))
+    _write_atomically(truth / COCO_FILE, map(str.encode, lines))
 
 
 def _read_annotation(truth: Path, index: int) -> tuple[str, dict[str, Any]]:
@@ -248,9 +254,8 @@ def _read_claim(folder: Path) -> _Claim | None:
         path = folder / MANIFEST
     if not path.exists():
         return None
-    with path.open(errors="replace") as file:
-        # COCO's file begins with the same, and is long.
-        fields = dict(re.findall(r'"(generator|seed|count)": (\d+)', file.read(1000)))
+    text = path.read_text(errors="replace")
+    fields = dict(re.findall(r'"(generator|seed|count)": (\d+)', text))
     if len(fields) < 3:
         raise ConfigError(f"{path} is not a list of demo photos; delete {folder}")
     if int(fields["generator"]) != _GENERATOR:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.arrays import Int64s, Uint8s
 from fastpipe.device.augment import Augment
 from fastpipe.engine.slots import SlotRing
@@ -45,6 +46,7 @@ class Preview(NamedTuple):
         return self.path.read_bytes()
 
 
+@refusing_unknown("fastpipe.preview")
 def preview(
     loader: Loader,
     out: str | os.PathLike[str] = "preview.png",

@@ -151,7 +151,7 @@ def test_a_connection_of_the_program_is_used_and_stays(tasks_here: Cluster) -> N
     with session() as cpus:
         assert cpus == 2
     assert tasks_here.connected == {"address": "10.0.0.1:6379"}
-    with pytest.raises(ConfigError, match="--workers"), session(workers=2):
+    with pytest.raises(ConfigError, match=r"^workers: "), session(workers=2):
         pass
 
 
@@ -170,7 +170,7 @@ def test_a_cluster_of_this_machine_is_started_and_ended(tasks_here: Cluster) -> 
         assert not tasks_here.is_initialized()
     with session("auto"):
         assert tasks_here.connected == {"address": "auto", **quiet}
-    with pytest.raises(ConfigError, match="--workers"), session("auto", workers=2):
+    with pytest.raises(ConfigError, match=r"^workers: "), session("auto", workers=2):
         pass
 
 

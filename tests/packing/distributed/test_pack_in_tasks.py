@@ -252,21 +252,19 @@ def test_a_disk_that_refuses_is_tried_on_the_other_node(
 
 
 def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--address auto: .*executor"):
+    with pytest.raises(ConfigError, match=r"^address: .*executor"):
         fastpipe.pack(made["folder"], tmp_path / "packed", address="auto")
     for executor in ("ray", "threads"):
-        with pytest.raises(
-            ConfigError, match=r"--spool .*: it is in SRC .*; choose another folder"
-        ):
+        with pytest.raises(ConfigError, match=r"^spool: .* is in SRC .*; choose another folder"):
             fastpipe.pack(
                 made["folder"],
                 tmp_path / "packed",
                 executor=executor,
                 spool=made["folder"] / "spool",
             )
-    with pytest.raises(ConfigError, match="--on: expected"):
+    with pytest.raises(ConfigError, match=r"^executor: expected"):
         fastpipe.pack(made["folder"], tmp_path / "packed", executor="dask")
-    with pytest.raises(ConfigError, match=r"--spool s3://.*expected a folder of this machine"):
+    with pytest.raises(ConfigError, match=r"^spool: expected a folder of this machine.*s3://"):
         fastpipe.pack(made["folder"], "s3://bucket/packed", spool="s3://bucket/spool")
 
 

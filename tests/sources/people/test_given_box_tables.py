@@ -222,7 +222,7 @@ def test_options_of_boxes(two: Path) -> None:
         PackError, match=r"--box-format xywh: the columns xmin, ymin, xmax, ymax of .* are xyxy"
     ):
         pack_text(two, "a.csv", text, box_format="xywh")
-    with pytest.raises(PackError, match=r"--box-format: .* has no columns of boxes"):
+    with pytest.raises(PackError, match=r"^box_format: .* has no columns of boxes"):
         pack_text(two, "b.csv", "path,label\na.jpg,1\n", box_format="xywh")
     pack_text(two, "a.csv", text, fields=["at=boxes", "conf"])
     assert values(two, "at", "conf") == {"a.jpg": [[[1, 2, 3, 4]], [0.5]]}

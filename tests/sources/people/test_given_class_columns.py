@@ -107,10 +107,10 @@ def test_the_separator_that_is_given(three: Path) -> None:
     assert tags(three, "tags")["a.jpg"] == {"black cat", "dog"}
     assert assumed(summary) == []
     with pytest.raises(
-        PackError, match="--separator: no field of classes has texts; --field NAME=COLUMN:classes"
+        PackError, match=r"^separator: no field of classes has texts; --field NAME=COLUMN:classes"
     ):
         pack_text(three, "a.csv", text, separator="/", overwrite=True)
-    with pytest.raises(ConfigError, match="--separator: expected the text between classes"):
+    with pytest.raises(ConfigError, match=r"^separator: expected the text between classes"):
         pack_text(three, "a.csv", text, separator="")
 
 

@@ -90,11 +90,11 @@ def test_the_user_says_that_coordinates_are_of_stored_photos(tmp_path: Path) -> 
         assert samples(tmp_path / exif, "boxes")[6]["boxes"].tolist() == [box]
         assert summary.info["packs"][0]["options"]["source"] == {"coordinates": "stored"}
     with pytest.raises(
-        ConfigError, match="--coordinates: expected 'shown' or 'stored', got 'upright'"
+        ConfigError, match=r"^coordinates: expected 'shown' or 'stored', got 'upright'"
     ):
         fastpipe.pack(yolo, tmp_path / "other", coordinates="upright")
     photos(tmp_path / "alone")
-    with pytest.raises(PackError, match="--coordinates has no meaning for imagefolder sources"):
+    with pytest.raises(PackError, match=r"^coordinates: imagefolder sources have no such option"):
         fastpipe.pack(tmp_path / "alone", tmp_path / "other", coordinates="shown")
 
 

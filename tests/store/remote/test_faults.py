@@ -20,6 +20,7 @@ from support.running.soak import Tried, long_form, times
 
 import fastpipe
 from fastpipe.errors import DatasetError, SampleError
+from fastpipe.store.remote import objects
 
 Loaders = Callable[..., Any]
 Expected = Callable[..., list[str]]
@@ -149,6 +150,21 @@ def test_a_server_that_is_gone_for_a_time(
         assert back, "nothing was fetched after the server came back"
         back[0].stop()
     tried("remote: no server for a time, up to a minute", 1, "the batches of the local dataset")
+
+
+def test_a_server_that_was_never_there(
+    open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong port is named soon, and not when a server would have had time to start again."""
+    monkeypatch.setattr(objects, "_FIRST_CONTACT_S", 0.2)
+    monkeypatch.setattr(objects, "_TELL_AFTER_S", 0.05)
+    with pytest.raises(
+        DatasetError, match=r"Connection refused.* check the endpoint, and that the server is up"
+    ):
+        open_remote("http://127.0.0.1:9/x", read_timeout=20.0)
+    (told,) = [text for text in caplog.messages if "Connection refused" in text]
+    assert "The request is made again for up to 0 s" in told
+    assert told.startswith("http://127.0.0.1:9/x/dataset.json cannot be fetched: no connection")
 
 
 def test_a_replaced_object_is_an_error(range_server: RangeServer, open_remote: Loaders) -> None:

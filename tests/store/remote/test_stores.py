@@ -88,6 +88,9 @@ def test_options_that_no_store_knows(open_remote: Loaders) -> None:
                 storage_options={**options, "skip_signature": True},
                 read_timeout=0.2,
             )
+    # obstore would panic.
+    with pytest.raises(ConfigError, match=r'pass \{"client_options": \{"allow_http": True\}\}'):
+        open_remote("s3://bucket/x", storage_options={"allow_http": True})
     with pytest.raises(ConfigError, match="storage_options: expected a dict"):
         open_remote("http://127.0.0.1/x", storage_options=[1])
     with pytest.raises(

@@ -167,6 +167,19 @@ def test_tiles_that_cannot_be_are_refused(source: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "packed").exists()
 
 
+def test_a_message_names_the_option_that_was_typed(source: Path, tmp_path: Path) -> None:
+    """In Python the same message names the argument, as shard_size."""
+    packed = tmp_path / "packed"
+    for options, said in (
+        (("--shard-size", "much"), "--shard-size: expected a number of bytes"),
+        (("--split", "train"), "--split: imagefolder sources have no such option"),
+        (("--field", "a=b"), "--field: imagefolder sources have no such option"),
+        (("--address", "auto"), "--address: there is a cluster only with --on ray"),
+    ):
+        code = 2 if options[0] in ("--shard-size", "--address") else 1
+        assert said in failed(code, "pack", source, packed, *options)
+
+
 def test_shard_sizes() -> None:
     sizes = {
         "100000": 100_000,

@@ -29,7 +29,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Task, list[str]]]:
 
 def modified(folder: Path) -> dict[str, int]:
     """When each file was written, but for the small ones that are written each time."""
-    each_time = ("batch.png", "photos.json")
+    each_time = ("batch.png", ".fastpipe-demo.json")
     files = (file for file in folder.rglob("*") if file.is_file() and file.name not in each_time)
     return {str(file): file.stat().st_mtime_ns for file in files}
 
@@ -45,7 +45,9 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
     assert index.counts["rejected"] == 0
     assert len(index.classes) == 10
     assert "one epoch: 24 images in" in said
-    assert "photos.json next to" not in said, "the demo's own file is not reported as not packed"
+    packed = succeeded("pack", folder / "photos", tmp_path / "again")
+    assert "not packed" not in packed, "the demo's own file is not reported"
+    assert "assumed" not in packed, "nor taken for the labels of the photos"
     assert "not packed" not in said
     assert "packed" in [line.split()[0] for line in said.splitlines() if line.strip()]
     with Image.open(folder / "batch.png") as sheet:

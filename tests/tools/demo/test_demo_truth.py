@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
 from fastpipe.tools.demo import photos
-from fastpipe.tools.demo.photos import CLASSES, MANIFEST, make_photo, write_photos
+from fastpipe.tools.demo.photos import CLASSES, COCO_FILE, MANIFEST, make_photo, write_photos
 from fastpipe.tools.demo.render import DemoPhoto
 from fastpipe.tools.demo.truth import describe_object, measure_run_lengths
 
@@ -30,7 +30,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def coco(demo: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((demo / "truth" / MANIFEST).read_text())
+    content: dict[str, Any] = json.loads((demo / "truth" / COCO_FILE).read_text())
     return content
 
 
@@ -218,7 +218,7 @@ def test_an_interrupted_call_has_no_coco_file_and_goes_on(
         patch.setattr(photos, "make_photo", stop_at_six)
         with pytest.raises(KeyboardInterrupt):
             write_photos(source, COUNT, seed=SEED, truth=truth)
-    assert not (truth / MANIFEST).exists()
+    assert not (truth / COCO_FILE).exists()
     write_photos(source, COUNT, seed=SEED, truth=truth)
     assert contents(truth) == contents(demo / "truth")
 
@@ -246,7 +246,7 @@ def test_a_damaged_mask_is_named(demo: Path, tmp_path: Path) -> None:
         write_photos(source, 4, seed=SEED, truth=truth)
     mask.unlink()
     write_photos(source, 4, seed=SEED, truth=truth)
-    assert len(json.loads((truth / MANIFEST).read_text())["images"]) == 4
+    assert len(json.loads((truth / COCO_FILE).read_text())["images"]) == 4
 
 
 def test_run_lengths_begin_with_what_is_no_object() -> None:

@@ -1,0 +1,77 @@
+"""Tests of what public functions say about an argument that they do not have."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+
+import pytest
+
+import fastpipe
+
+# Nobody calls these: an error is caught, the others are returned.
+NOT_CALLED = {"Dataset", "Loader", "Stats"}
+
+
+def callables() -> list[str]:
+    names = []
+    for name in fastpipe.__all__:
+        value = getattr(fastpipe, name)
+        is_error = inspect.isclass(value) and issubclass(value, Exception)
+        if callable(value) and not is_error and name not in NOT_CALLED:
+            names.append(name)
+    return names
+
+
+@pytest.mark.parametrize("name", callables())
+def test_a_public_function_names_its_arguments(name: str) -> None:
+    function = getattr(fastpipe, name)
+    required = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        and parameter.default is parameter.empty
+    ]
+    with pytest.raises((TypeError, fastpipe.ConfigError)) as caught:
+        function(*("a" for _ in required), qqq=1)
+    message = str(caught.value)
+    assert "qqq" in message
+    assert "; it has " in message or "expected" in message, message
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: fastpipe.pack("a", "b", max_siz=256), "did you mean max_size=?"),
+        (
+            lambda: fastpipe.pack("a", "b", resize=256),
+            "fastpipe.pack() has no argument resize: max_size= shrinks large images",
+        ),
+        (lambda: fastpipe.pack("a", "b", num_workers=2), "pass workers=, the number of threads"),
+        (
+            lambda: fastpipe.pack("a", "b", "csv"),
+            "fastpipe.pack() takes 2 arguments by position, got 3; pass the others by name, such as "
+            "format='csv'",
+        ),
+        (lambda: fastpipe.Augment(p=0.5), "each module has its own probability"),
+        (lambda: fastpipe.Augment(erase=0.5), "did you mean erasing=?"),
+        (lambda: fastpipe.Augment.randaugment(erase=0.5), "did you mean erasing=?"),
+        (
+            lambda: fastpipe.open("a", batch_size=2),
+            "fastpipe.loader(fastpipe.open(DATA), batch_size=...)",
+        ),
+        (lambda: fastpipe.Weighted([1], replace=True), "did you mean replacement=?"),
+        (lambda: fastpipe.add("a", "b", workrs=3), "did you mean workers=?"),
+        (lambda: fastpipe.add("a", "b", tile=0), "the dataset has it from its pack"),
+        (lambda: fastpipe.mix({"a": 1}, weights=[1]), "the weights belong to the datasets"),
+    ],
+)
+def test_a_wrong_argument(call: Callable[[], object], words: str) -> None:
+    with pytest.raises((TypeError, fastpipe.ConfigError), match=re.escape(words)):
+        call()
+
+
+def test_a_method_that_has_no_such_argument(flat: object) -> None:
+    with pytest.raises(TypeError, match=r"data\.fold\(\) got an unexpected argument 'k'; it has"):
+        fastpipe.open(flat).fold(0, k=5)  # type: ignore[arg-type, call-arg]
